@@ -1,7 +1,7 @@
 // One STOMP client of a page, by @stomp/stompjs (vendor/stomp.umd.min.js, a global), and what it is subscribed to.
 //
-// The page's wishes (the subscriptions) outlive a connection: stomp.js comes back by itself, and the new connection
-// subscribes again.  Whatever the server refuses is taken off that list, or each new connection would be refused too.
+// The subscriptions of the page outlive a connection: stomp.js reconnects by itself, and the new connection subscribes
+// again.  A refused subscription is taken off that list, or each new connection would be refused too.
 
 const RETRY = 2000; // milliseconds between attempts, unless the server names another time
 
@@ -36,7 +36,7 @@ export function readable(octets) {
 export class Talk {
   /**
    * @param hooks state(name, text): "offline", "connecting" or "connected"; error(title, text); message(it);
-   *   dropped(destination), a subscription that is no more; settled(text), what became of the last SEND
+   *   dropped(destination), a subscription that has ended; settled(text), what became of the last SEND
    */
   constructor(hooks) {
     this.hooks = hooks;

@@ -35,7 +35,7 @@ import trio
 import trustme
 from stomp.utils import Frame
 
-from gateway.admin import asked, paging, visits
+from gateway.admin import console_sessions, listing, request_parsing
 from gateway.auth import failed_logins, passwords, tokens
 from gateway.broker import selectors
 from gateway.broker.model import patterns
@@ -377,11 +377,11 @@ FIXED = [
     ("a token", tokens.MAX_LENGTH // 1024),
     ("a login", passwords.MAX_LENGTH),
     ("passcodes", failed_logins.PLACES),
-    ("logins", visits.MOST),
-    ("logins", round(visits.LIFETIME / 3600)),
+    ("logins", console_sessions.MAX_SESSIONS),
+    ("logins", round(console_sessions.LIFETIME / 3600)),
     ("sessions", MOST_VIEWS),
-    ("a request", asked.MOST_BYTES // 1024**2),
-    ("a request", paging.MAX_LIMIT),
+    ("a request", request_parsing.MAX_BODY // 1024**2),
+    ("a request", listing.MAX_LIMIT),
 ]
 
 

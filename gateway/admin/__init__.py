@@ -1,5 +1,5 @@
-"""The HTTP side: health, metrics, admin API, and the demo page.
+"""Admin API: health, metrics, the API and the console, over HTTP.
 
-Everything here reads the gateway through its synchronous methods, on the gateway's own thread; no request
-waits for a lock, and none can see the broker half changed.
+Endpoints read the gateway through its synchronous methods, on the gateway's own thread.  So no request waits for a
+lock, and none sees the broker in the middle of a change.
 """

@@ -1,25 +1,25 @@
-"""Who may use the admin API and the metrics.
+"""Access: which clients may use the admin API and the metrics.
 
-Three ways lead in, and the first that is shown decides:
+There are three ways in, and the first that a client shows decides:
 
-    token    `Authorization: Bearer` with the setting `admin_token`, from wherever; for /metrics also `metrics_token`
-    cookie   that of the console, which a login gives (`login.py`, `visits.py`)
-    local    a program on this machine, as long as there is neither an `admin_token` nor `admin_groups`
+    token    `Authorization: Bearer` with the setting `admin_token`, from any address; for /metrics also `metrics_token`
+    cookie   of the console, which a login gives (`login.py`, `console_sessions.py`)
+    local    a program on this machine, as long as neither `admin_token` nor `admin_groups` is set
 
 "On this machine" is three questions, each with its reason:
 
 * Is the peer's address loopback, or the socket a unix socket?
-* Did no proxy forward the request?  A proxy on this machine makes every stranger a loopback peer; its headers
-  betray it.
-* Does `Host` name this machine?  A web page can rebind its own host name to 127.0.0.1 and so have a browser
-  on this machine ask for it; the name in `Host` is still the page's.
+* Did no proxy forward the request?  Behind a proxy on this machine every client has a loopback address; the proxy's
+  headers tell of it.
+* Does `Host` name this machine?  A web page can rebind its own host name to 127.0.0.1, and so have a browser on this
+  machine ask for it; the name in `Host` is still the page's.
 
-A method that changes something is refused when a browser says that another site's page asked for it: a page may send
-such a request even where it may not read the answer.  With the cookie, which a browser sends by itself, it also needs
-the header `X-CSRF-Token`, which no other page knows.
+A change is refused when the browser says that a page of another site asks for it: a page may send such a request even
+where it may not read the answer.  A browser sends the cookie by itself, so with the cookie a change needs the header
+`X-CSRF-Token` besides, with a word that no other page knows.
 
-A wrong token is answered late, and counts against its address, which is refused unheard when it has failed too often:
-operators choose their tokens, and a chosen one can be guessed.
+A wrong token is answered late and counted; after too many the address is refused before its token is looked at.
+Operators choose their tokens, and a chosen one can be guessed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
 
-from gateway.admin.errors import Refused
-from gateway.admin.strangers import Strangers
-from gateway.admin.visits import COOKIE, Visit, Visits
+from gateway.admin.audit import RefusalLimiter
+from gateway.admin.console_sessions import COOKIE, ConsoleSession, ConsoleSessions
+from gateway.admin.endpoint import ApiError
 from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
+from gateway.broker.errors import LoginRefused
+from gateway.broker.model.identity import Credentials, Identity
 from gateway.net.origins import is_of
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
 
@@ -50,70 +53,73 @@ FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-p
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF = "X-CSRF-Token"
 ADMIN = "admin"
-"""The user's name in the audit log of whoever shows the token."""
+"""The user's name in the audit log where the client shows the admin token."""
 LOCAL = "local"
-"""The same of a program on this machine."""
+"""The user's name in the audit log of a program on this machine."""
 
-LOOPBACK_ONLY = "this answers to loopback only, unless admin_token (GATEWAY_ADMIN_TOKEN) is set and shown"
+LOOPBACK_ONLY = (
+    "programs on this machine alone may use this: to use it from elsewhere, set admin_token (GATEWAY_ADMIN_TOKEN) "
+    "and send it as Authorization: Bearer"
+)
 CHALLENGE = {"www-authenticate": 'Bearer realm="gateway"'}
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
-    """Who asks.
+class Caller:
+    """The client of a request, which was let in.
 
     Attributes:
         user: the name.
         via: `token`, `cookie` or `local`.
-        visit: of the cookie; None: it came another way.
-        lasts: what a stream ends with that is shown to him; None: nothing of his.
+        session: of the console; None: it came another way.
+        ends_with: a stream that it reads ends with this session.
     """
 
     user: str
     via: str
-    visit: Visit | None = None
-    lasts: Visit | None = field(default=None, compare=False)
+    session: ConsoleSession | None = None
+    ends_with: ConsoleSession | None = field(default=None, compare=False)
 
 
-class Guard:
-    """Lets requests pass, or not.
+class AccessControl:
+    """Lets requests pass, or refuses them.
 
     Attributes:
-        visits: who has logged in at the console.
-        strangers: how many were refused who have not, or show nothing.
+        sessions: of the console.
+        refusals: limits the lines of the log about refused clients.
     """
 
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
-        self.visits = Visits(settings.admin_groups)
-        self.strangers = Strangers(gateway.broker.scheduler)
+        self.sessions = ConsoleSessions(settings.admin_groups)
+        self.refusals = RefusalLimiter(gateway.broker.scheduler)
         self._gateway = gateway
         self._settings = settings
         self._failures = FailedLogins(settings.login_attempts)
-        self._without_cookie = _whoever()
+        self._without_cookie = _endless_session()
 
     def take(self, settings: Settings) -> None:
-        """Other settings are in force.  With another admin token all are out who came by the one before."""
+        """Other settings are in force.  With another admin token all logins by the one before end."""
         is_same = settings.admin_token == self._settings.admin_token
         self._settings = settings
         if not is_same:
-            self.visits.end_by_token()
+            self.sessions.end_by_token()
             self._without_cookie.ended.set()
-            self._without_cookie = _whoever()
+            self._without_cookie = _endless_session()
 
     @property
     def methods(self) -> list[str]:
-        """How one can log in; empty: nobody can, and nobody has to."""
+        """The ways to log in; empty: there are none, and no login is needed."""
         found = {"token": bool(self._settings.admin_token), "passcode": bool(self._settings.admin_groups)}
-        return [name for name, there in found.items() if there]
+        return [name for name, is_set in found.items() if is_set]
 
-    async def admit(self, request: Request, *, scraper: bool = False) -> Visitor:
-        """Who asks.
+    async def admit(self, request: Request, *, scraper: bool = False) -> Caller:
+        """The client, if it may ask.
 
         Args:
-            scraper: whoever shows `metrics_token` will do, too.
+            scraper: `metrics_token` will do, too.
 
         Raises:
-            Refused: the request must not be answered.
+            ApiError: the request must not be answered.
         """
         check_site(request)
         settings = self._settings
@@ -121,17 +127,17 @@ class Guard:
         shown = _bearer(request)
         if shown is not None and any(tokens):
             await self.check_token(request, shown, *tokens)
-            return Visitor(ADMIN, "token", lasts=self._without_cookie)
-        visit = self.visits.find(request.cookies.get(COOKIE, ""))
-        if visit is not None:
-            _check_csrf(request, visit)
-            return Visitor(visit.user, "cookie", visit, visit)
+            return Caller(ADMIN, "token", ends_with=self._without_cookie)
+        session = self.sessions.find(request.cookies.get(COOKIE, ""))
+        if session is not None:
+            _check_csrf(request, session)
+            return Caller(session.user, "cookie", session, session)
         if not self.methods:
             if is_local(request):
-                return Visitor(LOCAL, "local", lasts=self._without_cookie)
+                return Caller(LOCAL, "local", ends_with=self._without_cookie)
             if not any(tokens):
-                raise Refused(403, LOOPBACK_ONLY)
-        raise Refused(401, self._asks(scraper=scraper), CHALLENGE)
+                raise ApiError(403, LOOPBACK_ONLY)
+        raise ApiError(401, self._needs(scraper=scraper), CHALLENGE)
 
     @property
     def admin_token(self) -> str:
@@ -139,10 +145,10 @@ class Guard:
         return self._settings.admin_token
 
     async def check_token(self, request: Request, shown: str, *tokens: str) -> None:
-        """Refuse what is none of these; late, and only so often.
+        """Refuse a token that is none of these.
 
         Raises:
-            Refused: 401, it is wrong; 429, the address has shown wrong ones too often.
+            ApiError: 401, it is wrong; 429, the address has shown wrong ones too often.
         """
         address = self.client_of(request).address
         try:
@@ -156,28 +162,55 @@ class Guard:
         self._failures.count(address)
         self._gateway.broker.counters.fail_login("admin")
         await trio.sleep(self._settings.login_delay)
-        raise Refused(401, "the token is wrong", CHALLENGE)
+        raise ApiError(401, "the token is wrong", CHALLENGE)
 
-    def client_of(self, request: Request) -> ForwardedClient:
-        """Who the client is, behind trusted proxies.
+    async def identify(self, credentials: Credentials, refused: Callable[[LoginRefused], None]) -> Identity:
+        """The user of a login, as at CONNECT.
+
+        Args:
+            refused: is told of a refusal, for the log.
 
         Raises:
-            Refused: 400, what the proxies say contradicts itself.
+            ApiError: 401, the login is wrong; 429, the address has failed too often; 503, the authenticator does not
+                answer.
+        """
+        seconds = self._settings.connect_timeout
+        try:
+            with trio.fail_after(seconds):
+                return await self._gateway.identify(credentials)
+        except LoginRefused as error:
+            refused(error)
+            if isinstance(error, TooManyFailedLogins):
+                raise too_many(error) from None
+            raise ApiError(401, f"{error}: {error.detail}", CHALLENGE) from None
+        except trio.TooSlowError:
+            sentence = f"the login was not checked within {seconds:g} s (connect_timeout): try again"
+            raise ApiError(503, sentence) from None
+
+    def client_of(self, request: Request) -> ForwardedClient:
+        """The client behind trusted proxies.
+
+        Raises:
+            ApiError: 400, the headers of the proxies contradict each other.
         """
         fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
         try:
             return self._gateway.trusted.client_of(_peer(request), fields)
         except ForwardedError as error:
-            raise Refused(400, str(error)) from None
+            raise ApiError(400, str(error)) from None
 
-    def peer_of(self, request: Request) -> str:
-        """The client's address, for a line of the log; what is wrong with it is said elsewhere."""
+    def address_of(self, request: Request) -> str:
+        """The client's address for the log; the peer's, where proxies contradict each other."""
         try:
             return self.client_of(request).address or "unix"
-        except Refused:
+        except ApiError:
             return _peer(request)
 
-    def _asks(self, *, scraper: bool) -> str:
+    def is_secure(self, request: Request) -> bool:
+        """True if the client uses TLS: to the gateway, or to a trusted proxy."""
+        return request.url.scheme == "https" or bool(self.client_of(request).secure)
+
+    def _needs(self, *, scraper: bool) -> str:
         ways = []
         if self._settings.admin_token:
             ways.append("the header Authorization: Bearer with the admin token")
@@ -192,33 +225,33 @@ def check_site(request: Request) -> None:
     """Refuse a change that a page of another site asks for.
 
     Raises:
-        Refused: 403.
+        ApiError: 403.
     """
     if request.method not in SAFE_METHODS and _is_cross_site(request):
-        raise Refused(403, "a page of another site must not change anything here")
+        raise ApiError(403, "a page of another site must not change anything here")
 
 
-def too_many(error: TooManyFailedLogins) -> Refused:
+def too_many(error: TooManyFailedLogins) -> ApiError:
     """The refusal of an address that has failed too often."""
-    return Refused(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"})
+    return ApiError(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"})
 
 
 def came_through_proxy(request: Request) -> bool:
-    """True when a proxy says that it forwarded the request."""
+    """True if a proxy says that it forwarded the request."""
     return any(name in request.headers for name in FORWARDING)
 
 
 def is_local(request: Request) -> bool:
-    """True when a program on this machine asks, and asks this machine."""
+    """True if a program on this machine asks, and asks this machine."""
     if came_through_proxy(request):
         return False
     # A unix socket has no peer address; hypercorn then leaves it out.
     return (request.client is None or _is_loopback(request.client.host)) and _names_loopback(request)
 
 
-def _whoever() -> Visit:
-    """Of all who come without a cookie; it has no end of its own."""
-    return Visit("", ADMIN, "", math.inf)
+def _endless_session() -> ConsoleSession:
+    """The session of clients without a cookie, which ends with the admin token only."""
+    return ConsoleSession("", ADMIN, "", math.inf)
 
 
 def _peer(request: Request) -> str:
@@ -226,16 +259,16 @@ def _peer(request: Request) -> str:
 
 
 def _bearer(request: Request) -> str | None:
-    """The token that is shown; None: none is."""
+    """The token that the client shows; None: it shows none."""
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     return shown.strip() if scheme.lower() == "bearer" else None
 
 
-def _check_csrf(request: Request, visit: Visit) -> None:
+def _check_csrf(request: Request, session: ConsoleSession) -> None:
     if request.method in SAFE_METHODS:
         return
-    if not hmac.compare_digest(request.headers.get(CSRF, "").encode(), visit.csrf.encode()):
-        raise Refused(403, f"with the console's cookie this needs the header {CSRF} with the csrf of GET /api/v1/me")
+    if not hmac.compare_digest(request.headers.get(CSRF, "").encode(), session.csrf.encode()):
+        raise ApiError(403, f"with the console's cookie this needs the header {CSRF} with the csrf of GET /api/v1/me")
 
 
 def _names_loopback(request: Request) -> bool:
@@ -254,7 +287,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_cross_site(request: Request) -> bool:
-    """True when a browser says so.  Programs that are no browsers send neither header."""
+    """True if a browser says so.  Programs that are no browsers send neither header."""
     if request.headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
         return True
     origin = request.headers.get("origin")

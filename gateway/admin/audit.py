@@ -1,73 +1,104 @@
-"""The audit log: one line for every change that somebody made, or was refused.
+"""Audit log: one line for each change, and for each change that was refused.
 
     logger gateway.audit, event "admin"
-        action    what it was, a word or two of the endpoint's
-        target    what it was done to: a session, a destination, or `source -> target`
-        user      who; empty: nobody knows, because it was refused before
-        via       token, cookie or local; at a login, what was shown
-        peer      the client's address, behind trusted proxies
+        action    a word or two that name the endpoint
+        target    a session, a destination, or `source -> target`
+        user      of the client; empty: it was refused before its user was known
+        via       token, cookie or local; at a login, what the client showed
+        peer      address of the client, behind trusted proxies
         outcome   done, refused (then `reason` says why), or failed (then `reason` does, or the log has a traceback)
 
-and what came of it, like `purged=5`.  Nothing that was sent in a message stands here, nor anything that was shown.
+and what the change did, like `purged=5`.  The log has nothing of the content of messages, and no secret that a client
+showed.
 
-Whoever is let in has a line for each change.  Of those who are not, only so many are told (`strangers`).
+Changes of clients that are logged in are always written.  A client without a login can be refused thousands of times a
+second; a line for each would fill the disk and hide what operators did.  So of each address a few refusals a minute are
+written:
+
+    refused, the user is not known   the first few of a minute have a line each, the others are counted
+    the minute ends                  one line with that count, if there are any
+
+The minute of an address begins with its first refusal.  An IPv6 client owns a network of 64 bits, so that counts as one
+address.  Addresses beyond `MAX_ADDRESSES` share one minute.  So memory is bounded, and lines are: some 600 a minute.
+
+Known weakness: of the minute in which the gateway stops, the count is not written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import Request
 
+from gateway.net.client_address import network_of
+
 if TYPE_CHECKING:
-    from gateway.admin.access import Guard, Visitor
-    from gateway.admin.endpoint import Endpoint
+    from gateway.broker.core.scheduler import Scheduler
 
 log = structlog.get_logger("gateway.audit")
 
 DONE, REFUSED, FAILED = "done", "refused", "failed"
 
-# Of what somebody wrote himself: names may be as long as a header line.
-_LONGEST = 200
+MAX_LINES = 5
+"""Lines of an address in a minute: enough to see the client, and what it tries."""
+MAX_ADDRESSES = 100
+"""Addresses that have a minute of their own, at some 500 bytes each."""
+MINUTE = 60.0
+"""Seconds."""
+
+# Characters of a target or a user: a client may give a name as long as a header line.
+_MAX_NAME = 200
+_OTHERS = "all others"
 
 
-class Entry:
-    """One line that is written when all is known."""
+class AuditEntry:
+    """One line, written when all its fields are known.
 
-    def __init__(self, request: Request, endpoint: Endpoint, guard: Guard) -> None:
+    Args:
+        action: of the endpoint; empty: it has no line.
+        address_of: the client's address.
+        refusals: limits the lines about clients without a login.
+    """
+
+    def __init__(
+        self, request: Request, action: str, address_of: Callable[[Request], str], refusals: RefusalLimiter
+    ) -> None:
         self._request = request
-        self._guard = guard
-        self._action = endpoint.action
+        self._action = action
+        self._address_of = address_of
+        self._refusals = refusals
         self._target = " ".join(str(value) for value in request.path_params.values())
         self._user = ""
         self._via = ""
         self._facts: dict[str, object] = {}
-        self._is_stranger = True
+        self._is_let_in = False
 
-    def visitor(self, visitor: Visitor) -> None:
-        """It is known who asks, and he is let in."""
-        self._user, self._via = visitor.user, visitor.via
-        self._is_stranger = False
+    def let_in(self, user: str, via: str) -> None:
+        """The client may use the API: its line is always written."""
+        self._user, self._via = user, via
+        self._is_let_in = True
 
     def login(self, user: str, via: str) -> None:
-        """Somebody shows who he is."""
+        """The client logs in: as that user, as far as that is known yet."""
         self._user, self._via = user, via
 
     def target(self, name: str) -> None:
-        """It is known what it is done to."""
+        """The change is about this destination or user."""
         self._target = name
 
     def facts(self, **facts: object) -> None:
-        """What came of it."""
+        """Add what the change did."""
         self._facts |= facts
 
     def write(self, outcome: str, reason: str = "") -> None:
-        """Write the line, unless it is one of very many about strangers."""
+        """Write the line, unless it is one of too many about refused clients."""
         if not self._action:
             return
-        peer = self._guard.peer_of(self._request)
-        if outcome != DONE and self._is_stranger and not self._guard.strangers.may_tell(peer):
+        peer = self._address_of(self._request)
+        if outcome != DONE and not self._is_let_in and not self._refusals.admit(peer):
             return
         say = log.info if outcome == DONE else log.warning
         if reason:
@@ -75,8 +106,8 @@ class Entry:
         say(
             "admin",
             action=self._action,
-            target=self._target[:_LONGEST],
-            user=self._user[:_LONGEST],
+            target=self._target[:_MAX_NAME],
+            user=self._user[:_MAX_NAME],
             via=self._via,
             peer=peer,
             outcome=outcome,
@@ -84,8 +115,35 @@ class Entry:
         )
 
 
-def entry_of(request: Request) -> Entry:
-    """The line of the request at work."""
-    found = request.state.audit
-    assert isinstance(found, Entry)
-    return found
+class RefusalLimiter:
+    """Bounds the lines about refused clients, for each address.
+
+    Args:
+        scheduler: its clock, and its timers for the ends of minutes.
+        max_addresses: that have a minute of their own.
+    """
+
+    def __init__(self, scheduler: Scheduler, max_addresses: int = MAX_ADDRESSES) -> None:
+        self._scheduler = scheduler
+        self._max_addresses = max_addresses
+        self._refused: dict[str, int] = {}
+
+    def admit(self, address: str) -> bool:
+        """Count one more refusal of that address; True if it has a line."""
+        key = network_of(address)
+        if key not in self._refused and len(self._refused) >= self._max_addresses:
+            key = _OTHERS
+        if key not in self._refused:
+            self._scheduler.at(self._scheduler.clock() + MINUTE, partial(self._end, key))
+        count = self._refused[key] = self._refused.get(key, 0) + 1
+        return count <= MAX_LINES
+
+    def _end(self, key: str) -> None:
+        left_out = self._refused.pop(key) - MAX_LINES
+        if left_out > 0:
+            log.warning(
+                "more of this address was refused than is told one by one",
+                address=key,
+                count=left_out,
+                seconds=round(MINUTE),
+            )

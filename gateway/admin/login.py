@@ -1,195 +1,163 @@
 """The console's login: `POST /login`, `POST /logout`, `GET /me`.
 
-A page shows the admin token, or login and passcode of a user in one of `admin_groups`, and gets a cookie that no script
-can read and no other site's page can send, and beside it the word for the header `X-CSRF-Token`.
+A page sends the admin token, or login and passcode of a user in one of `admin_groups`.  It gets a cookie that no script
+can read and no other site's page can send, and the word for the header `X-CSRF-Token`.
 
-Failures are slow, counted and limited: of the token here, of passcodes by the authenticator, as at CONNECT.  Who has
-shown a right passcode, and is in none of the groups, is told so, for he is one of the gateway's users.
+FailedLogins are slow, counted and limited: of the token here, of passcodes by the authenticator, as at CONNECT.  A user
+with a right passcode and in none of the groups is told that: it is no secret for a user of the gateway.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import trio
+from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.admin import asked, models
-from gateway.admin.access import ADMIN, CHALLENGE, LOOPBACK_ONLY, Guard, Visitor, check_site, is_local, too_many
-from gateway.admin.audit import entry_of
-from gateway.admin.endpoint import Endpoint
-from gateway.admin.errors import Refused
-from gateway.admin.visits import COOKIE, LIFETIME, Visit
-from gateway.auth.failed_logins import TooManyFailedLogins
-from gateway.broker.errors import LoginRefused
+from gateway.admin.access import ADMIN, CHALLENGE, LOOPBACK_ONLY, AccessControl, Caller, check_site, is_local
+from gateway.admin.audit import AuditEntry
+from gateway.admin.console_sessions import COOKIE, LIFETIME
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint
 from gateway.broker.model.identity import Credentials, Identity
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
 
 NO_STORE = {"cache-control": "no-store"}
+# Of the examples.
+BEARER = {"-H": '"Authorization: Bearer $ADMIN_TOKEN"'}
 
 
-class Login:
-    """Lets operators in, and out."""
+class LogIn(ApiModel):
+    """A login at the console: the token, or login and passcode."""
 
-    def __init__(self, gateway: Gateway, settings: Settings, guard: Guard) -> None:
-        self._gateway = gateway
+    model_config = ConfigDict(json_schema_extra={"example": {"token": "$ADMIN_TOKEN"}})
+
+    token: str | None = None
+    login: str | None = None
+    passcode: str | None = None
+
+
+class LoggedIn(ApiModel):
+    """The login is right; the cookie is in the headers of the answer."""
+
+    user: str
+    csrf: str = Field(description="for the header X-CSRF-Token of every change")
+
+
+class Me(ApiModel):
+    """The user of the request."""
+
+    user: str
+    via: Literal["token", "cookie", "local"]
+    csrf: str | None
+
+
+class LoginApi(Api):
+    """Logs operators in and out."""
+
+    def __init__(self, settings: Settings, access: AccessControl) -> None:
         self._settings = settings
-        self._guard = guard
+        self._access = access
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
-        return [
-            Endpoint(
-                "POST",
-                "/api/v1/login",
-                self.log_in,
-                "Log in at the console: with the admin token, or with login and passcode of a user in admin_groups.",
-                "login",
-                models.LoggedIn,
-                body=models.LogIn,
-                errors=(401, 403, 409, 429, 503),
-                guarded=False,
-                action="log in",
-            ),
-            Endpoint(
-                "POST",
-                "/api/v1/logout",
-                self.log_out,
-                "Log out: the cookie is worth nothing any more.",
-                "login",
-                None,
-                status=204,
-                action="log out",
-            ),
-            Endpoint(
-                "GET",
-                "/api/v1/me",
-                self.me,
-                "Who asks, and the word for the header X-CSRF-Token; or how one can log in.",
-                "login",
-                models.Me,
-                errors=(401, 403, 429),
-                guarded=False,
-                example={"-H": '"Authorization: Bearer $ADMIN_TOKEN"'},
-            ),
-        ]
-
-    async def me(self, request: Request) -> Response:
-        """Who asks."""
-        try:
-            visitor = await self._guard.admit(request)
-        except Refused as reason:
-            if reason.status != 401:
-                raise
-            answer = {"error": str(reason), "methods": self._guard.methods}
-            return JSONResponse(answer, 401, NO_STORE | reason.headers)
-        csrf = None if visitor.visit is None else visitor.visit.csrf
-        return JSONResponse({"user": visitor.user, "via": visitor.via, "csrf": csrf}, headers=NO_STORE)
-
-    async def log_in(self, request: Request) -> Response:
-        """A cookie, and the word that goes with it."""
+    @Endpoint(
+        "POST", "/api/v1/login", "login", LoggedIn, errors=(401, 403, 409, 429, 503), guarded=False, action="log in"
+    )
+    async def log_in(self, request: Request, body: LogIn, audit: AuditEntry) -> Response:
+        """Log in at the console: with the admin token, or with login and passcode of a user in admin_groups."""
         check_site(request)
-        shown = asked.body(request, models.LogIn)
-        way = _way_of(shown)
-        entry = entry_of(request)
-        entry.login("", way)
+        way = _way_of(body)
+        audit.login("", way)
         self._check_way(request, way)
-        if shown.token is not None:
-            await self._guard.check_token(request, shown.token, self._guard.admin_token)
+        if body.token is not None:
+            await self._access.check_token(request, body.token, self._access.admin_token)
             user, seconds, identity = ADMIN, LIFETIME, None
         else:
-            identity = await self._identity(request, shown)
+            identity = await self._identify(request, body, audit)
             user, seconds = identity.user, identity.expires - time.time()
-        entry.login(user, way)
-        return self._welcome(request, user, seconds, identity)
+        audit.login(user, way)
+        return self._begin_session(request, user, seconds, identity)
 
-    async def log_out(self, request: Request) -> Response:
-        """The visit ends."""
-        visitor: Visitor = request.state.visitor
-        if visitor.visit is not None:
-            self._guard.visits.end(visitor.visit)
+    @Endpoint("POST", "/api/v1/logout", "login", action="log out")
+    async def log_out(self, request: Request, caller: Caller) -> Response:
+        """Log out: the cookie is not valid any more."""
+        if caller.session is not None:
+            self._access.sessions.end(caller.session)
         response = Response(status_code=204)
-        response.delete_cookie(COOKIE, path="/", secure=self._is_secure(request), httponly=True, samesite="strict")
+        secure = self._access.is_secure(request)
+        response.delete_cookie(COOKIE, path="/", secure=secure, httponly=True, samesite="strict")
         return response
+
+    @Endpoint("GET", "/api/v1/me", "login", Me, errors=(401, 403, 429), guarded=False, example=BEARER)
+    async def me(self, request: Request) -> Response:
+        """The user of the request, and the word for the header X-CSRF-Token; or the ways to log in."""
+        try:
+            caller = await self._access.admit(request)
+        except ApiError as reason:
+            if reason.status != 401:
+                raise
+            answer = {"error": str(reason), "methods": self._access.methods}
+            return JSONResponse(answer, 401, NO_STORE | reason.headers)
+        csrf = None if caller.session is None else caller.session.csrf
+        return JSONResponse({"user": caller.user, "via": caller.via, "csrf": csrf}, headers=NO_STORE)
 
     def _check_way(self, request: Request, way: str) -> None:
-        """Refuse a way to log in that is none here."""
-        if not self._guard.methods:
+        """Refuse a way to log in that is not set up here."""
+        if not self._access.methods:
             if is_local(request):
-                raise Refused(409, "nobody has to log in here: programs on this machine are let in")
-            raise Refused(403, LOOPBACK_ONLY)
-        if way not in self._guard.methods:
+                raise ApiError(409, "no login is needed here: programs on this machine may use the API without one")
+            raise ApiError(403, LOOPBACK_ONLY)
+        if way not in self._access.methods:
             setting = {"token": "admin_token", "passcode": "admin_groups"}[way]
-            raise Refused(401, f"nobody logs in by {way} here ({setting} is not set)", CHALLENGE)
+            raise ApiError(401, f"a login by {way} is not possible here ({setting} is not set)", CHALLENGE)
 
-    def _welcome(self, request: Request, user: str, seconds: float, identity: Identity | None) -> Response:
-        visits = self._guard.visits
-        earlier = visits.find(request.cookies.get(COOKIE, ""))
+    def _begin_session(self, request: Request, user: str, seconds: float, identity: Identity | None) -> Response:
+        sessions = self._access.sessions
+        earlier = sessions.find(request.cookies.get(COOKIE, ""))
         if earlier is not None:
-            visits.end(earlier)
-        visit = visits.begin(user, seconds, identity)
-        response = JSONResponse({"user": user, "csrf": visit.csrf}, headers=NO_STORE)
-        self._set(request, response, visit, seconds)
-        return response
-
-    def _set(self, request: Request, response: Response, visit: Visit, seconds: float) -> None:
+            sessions.end(earlier)
+        session = sessions.begin(user, seconds, identity)
+        response = JSONResponse({"user": user, "csrf": session.csrf}, headers=NO_STORE)
         response.set_cookie(
             COOKIE,
-            self._guard.visits.cookie_of(visit),
+            sessions.cookie_of(session),
             max_age=int(min(seconds, LIFETIME)),
             path="/",
-            secure=self._is_secure(request),
+            secure=self._access.is_secure(request),
             httponly=True,
             samesite="strict",
         )
+        return response
 
-    def _is_secure(self, request: Request) -> bool:
-        """Whether the page came through TLS: ours, or a trusted proxy's."""
-        return request.url.scheme == "https" or bool(self._guard.client_of(request).secure)
-
-    async def _identity(self, request: Request, shown: models.LogIn) -> Identity:
-        """The user of a login and passcode, who is in one of `admin_groups`.
+    async def _identify(self, request: Request, shown: LogIn, audit: AuditEntry) -> Identity:
+        """The user of a login and passcode, in one of `admin_groups`.
 
         Raises:
-            Refused: there is none.
+            ApiError: there is no such user.
         """
-        client = self._guard.client_of(request)
         credentials = Credentials(
             login=shown.login,
             passcode=shown.passcode,
-            transport="websocket",  # what a page comes by, for rules and authenticators that ask
-            address=client.address,
-            secure=bool(client.secure) or request.url.scheme == "https",
+            transport="websocket",  # that of pages, for rules and authenticators that ask
+            address=self._access.client_of(request).address,
+            secure=self._access.is_secure(request),
         )
-        try:
-            with trio.fail_after(self._settings.connect_timeout):
-                identity = await self._gateway.identify(credentials)
-        except TooManyFailedLogins as refusal:
-            raise too_many(refusal) from None
-        except LoginRefused as refusal:
-            entry_of(request).login(refusal.user, "passcode")
-            raise Refused(401, f"{refusal}: {refusal.detail}", CHALLENGE) from None
-        except trio.TooSlowError:
-            sentence = f"nobody said who you are within {self._settings.connect_timeout:g} s (connect_timeout)"
-            raise Refused(503, sentence) from None
-        entry_of(request).login(identity.user, "passcode")
+        identity = await self._access.identify(credentials, lambda refusal: audit.login(refusal.user, "passcode"))
+        audit.login(identity.user, "passcode")
         if identity.method == "ticket":
-            raise Refused(403, "a ticket is good for a session, and not for the console")
+            raise ApiError(403, "a ticket opens a session, not the console: log in with a passcode")
         if identity.groups.isdisjoint(self._settings.admin_groups):
-            raise Refused(403, "this user is in none of the groups that may use the admin API (admin_groups)")
+            raise ApiError(403, "this user is in none of the groups that may use the admin API (admin_groups)")
         return identity
 
 
-def _way_of(shown: models.LogIn) -> str:
-    """Whether it is a token that is shown, or a passcode."""
+def _way_of(shown: LogIn) -> str:
+    """The way to log in: by token, or by passcode."""
     given = [name for name in ("token", "login", "passcode") if getattr(shown, name) is not None]
     if given == ["token"]:
         return "token"
     if given == ["login", "passcode"]:
         return "passcode"
-    raise Refused(400, "body: it must have either token, or login and passcode")
+    raise ApiError(400, "body: it must have either token, or login and passcode")

@@ -1,7 +1,4 @@
-"""The OpenAPI document (3.1) of the table of endpoints: `GET /api/v1/openapi.json`.
-
-It says of each endpoint what the table says, and for every error that it can end with, that there is one sentence.
-"""
+"""OpenAPI document (3.1) of the table of endpoints: `GET /api/v1/openapi.json`."""
 
 from __future__ import annotations
 
@@ -11,41 +8,38 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
-from gateway.admin.endpoint import Endpoint, Parameter
-from gateway.admin.models import Error
-from gateway.admin.serving import BASE
-from gateway.admin.visits import COOKIE
+from gateway.admin.console_sessions import COOKIE
+from gateway.admin.endpoint import BASE, JSON, Api, Endpoint, Error
 
 TAGS = {
-    "sessions": "Who is connected, and who subscribes to what.",
+    "sessions": "Connected clients, and their subscriptions.",
     "destinations": "Queues, topics and patterns.",
-    "messages": "What waits in queues, what comes later, and what topics retain.",
+    "messages": "Messages that wait in queues, are scheduled, or are retained by topics.",
     "gateway": "The gateway itself.",
-    "pipeline": "What the jobs of `gateway pipeline run` find.",
+    "pipeline": "The results of the jobs of `gateway pipeline run`.",
     "login": "The console's login, and tickets for pages.",
 }
 
 _ERRORS = {
     400: "The query or the body is wrong.",
-    401: "One has to log in, or what was shown is wrong.",
-    403: "This is not for who asks, or not from there.",
+    401: "A login is needed, or the login is wrong.",
+    403: "This client must not do this.",
     404: "There is no such thing.",
-    408: "The body does not come.",
-    409: "Not now.",
+    408: "The body did not come in time.",
+    409: "The gateway cannot do this now.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     429: "This address has failed too often.",
-    503: "The store, or memory, does not take it for now.",
+    503: "The gateway cannot do this for now: it drains, memory is short, or the store does not answer.",
 }
 _DESCRIPTION = """\
-Who may: `Authorization: Bearer` with the setting `admin_token`; the console's cookie, and with it the header
-`X-CSRF-Token` for every change; or a program on this machine, as long as neither `admin_token` nor `admin_groups` is
-set.
-A parameter that an endpoint does not have is an error."""
+Access: by `Authorization: Bearer` with the setting `admin_token`; by the console's cookie, and with it the header
+`X-CSRF-Token` for every change; or from a program on this machine, as long as neither `admin_token` nor `admin_groups`
+is set.
+An unknown parameter is an error."""
 
 Document = dict[str, Any]
 
@@ -71,27 +65,23 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
     }
 
 
-class Reference:
-    """The endpoint that tells of all endpoints."""
+class OpenApi(Api):
+    """The endpoint that lists all endpoints."""
 
     def __init__(self, table: Sequence[Endpoint]) -> None:
         self._table = [*table, *self.endpoints()]
-        self._document: Document | None = None  # it takes some milliseconds, and few ask
+        self._document: Document | None = None  # it takes some milliseconds, and few clients ask
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its one endpoint."""
-        summary = "This document: what there is to ask, and what is answered."
-        return [Endpoint("GET", f"{BASE}v1/openapi.json", self.answer, summary, "gateway", None)]
-
-    async def answer(self, request: Request) -> Response:
-        """The document."""
+    @Endpoint("GET", "/api/v1/openapi.json", "gateway", media_type=JSON)
+    async def answer(self) -> Response:
+        """This document: all endpoints, and what they take and answer."""
         if self._document is None:
             self._document = document(self._table)
         return JSONResponse(self._document)
 
 
 def errors_of(endpoint: Endpoint) -> list[int]:
-    """All errors that it can end with."""
+    """The statuses of its errors."""
     found = set(endpoint.errors)
     if endpoint.guarded:
         found |= {401, 403, 429}
@@ -108,11 +98,11 @@ def path_parameters(path: str) -> list[str]:
 
 
 def _schemas(endpoints: Iterable[Endpoint]) -> Document:
-    # A model stands here once, whether it is asked or answered: none is both.
-    asked = {each.body for each in endpoints if each.body is not None}
-    answered = {each.answer for each in endpoints if each.answer is not None} | {Error}
+    # A model is listed once, as a body or as an answer: none is both.
+    bodies = {each.body for each in endpoints if each.body is not None}
+    answers = {each.answer for each in endpoints if each.answer is not None} | {Error}
     listed = sorted(
-        [*[(each, "validation") for each in asked], *[(each, "serialization") for each in answered]], key=_name
+        [*[(each, "validation") for each in bodies], *[(each, "serialization") for each in answers]], key=_name
     )
     _, found = models_json_schema(listed, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     schemas: Document = found["$defs"]
@@ -139,43 +129,44 @@ def _operation(endpoint: Endpoint) -> Document:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in path_parameters(endpoint.path)
     ]
-    parameters = [*in_path, *map(_parameter, endpoint.query)]
+    parameters = [*in_path, *parameters_of(endpoint.query)]
     if parameters:
         found["parameters"] = parameters
     if endpoint.body is not None:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(endpoint.body)}}}
+        found["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(endpoint.body)}}}
     return found
 
 
 def _success(endpoint: Endpoint) -> Document:
     found: Document = {"description": endpoint.summary}
     if endpoint.answer is not None:
-        found["content"] = {endpoint.media_type: {"schema": _ref(endpoint.answer)}}
-    elif endpoint.status != 204:
-        schema = {} if endpoint.media_type == "application/json" else {"type": "string"}
+        found["content"] = {JSON: {"schema": _ref(endpoint.answer)}}
+    elif endpoint.media_type:
+        schema = {} if endpoint.media_type == JSON else {"type": "string"}
         found["content"] = {endpoint.media_type: {"schema": schema}}
     return found
 
 
 def _failures(endpoint: Endpoint) -> Document:
-    content = {"application/json": {"schema": _ref(Error)}}
+    content = {JSON: {"schema": _ref(Error)}}
     return {str(status): {"description": _ERRORS[status], "content": content} for status in errors_of(endpoint)}
 
 
-def _parameter(parameter: Parameter) -> Document:
-    schema: Document = {"type": parameter.type}
-    if parameter.default is not None:
-        schema["default"] = parameter.default
-    if parameter.enum:
-        schema["enum"] = list(parameter.enum)
-    if parameter.least is not None:
-        schema["minimum"] = parameter.least
-    if parameter.most is not None:
-        schema["maximum"] = parameter.most
-    return {
-        "name": parameter.name,
-        "in": "query",
-        "description": parameter.description,
-        "required": parameter.required,
-        "schema": schema,
-    }
+def parameters_of(model: type[BaseModel]) -> list[Document]:
+    """The parameters of a query, as OpenAPI lists them."""
+    schema = model.model_json_schema()
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "description": facts["description"],
+            "required": name in schema.get("required", ()),
+            # An empty text is the same as none.
+            "schema": {
+                key: facts[key]
+                for key in ("type", "default", "enum", "minimum", "maximum")
+                if key in facts and facts[key] != ""
+            },
+        }
+        for name, facts in schema.get("properties", {}).items()
+    ]

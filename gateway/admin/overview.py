@@ -1,22 +1,20 @@
-"""`GET /api/v1/overview`: what the gateway is doing now, and in each of the last seconds.
+"""Overview, `GET /api/v1/overview`: the state of the gateway now, and samples of the last seconds.
 
-It is asked once a second by each console that is open, so it must cost little: nothing here grows with destinations or
-messages, and of sessions only two numbers are added up.  Whoever asks again says up to when it knows the samples.
+Each open console asks for it once a second, so it must cost little: its cost does not grow with destinations or
+messages, and of sessions only two numbers are added up.  A console that asks again says which samples it has already.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from starlette.requests import Request
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-import gateway
-from gateway.admin import asked
-from gateway.admin.endpoint import Endpoint, Parameter
-from gateway.admin.models import Answer
+from gateway import __version__
+from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
 from gateway.observe.latency import Percentiles
 from gateway.observe.sampler import STEP, Sampler
 
@@ -25,16 +23,24 @@ if TYPE_CHECKING:
     from gateway.runtime.gateway import Gateway
 
 
-class SessionsNow(Answer):
-    """Clients that are connected."""
+class OverviewQuery(ApiModel):
+    """Which samples."""
+
+    since: Annotated[float, decimal()] = Field(
+        0, description="only samples that are newer, in seconds since the epoch: the `at` of the last one known"
+    )
+
+
+class SessionsNow(ApiModel):
+    """Connected clients."""
 
     total: int
     tcp: int
     websocket: int
 
 
-class MessagesNow(Answer):
-    """Messages in queues, for later, kept by topics, and with consumers; and what all cost in octets."""
+class MessagesNow(ApiModel):
+    """Messages that wait in queues, are delayed, are retained by topics, or are at consumers; and the bytes of all."""
 
     waiting: int
     delayed: int
@@ -43,8 +49,8 @@ class MessagesNow(Answer):
     octets: int
 
 
-class MemoryNow(Answer):
-    """Octets of the process and of messages, and what they may be; `pressed`: publishers are held back."""
+class MemoryNow(ApiModel):
+    """Bytes of the process and of messages, and their limits; `pressed`: publishers are blocked."""
 
     process: int
     mark: int | None
@@ -53,8 +59,8 @@ class MemoryNow(Answer):
     pressed: bool
 
 
-class StoreNow(Answer):
-    """What is written to the store; `failing` says why it is not."""
+class StoreNow(ApiModel):
+    """Writes to the store; `failing` says why there are none."""
 
     failing: str | None
     pending_octets: int
@@ -63,8 +69,8 @@ class StoreNow(Answer):
     commit_seconds: float
 
 
-class JournalNow(Answer):
-    """What is written to the journal, in rows; `failing` says why it is not."""
+class JournalNow(ApiModel):
+    """Rows written to the journal; `failing` says why there are none."""
 
     failing: str | None
     pending_octets: int
@@ -72,7 +78,7 @@ class JournalNow(Answer):
     dropped: int
 
 
-class Quantiles(Answer):
+class Quantiles(ApiModel):
     """Milliseconds within which half, 95 % and 99 % were done."""
 
     p50: float
@@ -80,11 +86,11 @@ class Quantiles(Answer):
     p99: float
 
 
-class Latency(Answer):
-    """Of the last ten seconds; null: nothing was done, or nobody records it.
+class Latency(ApiModel):
+    """Times of the last ten seconds; null: there were none, or they are not recorded.
 
-    A turn is from a chunk of octets of a client until what it caused was handed to the sockets; a message waits in a
-    queue from its SEND to its first delivery, and its ACK comes so long after that.
+    A turn lasts from the arrival of bytes of a client until all frames that they caused were handed to the sockets; a
+    message waits in a queue from its SEND to its first delivery, and its ACK comes so long after that.
     """
 
     turn_ms: Quantiles | None
@@ -92,7 +98,7 @@ class Latency(Answer):
     ack_ms: Quantiles | None
 
 
-class Second(Answer):
+class Second(ApiModel):
     """One sample: messages and errors per second, CPU as a part of one core, and percentiles of turns."""
 
     at: float
@@ -112,8 +118,8 @@ class Second(Answer):
     p99: float | None
 
 
-class OverviewNow(Answer):
-    """The gateway as it is, and its last seconds; `drained`: nothing is connected, and all is written."""
+class OverviewNow(ApiModel):
+    """The gateway as it is, and its last seconds; `drained`: no client is connected, and all is written."""
 
     at: float
     version: str
@@ -140,44 +146,25 @@ class OverviewNow(Answer):
     samples: list[Second]
 
 
-class Overview:
+class OverviewApi(Api):
     """The endpoint, over an open gateway.
 
     Args:
-        sampler: None: one that takes no samples.
+        sampler: None: there are no samples.
     """
 
-    def __init__(self, opened: Gateway, settings: Settings, sampler: Sampler | None = None) -> None:
-        self._gateway = opened
+    def __init__(self, gateway: Gateway, settings: Settings, sampler: Sampler | None = None) -> None:
+        self._gateway = gateway
         self._settings = settings
-        self._sampler = sampler or Sampler(opened.broker, opened.admission, opened.turns)
+        self._sampler = sampler or Sampler(gateway.broker, gateway.admission, gateway.turns)
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its one endpoint."""
-        since = Parameter(
-            "since",
-            "Only samples that are newer, in seconds since the epoch: the `at` of the last one known.",
-            "number",
-            0,
-        )
-        return [
-            Endpoint(
-                "GET",
-                "/api/v1/overview",
-                self.answer,
-                "What the gateway is doing now, and in each of the last seconds, up to ten minutes back.",
-                "gateway",
-                OverviewNow,
-                query=(since,),
-            )
-        ]
-
-    async def answer(self, request: Request) -> Response:
-        """The gateway as it is."""
-        return JSONResponse(self.now(asked.real(request, "since")))
+    @Endpoint("GET", "/api/v1/overview", "gateway", OverviewNow)
+    async def overview(self, query: OverviewQuery) -> Response:
+        """The state of the gateway now, and samples of the last seconds, up to ten minutes back."""
+        return JSONResponse(self.now(query.since))
 
     def now(self, since: float) -> dict[str, object]:
-        """The answer, as its model has it, with the samples that are newer."""
+        """The answer, as its model has it, with the newer samples."""
         opened, sampler = self._gateway, self._sampler
         broker, now = opened.broker, time.time()
         reason = opened.not_ready()
@@ -185,7 +172,7 @@ class Overview:
         transports = Counter([session.transport for session in broker.sessions.values()])
         return {
             "at": round(now, 3),
-            "version": gateway.__version__,
+            "version": __version__,
             "server_name": self._settings.server_name,
             "started_at": round(sampler.started_at, 3),
             "uptime": round(max(now - sampler.started_at, 0.0), 3),

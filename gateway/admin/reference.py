@@ -18,9 +18,9 @@ import trio
 from pydantic import BaseModel, ConfigDict
 
 from gateway.admin import site
-from gateway.admin.access import Guard
-from gateway.admin.endpoint import Endpoint, Parameter
-from gateway.admin.openapi import TAGS, document, errors_of, path_parameters
+from gateway.admin.access import AccessControl
+from gateway.admin.endpoint import Endpoint
+from gateway.admin.openapi import TAGS, document, errors_of, parameters_of, path_parameters
 from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import Gateway
@@ -33,21 +33,21 @@ Written by `make docs` from the table of endpoints in `gateway/admin`; change it
 is at `GET /api/v1/openapi.json` of every gateway.
 
 The API is on the HTTP port (the setting `http`). Bodies and answers are JSON. An error is `{"error": "one sentence"}`
-with one of the statuses that stand at each endpoint. Unknown parameters and fields are errors, which name them.
+with one of the statuses that are listed at each endpoint. Unknown parameters and fields are errors, which name them.
 
-Who may use it, see [security](security.md#the-admin-api-and-the-console):
+There are three ways to use it, see [security](security.md#the-admin-api-and-the-console):
 
-* whoever shows `Authorization: Bearer` with the setting `admin_token`;
-* whoever has logged in by `POST /api/v1/login`: his browser sends the cookie, and his page the header `X-CSRF-Token`
-  with every change;
-* a program on the gateway's machine, as long as neither `admin_token` nor `admin_groups` is set.
+* the header `Authorization: Bearer` with the setting `admin_token`;
+* a login by `POST /api/v1/login`: the browser sends its cookie, and the page sends the header `X-CSRF-Token` with every
+  change;
+* from a program on the gateway's machine, as long as neither `admin_token` nor `admin_groups` is set.
 
-Every change, and every one that was refused, is a line of the log with the event `admin`: `action`, `target`, `user`,
-`via`, `peer`, `outcome`. Of an address that shows no login that is good, only a few lines a minute are written.
+Every change, and every refused change, is a line of the log with the event `admin`: `action`, `target`, `user`, `via`,
+`peer`, `outcome`. Of an address without a valid login only a few lines a minute are written.
 
-Lists are sorted and cut by the gateway: `limit` (100 unless given, at most 1,000), `offset`, `sort` (a key, with `-` in
-front the largest first), `q` (a part of what is searched). The answer has `total`, of all that pass the filters. A page
-of messages may end before its `limit`, where they are large: go on at the `offset` that its `next` names.
+The gateway sorts and cuts lists: `limit` (100 unless given, at most 1,000), `offset`, `sort` (a key, with `-` in front
+the largest first), `q` (a part of the text that is searched). The answer has `total`, how many entries pass the
+filters. A page of large messages may end before its `limit`: go on at the `offset` that its `next` names.
 
 The examples are for a shell with these variables:
 
@@ -56,7 +56,7 @@ GATEWAY=http://127.0.0.1:8000
 ADMIN_TOKEN=...           # the setting admin_token
 SESSION=...               # the id of a session, as GET /api/v1/sessions has it
 MESSAGE=...               # the id of a message, as GET /api/v1/messages has it
-SCHEDULED=...             # the id of a message that comes later, as GET /api/v1/scheduled has it
+SCHEDULED=...             # the id of a scheduled message, as GET /api/v1/scheduled has it
 CURSOR=...                # the name of a cursor, as GET /api/v1/cursors has it
 DURABLE=...               # the name of a durable subscription, as GET /api/v1/destinations has it
 PASSCODE=...              # of the user alice
@@ -78,12 +78,12 @@ _TITLES = {
 
 
 def table() -> list[Endpoint]:
-    """All endpoints, over a gateway that nobody has opened."""
+    """All endpoints, over a gateway that is not open."""
 
     async def build() -> list[Endpoint]:
-        settings = Settings.model_construct()  # the defaults, whatever the environment says
+        settings = Settings.model_construct()  # the defaults, without those of the environment
         gateway = Gateway(settings, Server(Anonymous()), {})
-        return site.endpoints(gateway, settings, Guard(gateway, settings))
+        return site.endpoints(gateway, settings, AccessControl(gateway, settings))
 
     return trio.run(build)
 
@@ -96,7 +96,7 @@ def page() -> str:
     for tag in TAGS:
         parts.append(f"\n## {_TITLES[tag]}\n")
         parts += [_endpoint(each) for each in endpoints if each.tag == tag]
-    parts.append("\n## Objects\n\nEvery field that stands here is there, but where it says `optional`.\n")
+    parts.append("\n## Objects\n\nEvery field is present, except where it says `optional`.\n")
     parts += [_object(name, schema) for name, schema in schemas.items() if "properties" in schema]
     return "".join(parts)
 
@@ -106,7 +106,7 @@ def example_of(endpoint: Endpoint) -> str:
     path = endpoint.path
     for name in path_parameters(path):
         path = path.replace(f"{{{name}}}", endpoint.example[name])
-    query = {each.name: endpoint.example[each.name] for each in endpoint.query if each.name in endpoint.example}
+    query = {name: endpoint.example[name] for name in endpoint.query.model_fields if name in endpoint.example}
     # What a variable holds curl must write into the address, for it may have any characters.
     variables = [name for name, value in query.items() if value.startswith("$")]
     fixed = {name: value for name, value in query.items() if name not in variables}
@@ -135,9 +135,10 @@ def _quoted(config: ConfigDict) -> str:
 
 def _endpoint(endpoint: Endpoint) -> str:
     lines = [f"\n### `{endpoint.method} {endpoint.path}`\n", f"\n{endpoint.summary}\n"]
-    if endpoint.query:
+    parameters = parameters_of(endpoint.query)
+    if parameters:
         lines += ["\n| parameter | type | default | meaning |\n", "| --- | --- | --- | --- |\n"]
-        lines += [_parameter(each) for each in endpoint.query]
+        lines += [_parameter(each) for each in parameters]
     if endpoint.body is not None:
         lines.append(f"\nBody: {_link(endpoint.body)}.\n")
     errors = ", ".join(f"{each}" for each in errors_of(endpoint))
@@ -150,23 +151,20 @@ def _endpoint(endpoint: Endpoint) -> str:
     return "".join(lines)
 
 
-def _parameter(parameter: Parameter) -> str:
+def _parameter(parameter: dict[str, Any]) -> str:
+    schema = parameter["schema"]
     # That a key may have - in front is said at the top.
-    kind = " ".join(f"`{each}`" for each in parameter.enum if each[0] != "-") or _range(parameter)
-    default = "needed" if parameter.required else "" if parameter.default is None else f"`{parameter.default}`"
-    return f"| `{parameter.name}` | {kind} | {default} | {parameter.description} |\n"
-
-
-def _range(parameter: Parameter) -> str:
-    if parameter.least is None or parameter.most is None:
-        return parameter.type
-    return f"{parameter.type}, {parameter.least} to {parameter.most}"
+    kind = " ".join(f"`{each}`" for each in schema.get("enum", ()) if each[0] != "-") or schema["type"]
+    if "minimum" in schema:
+        kind += f", {schema['minimum']} to {schema['maximum']}"
+    default = "needed" if parameter["required"] else f"`{schema['default']}`" if "default" in schema else ""
+    return f"| `{parameter['name']}` | {kind} | {default} | {parameter['description']} |\n"
 
 
 def _answer(endpoint: Endpoint) -> str:
     if endpoint.answer is not None:
         return f" with {_link(endpoint.answer)}"
-    return "" if endpoint.status == 204 else f", `{endpoint.media_type}`"
+    return f", `{endpoint.media_type}`" if endpoint.media_type else ""
 
 
 def _link(model: type[BaseModel]) -> str:

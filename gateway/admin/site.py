@@ -1,10 +1,10 @@
-"""The Starlette application: the table of endpoints, the static files, and what holds for every answer.
+"""Starlette application: the routes of the table of endpoints, the static files, and the headers of every answer.
 
 Static files lie in `static/` of a checkout and in `gateway/static` of an installed wheel.  They are sent with
-`no-cache`, so that a page is asked for again after an upgrade and answered by 304 when it is still the same.
+`no-cache`, so that browsers ask for a page again after an upgrade; the answer is 304 where it is still the same.
 
-The content security policy lets pages run only scripts of our own and connect to the WebSocket, wherever it
-is: its port is not the page's.  Headers are set by a plain ASGI wrapper, for every answer alike.
+The content security policy lets pages run only our own scripts and connect to any WebSocket: its port is not the
+page's.  A plain ASGI wrapper sets the headers of every answer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trio
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -21,20 +22,19 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 import gateway
-from gateway.admin.access import Guard
-from gateway.admin.api import Api
-from gateway.admin.endpoint import Endpoint
-from gateway.admin.errors import Refused, error
-from gateway.admin.kept import Kept
-from gateway.admin.lists import Lists
-from gateway.admin.login import Login
-from gateway.admin.openapi import Reference
-from gateway.admin.overview import Overview
-from gateway.admin.publish import Publisher
-from gateway.admin.queues import Queues
-from gateway.admin.serving import routes_of
-from gateway.admin.tap import TapRoom
-from gateway.admin.tickets import TicketOffice
+from gateway.admin.access import AccessControl
+from gateway.admin.destinations import DestinationsApi
+from gateway.admin.endpoint import ApiError, Endpoint, error_response
+from gateway.admin.gateway_api import GatewayApi
+from gateway.admin.login import LoginApi
+from gateway.admin.messages import MessagesApi
+from gateway.admin.openapi import OpenApi
+from gateway.admin.overview import OverviewApi
+from gateway.admin.routes import routes_of
+from gateway.admin.sessions import SessionsApi
+from gateway.admin.stored import StoredApi
+from gateway.admin.tickets import TicketApi
+from gateway.admin.trace_stream import TraceApi
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -65,51 +65,52 @@ def build(
     """The HTTP application over an open gateway.
 
     Args:
-        open_gateway: the gateway that the routes read.
+        open_gateway: the gateway that answers.
         settings: its settings.
-        tickets: of its authenticator; None: nobody has to log in.
+        tickets: of its authenticator; None: no login is needed.
         static: folder of static files instead of the one that was installed.
-        sampler: whose samples the overview tells; None: there are none.
+        sampler: of the overview; None: there are no samples.
     """
-    guard = Guard(open_gateway, settings)
-    open_gateway.in_force.on_change.append(guard.take)
-    open_gateway.reloadables.append(guard.visits)  # behind the users
-    table = endpoints(open_gateway, settings, guard, tickets=tickets, sampler=sampler)
-    routes: list[BaseRoute] = [*routes_of(table, guard)]
+    access = AccessControl(open_gateway, settings)
+    open_gateway.in_force.on_change.append(access.take)
+    open_gateway.reloadables.append(access.sessions)  # after the users, which it asks
+    table = endpoints(open_gateway, settings, access, tickets=tickets, sampler=sampler)
+    routes: list[BaseRoute] = [*routes_of(table, access)]
     folder = static or static_folder()
     if folder is not None:
         routes.append(Mount("/", StaticFiles(directory=folder, html=True)))
-    handlers = {Refused: _refused, HTTPException: _http_error, ClientDisconnect: _gone, Exception: _broken}
-    # Around Starlette, not among its middleware: the answer to a fault of ours leaves that behind.
+    handlers = {ApiError: api_error, HTTPException: _http_error, ClientDisconnect: _disconnected, Exception: _failed}
+    # Around Starlette, not among its middleware: the answer to an error of ours does not pass through that.
     return _Headers(Starlette(routes=routes, exception_handlers=handlers))
 
 
 def endpoints(
     open_gateway: Gateway,
     settings: Settings,
-    guard: Guard,
+    access: AccessControl,
     *,
     tickets: Tickets | None = None,
     sampler: Sampler | None = None,
 ) -> list[Endpoint]:
     """The table of all endpoints; see `build`."""
+    one_list_at_a_time = trio.Lock()
     table = [
-        *Api(open_gateway, settings).endpoints(),
-        *Overview(open_gateway, settings, sampler).endpoints(),
-        *Lists(open_gateway).endpoints(),
-        *TapRoom(open_gateway).endpoints(),
-        *Queues(open_gateway).endpoints(),
-        *Kept(open_gateway).endpoints(),
-        *Publisher(open_gateway, settings).endpoints(),
-        *Login(open_gateway, settings, guard).endpoints(),
-        *TicketOffice(open_gateway, settings, tickets, guard.strangers).endpoints(),
+        *GatewayApi(open_gateway, settings).endpoints(),
+        *OverviewApi(open_gateway, settings, sampler).endpoints(),
+        *SessionsApi(open_gateway, one_list_at_a_time).endpoints(),
+        *DestinationsApi(open_gateway, one_list_at_a_time).endpoints(),
+        *TraceApi(open_gateway).endpoints(),
+        *MessagesApi(open_gateway, settings).endpoints(),
+        *StoredApi(open_gateway).endpoints(),
+        *LoginApi(settings, access).endpoints(),
+        *TicketApi(open_gateway, settings, tickets, access).endpoints(),
     ]
-    table += Reference(table).endpoints()
+    table += OpenApi(table).endpoints()
     return table
 
 
 def static_folder() -> Path | None:
-    """Where the static files are, or None when they were not installed."""
+    """The folder of the static files; None: they are not installed."""
     package = Path(gateway.__file__).parent
     return next((folder for folder in (package / "static", package.parent / "static") if folder.is_dir()), None)
 
@@ -131,22 +132,23 @@ class _Headers:
         await self._app(scope, receive, with_headers)
 
 
-async def _refused(request: Request, reason: Exception) -> Response:
-    assert isinstance(reason, Refused)
-    return error(reason.status, str(reason), reason.headers)
+async def api_error(request: Request, reason: Exception) -> Response:
+    """A request that an endpoint refused."""
+    assert isinstance(reason, ApiError)
+    return reason.response
 
 
-async def _gone(request: Request, reason: Exception) -> Response:
-    """The client has gone while its body came; nobody reads this."""
-    return error(400, "the body has no end")
+async def _disconnected(request: Request, reason: Exception) -> Response:
+    """The client left while it sent the body, so the answer is not read."""
+    return error_response(400, "the body has no end")
 
 
 async def _http_error(request: Request, reason: Exception) -> Response:
     """404 and 405 of the router and of the static files."""
     assert isinstance(reason, HTTPException)
-    return error(reason.status_code, reason.detail.lower(), reason.headers)
+    return error_response(reason.status_code, reason.detail.lower(), reason.headers)
 
 
-async def _broken(request: Request, reason: Exception) -> Response:
-    """A fault of ours.  Starlette raises it again after the answer, so the server logs it."""
-    return error(500, "the gateway failed to answer; its log says why")
+async def _failed(request: Request, reason: Exception) -> Response:
+    """An error of ours.  Starlette raises it again after the answer, so the server logs it."""
+    return error_response(500, "the gateway failed to answer; its log says why")

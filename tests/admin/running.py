@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from gateway import auth
 from gateway.admin import openapi, site
-from gateway.admin.access import Guard
+from gateway.admin.access import AccessControl
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway, open_gateway
 from tests.app.asgi import LOCAL, Answer, request
@@ -27,10 +27,11 @@ from tests.transports.peers import Peer, dial
 FREE = "127.0.0.1:0"
 BASE = "/api/v1"
 STRANGER = ("192.0.2.1", 1)
+BEARER = {"authorization": "Bearer planted-token"}
 
 
 class Running:
-    """The gateway, and whoever asks it.
+    """The gateway, and a client of its API.
 
     Attributes:
         gateway: it is open.
@@ -64,13 +65,13 @@ class Running:
         """One request; a path without `/` in front is one of the API."""
         full = path if path.startswith("/") else f"{BASE}/{path}"
         fields = {**self.headers, **(headers or {})}
-        octets = b""
+        data = b""
         if body is not None:
-            octets = body if isinstance(body, bytes) else json.dumps(body).encode()
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
             fields.setdefault("content-type", "application/json")
         text = f"?{urlencode(query)}" if query else ""
         answer = await request(
-            self.app, full + text, method=method, headers=fields, client=client, scheme=scheme, body=octets
+            self.app, full + text, method=method, headers=fields, client=client, scheme=scheme, body=data
         )
         self.check(method, full.partition("?")[0], answer)
         return answer
@@ -125,5 +126,5 @@ async def running(static: Path | None = None, **values: object) -> AsyncIterator
     entrance = auth.for_settings(settings)
     async with open_gateway(settings, authenticator=entrance, read=lambda: settings_of(**values)) as gateway:
         app = site.build(gateway, settings, tickets=entrance.tickets, static=static)
-        table = site.endpoints(gateway, settings, Guard(gateway, settings))
+        table = site.endpoints(gateway, settings, AccessControl(gateway, settings))
         yield Running(gateway, settings, app, openapi.document(table), values)

@@ -1,4 +1,4 @@
-"""Who may use the admin API: every rule of `gateway/admin/access.py`, one row each."""
+"""Access to the admin API: every rule of `gateway/admin/access.py`, one row each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import trio
 from starlette.requests import Request
 from trio.testing import MockClock
 
-from gateway.admin.access import ADMIN, Guard, Visitor
-from gateway.admin.errors import Refused
-from gateway.admin.visits import COOKIE
+from gateway.admin.access import ADMIN, AccessControl, Caller
+from gateway.admin.console_sessions import COOKIE
+from gateway.admin.endpoint import ApiError
 from gateway.broker import Broker
 from gateway.broker.model.identity import Identity
 from gateway.config.settings import load
@@ -21,352 +21,280 @@ from gateway.transports.wire.forwarded import Trusted
 from tests.app.asgi import LOCAL, scope_of
 
 TOKEN = "sesame"
+ELSEWHERE = ("192.0.2.1", 1)
+BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
-def guard_of(**values: object) -> Guard:
+def access_of(**values: object) -> AccessControl:
     settings = load(**{"login_delay": 0.0, **values})
     opened = SimpleNamespace(trusted=Trusted(settings.trusted_proxies), broker=Broker())
-    return Guard(cast("Gateway", opened), settings)
+    return AccessControl(cast("Gateway", opened), settings)
 
 
-def asking(
-    headers: dict[str, str], method: str = "GET", client: tuple[str, int] | None = LOCAL, path: str = "/metrics"
-) -> Request:
-    return Request(scope_of(method, path, headers, client))
+def asking(headers: dict[str, str], method: str = "GET", client: tuple[str, int] | None = LOCAL) -> Request:
+    return Request(scope_of(method, "/metrics", headers, client))
 
 
-async def refused(
-    headers: dict[str, str], *, token: str = "", method: str = "GET", client: tuple[str, int] | None = LOCAL
-) -> int | None:
-    """The status of the refusal, or None when the request passes."""
+async def attempt(access: AccessControl, request: Request, **more: Any) -> Caller | ApiError:
+    """The caller, or the refusal."""
     try:
-        await guard_of(admin_token=token).admit(asking(headers, method, client))
-    except Refused as reason:
-        return reason.status
-    return None
+        return await access.admit(request, **more)
+    except ApiError as reason:
+        return reason
+
+
+async def status(access: AccessControl, request: Request, **more: Any) -> int:
+    found = await attempt(access, request, **more)
+    return found.status if isinstance(found, ApiError) else 200
+
+
+async def shown(access: AccessControl, token: str, address: str = "192.0.2.1", **more: Any) -> int:
+    """The status for a client that shows that token."""
+    return await status(access, asking({"authorization": f"Bearer {token}"}, client=(address, 1)), **more)
 
 
 class TestWithoutToken:
-    @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"])
-    async def test_loopback_passes(self, peer: str) -> None:
-        assert await refused({"host": "localhost"}, client=(peer, 1)) is None
+    """Programs on this machine alone."""
 
-    @pytest.mark.parametrize("peer", ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1", "", "nonsense"])
-    async def test_other_peers_do_not(self, peer: str) -> None:
-        assert await refused({"host": "localhost"}, client=(peer, 1)) == 403
-
-    async def test_a_unix_socket_is_loopback(self) -> None:
-        assert await refused({"host": "localhost"}, client=None) is None
+    LOOPBACK = ("127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1")
+    OTHERS = ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1", "", "nonsense")
+    OF_PROXIES = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via")
+    THIS_MACHINE = ("localhost", "LOCALHOST:80", "127.0.0.1:80", "[::1]:80", "[::1]", "gateway.localhost:1", "")
+    REBOUND = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[::2]")
 
     @pytest.mark.parametrize(
-        "header", ["X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via"]
+        ("expected", "headers", "client"),
+        [
+            *[(200, {"host": "localhost"}, (peer, 1)) for peer in LOOPBACK],
+            *[(403, {"host": "localhost"}, (peer, 1)) for peer in OTHERS],
+            (200, {"host": "localhost"}, None),  # a unix socket is loopback
+            *[(403, {"host": "localhost", header: "127.0.0.1"}, LOCAL) for header in OF_PROXIES],
+            *[(403, {"host": "localhost", header: "127.0.0.1"}, None) for header in OF_PROXIES],
+            *[(200, {"host": host}, LOCAL) for host in THIS_MACHINE],
+            *[(403, {"host": host}, LOCAL) for host in REBOUND],
+            (200, {}, LOCAL),
+            (403, {"host": "localhost", "authorization": "Bearer "}, ELSEWHERE),  # no token is set, so none is right
+        ],
     )
-    async def test_behind_a_proxy_loopback_does_not_count(self, header: str) -> None:
-        assert await refused({"host": "localhost", header: "127.0.0.1"}) == 403
-        assert await refused({"host": "localhost", header: "127.0.0.1"}, client=None) == 403
-
-    @pytest.mark.parametrize(
-        "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "[::1]", "gateway.localhost:1", ""]
-    )
-    async def test_host_names_this_machine(self, host: str) -> None:
-        assert await refused({"host": host}) is None
-
-    async def test_no_host_at_all(self) -> None:
-        assert await refused({}) is None
-
-    @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "[::2]"])
-    async def test_a_rebound_name_does_not(self, host: str) -> None:
-        assert await refused({"host": host}) == 403
-
-    async def test_a_token_is_of_no_use_where_none_is_set(self) -> None:
-        assert await refused({"host": "localhost", "authorization": "Bearer "}, client=("192.0.2.1", 1)) == 403
+    async def test_access(self, expected: int, headers: dict[str, str], client: tuple[str, int] | None) -> None:
+        assert await status(access_of(), asking(headers, client=client)) == expected
 
 
 class TestWithToken:
-    @pytest.mark.parametrize("shown", ["Bearer sesame", "bearer sesame", "BEARER  sesame "])
-    @pytest.mark.parametrize("client", [LOCAL, ("192.0.2.1", 1), None])
-    async def test_who_shows_it_passes(self, shown: str, client: tuple[str, int] | None) -> None:
-        headers = {"host": "gateway.example", "x-forwarded-for": "192.0.2.7", "authorization": shown}
-        assert await refused(headers, token=TOKEN, client=client) is None
+    @pytest.mark.parametrize("authorization", ["Bearer sesame", "bearer sesame", "BEARER  sesame "])
+    @pytest.mark.parametrize("client", [LOCAL, ELSEWHERE, None])
+    async def test_the_right_one(self, authorization: str, client: tuple[str, int] | None) -> None:
+        headers = {"host": "gateway.example", "x-forwarded-for": "192.0.2.7", "authorization": authorization}
+        assert await status(access_of(admin_token=TOKEN), asking(headers, client=client)) == 200
 
     @pytest.mark.parametrize(
-        "shown",
+        "authorization",
         ["", "Bearer", "Bearer ", "Bearer sesam", "Bearer sesame!", "Bearer s\xe9same", "Basic sesame", "sesame"],
     )
-    async def test_who_does_not_is_refused(self, shown: str) -> None:
-        assert await refused({"host": "localhost", "authorization": shown}, token=TOKEN) == 401
-
-    async def test_loopback_alone_is_not_enough(self) -> None:
-        assert await refused({"host": "localhost"}, token=TOKEN) == 401
+    async def test_none_or_a_wrong_one(self, authorization: str) -> None:
+        access = access_of(admin_token=TOKEN)
+        assert await status(access, asking({"host": "localhost", "authorization": authorization})) == 401
+        assert await status(access, asking({"host": "localhost"})) == 401, "loopback alone is not enough"
 
 
 class TestOtherSites:
     @pytest.mark.parametrize(
-        "headers",
+        ("headers", "expected"),
         [
-            {},
-            {"sec-fetch-site": "same-origin", "origin": "http://localhost:8000"},
-            {"sec-fetch-site": "none"},
-            {"origin": "http://localhost:8000"},
-            {"origin": "http://LOCALHOST:8000"},
-            {"host": "localhost:443", "origin": "https://localhost"},
+            ({}, 200),
+            ({"sec-fetch-site": "same-origin", "origin": "http://localhost:8000"}, 200),
+            ({"sec-fetch-site": "none"}, 200),
+            ({"origin": "http://localhost:8000"}, 200),
+            ({"origin": "http://LOCALHOST:8000"}, 200),
+            ({"host": "localhost:443", "origin": "https://localhost"}, 200),
+            ({"sec-fetch-site": "cross-site"}, 403),
+            ({"sec-fetch-site": "same-site"}, 403),
+            ({"origin": "https://evil.example"}, 403),
+            ({"origin": "http://localhost:9000"}, 403),
+            ({"origin": "null"}, 403),
         ],
     )
-    async def test_our_own_page_and_programs_may_change_something(self, headers: dict[str, str]) -> None:
-        assert await refused({"host": "localhost:8000"} | headers, method="DELETE") is None
-
-    @pytest.mark.parametrize(
-        "headers",
-        [
-            {"sec-fetch-site": "cross-site"},
-            {"sec-fetch-site": "same-site"},
-            {"origin": "https://evil.example"},
-            {"origin": "http://localhost:9000"},
-            {"origin": "null"},
-        ],
-    )
-    async def test_other_sites_may_not(self, headers: dict[str, str]) -> None:
-        assert await refused({"host": "localhost:8000"} | headers, method="DELETE") == 403
-        with_token = {"host": "localhost:8000", "authorization": f"Bearer {TOKEN}"} | headers
-        assert await refused(with_token, method="DELETE", token=TOKEN) == 403
-
-    async def test_reading_is_for_the_browser_to_forbid(self) -> None:
-        assert await refused({"host": "localhost:8000", "sec-fetch-site": "cross-site"}) is None
+    async def test_changes(self, headers: dict[str, str], expected: int) -> None:
+        fields = {"host": "localhost:8000"} | headers
+        assert await status(access_of(), asking(fields, "DELETE")) == expected
+        assert await status(access_of(admin_token=TOKEN), asking(fields | BEARER, "DELETE")) == expected
+        assert await status(access_of(), asking(fields)) == 200, "reading is for the browser to forbid"
 
 
 class TestWrongTokens:
-    """They are answered late, counted, and after too many the address is refused unheard."""
-
-    async def attempt(self, guard: Guard, token: str, peer: str = "192.0.2.1", **more: Any) -> Visitor | Refused:
-        try:
-            return await guard.admit(asking({"authorization": f"Bearer {token}"}, client=(peer, 1)), **more)
-        except Refused as reason:
-            return reason
+    """They are answered late and counted; after too many the address is refused at once."""
 
     async def test_late(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN, login_delay=1.0)
+        access = access_of(admin_token=TOKEN, login_delay=1.0)
         started = trio.current_time()
-        await self.attempt(guard, "wrong")
+        await shown(access, "wrong")
         assert trio.current_time() - started == 1.0
-        await self.attempt(guard, TOKEN)
+        await shown(access, TOKEN)
         assert trio.current_time() - started == 1.0
 
     async def test_too_many(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN, login_attempts=2)
-        for _ in range(2):
-            reason = await self.attempt(guard, "wrong")
-            assert isinstance(reason, Refused)
-            assert (reason.status, str(reason)) == (401, "the token is wrong")
-        reason = await self.attempt(guard, TOKEN)
-        assert isinstance(reason, Refused)
+        access = access_of(admin_token=TOKEN, login_attempts=2)
+        assert [await shown(access, "wrong"), await shown(access, "wrong")] == [401, 401]
+        reason = await attempt(access, asking(BEARER, client=ELSEWHERE))
+        assert isinstance(reason, ApiError)
         assert (reason.status, reason.headers) == (429, {"retry-after": "60"})
-        assert isinstance(await self.attempt(guard, TOKEN, "192.0.2.2"), Visitor), "another address is heard"
+        assert await shown(access, TOKEN, "192.0.2.2") == 200, "another address is not refused"
         await trio.sleep(61)
-        assert isinstance(await self.attempt(guard, TOKEN), Visitor)
+        assert await shown(access, TOKEN) == 200
 
-    async def test_a_thousand_at_once_are_told_no_more(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN, login_attempts=3, login_delay=1.0)
+    async def test_a_thousand_at_once_learn_no_more(self, autojump_clock: MockClock) -> None:
+        access = access_of(admin_token=TOKEN, login_attempts=3, login_delay=1.0)
         found: list[int] = []
 
-        async def guess(token: str) -> None:
-            reason = await self.attempt(guard, token)
-            assert isinstance(reason, Refused)
-            found.append(reason.status)
+        async def guess(number: int) -> None:
+            found.append(await shown(access, f"guess-{number}"))
 
         async with trio.open_nursery() as nursery:
             for number in range(1_000):
-                nursery.start_soon(guess, f"guess-{number}")
+                nursery.start_soon(guess, number)
         assert (found.count(401), found.count(429)) == (3, 997)
 
     async def test_they_are_counted_by_client_behind_a_proxy(self) -> None:
-        guard = guard_of(admin_token=TOKEN, login_attempts=1, trusted_proxies=["10.0.0.1"])
+        access = access_of(admin_token=TOKEN, login_attempts=1, trusted_proxies=["10.0.0.1"])
 
-        async def attempt(token: str, client: str) -> int:
+        async def through(token: str, client: str) -> int:
             headers = {"authorization": f"Bearer {token}", "x-forwarded-for": client}
-            try:
-                await guard.admit(asking(headers, client=("10.0.0.1", 1)))
-            except Refused as reason:
-                return reason.status
-            return 200
+            return await status(access, asking(headers, client=("10.0.0.1", 1)))
 
-        assert [await attempt("wrong", "192.0.2.1"), await attempt(TOKEN, "192.0.2.1")] == [401, 429]
-        assert await attempt(TOKEN, "192.0.2.2") == 200
+        assert [await through("wrong", "192.0.2.1"), await through(TOKEN, "192.0.2.1")] == [401, 429]
+        assert await through(TOKEN, "192.0.2.2") == 200
 
     async def test_a_proxy_that_contradicts_itself(self) -> None:
-        guard = guard_of(admin_token=TOKEN, trusted_proxies=["10.0.0.1"])
+        access = access_of(admin_token=TOKEN, trusted_proxies=["10.0.0.1"])
         headers = {"authorization": "Bearer x", "x-forwarded-for": "192.0.2.1", "forwarded": "for=192.0.2.2"}
         request = asking(headers, client=("10.0.0.1", 1))
-        with pytest.raises(Refused) as refusal:
-            await guard.admit(request)
-        assert refusal.value.status == 400
-        assert guard.peer_of(request) == "10.0.0.1"
+        assert await status(access, request) == 400
+        assert access.address_of(request) == "10.0.0.1"
 
     async def test_they_are_failed_logins_of_the_metrics(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        await self.attempt(guard, "wrong")
-        assert guard._gateway.broker.counters.failed_logins["admin"] == 1
+        access = access_of(admin_token=TOKEN)
+        await shown(access, "wrong")
+        assert access._gateway.broker.counters.failed_logins["admin"] == 1
 
 
 class TestAnotherToken:
-    """The settings change while the gateway runs."""
+    """The settings change while the gateway runs; `test_reload` does it over HTTP."""
 
     @staticmethod
-    def changed(guard: Guard, **values: object) -> None:
-        guard.take(load(login_delay=0.0, **values))
-
-    async def status(self, guard: Guard, token: str, **more: Any) -> int:
-        try:
-            await guard.admit(asking({"authorization": f"Bearer {token}"}, client=("192.0.2.1", 1)), **more)
-        except Refused as reason:
-            return reason.status
-        return 200
-
-    async def test_the_old_one_is_worth_nothing(self) -> None:
-        guard = guard_of(admin_token="old", metrics_token="old-scrape")
-        self.changed(guard, admin_token="new", metrics_token="new-scrape")
-        assert [await self.status(guard, token) for token in ("old", "new")] == [401, 200]
-        assert [await self.status(guard, token, scraper=True) for token in ("old-scrape", "new-scrape")] == [401, 200]
-        assert guard.admin_token == "new"
+    def changed(access: AccessControl, **values: object) -> None:
+        access.take(load(login_delay=0.0, **values))
 
     async def test_the_first_one_ends_the_freedom_of_this_machine(self) -> None:
-        guard = guard_of()
-        request = asking({"host": "localhost"})
-        visitor = await guard.admit(request)
-        self.changed(guard, admin_token="new")
-        with pytest.raises(Refused):
-            await guard.admit(request)
-        assert visitor.lasts is not None
-        assert visitor.lasts.ended.is_set()
+        access, request = access_of(), asking({"host": "localhost"})
+        caller = await access.admit(request)
+        self.changed(access, admin_token="new")
+        assert await status(access, request) == 401
+        assert caller.ends_with is not None
+        assert caller.ends_with.ended.is_set()
 
-    async def test_whoever_came_by_the_old_one_is_out(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
-        by_cookie, alice = guard.visits.begin(ADMIN), guard.visits.begin("alice", identity=Identity("alice"))
-        streaming = await guard.admit(asking({"authorization": "Bearer old"}))
-        self.changed(guard, admin_token="new", admin_groups=["ops"], users_file="users.txt")
-        assert guard.visits.find(guard.visits.cookie_of(by_cookie)) is None
-        assert guard.visits.find(guard.visits.cookie_of(alice)) is alice
-        assert streaming.lasts is not None
-        assert await streaming.lasts.over() == "this login has ended, log in again"
+    async def test_logins_by_the_old_one_end(self, autojump_clock: MockClock) -> None:
+        groups = {"admin_groups": ["ops"], "users_file": "users.txt"}
+        access = access_of(admin_token="old", **groups)
+        sessions = access.sessions
+        by_token, alice = sessions.begin(ADMIN), sessions.begin("alice", identity=Identity("alice"))
+        namesake = sessions.begin(ADMIN, identity=Identity(ADMIN))  # a user of that name has not shown the token
+        streaming = await access.admit(asking({"authorization": "Bearer old"}))
+        self.changed(access, admin_token="new", **groups)
+        found = [sessions.find(sessions.cookie_of(each)) for each in (by_token, alice, namesake)]
+        assert found == [None, alice, namesake]
+        assert streaming.ends_with is not None
+        assert await streaming.ends_with.over() == "this login has ended, log in again"
 
-    async def test_a_user_of_that_name_did_not_come_by_it(self) -> None:
-        guard = guard_of(admin_token="old", admin_groups=["ops"], users_file="users.txt")
-        namesake = guard.visits.begin(ADMIN, identity=Identity(ADMIN))
-        self.changed(guard, admin_token="new", admin_groups=["ops"], users_file="users.txt")
-        assert guard.visits.find(guard.visits.cookie_of(namesake)) is namesake
-
-    async def test_other_settings_end_nothing(self) -> None:
-        guard = guard_of(admin_token="same")
-        by_cookie = guard.visits.begin(ADMIN)
-        streaming = await guard.admit(asking({"authorization": "Bearer same"}))
-        self.changed(guard, admin_token="same", metrics_token="scrape")
-        assert guard.visits.find(guard.visits.cookie_of(by_cookie)) is by_cookie
-        assert streaming.lasts is not None
-        assert not streaming.lasts.ended.is_set()
-        assert (await guard.admit(asking({"authorization": "Bearer same"}))).lasts is streaming.lasts
+    async def test_other_settings_end_no_login(self) -> None:
+        access = access_of(admin_token=TOKEN)
+        by_cookie = access.sessions.begin(ADMIN)
+        streaming = await access.admit(asking(BEARER))
+        self.changed(access, admin_token=TOKEN, metrics_token="scrape")
+        assert access.sessions.find(access.sessions.cookie_of(by_cookie)) is by_cookie
+        assert streaming.ends_with is not None
+        assert not streaming.ends_with.ended.is_set()
+        assert (await access.admit(asking(BEARER))).ends_with is streaming.ends_with
 
 
 class TestMetricsToken:
-    async def ask(self, token: str, *, scraper: bool, client: str = "192.0.2.1", **values: object) -> int | str:
+    NEEDS_METRICS = "this needs the header Authorization: Bearer with the metrics token"
+    NEEDS_EITHER = "this needs the header Authorization: Bearer with the admin token, or with the metrics token, or a "
+
+    @pytest.mark.parametrize(
+        ("token", "scraper", "admin_token", "said"),
+        [
+            ("scrape", True, "", ""),
+            ("scrape", True, TOKEN, ""),
+            (TOKEN, True, TOKEN, ""),
+            ("scrape", False, TOKEN, "the token is wrong"),
+            ("other", True, TOKEN, "the token is wrong"),
+            ("scrape", False, "", "programs on this machine alone may use this"),
+            ("", True, "", NEEDS_METRICS),
+            ("", True, TOKEN, NEEDS_EITHER),
+        ],
+    )
+    async def test_it_is_good_for_metrics_only(self, token: str, scraper: bool, admin_token: str, said: str) -> None:
         headers = {"host": "localhost"} | ({"authorization": f"Bearer {token}"} if token else {})
-        try:
-            await guard_of(metrics_token="scrape", **values).admit(asking(headers, client=(client, 1)), scraper=scraper)
-        except Refused as reason:
-            return str(reason)
-        return 200
-
-    async def test_it_is_good_for_metrics_only(self) -> None:
-        assert await self.ask("scrape", scraper=True) == 200
-        assert await self.ask("scrape", scraper=False) != 200
-        assert await self.ask("scrape", scraper=False, admin_token=TOKEN) == "the token is wrong"
-        assert await self.ask(TOKEN, scraper=True, admin_token=TOKEN) == 200
-        assert await self.ask("other", scraper=True, admin_token=TOKEN) == "the token is wrong"
-
-    async def test_what_is_asked_for(self) -> None:
-        assert await self.ask("", scraper=True) == (
-            "this needs the header Authorization: Bearer with the metrics token"
-        )
-        both = await self.ask("", scraper=True, admin_token=TOKEN)
-        assert both == (
-            "this needs the header Authorization: Bearer with the admin token, or with the metrics token, or a login "
-            "at the console (POST /api/v1/login)"
-        )
-
-    async def test_programs_on_this_machine_need_none(self) -> None:
-        assert await self.ask("", scraper=True, client="127.0.0.1") == 200
+        access = access_of(metrics_token="scrape", admin_token=admin_token)
+        found = await attempt(access, asking(headers, client=ELSEWHERE), scraper=scraper)
+        assert str(found).startswith(said) if said else isinstance(found, Caller), found
+        if not admin_token:
+            assert await status(access, asking({"host": "localhost"}), scraper=scraper) == 200, (
+                "this machine needs none"
+            )
 
 
 class TestCookie:
     """With the console's cookie a change needs the word that only its page knows."""
 
     async def attempt(
-        self, guard: Guard, cookie: str, method: str = "GET", csrf: str | None = None, **headers: str
-    ) -> Visitor | Refused:
+        self, access: AccessControl, cookie: str, method: str = "GET", csrf: str | None = None, **headers: str
+    ) -> Caller | ApiError:
         fields = {"cookie": f"{COOKIE}={cookie}", **headers} | ({} if csrf is None else {"x-csrf-token": csrf})
-        try:
-            return await guard.admit(asking(fields, method, ("192.0.2.1", 1)))
-        except Refused as reason:
-            return reason
+        return await attempt(access, asking(fields, method, ELSEWHERE))
 
-    async def test_reading_needs_the_cookie_alone(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit = guard.visits.begin("alice")
-        assert await self.attempt(guard, guard.visits.cookie_of(visit)) == Visitor("alice", "cookie", visit)
-
-    @pytest.mark.parametrize("csrf", [None, "", "wrong", "w\xf6rt"])
     @pytest.mark.parametrize("method", ["POST", "DELETE"])
-    async def test_a_change_without_the_word(self, csrf: str | None, method: str) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit = guard.visits.begin("alice")
-        reason = await self.attempt(guard, guard.visits.cookie_of(visit), method, csrf)
-        assert isinstance(reason, Refused)
-        assert (reason.status, "X-CSRF-Token" in str(reason)) == (403, True)
-        found = await self.attempt(guard, guard.visits.cookie_of(visit), method, visit.csrf)
-        assert isinstance(found, Visitor)
-
-    async def test_the_word_of_another_visit(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit, other = guard.visits.begin("alice"), guard.visits.begin("alice")
-        assert isinstance(await self.attempt(guard, guard.visits.cookie_of(visit), "POST", other.csrf), Refused)
-
-    async def test_another_site_with_the_right_word(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visit = guard.visits.begin("alice")
-        cookie = guard.visits.cookie_of(visit)
-        reason = await self.attempt(guard, cookie, "POST", visit.csrf, host="gw", origin="https://evil.example")
-        assert isinstance(reason, Refused)
-        assert reason.status == 403
+    async def test_the_word(self, method: str) -> None:
+        access = access_of(admin_token=TOKEN)
+        session, other = access.sessions.begin("alice"), access.sessions.begin("alice")
+        cookie = access.sessions.cookie_of(session)
+        assert await self.attempt(access, cookie) == Caller("alice", "cookie", session), "reading needs no word"
+        for csrf in (None, "", "wrong", "w\xf6rt", other.csrf):
+            reason = await self.attempt(access, cookie, method, csrf)
+            assert isinstance(reason, ApiError)
+            assert (reason.status, "X-CSRF-Token" in str(reason)) == (403, True)
+        assert isinstance(await self.attempt(access, cookie, method, session.csrf), Caller)
+        reason = await self.attempt(access, cookie, method, session.csrf, host="gw", origin="https://evil.example")
+        assert isinstance(reason, ApiError)
 
     @pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.x", "\xe9"])
-    async def test_what_is_no_cookie_of_ours(self, change: str) -> None:
-        guard, other = guard_of(admin_token=TOKEN), guard_of(admin_token=TOKEN)
-        cookie = guard.visits.cookie_of(guard.visits.begin("alice"))
-        reason = await self.attempt(guard, change.format(cookie))
-        assert isinstance(reason, Refused)
+    async def test_cookies_that_are_not_ours(self, change: str) -> None:
+        access, other = access_of(admin_token=TOKEN), access_of(admin_token=TOKEN)
+        cookie = access.sessions.cookie_of(access.sessions.begin("alice"))
+        reason = await self.attempt(access, change.format(cookie))
+        assert isinstance(reason, ApiError)
         assert reason.status == 401
-        assert isinstance(await self.attempt(other, cookie), Refused), "another process has another key"
+        assert isinstance(await self.attempt(other, cookie), ApiError), "another process has another key"
 
     async def test_it_ends(self, autojump_clock: MockClock) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        day, short = guard.visits.begin("alice", 10**9), guard.visits.begin("bob", 60)
+        sessions = access_of(admin_token=TOKEN).sessions
+        day, short = sessions.begin("alice", 10**9), sessions.begin("bob", 60)
         await trio.sleep(61)
-        assert guard.visits.find(guard.visits.cookie_of(short)) is None
+        assert sessions.find(sessions.cookie_of(short)) is None
         await trio.sleep(12 * 3600 - 62)
-        assert guard.visits.find(guard.visits.cookie_of(day)) == day
+        assert sessions.find(sessions.cookie_of(day)) == day
         await trio.sleep(1)
-        assert guard.visits.find(guard.visits.cookie_of(day)) is None
+        assert sessions.find(sessions.cookie_of(day)) is None
 
-    async def test_the_oldest_of_too_many_goes(self) -> None:
-        guard = guard_of(admin_token=TOKEN)
-        visits = [guard.visits.begin("alice") for _ in range(1_001)]
-        assert guard.visits.find(guard.visits.cookie_of(visits[0])) is None
-        assert guard.visits.find(guard.visits.cookie_of(visits[1])) == visits[1]
+    async def test_the_oldest_of_too_many_ends(self) -> None:
+        sessions = access_of(admin_token=TOKEN).sessions
+        begun = [sessions.begin("alice") for _ in range(1_001)]
+        assert [sessions.find(sessions.cookie_of(each)) for each in begun[:2]] == [None, begun[1]]
 
 
-class TestGroups:
-    async def test_with_groups_this_machine_is_not_enough(self) -> None:
-        guard = guard_of(admin_groups=["ops"], jwt_keys="keys")
-        with pytest.raises(Refused) as refusal:
-            await guard.admit(asking({"host": "localhost"}))
-        assert refusal.value.status == 401
-        assert str(refusal.value) == "this needs a login at the console (POST /api/v1/login)"
-        assert guard.methods == ["passcode"]
+async def test_with_groups_this_machine_is_not_enough() -> None:
+    access = access_of(admin_groups=["ops"], jwt_keys="keys")
+    reason = await attempt(access, asking({"host": "localhost"}))
+    assert isinstance(reason, ApiError)
+    assert (reason.status, str(reason)) == (401, "this needs a login at the console (POST /api/v1/login)")
+    assert access.methods == ["passcode"]

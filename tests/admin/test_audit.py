@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +9,10 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.admin.strangers import MINUTE, MOST_TOLD
+from gateway.admin.audit import MAX_ADDRESSES, MAX_LINES, MINUTE, RefusalLimiter
+from gateway.broker.core.scheduler import Scheduler
 
-from .running import STRANGER, Running, running
-
-BEARER = {"authorization": "Bearer planted-token"}
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running(admin_token="planted-token") as found:
-        yield found
+from .running import BEARER, STRANGER, Running
 
 
 def lines(logs: Any) -> list[Any]:
@@ -80,21 +70,21 @@ class TestAudit:
             await here.ask("GET", "sessions")
         assert lines(logs) == []
 
-    async def test_strangers_fill_no_log(self, here: Running, autojump_clock: MockClock) -> None:
-        """Whatever they are refused for, and whatever they are answered."""
+    async def test_refused_clients_fill_no_log(self, here: Running, autojump_clock: MockClock) -> None:
+        """For all reasons, and with all statuses."""
         wrong = {"authorization": "Bearer planted-wrong"}
         with capture_logs() as logs:
             found = [await here.ask("POST", "drain", headers=wrong, client=STRANGER) for _ in range(80)]
             found += [await here.ask("POST", "login", {"token": "no"}, client=STRANGER) for _ in range(20)]
             found += [await here.ask("DELETE", "sessions/x", client=STRANGER) for _ in range(100)]
-            assert len(lines(logs)) == MOST_TOLD
+            assert len(lines(logs)) == MAX_LINES
             await trio.sleep(MINUTE)
             await wait_all_tasks_blocked()
         assert {answer.status for answer in found} == {401, 429}
         assert logs[-1]["event"].startswith("more of this address was refused")
-        assert (logs[-1]["address"], logs[-1]["count"]) == ("192.0.2.1", 200 - MOST_TOLD)
+        assert (logs[-1]["address"], logs[-1]["count"]) == ("192.0.2.1", 200 - MAX_LINES)
 
-    async def test_whoever_is_logged_in_is_always_told_of(self, here: Running) -> None:
+    async def test_clients_with_a_login_always_have_a_line(self, here: Running) -> None:
         with capture_logs() as logs:
             for _ in range(20):
                 await here.ask("DELETE", "sessions/nobody", client=STRANGER)
@@ -102,9 +92,90 @@ class TestAudit:
                 await here.ask("DELETE", "sessions/nobody", headers=BEARER, client=STRANGER)
                 await here.ask("POST", "login", {"token": "planted-token"}, client=STRANGER)
         outcomes = [(line["user"], line["outcome"]) for line in lines(logs)]
-        assert outcomes == [("", "refused")] * MOST_TOLD + [("admin", "refused"), ("admin", "done")] * 20
+        assert outcomes == [("", "refused")] * MAX_LINES + [("admin", "refused"), ("admin", "done")] * 20
 
     async def test_long_names_are_cut(self, here: Running) -> None:
         with capture_logs() as logs:
             await here.ask("DELETE", f"sessions/{'x' * 5000}", headers=BEARER)
         assert len(lines(logs)[0]["target"]) == 200
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.scheduler = Scheduler(lambda: self.now, lambda: 0.0, lambda due: None, lambda: None)
+
+    def pass_by(self, seconds: float) -> list[Any]:
+        """So much time; returns the lines that were written then."""
+        self.now += seconds
+        with capture_logs() as logs:
+            self.scheduler.tick()
+        return [*logs]
+
+
+def told(limiter: RefusalLimiter, address: str, times: int) -> int:
+    """How many of so many refusals the log is told of."""
+    return sum(limiter.admit(address) for _ in range(times))
+
+
+class TestOneAddress:
+    def test_a_few_in_a_minute(self) -> None:
+        clock = Clock()
+        limiter = RefusalLimiter(clock.scheduler)
+        assert told(limiter, "192.0.2.1", 10_000) == MAX_LINES
+        assert clock.pass_by(MINUTE - 1) == []
+        assert told(limiter, "192.0.2.1", 1) == 0
+        assert clock.pass_by(1) == [
+            {
+                "event": "more of this address was refused than is told one by one",
+                "log_level": "warning",
+                "address": "192.0.2.1",
+                "count": 10_001 - MAX_LINES,
+                "seconds": 60,
+            }
+        ]
+        assert told(limiter, "192.0.2.1", 10) == MAX_LINES
+
+    def test_without_further_refusals_there_is_no_line(self) -> None:
+        clock = Clock()
+        limiter = RefusalLimiter(clock.scheduler)
+        assert told(limiter, "192.0.2.1", MAX_LINES) == MAX_LINES
+        assert clock.pass_by(MINUTE) == []
+        assert len(clock.scheduler) == 0
+
+    def test_addresses_count_apart(self) -> None:
+        clock = Clock()
+        limiter = RefusalLimiter(clock.scheduler)
+        assert [told(limiter, each, 10) for each in ("192.0.2.1", "192.0.2.2", "unix")] == [MAX_LINES] * 3
+
+    def test_a_network_of_ipv6_is_one(self) -> None:
+        clock = Clock()
+        limiter = RefusalLimiter(clock.scheduler)
+        assert sum(limiter.admit(f"2001:db8::{number:x}") for number in range(100)) == MAX_LINES
+        (line,) = clock.pass_by(MINUTE)
+        assert (line["address"], line["count"]) == ("2001:db8::/64", 100 - MAX_LINES)
+
+
+class TestManyAddresses:
+    def test_beyond_so_many_all_others_count_as_one(self) -> None:
+        clock = Clock()
+        limiter = RefusalLimiter(clock.scheduler, max_addresses=3)
+        assert [told(limiter, f"192.0.2.{number}", 10) for number in range(6)] == [MAX_LINES] * 4 + [0, 0]
+        assert told(limiter, "192.0.2.1", 1) == 0
+        lines = clock.pass_by(MINUTE)
+        assert [(line["address"], line["count"]) for line in lines] == [
+            ("192.0.2.0", 10 - MAX_LINES),
+            ("192.0.2.1", 11 - MAX_LINES),
+            ("192.0.2.2", 10 - MAX_LINES),
+            ("all others", 30 - MAX_LINES),
+        ]
+        assert told(limiter, "192.0.2.9", 1) == 1
+
+    def test_memory_and_lines_are_bounded(self) -> None:
+        clock = Clock()
+        limiter = RefusalLimiter(clock.scheduler)
+        written = sum(limiter.admit(f"10.{number >> 8}.{number & 255}.1") for number in range(20_000))
+        assert written == MAX_ADDRESSES + MAX_LINES
+        assert len(clock.scheduler) == MAX_ADDRESSES + 1

@@ -1,4 +1,4 @@
-"""The console's login: who gets a cookie, what it looks like, and how it ends."""
+"""The console's login: the cookie, and how its session ends."""
 
 from __future__ import annotations
 
@@ -110,11 +110,6 @@ class TestLogin:
         assert "sesame" not in answer.error
         assert "right" not in answer.error
 
-    async def test_wrong(self, site: Running) -> None:
-        for body in ({"token": "wrong"}, {"login": "alice", "passcode": "wrong"}, {"login": "x", "passcode": "right"}):
-            answer = await log_in(site, body=body)
-            assert (answer.status, "set-cookie" in answer.headers) == (401, False)
-
     async def test_too_many(self, site: Running) -> None:
         for _ in range(3):
             await log_in(site, body={"token": "wrong"})
@@ -125,7 +120,7 @@ class TestLogin:
             assert 1 <= int(answer.headers["retry-after"]) <= 61
         assert (await log_in(site, client=("192.0.2.2", 1))).status == 200
 
-    async def test_who_is_in_no_group(self, site: Running) -> None:
+    async def test_a_user_in_none_of_the_groups(self, site: Running) -> None:
         answer = await log_in(site, body={"login": "bob", "passcode": "right"})
         assert answer.status == 403
         assert "admin_groups" in answer.error
@@ -134,9 +129,10 @@ class TestLogin:
         basic = {"authorization": "Basic YWxpY2U6cmlnaHQ="}
         ticket = (await site.ask("POST", "tickets", headers=basic, client=STRANGER)).json["ticket"]
         answer = await log_in(site, body={"login": "alice", "passcode": ticket})
-        assert (answer.status, answer.error) == (403, "a ticket is good for a session, and not for the console")
+        assert answer.status == 403
+        assert answer.error.startswith("a ticket opens a session, not the console")
 
-    async def test_nobody_answers(
+    async def test_the_authenticator_does_not_answer(
         self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def identify(self: Gateway, credentials: Credentials) -> Identity:
@@ -145,19 +141,14 @@ class TestLogin:
 
         monkeypatch.setattr(Gateway, "identify", identify)
         answer = await log_in(site, body={"login": "alice", "passcode": "right"})
-        assert (answer.status, answer.error) == (503, "nobody said who you are within 10 s (connect_timeout)")
-
-    @pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}])
-    async def test_from_another_site(self, site: Running, headers: dict[str, str]) -> None:
-        assert (await log_in(site, headers=headers)).status == 403
-
-    @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", ""])
-    async def test_a_form(self, site: Running, media_type: str) -> None:
-        assert (await log_in(site, headers={"content-type": media_type})).status == 415
+        assert (answer.status, answer.error) == (
+            503,
+            "the login was not checked within 10 s (connect_timeout): try again",
+        )
 
 
 class TestMe:
-    async def test_who_has_to_log_in(self, site: Running) -> None:
+    async def test_the_ways_to_log_in(self, site: Running) -> None:
         answer = await site.ask("GET", "me", client=STRANGER)
         assert (answer.status, answer.json["methods"]) == (401, ["token", "passcode"])
 
@@ -202,13 +193,7 @@ class TestLogout:
         assert (answer.status, cookie_of(answer)["max-age"]) == (204, "0")
         assert (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 401
 
-    async def test_another_site_cannot_log_anybody_out(self, site: Running) -> None:
-        headers = await self.logged_in(site)
-        answer = await site.ask("POST", "logout", headers={"cookie": headers["cookie"]}, client=STRANGER)
-        assert answer.status == 403
-        assert (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 200
-
-    async def test_a_new_login_ends_the_visit_before(self, site: Running) -> None:
+    async def test_a_new_login_ends_the_session_before(self, site: Running) -> None:
         headers = await self.logged_in(site)
         await log_in(site, headers={"cookie": headers["cookie"]})
         assert (await site.ask("GET", "me", headers=headers, client=STRANGER)).status == 401
@@ -237,7 +222,7 @@ class TestReload:
             (f"alice:{HASH}\n", "in none of admin_groups"),
         ],
     )
-    async def test_who_could_not_log_in_any_more_is_out(
+    async def test_a_user_that_could_not_log_in_any_more_is_out(
         self, site: Running, tmp_path: Path, users: str, why: str
     ) -> None:
         alice = await self.logged_in(site, login="alice", passcode="right")
@@ -250,7 +235,7 @@ class TestReload:
         assert (line["user"], line["reason"]) == ("alice", why)
         assert [await self.is_in(site, each) for each in (alice, admin)] == [False, True]
 
-    async def test_who_could_is_not(self, site: Running, tmp_path: Path) -> None:
+    async def test_other_users_stay(self, site: Running, tmp_path: Path) -> None:
         alice = await self.logged_in(site, login="alice", passcode="right")
         token = jwt.encode({"sub": "carol", "groups": ["root"], "exp": time.time() + 600}, KEY, "HS256")
         carol = await self.logged_in(site, login="", passcode=token)
@@ -273,7 +258,8 @@ class TestAudit:
     )
     async def test_logins(self, site: Running, body: dict[str, str], outcome: str, user: str, via: str) -> None:
         with capture_logs() as logs:
-            await log_in(site, body=body)
+            answer = await log_in(site, body=body)
+        assert ("set-cookie" in answer.headers) is (outcome == "done")
         (line,) = [each for each in logs if each["event"] == "admin"]
         assert (line["action"], line["outcome"], line["user"], line["via"]) == ("log in", outcome, user, via)
         assert line["peer"] == "192.0.2.1"

@@ -1,4 +1,4 @@
-"""A reload as the HTTP side shows it: who is in, who is out, which pages may ask, and what the settings say."""
+"""A reload as the HTTP side shows it: logins, pages that may ask, and the settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_tokens() -> None:
         assert [each.status for each in answers] == [401, 200]
 
 
-async def test_a_reload_that_changes_nothing_ends_no_visit() -> None:
+async def test_a_reload_without_changes_ends_no_login() -> None:
     async with running(admin_token="same") as site:
         entered = await site.ask("POST", "login", {"token": "same"})
         site.gateway.reload()

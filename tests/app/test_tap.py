@@ -78,7 +78,7 @@ def wait_for_a_place(running: Server, session_id: str) -> Stream:
             return stream
         stream.close()
         assert stream.status == 409
-        assert time.monotonic() < deadline, "the reader who has gone keeps its place"
+        assert time.monotonic() < deadline, "the reader that has gone keeps its place"
         time.sleep(0.02)
 
 
@@ -145,7 +145,7 @@ IMPATIENT = "import sys; from gateway.cli import main, serve; serve.LONGEST_STUC
 
 
 def test_a_reader_that_takes_nothing_does_not_either(tmp_path: Path) -> None:
-    """hypercorn shields its writes, so nobody can call off the one that is stuck; the system cuts the connection."""
+    """hypercorn shields its writes, so one that is stuck cannot be cancelled; the system cuts the connection."""
     with server([str(BIN / "python"), "-c", IMPATIENT], tmp_path) as running, connect(running.tcp_port()) as client:
         name = session_of(running)
         with socket.socket() as reader:
@@ -165,9 +165,9 @@ def test_it_stands_in_the_audit_log(tmp_path: Path) -> None:
     with server(SERVE, tmp_path) as running, connect(running.tcp_port()):
         name = session_of(running)
         Stream(running, name).close()
-        nobody = Stream(running, "nobody")
-        nobody.close()
-        assert nobody.status == 404
+        unknown = Stream(running, "nobody")
+        unknown.close()
+        assert unknown.status == 404
         done, refused = [line for line in running.events() if line["event"] == "admin"]
         assert (done["action"], done["target"], done["via"], done["outcome"]) == ("tap", name, "local", "done")
         assert (refused["target"], refused["outcome"], refused["reason"]) == (

@@ -1,4 +1,4 @@
-"""An operator, for the tests of what he does: each call goes on until it is over, or nothing goes on any more."""
+"""An operator for tests: each call runs the broker until its work is over, or stands still."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def texts(*numbers: int) -> list[str]:
 
 
 class Operator:
-    """What he asked for, and what he was told."""
+    """Calls the administration, and keeps the outcomes."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -37,7 +37,7 @@ class Operator:
         return self.scene.broker.administration
 
     def _go_on(self) -> None:
-        """All turns, and whatever the store has to write or to read."""
+        """All turns, and all that the store has to write or to read."""
         self.scene.settle()
         if self.scene.is_stored:
             self.scene.commit()
@@ -48,7 +48,7 @@ class Operator:
         return self.pages.pop()
 
     def bodies(self, name: str, offset: int = 0, limit: int = 1_000, selector: str = "") -> list[str]:
-        """What waits, by what stands in it."""
+        """The bodies of the messages that wait."""
         return [str(row["body"]) for row in self.browse(name, offset, limit, selector).messages]
 
     def ids(self, name: str) -> list[str]:

@@ -67,7 +67,7 @@ def _run(scene: Scene) -> str:
     return str(Operator(scene).ids(queue.name)[0]).partition("-")[0]
 
 
-def test_one_that_somebody_gave_back(stage: Stage) -> None:
+def test_one_that_a_consumer_gave_back(stage: Stage) -> None:
     scene = stage({"/queue/a": {"backoff": 10.0}})
     client = scene.connect(WITH_NACK[0])
     client.subscribe("a", ack="client-individual")
@@ -121,7 +121,7 @@ def test_a_dead_letter_is_known_for_one_after_a_restart(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", [*sorted(SECRETS), "Authorization", "PassCode"])
-def test_nobody_sees_secrets(scene: Scene, name: str) -> None:
+def test_secrets_are_hidden(scene: Scene, name: str) -> None:
     client = scene.connect()
     client.publish("a", b"x", **{name: "top secret", "other": "shown"})
     headers = row(scene)["headers"]

@@ -144,7 +144,7 @@ class TestSubscriptions:
         assert rows.SUBSCRIPTION_KEYS["prefetch"](subscription) == 0
 
     def test_of_one_that_has_nothing_yet(self, scene: Scene) -> None:
-        """Between its birth and its place in a queue it is nobody's."""
+        """Before it has its place in a queue it counts nowhere."""
         client = scene.connect()
         client.subscribe("a")
         (subscription,) = every_subscription(scene.broker)
@@ -308,7 +308,7 @@ def house(scene: Scene) -> Scene:
 
 
 @pytest.mark.parametrize("kind", ["session", "subscription", "destination"])
-def test_whoever_sorts_needs_no_rows(house: Scene, kind: str) -> None:
+def test_sorting_needs_no_rows(house: Scene, kind: str) -> None:
     """A key says what the row says, but for what is null there; so a page can be found without any."""
     every = {
         "session": (rows.every_session, rows.SESSION_KEYS, rows.of_session),
@@ -342,7 +342,7 @@ class TestAges:
         client.subscribe("a", ack="client", **{"prefetch-count": "1"})
         assert destination(scene, "/queue/a")["oldest_age"] == 20.0
 
-    def test_of_what_somebody_has_and_does_not_acknowledge(self, scene: Scene, client: Client) -> None:
+    def test_of_messages_without_an_ack(self, scene: Scene, client: Client) -> None:
         client.subscribe("/queue/b", "b", ack="client")
         client.subscribe("/topic/c", "c")
         key = rows.SESSION_KEYS["oldest_unacknowledged_age"]

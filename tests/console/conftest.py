@@ -130,7 +130,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="package")
 def straight() -> Iterator[Front]:
-    """A gateway on this machine: nobody has to log in."""
+    """A gateway on this machine, where no login is needed."""
     with start_gateway() as gateway:
         yield Front(gateway, gateway.http_url)
 

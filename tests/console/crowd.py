@@ -19,7 +19,7 @@ SESSIONS = 5_000
 QUEUES = 10_000
 
 _WAIT = 60.0
-"""Seconds without an octet."""
+"""Seconds without a byte."""
 _TOGETHER = 200
 """Connections that log in at once: a gateway allows 1,000."""
 _PIECE = 1_000
@@ -39,7 +39,7 @@ def sent(number: int) -> int:
 
 
 def login(number: int) -> str:
-    """The user of that number, who consumes the queue of that number."""
+    """The user of that number, which consumes the queue of that number."""
     return f"worker-{number:05}"
 
 
@@ -68,7 +68,7 @@ def crowd(port: int, sessions: int = SESSIONS, queues: int = QUEUES) -> Iterator
 
 @contextmanager
 def growing(port: int, queue: str) -> Iterator[None]:
-    """One client more, who sends this queue a message twenty times a second, for the time of the block."""
+    """One more client, which sends this queue a message twenty times a second while the block runs."""
     done = threading.Event()
 
     def send() -> None:
@@ -125,9 +125,9 @@ def _hear(connection: socket.socket, frames: int) -> None:
     """Wait for so many frames, none of which may be an ERROR."""
     heard = b""
     while heard.count(b"\0") < frames:
-        octets = connection.recv(65_536)
-        assert octets, f"the gateway ended the connection; its last words: {heard!r}"
-        heard += octets
+        data = connection.recv(65_536)
+        assert data, f"the gateway ended the connection; its last words: {heard!r}"
+        heard += data
     assert b"ERROR\n" not in heard, heard
 
 

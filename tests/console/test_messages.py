@@ -47,7 +47,7 @@ def test_redrive_end_to_end(visit: Visit, front: Front) -> None:
         came = [consumer.hear("MESSAGE") for _ in range(3)]
         assert [(headers["number"], body) for headers, body in came] == [(str(n), f"letter {n}") for n in range(3)]
         assert not [name for headers, _ in came for name in headers if name.startswith("dlq-")]
-    expect(page.get_by_text("Nothing is here now")).to_be_visible()
+    expect(page.get_by_text("This destination does not exist now")).to_be_visible()
 
 
 def box(cell: Locator) -> tuple[float, float]:
@@ -66,7 +66,7 @@ def expect_heads(page: Page, *names: str) -> None:
 def test_where_a_dead_letter_comes_from(visit: Visit, front: Front) -> None:
     kill_letters(front.gateway.tcp_port, "origin", 1)
     page = visit.open("destination?name=/queue/dlq.origin")
-    expect_heads(page, "From", "First failed")  # when it arrived, nobody records
+    expect_heads(page, "From", "First failed")  # without a journal the time of arrival is not known
     cells = rows(page).first.get_by_role("cell")
     expect(cells.nth(1)).to_have_text("/queue/origin")
     expect(cells.nth(2)).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
@@ -199,7 +199,7 @@ def test_back_closes_what_is_open(visit: Visit, client: Client) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_a_message_that_nobody_waits_for_any_more(visit: Visit, client: Client) -> None:
+def test_a_message_of_a_page_that_was_left(visit: Visit, client: Client) -> None:
     """The gateway is slow, and the operator has gone back before it answers."""
     client.send("/queue/slow", "x" * 5_000)
     page = visit.open("destinations?q=slow")
@@ -250,7 +250,7 @@ def test_move_and_purge(visit: Visit, client: Client) -> None:
     page.get_by_role("button", name="Purge").click()
     confirm(page, "Delete them")
     expect(page.get_by_text("2 messages deleted")).to_be_visible()
-    expect(page.get_by_text("Nothing is here now")).to_be_visible()
+    expect(page.get_by_text("This destination does not exist now")).to_be_visible()
     visit.open("destination?name=/queue/to")
     expect(rows(page)).to_have_count(2)
 
@@ -278,7 +278,7 @@ def test_a_selector_that_takes_nothing(visit: Visit, client: Client) -> None:
     expect(rows(page)).to_have_count(1)
     field.fill("JMSPriority < 4")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("No message that waits here matches the selector")).to_be_visible()
+    expect(page.get_by_text("No waiting message matches the selector")).to_be_visible()
 
 
 def test_a_selector(visit: Visit, client: Client) -> None:
@@ -296,7 +296,7 @@ def test_a_selector(visit: Visit, client: Client) -> None:
     expect(rows(page)).to_have_count(2)
     expect(field).to_have_value("number = = 2")  # what one writes outlives what comes meanwhile
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert").get_by_text("They cannot be shown")).to_be_visible()
+    expect(page.get_by_role("alert").get_by_text("The messages cannot be shown")).to_be_visible()
 
 
 def test_pages_of_messages(visit: Visit, client: Client) -> None:

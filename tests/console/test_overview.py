@@ -58,9 +58,7 @@ def test_a_lost_connection_is_shown_and_heals(
     expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
 
 
-def test_it_heals_by_itself_where_nobody_logs_in(
-    visiting: Callable[..., Visit], starting: Callable[..., Front]
-) -> None:
+def test_it_heals_by_itself_without_a_login(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
     front = starting()
     visit = visiting(front)
     page = visit.open()

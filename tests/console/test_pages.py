@@ -31,7 +31,7 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def somebody(behind_nginx: Front) -> Iterator[Client]:
+def a_client(behind_nginx: Front) -> Iterator[Client]:
     """A client with subscriptions, messages that wait, come later or stay, and dead letters."""
     port = behind_nginx.gateway.tcp_port
     kill_letters(port, "pages", 2)
@@ -44,9 +44,9 @@ def somebody(behind_nginx: Front) -> Iterator[Client]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, somebody: Client, scheme: str) -> None:
+def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, a_client: Client, scheme: str) -> None:
     visit = visiting(behind_nginx, scheme=scheme)
-    faults = {place: _faults(visit, place, somebody) for place in PAGES}
+    faults = {place: _faults(visit, place, a_client) for place in PAGES}
     assert {place: found for place, found in faults.items() if found} == {}
 
 
@@ -82,9 +82,9 @@ def test_nothing_is_there_yet(visiting: Callable[..., Visit], starting: Callable
     page = visit.open("destinations")
     expect(page.get_by_text("No destinations yet")).to_be_visible()
     visit.open("sessions")
-    expect(page.get_by_text("Nobody is connected")).to_be_visible()
+    expect(page.get_by_text("No client is connected")).to_be_visible()
     visit.open("pipeline")
-    expect(page.get_by_text("The pipeline has left nothing here")).to_be_visible()
+    expect(page.get_by_text("No results of the pipeline")).to_be_visible()
     assert visit.faults() == []
 
 
@@ -134,7 +134,7 @@ def test_a_stranger_without_a_way_to_log_in(
     visit = visiting(starting_behind_nginx())
     visit.tolerated = ("403",)
     visit.open()
-    expect(visit.page.get_by_text("The console is not open to you")).to_have_count(2)  # the page, and the head
+    expect(visit.page.get_by_text("This client may not use the console")).to_have_count(2)  # the page, and the head
     expect(visit.page.get_by_text("admin_token")).to_be_visible()
 
 
@@ -142,7 +142,7 @@ def test_a_refusal_of_the_proxy(visit: Visit) -> None:
     visit.tolerated = ("403",)
     visit.page.route("**/api/**", lambda route: route.fulfill(status=403, body="<h1>403 Forbidden</h1>"))
     visit.page.goto(f"{visit.front.url}/console/")
-    expect(visit.page.get_by_text("Something in front of the gateway, most likely its proxy, refused")).to_be_visible()
+    expect(visit.page.get_by_text("A server in front of the gateway, probably its proxy, refused")).to_be_visible()
 
 
 def test_the_token_is_in_no_address(visit: Visit) -> None:

@@ -30,7 +30,7 @@ def leave(tables: Path, job: str, table: pyarrow.Table) -> None:
 
 
 def stuck(destination: str) -> pyarrow.Table:
-    """Somebody who has held messages of that queue for a minute and more."""
+    """A consumer that has held messages of that queue for a minute and more."""
     looks = [rows.gauge_subscription(at, oldest_us=70_000_000, destination=destination) for at in (0.0, 10.0, 20.0)]
     return fold({}, looks_of(looks), Limits(stuck_after=60))[1]
 
@@ -94,4 +94,4 @@ def test_what_the_jobs_left(
 
     leave(tables, "consumers", stuck("/queue/held").slice(0, 0))
     page.reload()
-    expect(consumers.get_by_text("Everybody keeps up")).to_be_visible()
+    expect(consumers.get_by_text("All consumers keep up")).to_be_visible()

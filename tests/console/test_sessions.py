@@ -1,4 +1,4 @@
-"""A session's page: who it is, its end, and its frames as they pass."""
+"""A session's page: its client, its end, and its frames, live."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_drain(visiting: Callable[..., Visit], starting: Callable[..., Front]) -
         expect(page.get_by_text("Not ready: the gateway is shutting down.")).to_be_visible()
         expect(page.get_by_text("0 sessions, 1 connection left")).to_be_visible()
         expect(page.get_by_role("button", name="Draining …")).to_be_disabled()
-    expect(page.get_by_text("Drained: nothing is connected; stop or restart the process now.")).to_be_visible()
+    expect(page.get_by_text("Drained: no client is connected. Stop or restart the process now.")).to_be_visible()
     expect(page.get_by_role("button", name="Drained")).to_be_disabled()
     assert visit.faults() == []
     assert '"drained"' in front.gateway.log

@@ -56,9 +56,9 @@ class Client:
 
     def _frame(self) -> tuple[str, dict[str, str], str]:
         while b"\0" not in self._received:
-            octets = self._socket.recv(65536)
-            assert octets, f"the gateway ended the connection; its last words: {self._received!r}"
-            self._received += octets
+            data = self._socket.recv(65536)
+            assert data, f"the gateway ended the connection; its last words: {self._received!r}"
+            self._received += data
         frame, _, self._received = self._received.lstrip(b"\n").partition(b"\0")
         head, _, body = frame.decode().partition("\n\n")
         command, *lines = head.split("\n")
@@ -87,7 +87,7 @@ class Client:
 
 
 def kill_letters(port: int, queue: str, count: int) -> None:
-    """Make dead letters of `queue`: somebody rejects so many messages for good."""
+    """Make dead letters of `queue`: a consumer rejects so many messages for good."""
     with Client(port) as client:
         for number in range(count):
             client.send(f"/queue/{queue}", f"letter {number}", number=str(number))

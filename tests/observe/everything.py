@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.admin.scrape import metrics_of
+from gateway.admin.gateway_api import metrics_of
 from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings
 from gateway.observe.metrics import Metrics

@@ -1,4 +1,4 @@
-"""Messages that wait, as the admin API lists them."""
+"""Rows of the admin API: messages that wait in queues, and the content of any message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..queue.queue import Queue
 
 SECRETS = frozenset(["passcode", "authorization", "token", "x-token", "access-token", "cookie", "set-cookie"])
-"""Headers, in lower case, whose values no operator sees."""
+"""Headers, in lower case, whose values are hidden from operators."""
 HIDDEN = "(hidden)"
 
 
@@ -45,7 +45,7 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
 
 
 def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, object]:
-    """Headers and body, and whether there is more of them.
+    """Headers and body, and whether they are cut.
 
     Args:
         most: bytes of the body, and characters of the headers.
@@ -54,11 +54,11 @@ def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, 
     return {
         "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},
         "truncated": len(body) > most or len(shown) < len(headers),
-    } | _of_body(body, most)
+    } | of_body(body[:most], len(body) > most)
 
 
 def _some(headers: Mapping[str, str], most: int) -> dict[str, str]:
-    """Those that fit into so many characters; one that does not keeps no other away."""
+    """The headers that fit into so many characters; one that does not fit leaves the room to the next."""
     shown = {}
     for name, value in headers.items():
         if len(name) + len(value) <= most:
@@ -80,10 +80,9 @@ def _of_dead_letter(message: Message, most: int) -> dict[str, object] | None:
     }
 
 
-def _of_body(body: bytes, most: int) -> dict[str, object]:
-    shown, is_cut = body[:most], len(body) > most
+def of_body(shown: bytes, is_cut: bool) -> dict[str, object]:
+    """The body as text, or as base64 where it is no UTF-8; a character that the cut goes through is left out."""
     try:
-        # A character that the cut goes through is left out.
         text, encoding = codecs.getincrementaldecoder("utf-8")().decode(shown, final=not is_cut), "utf-8"
     except UnicodeDecodeError:
         text, encoding = b64encode(shown).decode(), "base64"

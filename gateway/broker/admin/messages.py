@@ -1,10 +1,10 @@
-"""What an operator sees of messages that wait in queues, and does to them.
+"""Administration of waiting messages: an operator browses, deletes, purges, moves and redrives them.
 
-Everything here is checked at once, begins in a turn of its own, goes on in slices (`walk`), and says by a callback when
-it is over.  What it does to messages is in `deeds`.
+Each method checks its arguments at once, begins its work in a turn of its own, goes on in slices (`scan`), and calls
+back when it is over.  `operations` has what is done to the messages.
 
-SENDs with a delay are in no queue; each is found by an id of its own, and `kept_rows` lists them.  Of what a topic's
-ordinary subscriber still has to get nothing is here; that is gone with the session.
+Scheduled messages are in no queue: each has an id of its own, and `stored_rows` lists them.  Messages that a topic's
+ordinary subscriber has still to get are not here; they end with the session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..model import destinations as names
 from ..model.message import Message
 from ..model.options import Selector
 from ..queue.queue import Queue
-from . import message_rows
+from .message_rows import of_message
 from .operations import MoveMessages, Operation, Outcome, PurgeMessages, RedriveMessages, RunningOperation
 from .scan import QueueScan, ScanPosition
 
@@ -32,10 +32,9 @@ __all__ = ["Busy", "MessageAdmin", "Outcome", "Page", "RunningOperation", "Searc
 MOST_SHOWN = 4 * 1024
 """Bytes of each body in a list."""
 MOST_OF_A_PAGE = 512 * 1024
-"""Bytes of the rows of a list, of bodies and headers as they were sent.  To make JSON of them takes 1 to 3 ms, and
-nobody has a turn meanwhile; of a thousand rows with all that one may have it would take 60.  A hundred whole bodies
-with ordinary headers fit in."""
-# What a row has beside what a client wrote into its message.
+"""Bytes of the rows of a page, of bodies and headers as they were sent.  JSON of them takes 1 to 3 ms, without another
+task between; of a thousand rows of full size it would take 60.  A hundred whole bodies with ordinary headers fit in."""
+# Bytes of a row beside the headers and the body.
 _OF_A_ROW = 300
 
 
@@ -44,17 +43,17 @@ class Unknown(NotAllowed):
 
 
 class Busy(NotAllowed):
-    """Not now: somebody uses it."""
+    """Not now: it is in use."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some of what waits.
+    """Some of the messages that wait.
 
     Attributes:
-        messages: rows, in the order in which they are due; what comes back later stands at the end.
-        total: of how many.
-        next: the offset of the page behind it, which may have ended before its limit; None: there is none.
+        messages: rows, in the order in which they are due; delayed messages at the end.
+        total: how many wait.
+        next: the offset of the next page, because this one may end before its limit; None: there is none.
     """
 
     messages: list[dict[str, object]]
@@ -63,13 +62,13 @@ class Page:
 
 
 class Search:
-    """A look at what waits, which takes nothing out.
+    """Reads messages that wait, and takes none out.
 
     Args:
-        offset: so many are passed over.
-        limit: rows at most; where they are large, `MOST_OF_A_PAGE` comes first, but one there is always.
-        selector: only what it takes; None: all.
-        total: how many there are; None: they are to be counted.
+        offset: so many are skipped.
+        limit: most rows; large rows end the page before it (`MOST_OF_A_PAGE`), but there is at least one.
+        selector: only messages that it selects; None: all.
+        total: how many wait; None: they are counted.
         most: bytes of each body.
     """
 
@@ -95,47 +94,47 @@ class Search:
         self._most = most
         self._found: list[dict[str, object]] = []
         self._room = MOST_OF_A_PAGE
-        # What need not be looked at is passed over by the walk.
+        # Messages before the offset that need not be looked at are skipped by the scan.
         self._seen = skip = offset if total is not None and only is None else 0
-        self._walk = QueueScan(queue, self, only=only, skip=skip)
+        self._scan = QueueScan(queue, self, only=only, skip=skip)
 
     def cancel(self) -> None:
-        """Nobody wants to know."""
-        self._walk.cancel()
+        """The result is not needed any more."""
+        self._scan.cancel()
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
-        """See `Visitor`."""
+        """For the scan: see `ScanVisitor`."""
         if self._selector is not None and not self._selector(message.head.headers):
             return True
         if self._first <= self._seen < self._end:
-            row = message_rows.of_message(self._queue, message, self._most)
+            row = of_message(self._queue, message, self._most)
             self._found.append(row | {"position": self._seen, "delayed": where is ScanPosition.RESTING})
             self._count(message)
         self._seen += 1
         return self._total is None or self._seen < self._end
 
     def _count(self, message: Message) -> None:
-        """Count what was shown, and end the page behind it where that is much."""
-        # Of headers the destinations stand in fields of their own besides.
+        """Count the bytes of a row, and end the page where they are many."""
+        # Destinations are in fields of their own, too.
         shown = min(len(message.body), self._most) + min(message.head.size, 2 * self._most)
         self._room -= _OF_A_ROW + shown
         if self._room <= 0:
             self._end = self._seen + 1
 
     def turn_over(self) -> None:
-        """See `Visitor`: nothing has changed."""
+        """For the scan: nothing has changed."""
 
     def over(self) -> None:
-        """See `Visitor`."""
+        """For the scan: see `ScanVisitor`."""
         total = self._seen if self._total is None else self._total
         self._then(Page(self._found, total, self._end if self._found and self._end < total else None))
 
 
 class MessageAdmin:
-    """An operator's way to the messages of one broker.
+    """Administration of the messages of one broker.
 
-    Names are as clients write them, or canonical.  All methods raise at once or return at once; callbacks come later,
-    of what changes something as soon as the store has it, and never while the store cannot be written.
+    Names are as clients write them, or canonical.  All methods raise at once or return at once; callbacks come later:
+    after a change as soon as the store has it, and so not while the store cannot be written.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -144,14 +143,14 @@ class MessageAdmin:
     # reading
 
     def browse(self, name: str, offset: int, limit: int, selector: str, then: Callable[[Page], None]) -> Search:
-        """A page of what waits in a queue.
+        """A page of the messages that wait in a queue.
 
         Args:
-            selector: only messages that it takes, which have to be read all; empty: all.
+            selector: only messages that it selects, for which all are read; empty: all.
 
         Raises:
             Unknown: no such queue.
-            NotAllowed: the selector is no selector.
+            NotAllowed: the selector has an error.
         """
         queue, wanted = self._queue(name), _parsed(selector)
         total = queue.waiting + len(queue.resting) if wanted is None else None
@@ -168,20 +167,20 @@ class MessageAdmin:
         """
 
         def tell(page: Page) -> None:
-            # Where it stands is not known: only what was looked for was looked at.
+            # Its position is not known, because the messages before it were not read.
             then(page.messages[0] | {"position": None} if page.messages else None)
 
         return Search(self._queue(name), tell, total=1, most=most, only=list(_numbers([id])))
 
     def scheduled(self, id: str) -> ScheduledSend | None:
-        """The SEND that waits for its time under that id; None: there is none."""
+        """The scheduled message of that id; None: there is none."""
         found = self._broker.router.delayed
         return next((found.find(number) for number in _numbers([id])), None)
 
     # changing
 
     def delete(self, name: str, ids: Sequence[str], then: Callable[[Outcome], None]) -> RunningOperation:
-        """Throw some messages away.
+        """Delete some messages.
 
         Raises:
             Unknown: no such queue.
@@ -189,14 +188,14 @@ class MessageAdmin:
         return self._begin(self._queue(name), PurgeMessages("deleted"), then, ids=ids)
 
     def purge(self, name: str, selector: str, then: Callable[[Outcome], None]) -> RunningOperation:
-        """Throw away what waits, and what would come back later.
+        """Delete the messages that wait, delayed ones included.
 
         Args:
-            selector: only messages that it takes; empty: all.
+            selector: only messages that it selects; empty: all.
 
         Raises:
             Unknown: no such queue.
-            NotAllowed: the selector is no selector.
+            NotAllowed: the selector has an error.
         """
         return self._begin(self._queue(name), PurgeMessages("purged"), then, selector=selector)
 
@@ -209,25 +208,27 @@ class MessageAdmin:
         limit: int | None,
         then: Callable[[Outcome], None],
     ) -> RunningOperation:
-        """Move messages to another queue, or publish them to a topic; at the first that finds no room it ends.
+        """Move messages to another queue, or publish them to a topic; the first that finds no room ends it.
 
         Args:
             ids: None: all, in the order in which they are due.
-            limit: so many at most; None: any number.
+            limit: most messages; None: any number.
 
         Raises:
             Unknown: no such source.
-            NotAllowed: no such kind of target, it is the source, or the selector is no selector.
+            NotAllowed: the target is the source, or cannot be one, or the selector has an error.
         """
         queue, name = self._queue(source), self._target(target)
         if name == queue.name:
-            raise NotAllowed("a queue of its own", f"the messages are in {name[:80]!r} already; name another target")
+            raise NotAllowed(
+                "source and target are the same", f"the messages are in {name[:80]!r} already; name another target"
+            )
         return self._begin(queue, MoveMessages(self._broker, name), then, ids=ids, selector=selector, limit=limit)
 
     def redrive(
         self, name: str, ids: Sequence[str] | None, limit: int | None, then: Callable[[Outcome], None]
     ) -> RunningOperation:
-        """Send dead letters back to where they could not be consumed, with no failures so far.
+        """Send dead letters back to where they came from, with a fresh count of failures.
 
         Raises:
             Unknown: no such queue.
@@ -235,14 +236,14 @@ class MessageAdmin:
         return self._begin(self._queue(name), RedriveMessages(self._broker), then, ids=ids, limit=limit)
 
     def delete_durable(self, name: str, then: Callable[[], None]) -> None:
-        """A durable subscription that nobody consumes is no more; what waits for it goes in slices, for good.
+        """End a durable subscription without consumers, and drop its messages in slices.
 
         Args:
             name: of its queue.
 
         Raises:
             Unknown: there is none of that name.
-            Busy: somebody consumes it.
+            Busy: it has a consumer.
         """
         durable_subscriptions = self._broker.registry.durable_subscriptions
         if durable_subscriptions.get(name) is None:
@@ -254,14 +255,14 @@ class MessageAdmin:
         self.when_stored(then)
 
     def when_stored(self, then: Callable[[], None]) -> None:
-        """Call back, never at once, when all that was changed so far is in the store."""
+        """Call back, never at once, when all changes so far are in the store."""
         storage, scheduler = self._broker.storage, self._broker.scheduler
         scheduler.later(then if storage is None else lambda: storage.when_all_written(then))
 
     def _begin(
         self,
         queue: Queue,
-        deed: Operation,
+        operation: Operation,
         then: Callable[[Outcome], None],
         *,
         ids: Sequence[str] | None = None,
@@ -269,11 +270,11 @@ class MessageAdmin:
         limit: int | None = None,
     ) -> RunningOperation:
         wanted = None if ids is None else _numbers(ids)
-        work = RunningOperation(queue, deed, then, wanted=wanted, selector=_parsed(selector), limit=limit)
+        running = RunningOperation(queue, operation, then, wanted=wanted, selector=_parsed(selector), limit=limit)
         if wanted is not None and ids is not None:
             known = set(wanted.values())
-            work.outcome.missing = [id for id in dict.fromkeys(ids) if id not in known]
-        return work
+            running.outcome.missing = [id for id in dict.fromkeys(ids) if id not in known]
+        return running
 
     # names
 
@@ -291,24 +292,24 @@ class MessageAdmin:
             except NotAllowed as error:
                 raise Unknown("unknown queue", error.detail) from error
         if not isinstance(found, Queue):
-            why = "it is a topic, where nothing waits" if found is not None else "nothing waits there"
+            why = "it is a topic, which keeps no waiting messages" if found is not None else "it has no messages"
             raise Unknown("unknown queue", f"there is no queue {name[:80]!r}: {why}")
         return found
 
     def _target(self, name: str) -> str:
-        """The canonical name of what messages are to be moved to.
+        """The canonical name of a target.
 
         Raises:
-            NotAllowed: no such kind of destination, or several.
+            NotAllowed: messages cannot be moved there, or it is a list.
         """
         if isinstance(self._broker.registry.find(name), Queue):
             return name
-        if "," in name:  # a queue of that name nobody could consume
+        if "," in name:  # a list of destinations, so no consumer could subscribe to a queue of that name
             raise NotAllowed("several targets", f"{name[:80]!r} must name one destination")
         name = names.canonical(name)
         if name.startswith(names.APP):
             raise NotAllowed(
-                "a function is no place to move to", f"{name[:80]!r} is handled by a function; name a queue, or a topic"
+                "target is a function", f"{name[:80]!r} is handled by a function; name a queue, or a topic"
             )
         return name
 
@@ -318,7 +319,7 @@ def _parsed(selector: str) -> Selector | None:
 
 
 def _numbers(ids: Sequence[str]) -> dict[int, str]:
-    """The numbers of messages, and the ids that they were named by; what is no id of this server is left out."""
+    """Number -> id as the operator gave it; ids that this server did not make are left out."""
     run = Message.run.decode() + "-"
     found = {}
     for id in ids:

@@ -1,10 +1,13 @@
-"""What an operator does to messages that wait: throws them away, moves them, sends dead letters back.
+"""Operations on messages that wait: purge, move and redrive.
 
 Each message is taken out of its queue and put elsewhere in one step, and so in one batch of the store: after a kill it
-stands in one of both places, never in none and never in both.  Whether it finds room is looked at before.  A message
-that somebody got meanwhile is left to him.
+is in one of both places, never in none and never in both.  A message that a consumer got meanwhile stays with it.
 
-What an operator moves is a new message at its destination: with another message-id, behind all that waits there of its
+A message is only moved if there is room: no message that waits at the target is dropped for it, and no subscriber is
+disconnected.  A queue that is full takes none, that of a durable subscription included; at a topic the operation waits
+for the slowest subscriber.
+
+A moved message is a new message at its destination: with another message-id, behind all messages that wait there of its
 priority, and with no failures so far.  Headers, body, priority, group and time to live are those it had.  In the
 records the old one is `dropped`, with the reason `moved` or `redriven`.
 """
@@ -17,24 +20,27 @@ from typing import TYPE_CHECKING, Protocol
 
 from gateway.codec import Head
 
+from ..core.outbox import Outbox
 from ..errors import NotAllowed
 from ..model import destinations as names
-from ..model.message import DEAD_LETTER, Message
-from ..model.options import Selector
+from ..model.message import DEAD_LETTER, Message, PreparedSend
+from ..model.options import PERSISTENT, PLAIN, Selector, SendOptions
 from ..model.patterns import has_wildcard
+from ..queue.overflow import QueueLimits, limits_of
 from ..queue.queue import Queue
+from ..queue.subscription import Subscription
+from ..topic.topic import Topic
 from .scan import QueueScan, ScanPosition
-from .transfer import Transfer
 
 if TYPE_CHECKING:
     from ..broker import Broker
     from ..core.counters import Drop
 
 MOST_REFUSED = 1_000
-"""Refusals that are told one by one."""
-# Seconds that a subscriber of a topic is waited for who does not read what is moved there.
+"""Refusals that are listed; further ones are counted only."""
+# Seconds to wait for a subscriber of the target that does not read.
 _PATIENCE = 10.0
-# What a dead letter has beside the headers that its message had.
+# Headers of a dead letter that its message did not have.
 _OF_A_DEAD_LETTER = frozenset(
     ["dlq-reason", "dlq-source", "dlq-attempts", "dlq-first-at", "original-destination", "reason"]
 )
@@ -42,14 +48,14 @@ _OF_A_DEAD_LETTER = frozenset(
 
 @dataclass
 class Outcome:
-    """What was done.
+    """The result of an operation.
 
     Attributes:
-        done: messages.
-        missing: ids that do not wait there: somebody has them, or they have gone, or never were.
-        refused: id and sentence of those that stay where they are, the first `MOST_REFUSED`.
-        refusals: how many these are.
-        stopped: why it ended before its time; empty: it did not.
+        done: how many messages.
+        missing: ids that do not wait there: a consumer has them, or they have gone, or never existed.
+        refused: id and sentence of messages that stay where they are, the first `MOST_REFUSED`.
+        refusals: how many stay.
+        stopped: why it ended early; empty: it did not.
     """
 
     done: int = 0
@@ -63,15 +69,15 @@ class Operation(Protocol):
     """What is done to each message.
 
     Attributes:
-        stops: a refusal ends it: it would be the same for all others.
-        is_purge: it is the same for all messages, and can always be done.
+        stops: a refusal ends the operation, because all others would be refused, too.
+        is_purge: it drops messages, which is always possible.
     """
 
     stops: bool
     is_purge: bool
 
     def check(self, queue: Queue, message: Message) -> None:
-        """Whether it can be done.
+        """Check if it can be done.
 
         Raises:
             NotAllowed: it cannot; the message stays.
@@ -79,7 +85,7 @@ class Operation(Protocol):
         ...
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """Do it to a message that is kept, and waits no longer."""
+        """Do it, to a message that was taken out of its queue and still counts as kept."""
         ...
 
     def strained(self) -> str:
@@ -88,22 +94,22 @@ class Operation(Protocol):
 
 
 class RunningOperation:
-    """One deed, done to all messages of a queue that are meant.
+    """An operation on messages of a queue, at work.
 
     Attributes:
         outcome: so far.
 
     Args:
-        wanted: number of each message that is meant -> its id as the operator gave it; None: all.
-        selector: of these, those that it takes; None: all.
-        limit: so many at most; None: any number.
-        then: gets the outcome, once the store has what was changed.
+        wanted: number of each message -> its id as the operator gave it; None: all messages.
+        selector: of these, the ones that it selects; None: all.
+        limit: most messages; None: any number.
+        then: gets the outcome, once the store has all changes.
     """
 
     def __init__(
         self,
         queue: Queue,
-        deed: Operation,
+        operation: Operation,
         then: Callable[[Outcome], None],
         *,
         wanted: dict[int, str] | None = None,
@@ -113,37 +119,37 @@ class RunningOperation:
         self.outcome = Outcome()
         self._queue = queue
         self._context = queue.context
-        self._deed = deed
+        self._operation = operation
         self._then: Callable[[Outcome], None] | None = then
         self._left = None if wanted is None else dict(wanted)
         self._selector = selector
         self._limit = limit
-        self._patience = 0.0  # the date when it ends; 0: nobody is waited for
+        self._patience = 0.0  # when waiting for subscribers ends; 0: it does not wait
         self._is_over = False
         paged = queue.storage.paged if queue.storage is not None else None
-        # All that only the store has need not be read to be thrown away.
-        self._is_leaving = deed.is_purge and wanted is None and selector is None and paged is not None
-        self._walk = QueueScan(queue, self, only=wanted, paged=not self._is_leaving)
+        # Messages that only the store has need not be read to be dropped.
+        self._is_leaving = operation.is_purge and wanted is None and selector is None and paged is not None
+        self._scan = QueueScan(queue, self, only=wanted, paged=not self._is_leaving)
         if self._is_leaving and paged is not None and queue.storage is not None:
             self.outcome.done += paged.count
             queue.storage.purge("purged", self._left_the_store)
 
     @property
     def done(self) -> int:
-        """Messages, so far."""
+        """How many messages, so far."""
         return self.outcome.done
 
     def cancel(self) -> None:
-        """Nothing more is done, and nobody is told; what was done stays done."""
+        """End it without a callback; changes so far stay."""
         self._then = None
-        self._walk.cancel()
+        self._scan.cancel()
 
-    # the walk
+    # for the scan, see `ScanVisitor`
 
     @property
     def needs_pause(self) -> bool:
-        """See `Visitor`; those who do not read what they are sent are waited for, but not for ever."""
-        why = self._deed.strained()
+        """True while a subscriber of the target does not read; after some seconds the operation stops instead."""
+        why = self._operation.strained()
         if not why or self.outcome.stopped:
             self._patience = 0.0
             return False
@@ -154,28 +160,28 @@ class RunningOperation:
         return not self.outcome.stopped
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
-        """See `Visitor`."""
+        """For the scan: see `ScanVisitor`."""
         outcome, queue = self.outcome, self._queue
         if outcome.stopped or (self._limit is not None and outcome.done >= self._limit):
             return False
         if self._selector is not None and not self._selector(message.head.headers):
             return True
         try:
-            self._deed.check(queue, message)
+            self._operation.check(queue, message)
         except NotAllowed as error:
-            if self._deed.stops:
+            if self._operation.stops:
                 outcome.stopped = error.detail
                 return False
             self._refuse(message, error.detail)
             return self._looks_for_more()
         self._tick_off(message)
         self._withdraw(message, where)
-        self._deed.carry_out(queue, message)
+        self._operation.carry_out(queue, message)
         outcome.done += 1
         return self._looks_for_more()
 
     def _looks_for_more(self) -> bool:
-        """Whether others may be meant, too; in the queue of a durable subscription one id may be there twice."""
+        """True if other messages may be wanted; in the queue of a durable subscription one id may be there twice."""
         return self._left is None or bool(self._left) or self._queue.filled_by_topic
 
     def _tick_off(self, message: Message) -> None:
@@ -189,7 +195,7 @@ class RunningOperation:
             self.outcome.refused.append((message.id.decode(), why))
 
     def _withdraw(self, message: Message, where: ScanPosition) -> None:
-        """A message waits no longer, wherever it did; it still counts as kept."""
+        """Take a message out of its queue; it still counts as kept."""
         queue = self._queue
         if where is ScanPosition.RESTING:
             queue.take_resting(message)
@@ -202,11 +208,11 @@ class RunningOperation:
             queue.take_out(message)
 
     def turn_over(self) -> None:
-        """See `Visitor`: what is next of a group may go to somebody now, and not while it may be meant, too."""
+        """Dispatch the next messages of groups: not before, because they may be wanted, too."""
         self._queue.close_gaps()
 
     def over(self) -> None:
-        """See `Visitor`."""
+        """For the scan: see `ScanVisitor`."""
         self._is_over = True
         self.outcome.missing += [] if self._left is None else self._left.values()
         self._tell()
@@ -218,7 +224,7 @@ class RunningOperation:
         self._tell()
 
     def _tell(self) -> None:
-        """Tell of the outcome once the store has all of it."""
+        """Call back once the store has all changes."""
         if self._is_over and not self._is_leaving:
             if self._context.storage is None:
                 self._end()
@@ -230,8 +236,133 @@ class RunningOperation:
             self._then(self.outcome)
 
 
+class Transfer:
+    """Takes messages from a queue to another destination, if there is room."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._slow: set[Outbox] = set()
+        self._behind: dict[Subscription, Queue] = {}
+
+    def check(self, name: str, message: Message) -> None:
+        """Check if a message finds room there.
+
+        Raises:
+            NotAllowed: it does not.
+        """
+        broker = self._broker
+        reason = broker.memory.is_full
+        if reason:
+            raise NotAllowed("memory limit reached", reason)
+        target = broker.registry.find(name)
+        if isinstance(target, Queue):
+            _check_queue(target, message)
+        elif names.is_topic(name):
+            self._check_topic(name, message)
+        elif name.startswith(names.HIDDEN) or broker.registry.is_gone(name):
+            raise NotAllowed("no such destination", f"{name[:80]!r} does not exist any more")
+        else:
+            _check_size(limits_of(broker.router.policies.find(name)), 0, name, message)
+        sending = PreparedSend([(name, message.head)], message.body, _properties(message), "", message.expires)
+        broker.router.check([sending])
+
+    def _check_topic(self, name: str, message: Message) -> None:
+        topics = self._topics(name)
+        if not topics and not self._broker.registry.keeps_log(name):
+            raise NotAllowed("no subscriber", f"{name[:80]!r} has no subscriber, so the message would be lost")
+        for topic in topics:
+            for durable in topic.durable_subscriptions.values():
+                if durable.wants(message, ""):
+                    _check_queue(durable.queue, message)
+
+    def _topics(self, name: str) -> list[Topic]:
+        """The topic, and the patterns that match its name."""
+        registry = self._broker.registry
+        topic = registry.find(name)
+        return [*registry.patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
+
+    def carry(self, queue: Queue, message: Message, target: str, head: Head, why: str) -> None:
+        """Send a message there that was taken out of its queue and still counts as kept."""
+        broker = self._broker
+        options, body, expires = _properties(message), message.body, message.expires
+        queue.let_go(message)
+        broker.counters.moved += 1
+        if broker.records is not None:
+            broker.records.dropped(queue.name, message, why)
+        slow_consumers = broker.context.slow_consumers
+        strained = slow_consumers.strained.copy()
+        broker.deposit(target, head, body, options, expires)
+        # The publisher whose frames are handled next did not cause these deliveries.
+        self._slow |= slow_consumers.strained - strained
+        slow_consumers.strained.intersection_update(strained)
+        if names.is_topic(target):
+            for topic in self._topics(target):
+                self._behind |= {each: own for each, own in topic.queued.items() if _is_half_full(own)}
+
+    def strained(self) -> str:
+        """The subscriber that does not read, in a sentence; empty: all read."""
+        self._slow = {each for each in self._slow if each.size > each.relief and not each.closed}
+        self._behind = {each: own for each, own in self._behind.items() if not each.ended and _is_half_full(own)}
+        sessions = [*[each.peer for each in self._slow], *[each.peer for each in self._behind]]
+        if not sessions:
+            return ""
+        session = sessions[0]
+        return f"session {session.id} ({session.login[:80]}) does not read or acknowledge what it subscribed to"
+
+
+def _properties(message: Message) -> SendOptions:
+    """The options of the SEND that still apply."""
+    old = message.options
+    options = SendOptions(
+        priority=old.priority,
+        group=old.group,
+        closes_group=old.closes_group,
+        conflation_key=old.conflation_key,
+        persistent=old.persistent or message.row > 0,
+    )
+    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
+
+
+def _check_queue(queue: Queue, message: Message) -> None:
+    """Refuse a message that finds no room in a queue.
+
+    Raises:
+        NotAllowed: the queue is full, or another message would be dropped.
+    """
+    if queue.limits.reached(queue.waiting, queue.nbytes):
+        raise NotAllowed("the queue is full", _fullness(queue))
+    _check_size(queue.limits, queue.nbytes, queue.name, message)
+
+
+def _check_size(limits: QueueLimits, nbytes: int, name: str, message: Message) -> None:
+    """Refuse a message that is too large for a queue in which so many bytes wait.
+
+    Raises:
+        NotAllowed: it is.
+    """
+    size = message.size + len(name.encode())  # with another destination it may be so much longer
+    if not limits.keeps_all and 0 < limits.max_octets < nbytes + size:
+        raise NotAllowed(
+            "no room in the queue",
+            f"the message costs {size} bytes, {nbytes} wait in {name[:80]!r}, and max_octets is {limits.max_octets}",
+        )
+
+
+def _is_half_full(queue: Queue) -> bool:
+    """True if as much again could cost a subscriber messages, or its connection."""
+    limits = queue.limits
+    return 0 < limits.max_messages < 2 * queue.waiting or 0 < limits.max_octets < 2 * queue.nbytes
+
+
+def _fullness(queue: Queue) -> str:
+    limits = queue.limits
+    if 0 < limits.max_messages <= queue.waiting:
+        return f"{queue.waiting} messages wait in {queue.name[:80]!r}, and max_messages is {limits.max_messages}"
+    return f"{queue.nbytes} bytes wait in {queue.name[:80]!r}, and max_octets is {limits.max_octets}"
+
+
 class PurgeMessages:
-    """The messages are thrown away.
+    """Drops messages.
 
     Args:
         why: for the records.
@@ -244,19 +375,19 @@ class PurgeMessages:
         self._why = why
 
     def check(self, queue: Queue, message: Message) -> None:
-        """That can always be done."""
+        """It is always possible."""
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """See `Operation`."""
+        """As `Operation` says."""
         queue.drop_message(message, self._why)
 
     def strained(self) -> str:
-        """Nobody gets anything."""
+        """No subscriber gets anything."""
         return ""
 
 
 class MoveMessages:
-    """The messages go to another destination.
+    """Moves messages to another destination.
 
     Args:
         target: canonical.
@@ -267,66 +398,66 @@ class MoveMessages:
 
     def __init__(self, broker: Broker, target: str) -> None:
         self._target = target
-        self._passage = Transfer(broker)
+        self._transfer = Transfer(broker)
 
     def check(self, queue: Queue, message: Message) -> None:
-        """See `Operation`."""
-        self._passage.check(self._target, message)
+        """As `Operation` says."""
+        self._transfer.check(self._target, message)
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """See `Operation`."""
+        """As `Operation` says."""
         old = message.head
         head = Head.of("SEND", old.headers | {"destination": self._target})
         if old.derived is DEAD_LETTER:
             head.derived = DEAD_LETTER
-        self._passage.carry(queue, message, self._target, head, "moved")
+        self._transfer.carry(queue, message, self._target, head, "moved")
 
     def strained(self) -> str:
-        """See `Operation`."""
-        return self._passage.strained()
+        """As `Operation` says."""
+        return self._transfer.strained()
 
 
 class RedriveMessages:
-    """The dead letters go back to where they could not be consumed."""
+    """Sends dead letters back to where they came from."""
 
     stops = False
     is_purge = False
 
     def __init__(self, broker: Broker) -> None:
-        self._passage = Transfer(broker)
+        self._transfer = Transfer(broker)
 
     def check(self, queue: Queue, message: Message) -> None:
-        """See `Operation`."""
+        """As `Operation` says."""
         if message.head.derived is not DEAD_LETTER:
             raise NotAllowed(
-                "no dead letter", "it is no dead letter of this server, so nobody knows where it came from; move it"
+                "no dead letter", "it is no dead letter of this server, so its source is not known; move it instead"
             )
         target = _source_of(message)
         if target == queue.name:
             raise NotAllowed("a dead letter of this queue", f"it died in {target[:80]!r}, where it is now; move it")
-        self._passage.check(target, message)
+        self._transfer.check(target, message)
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """See `Operation`."""
+        """As `Operation` says."""
         target = _source_of(message)
         headers = {name: value for name, value in message.head.headers.items() if name not in _OF_A_DEAD_LETTER}
         headers["destination"] = _name_for(target, message.head.headers["original-destination"])
-        self._passage.carry(queue, message, target, Head.of("SEND", headers), "redriven")
+        self._transfer.carry(queue, message, target, Head.of("SEND", headers), "redriven")
 
     def strained(self) -> str:
-        """See `Operation`."""
-        return self._passage.strained()
+        """As `Operation` says."""
+        return self._transfer.strained()
 
 
 def _source_of(message: Message) -> str:
-    """Where a dead letter goes back to: the queue that it died in; of a pattern, what the SEND named."""
+    """The target of a dead letter: the queue that it comes from; of a pattern, the destination of the SEND."""
     headers = message.head.headers
     source = headers["dlq-source"]
     return names.canonical(headers["original-destination"], multicast=True) if has_wildcard(source) else source
 
 
 def _name_for(target: str, original: str) -> str:
-    """The destination that its consumers read: as the SEND named it, unless that was another queue."""
+    """The `destination` for its consumers: as the SEND named it, unless that was another queue."""
     if not target.startswith(names.QUEUE):
         return original
     try:

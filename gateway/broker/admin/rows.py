@@ -1,7 +1,7 @@
-"""Sessions, subscriptions and destinations as the admin API lists them.
+"""Rows of the admin API: sessions, subscriptions and destinations.
 
-A row costs some 10 us, and there may be 100,000 of a kind.  So whoever sorts or filters does it by the `..._KEYS`,
-which look at one thing each, and has rows made for the page alone.
+A row costs some 10 us, and a list may have 100,000 entries.  So lists are sorted and filtered by the `..._KEYS`, which
+look at one thing each, and rows are made for the page alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key = str | int | float
 
 
 def of_session(session: Session) -> dict[str, object]:
-    """A session: who it is, what it has, and what waits for it."""
+    """A session: its client, its messages, and the bytes that wait for it."""
     age = session.age_of_oldest()
     return {name: key(session) for name, key in SESSION_KEYS.items()} | {
         "oldest_unacknowledged_age": None if age is None else round(age.seconds, 1),
@@ -54,9 +54,9 @@ SESSION_KEYS: dict[str, Callable[[Session], Key]] = {
     "frames_in": lambda session: session.frames_in,
     "delivered": lambda session: session.outbox.frames,
 }
-"""What sessions are sorted and filtered by; what a row has as null is 0 here.
+"""The sort keys and filters of sessions; null of a row is 0 here.
 
-`delivered`: frames that its connection took, whatever they are.
+`delivered`: frames of all kinds that its connection took.
 """
 
 
@@ -69,7 +69,7 @@ def every_session(broker: Broker) -> Iterator[Session]:
 
 
 def of_subscription(subscription: Subscription) -> dict[str, object]:
-    """A subscription: whose it is, what it asked for, and what it has."""
+    """A subscription: its session, its options, and its messages."""
     counts = subscription.queue is not None and not subscription.options.browser
     age = subscription.age_of_oldest()
     return {name: key(subscription) for name, key in SUBSCRIPTION_KEYS.items()} | {
@@ -97,15 +97,15 @@ SUBSCRIPTION_KEYS: dict[str, Callable[[Subscription], Key]] = {
     "durable": lambda subscription: subscription.durable_name,
     "browser": lambda subscription: subscription.options.browser,
 }
-"""What subscriptions are sorted and filtered by; what a row has as null is empty here, or 0.
+"""The sort keys and filters of subscriptions; null of a row is empty here, or 0.
 
-`target`: the canonical name of what it consumes.  `delivered`: by its queue; nobody counts what a topic writes straight
-into an outbox.
+`target`: the canonical name of its destination.  `delivered`: by its queue; a topic writes into outboxes without
+counting.
 """
 
 
 def target_of(subscription: Subscription) -> str:
-    """The canonical name of what it consumes."""
+    """The canonical name of its destination."""
     target = subscription.topic or subscription.queue
     return "" if target is None else target.name
 
@@ -114,7 +114,7 @@ def target_of(subscription: Subscription) -> str:
 
 
 def of_destination(target: Target) -> dict[str, object]:
-    """A destination: its kind, who subscribes, what waits there, and what it keeps for replay."""
+    """A destination: its kind, its subscriptions, its messages, and what it keeps for replay."""
     age = target.age_of_oldest() if isinstance(target, Queue) else None
     return {name: key(target) for name, key in DESTINATION_KEYS.items()} | {
         "oldest_age": None if age is None else round(age.seconds, 1),
@@ -137,7 +137,7 @@ DESTINATION_KEYS: dict[str, Callable[[Target], Key]] = {
     "octets": lambda target: target.nbytes if isinstance(target, Queue) else 0,
     "stored": lambda target: target.stored if isinstance(target, Queue) else 0,
 }
-"""What destinations are sorted and filtered by; what a row has as null is 0 here."""
+"""The sort keys and filters of destinations; null of a row is 0 here."""
 
 DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
     "waiting": lambda target: isinstance(target, Queue) and (target.waiting > 0 or len(target.resting) > 0),
@@ -145,33 +145,33 @@ DESTINATION_STATES: dict[str, Callable[[Target], bool]] = {
     "no-consumer": lambda target: isinstance(target, Queue) and not target.subscriptions,
     "dead-letters": lambda target: _has_dead_letters(target),
 }
-"""What a destination may be in."""
+"""States of a destination, as the filter `state` names them."""
 
 
 def every_destination(broker: Broker) -> Iterator[Target]:
-    """Those in use: queues and topics, oldest first, then patterns, and then hidden ones, like those of users."""
+    """Destinations in use: queues and topics, oldest first, then patterns, then hidden ones, like those of users."""
     registry = broker.registry
     return chain(registry.destinations.values(), registry.patterns.values(), registry.hidden.values())
 
 
 def policy_of(target: Target) -> dict[str, object]:
-    """The policy in force: the operator's, and for a queue what a client wished when it came into being."""
+    """The policy in force: the operator's, and for a queue the arguments of the client that created it."""
     found = dataclasses.asdict(target.policy)
     return {name: value.value if isinstance(value, Enum) else value for name, value in found.items()}
 
 
 def policy_of_clients(target: Target) -> list[str]:
-    """The keys of it that a client's queue arguments set."""
+    """The keys of the policy that a client's queue arguments set."""
     return list(target.of_client) if isinstance(target, Queue) else []
 
 
 def subscriptions_of(target: Target) -> list[Subscription]:
-    """Who subscribes, and who browses."""
+    """Its subscriptions, browsers included."""
     return [*target.subscriptions, *(target.browsers if isinstance(target, Queue) else ())]
 
 
 def groups_of(target: Target) -> int | None:
-    """How many message groups of a queue are known; None: it is no queue."""
+    """How many message groups of a queue are known; None: it is not a queue."""
     return len(target.groups) if isinstance(target, Queue) else None
 
 
@@ -182,19 +182,19 @@ def _kind_of(target: Target) -> str:
 
 
 def _is_durable(target: Target) -> bool:
-    """Whether all that comes there outlives the process, or the subscription that it is the queue of."""
+    """True if its messages outlive the process, or the subscription that it is the queue of."""
     if isinstance(target, Topic):
         return target.stream is not None and target.stream.is_stored
     return target.storage is not None and (target.policy.durable is True or target.filled_by_topic)
 
 
 def _has_dead_letters(target: Target) -> bool:
-    """Whether it is a queue where dead letters go, by its name or by a policy."""
+    """True if it is a dead-letter queue, by its name or by a policy."""
     return isinstance(target, Queue) and target.takes_dead_letters
 
 
 def _of_log(target: Target) -> dict[str, int] | None:
-    """What a topic keeps for replay: the first and the next seq, and what is between; None: nothing."""
+    """What a topic keeps for replay: the first and the next number, and the messages between; None: nothing."""
     stream = target.stream if isinstance(target, Topic) else None
     if stream is None:
         return None
@@ -205,5 +205,5 @@ def _of_log(target: Target) -> dict[str, int] | None:
 
 
 def _seconds(age: Age | None) -> float:
-    """An age to sort by."""
+    """An age to sort by; 0: there is none."""
     return 0.0 if age is None else age.seconds

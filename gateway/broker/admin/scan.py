@@ -1,16 +1,16 @@
-"""A walk: through all that waits in a queue, in slices, while the broker works on.
+"""Queue scan: visits all messages that wait in a queue, in slices, while the broker works on.
 
-    in memory     a copy of the lane of all, and of the groups', in the order in which it is due
-    backlog       rows that only the store has, read in pages; what consumers made come into memory meanwhile is looked
-                  for there, at the end
-    put off       what comes back later, after a failure
+    memory        a copy of the ready list, and of the groups' messages, in the order in which they are due
+    backlog       rows that only the store has, read in pages; those that consumers brought into memory meanwhile are
+                  visited there, at the end
+    resting       messages that come back later, after a failure
 
-What waited when the walk began, and waits still when the walk comes by, is visited once.  What came later may be
-visited, too.  Nothing is taken out of the queue for a visit, so whoever has room goes on getting messages.
+A message that waited when the scan began, and still waits when the scan reaches it, is visited once.  Later messages
+may be visited, too.  A visit takes no message out of the queue, so consumers go on getting messages.
 
-A walk ends early when its queue does, even if another one of that name has come.
+A scan ends early when its queue does, even if there is another queue of that name.
 
-Known weakness: a message that was with a consumer when the walk began, and comes back, is not visited.
+Known weakness: a message that was at a consumer when the scan began, and comes back, is not visited.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from ..queue.queue import Queue
 
 SLICE = 250
-"""Messages that are looked at in one turn: 0.5 ms; or 5 ms where each of them goes elsewhere, and twice as many would
-take twice as long.  Smaller turns cost no more in all."""
+"""Messages of one turn: 0.5 ms; or 5 ms where each of them is moved, and twice as many would take twice as long.
+Smaller turns cost no more in all."""
 # Rows of one read, and bytes.
 _PAGE, _PAGE_BYTES = 200, 2 * 1024 * 1024
-# Seconds after which a walk goes on whose visitor wanted a pause.
+# Seconds of a pause that a visitor needs.
 _PAUSE = 0.05
 
 # Yields the rows that it has to read, or nothing when the turn ends; gets what was read; returns whether it has ended.
@@ -50,33 +50,33 @@ class ScanPosition(Enum):
 
 
 class ScanVisitor(Protocol):
-    """Whom a walk is for."""
+    """What a scan calls."""
 
     @property
     def needs_pause(self) -> bool:
-        """Others must have time before anything more is visited."""
+        """True if other tasks must have time before the next visit."""
         ...
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
-        """A message waits there, now; False: the walk is over."""
+        """A message waits there now; False ends the scan."""
         ...
 
     def turn_over(self) -> None:
-        """The turn ends; others go on."""
+        """The turn ends; other tasks run."""
         ...
 
     def over(self) -> None:
-        """The walk is over, and nothing is called any more."""
+        """The scan is over; this is its last call."""
         ...
 
 
 class QueueScan:
-    """One walk through one queue; it begins in a turn of its own.
+    """One scan of one queue; it begins in a turn of its own.
 
     Args:
-        only: numbers of the messages that are looked for; None: all.
-        skip: so many are passed over, without a visit.
-        paged: what only the store has is visited, too.
+        only: numbers of the messages to visit; None: all.
+        skip: so many are skipped without a visit.
+        paged: visit the messages that only the store has, too.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class QueueScan:
         self._visitor: ScanVisitor | None = visitor
         self._only = only
         self._skip = skip
-        self._missed: set[int] = set()  # rows that came into memory behind our back
+        self._missed: set[int] = set()  # rows that came into memory meanwhile
         found = queue.storage.paged if queue.storage is not None and paged else None
         self._paged: PagedMessages | None = found
         self._rows, self._sizes = self._find_rows(found)
@@ -104,13 +104,13 @@ class QueueScan:
         self._context.scheduler.later(self._begin)
 
     def cancel(self) -> None:
-        """Nothing is visited any more, and the visitor hears nothing."""
+        """End the scan without any further call."""
         self._visitor = None
 
     def _find_rows(self, paged: PagedMessages | None) -> tuple[array[int], array[int]]:
         if paged is None:
             return array("q"), array("q")
-        # The number of a row is that of its message, but in the queue of a durable subscription.
+        # A row has the number of its message, except in the queue of a durable subscription.
         return paged.all_rows(self._only if not self._queue.filled_by_topic else None)
 
     # turns
@@ -146,11 +146,11 @@ class QueueScan:
 
     def _end(self) -> None:
         visitor, self._visitor = self._visitor, None
-        if visitor is not None:  # what a visit did may have ended the walk
+        if visitor is not None:  # a visit may have ended the scan
             visitor.over()
 
     def _wait(self, visitor: ScanVisitor) -> None:
-        """Others first; where something is behind, it catches up first."""
+        """Let other tasks run; a store or recorder that is behind catches up first."""
         context = self._context
         scheduler = context.scheduler
         if context.storage is not None and context.storage.is_behind:
@@ -160,7 +160,7 @@ class QueueScan:
         else:
             scheduler.later(self._go_on)
 
-    # the way
+    # the order of visits
 
     def _all(self) -> _Steps:
         yield from self._gather()
@@ -177,7 +177,7 @@ class QueueScan:
         return False
 
     def _gather(self) -> Generator[list[int], list[Stored], None]:
-        """Of a group only the first message stands in the queue's lane."""
+        """Add the messages of groups: the ready list has only the first of each."""
         looks = 0
         for group in self._groups:
             for message in group.messages():
@@ -187,7 +187,7 @@ class QueueScan:
                     yield []
 
     def _through(self, ready_list: ReadyList, rows: Collection[int] | None = None) -> _Steps:
-        """Visit what waits in memory.
+        """Visit the messages in memory.
 
         Args:
             rows: only these; None: all.
@@ -224,7 +224,7 @@ class QueueScan:
         return False
 
     def _here(self, paged: PagedMessages, page: list[int]) -> list[int]:
-        """Those that are in the backlog still, as the store calls them; of the others, some may be in memory now."""
+        """The rows that are still in the backlog, as the store numbers them; others may be in memory now."""
         here = [row for row in page if paged.has(row)]
         if len(here) < len(page):
             self._missed.update(map(abs, set(page).difference(here)))
@@ -253,7 +253,7 @@ class QueueScan:
         return self._visitor is not None and self._visitor.needs_pause
 
     def _see(self, message: Message, where: ScanPosition) -> bool:
-        if self._visitor is None:  # what a visit did has ended the walk
+        if self._visitor is None:  # a visit has ended the scan
             return False
         if (self._only is not None and message.number not in self._only) or self._queue.has_expired(message):
             return True

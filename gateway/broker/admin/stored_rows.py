@@ -1,8 +1,7 @@
-"""What is kept and stands in no queue, as the admin API lists it: SENDs that wait for their time, the values that
-topics retain, and the places where clients who resume by a name will go on.
+"""Rows of the admin API for what the broker keeps outside of queues: scheduled and retained messages, and cursors.
 
-As in `rows`: who sorts or filters does it by the `..._KEYS`, which look at one thing each, and has rows made for the
-page alone.  Headers and bodies stand in no row of a list: whoever wants them asks for one.
+As in `rows`, lists are sorted and filtered by the `..._KEYS`, which look at one thing each, and rows are made for the
+page alone.  Rows have no headers and bodies: the API has another endpoint for a single message.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ..errors import NotAllowed
 from ..model import destinations as names
 from ..model.destinations import DURABLE
 from ..model.patterns import has_wildcard
-from . import message_rows
+from .message_rows import id_of, of_content
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -29,18 +28,18 @@ Row = dict[str, object]
 
 
 def names_of(text: str) -> set[str]:
-    """What somebody may mean by the name of a destination: that name, or what a client says by it."""
+    """The canonical names that a name of a destination may stand for."""
     try:
         return {text, names.canonical(text)}
     except NotAllowed:
         return {text}
 
 
-# SENDs that wait for their time
+# scheduled messages
 
 
 SCHEDULED_KEYS: dict[str, Callable[[ScheduledSend], Key]] = {
-    "id": lambda waiting: id_of(waiting),
+    "id": lambda waiting: id_of(waiting.number),
     "destination": lambda waiting: ",".join(targets_of(waiting)),
     "due": lambda waiting: waiting.due,
     "size": lambda waiting: len(waiting.sending.body),
@@ -48,11 +47,11 @@ SCHEDULED_KEYS: dict[str, Callable[[ScheduledSend], Key]] = {
     "session": lambda waiting: waiting.sending.sender,
     "stored": lambda waiting: bool(waiting.stored),
 }
-"""What they are sorted and filtered by; `due` is on the broker's clock."""
+"""Sort keys and filters; `due` is on the broker's clock."""
 
 
 def of_scheduled(broker: Broker, waiting: ScheduledSend) -> Row:
-    """One of them: where to, when, and how much."""
+    """A scheduled message: where to, when, and how much."""
     return {name: key(waiting) for name, key in SCHEDULED_KEYS.items()} | {
         "due": _moment(broker, waiting.due),
         "expires": _moment(broker, waiting.sending.expires) if waiting.sending.expires else None,
@@ -60,26 +59,21 @@ def of_scheduled(broker: Broker, waiting: ScheduledSend) -> Row:
 
 
 def whole_scheduled(broker: Broker, waiting: ScheduledSend, most: int) -> Row:
-    """One of them, with headers and body.
+    """A scheduled message with headers and body.
 
     Args:
         most: bytes of the body, and characters of the headers.
     """
     headers = waiting.sending.targets[0][1].headers
-    return of_scheduled(broker, waiting) | message_rows.of_content(headers, waiting.sending.body, most)
-
-
-def id_of(waiting: ScheduledSend) -> str:
-    """Its id, of the kind that messages have."""
-    return message_rows.id_of(waiting.number)
+    return of_scheduled(broker, waiting) | of_content(headers, waiting.sending.body, most)
 
 
 def targets_of(waiting: ScheduledSend) -> list[str]:
-    """The canonical names of where it goes to."""
+    """The canonical names of its destinations."""
     return [name for name, _ in waiting.sending.targets]
 
 
-# what topics retain
+# retained messages
 
 
 RETAINED_KEYS: dict[str, Callable[[RetainedMessage], Key]] = {
@@ -90,11 +84,11 @@ RETAINED_KEYS: dict[str, Callable[[RetainedMessage], Key]] = {
     "age": lambda kept: -kept.message.number,
     "stored": lambda kept: kept.stored is not None,
 }
-"""What they are sorted and filtered by."""
+"""Sort keys and filters."""
 
 
 def of_retained(broker: Broker, kept: RetainedMessage) -> Row:
-    """What one topic keeps: how much, and since when."""
+    """The retained message of a topic: how much, and since when."""
     message: Message = kept.message
     age = broker.dates.age(message.number)
     return {name: key(kept) for name, key in RETAINED_KEYS.items()} | {
@@ -105,16 +99,16 @@ def of_retained(broker: Broker, kept: RetainedMessage) -> Row:
 
 
 def whole_retained(broker: Broker, kept: RetainedMessage, most: int) -> Row:
-    """The same, with headers and body.
+    """The retained message of a topic, with headers and body.
 
     Args:
         most: bytes of the body, and characters of the headers.
     """
     message = kept.message
-    return of_retained(broker, kept) | message_rows.of_content(message.head.headers, message.body, most)
+    return of_retained(broker, kept) | of_content(message.head.headers, message.body, most)
 
 
-# where clients go on
+# cursors
 
 
 CURSOR_KEYS: dict[str, Callable[[Offset], Key]] = {
@@ -122,13 +116,13 @@ CURSOR_KEYS: dict[str, Callable[[Offset], Key]] = {
     "topic": lambda offset: offset.topic,
     "session": lambda offset: "" if offset.holder is None else offset.holder.peer.id,
 }
-"""What they are sorted and filtered by; `session`: empty: nobody reads under that name now."""
+"""Sort keys and filters; `session` is empty where no client reads under that name now."""
 
 
 def of_cursor(broker: Broker, offset: Offset) -> Row:
-    """One of them: whose it is, of which topic, where it stood when that was looked at last, and how much is behind.
+    """A cursor: its client, its topic, its position when that was last determined, and how many messages are behind.
 
-    To look now would cost as much as the reader has messages without an ACK.
+    To determine the position now would cost as much as the reader has messages without an ACK.
     """
     login, client_id, resume = map(unquote, offset.name.removeprefix(DURABLE).split("/"))
     whose = {"login": login, "client_id": client_id, "resume": resume}
@@ -137,7 +131,7 @@ def of_cursor(broker: Broker, offset: Offset) -> Row:
 
 
 def _behind(broker: Broker, topic: str, position: int) -> int | None:
-    """How many messages of its log come after that one; None: a pattern may have very many logs to count."""
+    """How many messages of its log come after that one; None: of a pattern, which may have very many logs."""
     if has_wildcard(topic):
         return None
     return sum([stream.count_behind(position) for stream in broker.registry.streams.matching(topic)])

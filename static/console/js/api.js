@@ -1,8 +1,8 @@
 // The admin API: one call, and the three ways in which it ends otherwise.
 //
 // `Unreachable` is a gateway that does not answer, or a proxy that says so for it; `NeedsLogin` a 401; `Refused` the
-// gateway's own sentence, or that something in front of it refuses.  What all of the console must know of a call (the
-// gateway is away, somebody has to log in) is told by events, so that no page repeats it.
+// gateway's own sentence, or the refusal of a server in front of it.  What all of the console must know of a call (the
+// gateway is away, a login is needed) is told by events, so that no page repeats it.
 
 const BASE = new URL("../api/v1/", document.baseURI);
 const CHANGES = new Set(["POST", "PUT", "DELETE"]);
@@ -71,11 +71,11 @@ export async function call(method, path, { query, body, signal } = {}) {
   throw new Refused(response.status, answer.error);
 }
 
-/** The gateway says in JSON why it refuses something, so whoever says it otherwise stands before it. */
+/** The gateway gives its reasons in JSON, so an answer of another kind comes from a server in front of it. */
 function foreign({ status, statusText }) {
   const did = [401, 403].includes(status) ? "refused this" : "answered";
   const words = `${status} ${statusText}`.trim(); // HTTP/2 has no words
-  return new Refused(status, `Something in front of the gateway, most likely its proxy, ${did} (${words})`);
+  return new Refused(status, `A server in front of the gateway, probably its proxy, ${did} (${words})`);
 }
 
 function parsed(content) {

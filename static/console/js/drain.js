@@ -1,9 +1,10 @@
-// The banner while the gateway drains, and afterwards: why it is not ready, who is left, and what to do at the end.
+// The banner while the gateway drains, and afterwards: why it is not ready, which clients are left,
+// and what to do then.
 
 import { many } from "./format.js";
 import { now } from "./live.js";
 
-const OVER = "Drained: nothing is connected; stop or restart the process now.";
+const OVER = "Drained: no client is connected. Stop or restart the process now.";
 
 const $ = (id) => document.getElementById(id);
 

@@ -1,5 +1,4 @@
-// Server-sent events by fetch(): an EventSource does not tell why it was refused, and comes back by itself where
-// nobody asked it to.
+// Server-sent events by fetch(): an EventSource does not tell why it was refused, and reconnects by itself.
 
 import { address, Refused } from "./api.js";
 

@@ -1,5 +1,5 @@
-// Whether the gateway answers.  As soon as a call says that it does not, a banner counts down to the next attempt;
-// the first answer takes it away, and everybody who waited goes on.
+// The connection to the gateway.  After a call without an answer a banner counts down to the next attempt; the first
+// answer removes it, and all pages go on.
 
 import { call, news } from "./api.js";
 

@@ -140,7 +140,7 @@ export class List {
   nothing() {
     const filtered = [...this.query.keys()].some((name) => !["sort", "limit", "offset"].includes(name));
     if (!filtered) return this.spec.empty;
-    return html`<strong>Nothing matches</strong><span>No ${this.spec.noun} is like that.</span>
+    return html`<strong>Nothing matches</strong><span>No ${this.spec.noun} has these properties.</span>
       <button type="button" @click=${() => go(this.spec.page, {})}>Show all</button>`;
   }
 

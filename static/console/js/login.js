@@ -1,4 +1,4 @@
-// Who may: GET /api/v1/me says who one is, or that one has to log in, and by what.
+// The login: GET /api/v1/me names the user, or says that a login is needed, and which.
 
 import { call, NeedsLogin, news, post, useCsrf } from "./api.js";
 import { html, nothing, render } from "./html.js";
@@ -8,7 +8,7 @@ const $ = (id) => document.getElementById(id);
 let dialog = null;
 let entered = () => {};
 
-/** Who looks at this, or null; then the dialog has been opened by the API's news. */
+/** The user, or null; then an event of the API has opened the dialog. */
 async function me() {
   try {
     const answer = await call("GET", "me");
@@ -22,7 +22,7 @@ async function me() {
   }
 }
 
-/** Find out who looks; `then` runs whenever somebody has got in. */
+/** Find the user; `then` runs after each login. */
 export async function enter(then) {
   entered = then;
   if (await me()) entered();
@@ -89,7 +89,7 @@ async function submit(event, methods, method) {
   button.disabled = true;
   try {
     await post("login", body);
-    if (!(await me())) throw new Error("The browser did not keep the gateway's cookie");
+    if (!(await me())) throw new Error("The browser did not keep the gateway's cookie: allow cookies for this page");
     dialog.close();
     dialog.remove();
     dialog = null;

@@ -10,7 +10,7 @@ import { again, link, start } from "./router.js";
 import { announce } from "./say.js";
 import { destination } from "./pages/destination.js";
 import { destinations } from "./pages/destinations.js";
-import { cursors, retained, scheduled } from "./pages/kept.js";
+import { cursors, retained, scheduled } from "./pages/stored.js";
 import { overview } from "./pages/overview.js";
 import { pipeline } from "./pages/pipeline.js";
 import { playground } from "./pages/playground.js";
@@ -69,7 +69,7 @@ function told() {
   const { answer } = live.now();
   if (!answer) return;
   if (!answer.ready) state("bad", "Not ready");
-  else if (Object.keys(answer.complaints ?? {}).length) state("wait", "Ready, with complaints");
+  else if (Object.keys(answer.complaints ?? {}).length) state("wait", "Ready, with problems");
   else state("good", "Ready");
 }
 
@@ -101,7 +101,7 @@ try {
   await enter(begin);
 } catch (error) {
   // The banner says it of a gateway that is away, and goes on trying.
-  const title = error instanceof Refused ? "The console is not open to you" : "Waiting for the gateway";
+  const title = error instanceof Refused ? "This client may not use the console" : "Waiting for the gateway";
   state("bad", title);
   render(
     html`<div class="dead">

@@ -1,4 +1,4 @@
-// The message browser of a queue: what waits, a page at a time, and what is chosen of it.  Looking takes nothing out.
+// The message browser of a queue: waiting messages, a page at a time, and the chosen ones.  Looking removes nothing.
 
 import { get } from "./api.js";
 import { sheet } from "./ask.js";
@@ -97,7 +97,7 @@ export class Messages {
         <label class="wide">Selector ${this.field()}</label>
         <button type="submit">Filter</button>
       </form>
-      ${this.error ? failure("They cannot be shown.", this.error) : this.content(row)}
+      ${this.error ? failure("The messages cannot be shown.", this.error) : this.content(row)}
     </div>`;
     return card("messages-title", "Messages", content);
   }
@@ -119,8 +119,8 @@ export class Messages {
     const dated = messages.some((each) => each.sent !== null); // known where the gateway keeps a record alone
     if (!messages.length) {
       const asked = this.query.get("selector");
-      const none = asked ? "No message that waits here matches the selector" : "No message waits here";
-      const elsewhere = row.unacknowledged ? `${many(row.unacknowledged, "message")} with consumers, without ACK.` : "";
+      const none = asked ? "No waiting message matches the selector" : "No waiting messages";
+      const elsewhere = row.unacknowledged ? `${many(row.unacknowledged, "message")} at consumers, without ACK.` : "";
       return empty(none, elsewhere);
     }
     const turn = (to, word) =>
@@ -255,7 +255,7 @@ function grave(letter) {
 }
 
 function preview(message) {
-  return message.body_encoding === "utf-8" ? message.body.slice(0, 200) : `${octets(message.size)} that are not text`;
+  return message.body_encoding === "utf-8" ? message.body.slice(0, 200) : `${octets(message.size)} of binary data`;
 }
 
 function whole(message, close, buttons) {
@@ -276,7 +276,7 @@ function whole(message, close, buttons) {
   </div>`;
 }
 
-/** What a sheet shows and no list has; null: it cannot be had, which is said, or nobody waits for it any more. */
+/** The content of a sheet; null: there is none, which a notice says, or the page has changed meanwhile. */
 export async function fetched(path, query) {
   const asked = location.hash;
   try {
@@ -314,8 +314,8 @@ function death(letter) {
 }
 
 function notes({ body, body_encoding: encoding, truncated }) {
-  const found = body ? [] : ["It is empty."];
-  if (encoding === "base64") found.push("It is not text, and shown as base64.");
-  if (truncated) found.push("Only its beginning is shown.");
+  const found = body ? [] : ["The body is empty."];
+  if (encoding === "base64") found.push("The body is not text, and is shown as base64.");
+  if (truncated) found.push("Only the beginning is shown.");
   return found;
 }

@@ -1,4 +1,4 @@
-// What an operator may do to messages: each asks first, says what will happen, and tells how it ended.
+// Operations on messages: each asks first, says what will happen, and tells how it ended.
 
 import { post, remove } from "./api.js";
 import { ask } from "./ask.js";
@@ -11,13 +11,13 @@ const target = html`<label
   <input class="mono" name="target" required placeholder="/queue/name" autocapitalize="off" spellcheck="false"
 /></label>`;
 const selection = html`<label
-  >Only those that match this selector (all, when it is empty)
+  >Only messages that match this selector (empty: all)
   <input class="mono" name="selector" placeholder="JMSPriority > 4" autocapitalize="off" spellcheck="false"
 /></label>`;
 
 /** What was refused, one by one, is worth reading; it is said with the first reason. */
 function outcome(number, word, { refused, stopped }) {
-  if (stopped) notice(`It ended before all were ${word}: ${stopped}`, "bad");
+  if (stopped) notice(`Not all messages were ${word}: ${stopped}`, "bad");
   if (refused?.length) notice(`${many(refused.length, "message")} stayed: ${refused[0].error}`, "bad");
   return `${many(number, "message")} ${word}`;
 }
@@ -46,7 +46,7 @@ export async function purge(destination) {
 export async function moveAll(source) {
   const fields = await ask({
     title: "Move messages",
-    text: html`<p>Messages that wait in <code>${source}</code> go to another destination, in their order.</p>`,
+    text: html`<p>Messages that wait in <code>${source}</code> move to another destination, in their order.</p>`,
     fields: html`${target}${selection}`,
     yes: "Move them",
   });
@@ -118,17 +118,19 @@ export async function redriveSome(destination, ids) {
 export async function removeScheduled(id, destination) {
   const fields = await ask({
     title: "Delete a scheduled message",
-    text: html`<p><code>${id}</code> never comes to <code>${destination}</code>. This cannot be undone.</p>`,
+    text: html`<p><code>${id}</code> is not sent to <code>${destination}</code>. This cannot be undone.</p>`,
     yes: "Delete",
     danger: true,
   });
-  return fields && attempt(() => remove(`scheduled/${encodeURIComponent(id)}`), "The message will not come");
+  return fields && attempt(() => remove(`scheduled/${encodeURIComponent(id)}`), "The scheduled message is deleted");
 }
 
 export async function removeAllScheduled(destination) {
   const fields = await ask({
     title: "Delete scheduled messages",
-    text: html`<p>None that waits for its time now comes to <code>${destination}</code>. This cannot be undone.</p>`,
+    text: html`<p>
+      All messages that are scheduled for <code>${destination}</code> are deleted. This cannot be undone.
+    </p>`,
     yes: "Delete them",
     danger: true,
   });
@@ -136,26 +138,27 @@ export async function removeAllScheduled(destination) {
     fields &&
     attempt(
       () => remove("scheduled", { destination }),
-      ({ cancelled }) => `${many(cancelled, "message")} will not come`,
+      ({ cancelled }) => `${many(cancelled, "scheduled message")} deleted`,
     )
   );
 }
 
 export async function forgetRetained(topic) {
   const fields = await ask({
-    title: "Delete a retained value",
-    text: html`<p>Who subscribes to <code>${topic}</code> later does not get it. This cannot be undone.</p>`,
+    title: "Delete a retained message",
+    text: html`<p>Later subscribers of <code>${topic}</code> do not get it. This cannot be undone.</p>`,
     yes: "Delete",
     danger: true,
   });
-  return fields && attempt(() => remove("retained/message", { topic }), "The topic retains nothing any more");
+  return fields && attempt(() => remove("retained/message", { topic }), "The retained message is deleted");
 }
 
 export async function forgetCursor({ name, resume, topic }) {
   const fields = await ask({
     title: "Delete a cursor",
     text: html`<p>
-      Who comes back to <code>${topic}</code> as <code>${resume}</code> begins anew, and misses what it has not read.
+      A client that comes back to <code>${topic}</code> as <code>${resume}</code> begins anew, and misses the
+      messages that it has not read.
     </p>`,
     yes: "Delete",
     danger: true,

@@ -1,5 +1,5 @@
-// Asking again and again, and no more than is worth it: rarely while nobody looks, not at all while the gateway does
-// not answer, and never so often that answering takes more than a fifth of the time.
+// Polling at a bounded cost: rarely while the page is hidden, not at all while the gateway does not answer, and never
+// so often that answers take more than a fifth of the time.
 
 import { NeedsLogin, Unreachable } from "./api.js";
 import { whenHere } from "./line.js";

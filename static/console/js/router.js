@@ -48,7 +48,7 @@ export function start(all, told) {
   show();
 }
 
-/** Mount the page that is shown anew: somebody else looks at it now. */
+/** Mount the page anew, for another user. */
 export function again() {
   shown?.page?.leave?.();
   shown = null;

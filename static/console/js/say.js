@@ -1,5 +1,5 @@
-// What is said beside the page: notices that everybody sees, and words for screen readers alone, which follow what a
-// person did and never the clock.
+// Messages beside the page: visible notices, and words for screen readers alone, which follow what a person did and
+// never the clock.
 
 const $ = (id) => document.getElementById(id);
 const STAYS = 6000; // milliseconds; an error stays until it is dismissed

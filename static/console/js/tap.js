@@ -11,7 +11,7 @@ import { announce } from "./say.js";
 
 const KEEP = 500; // frames
 const REDRAW = 100; // milliseconds
-const PROMISE = "Every frame from and to this client, without what is secret. Others are not slowed down by it.";
+const PROMISE = "Every frame from and to this client; secrets are hidden. Other clients are not slowed down.";
 
 export class Tap {
   constructor(session, changed) {
@@ -133,7 +133,7 @@ export class Tap {
 
 function missed(frames) {
   return html`<p class="message">
-    <strong>${many(frames, "frame")} not shown:</strong> they came faster than this page could take them.
+    <strong>${many(frames, "frame")} not shown:</strong> they came faster than this page could show them.
   </p>`;
 }
 

@@ -1,6 +1,6 @@
-// One destination: what it is, what waits in it, who consumes, what holds for it, and what may be done to it.
+// One destination: its messages, its consumers, its policy, and the operations on it.
 //
-// An empty queue without consumers is none: the gateway has forgotten it, and its page says so until it is there again.
+// An empty queue without consumers does not exist any more: its page says so until there is one of that name again.
 
 import { get } from "../api.js";
 import { count, octets } from "../format.js";
@@ -16,7 +16,7 @@ import { badges, oldest } from "./destinations.js";
 import { columnsWithout } from "./subscriptions.js";
 
 const EVERY = 2000;
-const SELDOM = 10_000; // the gateway looks through all that is scheduled, for whatever destination
+const SELDOM = 10_000; // the gateway looks through all scheduled messages, of all destinations
 
 export const destination = {
   title: "Destination",
@@ -71,7 +71,7 @@ class Destination {
     this.draw();
   }
 
-  /** By the list: a page that asks for what is not there would fill the browser's console with complaints. */
+  /** By the list: each 404 would be an error in the browser's console. */
   async isBack(signal) {
     const { destinations } = await get("destinations", { q: this.name, sort: "name", limit: 100 }, signal);
     return destinations.some((each) => each.name === this.name);
@@ -101,7 +101,7 @@ class Destination {
           <h1 class="mono">${this.name}</h1>
           ${this.answer ? badges(this.answer) : nothing} ${this.answer ? this.actions(this.answer) : nothing}
         </div>
-        ${failure("It cannot be shown.", this.error)} ${this.content()}`,
+        ${failure("The destination cannot be shown.", this.error)} ${this.content()}`,
       this.root,
     );
   }
@@ -140,9 +140,9 @@ class Destination {
 
   absent() {
     return html`<div class="card empty" role="status">
-      <strong>Nothing is here now</strong>
-      <span>A queue is there while messages wait in it or somebody has subscribed, a topic while somebody has.</span>
-      <a href=${link("playground", { destination: this.name })}>Send something to it</a>
+      <strong>This destination does not exist now</strong>
+      <span>A queue exists while it has messages or consumers, a topic while it has subscribers.</span>
+      <a href=${link("playground", { destination: this.name })}>Send a message to it</a>
       ${this.later("")}
     </div>`;
   }
@@ -152,7 +152,7 @@ class Destination {
     const key = (each) => `${each.session} ${each.id} ${each.durable}`;
     const consumers = row.subscription_list?.length
       ? table("Consumers", columnsWithout("destination"), row.subscription_list, key)
-      : empty("Nobody consumes here");
+      : empty("No consumers");
     return html`${facts(numbers(row), "facts card")} ${row.kind === "queue" ? this.messages.view(row) : nothing}
     ${card("consumers-title", "Consumers", consumers)}
     ${policy.length ? card("policy-title", "Policy in force", facts(policy.map(inCode(row)))) : nothing}`;
@@ -172,7 +172,7 @@ function numbers(row) {
     ...(log
       ? [
           ["Kept for replay", count(log.messages)],
-          ["of them octets", octets(log.octets)],
+          ["Bytes for replay", octets(log.octets)],
         ]
       : []),
   ];

@@ -55,13 +55,13 @@ const SPEC = {
     { key: "subscriptions", label: "Consumers", sort: true, number: true, cell: (row) => count(row.subscriptions) },
   ],
   empty: html`<strong>No destinations yet</strong
-    ><span>A queue or topic is there as soon as somebody sends to it or subscribes.</span>
+    ><span>A queue or topic exists as soon as a client sends to it or subscribes.</span>
     <a href=${link("playground")}>Try it in the playground</a>`,
 };
 
 /** How long the oldest message has waited. */
 export function oldest(row) {
-  const title = row.oldest_age_is_least ? "It was there when the gateway started: it may be much older." : nothing;
+  const title = row.oldest_age_is_least ? "It was there when the gateway started, so it may be much older." : nothing;
   return html`<span title=${title}>${lasting(row.oldest_age, row.oldest_age_is_least)}</span>`;
 }
 

@@ -29,7 +29,7 @@ const CHARTS = [
       { key: "p99", label: "p99", colour: 3 },
       { key: "p95", label: "p95", colour: 2 },
       { key: "p50", label: "p50", colour: 1, fill: true },
-      { key: "lag_ms", label: "the loop is late by", colour: 4, dash: true },
+      { key: "lag_ms", label: "event loop delay", colour: 4, dash: true },
     ],
   },
   {
@@ -81,7 +81,7 @@ const TOTALS = [
   ["dead_lettered", "dead-lettered"],
   ["expired", "expired"],
   ["dropped", "dropped"],
-  ["unroutable", "to nobody"],
+  ["unroutable", "without a receiver"],
   ["duplicates", "duplicates"],
   ["errors", "ERROR frames"],
   ["logins_failed", "failed logins"],
@@ -165,9 +165,9 @@ function troubles(answer) {
   if (answer.store?.failing) say("The store fails:", answer.store.failing, true);
   if (answer.journal?.failing) say("The journal fails:", answer.journal.failing);
   if (answer.memory.pressed)
-    say("Memory is over its mark:", "publishers wait until consumers have taken something.", true);
+    say("Memory is over its mark:", "publishers are blocked until consumers have taken messages.", true);
   if (answer.held)
-    say("Publishers wait:", `${many(answer.held, "connection")} not read until a full queue or the memory has room.`);
+    say("Publishers are blocked:", `${many(answer.held, "connection")} blocked until a full queue or the memory has room.`);
   return found.map(
     ({ title, text, bad }) => html`<p class="message ${bad ? "bad" : ""}"><strong>${title}</strong> ${text}</p>`,
   );
@@ -186,7 +186,7 @@ function numbers(answer, samples) {
     ${tile("Delivered", rate(last.delivered), `${short(answer.counters.delivered)} in all`)}
     ${tile("Sessions", count(sessions.total), transports, "", link("sessions"))}
     ${tile("Waiting", short(messages.waiting), `${octets(messages.octets)} in memory`, "", waiting)}
-    ${tile("Turn, p99", turn ? millis(turn.p99) : "–", turn ? `p50 ${millis(turn.p50)}` : "nothing to do")}
+    ${tile("Turn, p99", turn ? millis(turn.p99) : "–", turn ? `p50 ${millis(turn.p50)}` : "idle")}
     ${tile("Memory", octets(memory.process), memoryMark, full > 0.9 ? "bad" : full > 0.75 ? "wait" : "")}
   </dl>`;
 }
@@ -207,10 +207,10 @@ function sums(answer) {
   return html`<div class="columns">
     ${card("totals-title", "Since the start", facts(totals))}
     <div class="stack">
-      ${card("holds-title", "Held now", facts(held(answer)))}
+      ${card("holds-title", "Now", facts(held(answer)))}
       ${store ? card("store-title", "Store", facts(ofStore(store)), health(store)) : nothing}
       ${journal ? card("journal-title", "Journal", facts(ofJournal(journal)), health(journal)) : nothing}
-      ${limits.length ? card("limits-title", "Limits that clients met", facts(met)) : nothing}
+      ${limits.length ? card("limits-title", "Limits that clients reached", facts(met)) : nothing}
     </div>
   </div>`;
 }
@@ -222,7 +222,7 @@ function held({ destinations, subscriptions, messages, memory, latency }) {
     ["scheduled", html`<a href=${link("scheduled", { sort: "due" })}>${count(messages.delayed)}</a>`],
     ["retained", html`<a href=${link("retained")}>${count(messages.retained)}</a>`],
     ["without ACK", count(messages.unacknowledged)],
-    ["octets of messages", `${octets(messages.octets)} of ${octets(memory.messages_limit)}`],
+    ["bytes of messages", `${octets(messages.octets)} of ${octets(memory.messages_limit)}`],
     ...(latency.queue_ms ? [["in queue, p99", millis(latency.queue_ms.p99)]] : []),
     ...(latency.ack_ms ? [["until ACK, p99", millis(latency.ack_ms.p99)]] : []),
   ];

@@ -1,4 +1,4 @@
-// What `gateway pipeline run` made of the journal: who is stuck, what died, how much and how long, over a day.
+// Results of `gateway pipeline run` over a day: stuck consumers, dead letters, traffic and latencies.
 //
 // The snapshots are files of another process; each has its own age, which is shown, since a job that stopped leaves
 // its last one.
@@ -84,9 +84,9 @@ class Pipeline {
     render(
       html`<div class="page-head">
           <h1>Pipeline</h1>
-          <p class="quiet">The last 24 hours, as the journal tells them</p>
+          <p class="quiet">The last 24 hours, from the journal</p>
         </div>
-        ${failure("It cannot be shown.", this.error)} ${this.jobs ? this.ages() : this.error ? nothing : loading}
+        ${failure("The results cannot be shown.", this.error)} ${this.jobs ? this.ages() : this.error ? nothing : loading}
         ${consumers ? stuck(consumers) : nothing} ${deadletters ? letters(deadletters) : nothing}`,
       alarms,
     );
@@ -98,7 +98,7 @@ class Pipeline {
     const names = Object.keys(this.jobs);
     if (!names.length) {
       return html`<div class="card empty">
-        <strong>The pipeline has left nothing here</strong>
+        <strong>No results of the pipeline</strong>
         <span>Set <code>journal</code>, <code>archive</code> and <code>tables</code>, and run</span>
         <code>gateway pipeline run all --journal journal</code>
       </div>`;
@@ -108,7 +108,7 @@ class Pipeline {
         seconds > OLD
           ? html`<p class="message">
               <strong>These results are ${duration(seconds)} old.</strong> <code>gateway pipeline run</code> does not
-              run, or it has nothing new to read.
+              run, or the journal has nothing new.
             </p>`
           : nothing
       }
@@ -138,7 +138,8 @@ class Pipeline {
 }
 
 const where = (name) => html`<a class="mono" href=${link("destination", { name })}>${name}</a>`;
-const more = (left) => (left > 0 ? html`<p class="quiet">${count(left)} more are in the table.</p>` : nothing);
+const more = (left) =>
+  left > 0 ? html`<p class="quiet">${count(left)} more are in the tables of the pipeline.</p>` : nothing;
 
 const STUCK = [
   { key: "destination", label: "Destination", header: true, cell: (row) => where(row.destination) },
@@ -155,11 +156,11 @@ const STUCK = [
   },
   { key: "principal", label: "Login", hide: 3 },
   { key: "pending", label: "Without ACK", number: true, hide: 2, cell: (row) => count(row.pending) },
-  { key: "oldest_us", label: "The oldest waits", number: true, cell: (row) => micros(row.oldest_us) },
+  { key: "oldest_us", label: "Oldest waits", number: true, cell: (row) => micros(row.oldest_us) },
   { key: "since", label: "Since", hide: 3, cell: (row) => clock(epoch(row.since)) },
 ];
 
-const nobodyStuck = empty("Everybody keeps up", "No consumer holds messages without an ACK for too long.");
+const noneStuck = empty("All consumers keep up", "No consumer keeps messages without an ACK for too long.");
 
 function stuck(found) {
   const rows = found.raised.slice(0, MOST);
@@ -169,7 +170,7 @@ function stuck(found) {
     <span class="badge ${found.stuck ? "bad" : "good"}">${found.stuck} stuck</span>
     <span class="badge ${found.slow ? "wait" : "good"}">${found.slow} slow</span>
   </div>`;
-  const content = html`${rows.length ? table(title, STUCK, rows, key) : nobodyStuck}
+  const content = html`${rows.length ? table(title, STUCK, rows, key) : noneStuck}
   ${more(found.raised_left_out + found.raised.length - rows.length)}
   ${found.changes.length ? changes(found) : nothing}`;
   return card("stuck-title", title, content, badges);
@@ -203,7 +204,7 @@ function letters(found) {
   const key = (row) => `${row.destination} ${row.reason}`;
   const beside = html`<span class="badge ${found.total ? "wait" : "good"}">${count(found.total)} in a day</span>
     <a href=${link("destinations", { state: "dead-letters" })}>Browse and re-drive</a>`;
-  const content = html`${rows.length ? table("Dead letters", PLACES, rows, key) : empty("No message died")}
+  const content = html`${rows.length ? table("Dead letters", PLACES, rows, key) : empty("No dead letters")}
   ${more(found.places_left_out + found.places.length - rows.length)} ${found.newest.length ? newest(found) : nothing}`;
   return card("letters-title", "Dead letters", content, beside);
 }
@@ -243,7 +244,7 @@ function traffic({ totals, destinations, others }) {
   const came = `${count(totals.accepted)} accepted, ${octets(totals.octets)}`;
   const went = `${count(totals.delivered)} delivered, ${octets(totals.octets_delivered)}`;
   const key = (row) => row.destination;
-  const content = html`${rows.length ? table("Traffic by destination", TRAFFIC, rows, key) : empty("Nothing was sent")}
+  const content = html`${rows.length ? table("Traffic by destination", TRAFFIC, rows, key) : empty("No messages")}
   ${more(others.destinations + destinations.length - rows.length)}`;
   return card("traffic-title", "Traffic", content, html`<span class="quiet">${came}; ${went}</span>`);
 }

@@ -77,7 +77,7 @@ function onSubmit(action) {
     try {
       await action(Object.fromEntries(new FormData(event.target)));
     } catch (error) {
-      seen.error = { title: "This page could not do that", text: error.message };
+      seen.error = { title: "This did not work", text: error.message };
     }
     redraw();
   };
@@ -103,7 +103,7 @@ function parsed(text) {
   return Object.fromEntries(
     lines.map((line) => {
       const [, name, value] = /^([^:\s]+)\s*:\s*(.*)$/.exec(line) ?? [];
-      if (!name) throw new Error(`"${line}" is not a header; write one a line, like priority: 9`);
+      if (!name) throw new Error(`"${line}" is not a header: write one per line, like priority: 9`);
       return [name, value];
     }),
   );
@@ -219,7 +219,7 @@ function sending(given, on) {
       <details>
         <summary class="quiet">Headers</summary>
         <label
-          >One a line, as <code>name: value</code>
+          >One per line, as <code>name: value</code>
           <textarea class="mono" name="headers" rows="2" placeholder="priority: 9" spellcheck="false"></textarea>
         </label>
       </details>
@@ -243,7 +243,7 @@ function messages() {
         ${repeat(seen.messages, (each) => each.number, entry)}
       </ol>
     </div>
-    ${seen.messages.length ? nothing : empty("Nothing yet", HINT)}
+    ${seen.messages.length ? nothing : empty("No messages yet", HINT)}
   </section>`;
 }
 

@@ -1,4 +1,4 @@
-// One session: who it is, what it has subscribed to, its end, and its frames as they pass.
+// One session: its client, its subscriptions, its end, and its frames, live.
 
 import { get, remove } from "../api.js";
 import { ask } from "../ask.js";
@@ -55,7 +55,7 @@ class Session {
     const fields = await ask({
       title: "Disconnect this session",
       text: html`<p>
-        The client is told by an ERROR frame. What it has not acknowledged goes to others. Most clients connect again by
+        The client gets an ERROR frame. Its unacknowledged messages go to other consumers. Most clients connect again by
         themselves.
       </p>`,
       fields: html`<label>Reason, for the client (optional) <input name="reason" maxlength="200" /></label>`,
@@ -81,7 +81,7 @@ class Session {
           <h1 class="mono">${this.id}</h1>
           ${gone ? html`<span class="badge">ended</span>` : nothing} ${this.answer && !gone ? this.actions() : nothing}
         </div>
-        ${gone ? ended : failure("It cannot be shown.", this.error)}
+        ${gone ? ended : failure("The session cannot be shown.", this.error)}
         ${this.answer ? this.parts(this.answer, gone) : this.error ? nothing : loading}`,
       this.root,
     );
@@ -96,14 +96,14 @@ class Session {
   parts(row, gone) {
     const subscriptions = row.subscription_list?.length
       ? table("Subscriptions", columnsWithout("session", "login"), row.subscription_list, (each) => each.id)
-      : empty("It has subscribed to nothing");
+      : empty("No subscriptions");
     return html`${facts(who(row), "facts card")} ${this.tap.view(gone)}
     ${card("subscriptions-title", "Subscriptions", subscriptions)}`;
   }
 }
 
 const ended = html`<p class="message" role="status">
-  <strong>This session has ended.</strong> Whatever is shown is what was last known of it.
+  <strong>This session has ended.</strong> This page shows its last known state.
 </p>`;
 
 function who(row) {
@@ -120,8 +120,8 @@ function who(row) {
     ["Frames in", count(row.frames_in)],
     ["Delivered", count(row.delivered)],
     ["Without ACK", count(row.unacknowledged)],
-    ["Oldest of them", lasting(row.oldest_unacknowledged_age)],
-    ["To be read", octets(row.pending_octets)],
+    ["Oldest without ACK", lasting(row.oldest_unacknowledged_age)],
+    ["Waiting to be read", octets(row.pending_octets)],
     ["Transactions", count(row.transactions)],
     ["Held", held ? html`<span class="badge wait">${held}</span>` : "no"],
   ];

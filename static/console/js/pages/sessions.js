@@ -1,4 +1,4 @@
-// Who is connected.
+// Connected clients.
 
 import { age, clock, count, octets } from "../format.js";
 import { html } from "../html.js";
@@ -59,7 +59,7 @@ const SPEC = {
     },
     {
       key: "pending_octets",
-      label: "To be read",
+      label: "Waiting to be read",
       sort: true,
       number: true,
       hide: 3,
@@ -68,7 +68,7 @@ const SPEC = {
     { key: "frames_in", label: "Frames in", sort: true, number: true, hide: 3, cell: (row) => count(row.frames_in) },
     { key: "delivered", label: "Delivered", sort: true, number: true, cell: (row) => count(row.delivered) },
   ],
-  empty: html`<strong>Nobody is connected</strong><span>A client that has got its CONNECTED frame is listed here.</span>
+  empty: html`<strong>No client is connected</strong><span>A client is listed here once it got its CONNECTED frame.</span>
     <a href=${link("playground")}>Connect from the playground</a>`,
 };
 

@@ -1,4 +1,4 @@
-// What is in force: settings, policies, rules; and the way to take the gateway out of service.
+// Settings, policies and rules in force; and the drain.
 
 import { get, post } from "../api.js";
 import { ask } from "../ask.js";
@@ -68,8 +68,8 @@ class Settings {
     const fields = await ask({
       title: "Drain the gateway",
       text: html`<p>
-        It takes no new connections, tells its clients to come back later, and ends them. The process does not
-        end by itself, and only a restart undoes this.
+        The gateway takes no new connections, tells its clients to come back later, and disconnects them. The process
+        does not end by itself, and only a restart ends the drain.
       </p>`,
       yes: "Drain",
       danger: true,
@@ -98,7 +98,7 @@ class Settings {
 
   failed(error) {
     return html`<div class="stack">
-      ${failure("They cannot be shown.", error)}
+      ${failure("The settings cannot be shown.", error)}
       <div><button type="button" @click=${() => this.ask()}>Try again</button></div>
     </div>`;
   }
@@ -106,8 +106,8 @@ class Settings {
   parts({ settings, policies, rules }) {
     const flat = policies.map(({ match, values }) => ({ match, ...values }));
     return html`${this.list(settings)}
-    ${entries("Policies", flat, "No policy is set: defaults hold for every destination.")}
-    ${entries("Rules", rules, "No rule is set: whoever is connected may send and subscribe.")}`;
+    ${entries("Policies", flat, "No policy is set: the defaults apply to every destination.")}
+    ${entries("Rules", rules, "No rule is set: every client may send and subscribe.")}`;
   }
 
   list(all) {
@@ -137,7 +137,7 @@ class Settings {
           default</label
         >
       </form>
-      ${found.length ? table("Settings", COLUMNS, found, (row) => row.name) : empty("No setting is like that")}`;
+      ${found.length ? table("Settings", COLUMNS, found, (row) => row.name) : empty("No setting matches")}`;
   }
 }
 

@@ -1,4 +1,4 @@
-// Who listens to what.
+// Subscriptions of all sessions.
 
 import { count, lasting } from "../format.js";
 import { html, nothing } from "../html.js";
@@ -30,7 +30,7 @@ const SPEC = {
       label: "Session",
       sort: true,
       cell: (row) =>
-        row.session ? html`<a class="mono" href=${link("session", { id: row.session })}>${row.session}</a>` : "nobody",
+        row.session ? html`<a class="mono" href=${link("session", { id: row.session })}>${row.session}</a>` : "none",
     },
     { key: "login", label: "Login", sort: true, hide: 3, cell: (row) => row.login || "anonymous" },
     {
@@ -67,7 +67,7 @@ const SPEC = {
     },
     { key: "delivered", label: "Delivered", sort: true, number: true, cell: (row) => count(row.delivered) },
   ],
-  empty: html`<strong>Nobody has subscribed</strong><a href=${link("playground")}>Subscribe from the playground</a>`,
+  empty: html`<strong>No subscriptions</strong><a href=${link("playground")}>Subscribe from the playground</a>`,
 };
 
 /** The columns for where the session and its login, or the destination, are clear. */

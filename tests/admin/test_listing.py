@@ -10,14 +10,12 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.requests import Request
 
-from gateway.admin import asked, paging
-from gateway.admin.paging import SLICE, Listing, page_of
-from tests.app.asgi import LOCAL, scope_of
+from gateway.admin import listing
+from gateway.admin.listing import SLICE, ListKind, ListQuery, page_of
 
 MANY = 100_000
-LISTING: Listing[int] = Listing(
+NUMBERS: ListKind[int] = ListKind(
     "numbers", {"value": lambda number: number, "last": lambda number: str(number)[-1]}, ("value",)
 )
 
@@ -43,14 +41,8 @@ class Watch:
         await _checkpoint()
 
 
-def asking(query: str) -> Request:
-    request = Request(scope_of("GET", f"/?{query}", {}, LOCAL))
-    asked.keep(request, asked.query_of(request, LISTING.parameters), None)
-    return request
-
-
-async def page(query: str, entries: list[int], *tests: Callable[[int], bool]) -> dict[str, Any]:
-    return await page_of(asking(query), LISTING, entries, lambda found: [{"n": each} for each in found], tests)
+async def page(query: ListQuery, entries: list[int], *tests: Callable[[int], bool]) -> dict[str, Any]:
+    return await page_of(query, NUMBERS, entries, lambda found: [{"n": each} for each in found], tests)
 
 
 def numbers(answer: dict[str, Any]) -> list[int]:
@@ -62,19 +54,19 @@ class TestMany:
     async def test_the_right_ones(self, offset: int) -> None:
         entries = list(range(MANY))
         random.Random(7).shuffle(entries)
-        answer = await page(f"sort=-value&offset={offset}&limit=10", entries)
+        answer = await page(ListQuery.model_construct(sort="-value", offset=offset, limit=10), entries)
         assert numbers(answer) == [each for each in range(MANY - 1 - offset, MANY - 11 - offset, -1) if each >= 0]
         assert (answer["total"], answer["offset"], answer["limit"]) == (MANY, offset, 10)
 
-    async def test_nobody_waits_for_a_list(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_other_tasks_run_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Filters, keys and merging alike: however long the list is."""
         watch = Watch()
         keys: dict[str, Any] = {"value": lambda number: (watch.look(), number)[1]}
-        listing: Listing[int] = Listing("numbers", keys, ("value",))
-        request = asking("sort=value&q=1&offset=30000&limit=1000")
+        kind: ListKind[int] = ListKind("numbers", keys, ("value",))
+        query = ListQuery.model_construct(sort="value", q="1", offset=30_000, limit=1000)
         monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
         rows: list[int] = []
-        answer = await page_of(request, listing, range(MANY), lambda found: rows.extend(found) or [{}], [watch.look])
+        answer = await page_of(query, kind, range(MANY), lambda found: rows.extend(found) or [{}], [watch.look])
         assert len(rows) == 1_000, "rows are built for the page only"
         assert answer["total"] == sum("1" in str(each) for each in range(MANY))
         assert watch.total > 2 * MANY
@@ -84,7 +76,7 @@ class TestMany:
         watch = Watch()
         merged = ((watch.look(), number) for number in range(MANY))
         monkeypatch.setattr(trio.lowlevel, "checkpoint", watch.checkpoint)
-        assert await paging._window(merged, 90_000, 10) == list(range(90_000, 90_010))
+        assert await listing._window(merged, 90_000, 10) == list(range(90_000, 90_010))
         assert watch.total == 90_010
         assert watch.most <= SLICE
 
@@ -103,10 +95,10 @@ class TestSame:
         expected = [each for each in entries if q in str(each)]
         total = len(expected)
         if sort:
-            expected.sort(key=LISTING.keys[sort.removeprefix("-")], reverse=sort.startswith("-"))
-        query = f"offset={offset}&limit={limit}&q={q}" + (f"&sort={sort}" if sort else "")
+            expected.sort(key=NUMBERS.keys[sort.removeprefix("-")], reverse=sort.startswith("-"))
+        query = ListQuery.model_construct(offset=offset, limit=limit, q=q, sort=sort)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(paging, "SLICE", 7)
+            patch.setattr(listing, "SLICE", 7)
             answer = trio.run(page, query, entries)
         assert numbers(answer) == expected[offset : offset + limit]
         assert answer["total"] == total

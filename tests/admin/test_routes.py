@@ -1,34 +1,23 @@
-"""What holds for every endpoint alike: the guard, methods, queries, bodies, and the audit log."""
+"""Rules of every endpoint: access, methods, queries, bodies, and the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.admin import asked, site
-from gateway.admin.access import Guard
+from gateway.admin import request_parsing, site
+from gateway.admin.access import AccessControl
 from gateway.admin.endpoint import Endpoint
 from tests.app.asgi import request
 
-from .running import STRANGER, Running, running
-
-BEARER = {"authorization": "Bearer planted-token"}
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running(admin_token="planted-token") as found:
-        yield found
+from .running import BEARER, STRANGER, Running
 
 
 @pytest.fixture
 async def table(here: Running) -> list[Endpoint]:
-    return site.endpoints(here.gateway, here.settings, Guard(here.gateway, here.settings))
+    return site.endpoints(here.gateway, here.settings, AccessControl(here.gateway, here.settings))
 
 
 def lines(logs: Any) -> list[Any]:
@@ -51,7 +40,7 @@ OPEN = {
 
 
 class TestEveryEndpoint:
-    async def test_what_is_for_everybody_is_listed_here(self, table: list[Endpoint]) -> None:
+    async def test_endpoints_without_a_login_are_listed_here(self, table: list[Endpoint]) -> None:
         assert {(each.method, each.path) for each in table if not each.guarded} == OPEN
         assert {each.path for each in table if each.scrapers} == {"/metrics"}
 
@@ -90,8 +79,8 @@ class TestEveryEndpoint:
             answer = await here.ask("POST", each.path, {"planted": 1}, headers=BEARER)
             assert answer.status == 400
             assert "planted" in answer.error or "missing" in answer.error
-            answer = await here.ask("POST", each.path, b" " * (asked.MOST_OCTETS + 1), headers=BEARER)
-            assert (answer.status, answer.error) == (413, "the body is larger than 1048576 octets")
+            answer = await here.ask("POST", each.path, b" " * (request_parsing.MAX_BODY + 1), headers=BEARER)
+            assert (answer.status, answer.error) == (413, "the body is larger than 1048576 bytes")
             assert answer.headers["connection"] == "close", "what is left of the body would be in the way"
 
     async def test_a_length_that_is_too_large_is_not_read(self, here: Running) -> None:

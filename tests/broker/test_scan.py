@@ -1,4 +1,4 @@
-"""Walks: slices, what only the store has, and what happens to a queue while somebody walks through it."""
+"""Queue scans: slices, messages that only the store has, and changes of the queue meanwhile."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class TestBacklog:
         shown = Operator(scene).bodies("a")
         assert shown == texts(*range(0, 20, 2), *range(1, 20, 2))
 
-    def test_octets_of_a_page(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_bytes_of_a_page(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PAGE_BYTES", 700)
         reads: list[int] = []
         read = operator.scene.store.read
@@ -358,7 +358,7 @@ class TestBacklog:
         assert outcome.done > 0
 
     def test_what_is_being_read_for_a_consumer(self, scene: Scene) -> None:
-        """It is purged before it comes; then it comes to nobody."""
+        """It is purged before it comes; then no consumer gets it."""
         fill(scene, 20)
         operator = Operator(scene)
         ids = operator.ids("a")

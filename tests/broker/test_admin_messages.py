@@ -1,4 +1,4 @@
-"""What an operator sees of messages that wait: pages, one message; what he throws away; which names he may say."""
+"""Administration of waiting messages: pages, one message, deletions, and the names of destinations."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestBrowse:
         assert operator.bodies("a") == texts(*range(6))
         assert operator.bodies("a", 2, 2) == texts(2, 3)
 
-    def test_groups_that_somebody_has(self, operator: Operator) -> None:
+    def test_groups_that_have_a_consumer(self, operator: Operator) -> None:
         client = operator.scene.connect()
         client.subscribe("a", ack="client", **{"prefetch-count": "1"})
         for number, group in enumerate("aabba"):
@@ -147,7 +147,7 @@ class TestBrowse:
         page = operator.browse("a")
         assert (page.messages, page.total) == ([], 0)
 
-    def test_of_who_has_seen_enough_nobody_is_told(self, operator: Operator) -> None:
+    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
         fill(operator.scene, 3)
         search = operator.administration.browse("a", 0, 3, "", operator.pages.append)
         search.cancel()
@@ -168,7 +168,7 @@ class TestFind:
         fill(operator.scene, 5)
         assert operator.find("a", id.replace("RUN", RUN)) is None
 
-    def test_one_that_somebody_has(self, operator: Operator) -> None:
+    def test_one_at_a_consumer(self, operator: Operator) -> None:
         fill(operator.scene, 1)
         (id,) = operator.ids("a")
         operator.scene.connect().subscribe("a", ack="client")
@@ -185,7 +185,7 @@ class TestDelete:
         assert operator.bodies("a") == texts(0, 2, 4)
         assert operator.scene.broker.counters.dropped == 2
 
-    def test_one_that_somebody_has_stays_with_him(self, operator: Operator) -> None:
+    def test_one_at_a_consumer_stays_there(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 2)
         ids = operator.ids("a")
@@ -256,7 +256,7 @@ class TestPurge:
         assert (len(queue.in_memory.ready_lists[0]), len(expiry._heap.heap)) == (700, 700)
         scene.settle()
 
-    def test_what_somebody_has_stays_with_him(self, operator: Operator) -> None:
+    def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 3)
         consumer = scene.connect()
@@ -316,7 +316,7 @@ class TestPurge:
         rows = notebook.of("dropped")
         assert [(row.destination, row.reason) for row in rows] == [("/queue/a", "deleted"), ("/queue/a", "purged")]
 
-    def test_of_who_has_seen_enough_nobody_is_told(self, operator: Operator) -> None:
+    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
         fill(operator.scene, 1_200)
         work = operator.administration.purge("a", "", operator.told.append)
         operator.scene.broker.scheduler.proceed()
@@ -343,8 +343,8 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "sentence"),
         [
-            ("b", "there is no queue 'b': nothing waits there"),
-            ("/topic/t", "there is no queue '/topic/t': it is a topic, where nothing waits"),
+            ("b", "there is no queue 'b': it has no messages"),
+            ("/topic/t", "there is no queue '/topic/t': it is a topic, which keeps no waiting messages"),
             ("/bogus/a", "'/bogus/a' names a kind this server does not have"),
             ("/dsub/x", "'/dsub/x' names a kind this server does not have"),
         ],
@@ -436,7 +436,7 @@ class TestDurables:
         assert told == ["gone"]
         assert not scene.crash().broker.registry.hidden
 
-    def test_somebody_consumes_it(self, operator: Operator) -> None:
+    def test_it_has_a_consumer(self, operator: Operator) -> None:
         name = self.subscribed(operator.scene)
         client = operator.scene.connect()
         client.subscribe("/topic/a", "d", **DURABLE)

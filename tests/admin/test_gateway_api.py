@@ -1,8 +1,7 @@
-"""What the gateway says of itself: settings, and the drain; health, metrics and jobs are in test_site."""
+"""Settings and the drain; `test_site` has health, metrics and jobs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.transports.peers import until
 
-from .running import Running, running
-
-BEARER = {"authorization": "Bearer planted-token"}
-
-
-@pytest.fixture
-async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.chdir(tmp_path)
-    async with running(admin_token="planted-token") as found:
-        yield found
+from .running import BEARER, Running, running
 
 
 class TestOfTheGateway:

@@ -1,19 +1,17 @@
-"""`GET /api/v1/sessions/{id}/tap`: the frames of one session while they come and go, as server-sent events.
+"""Frame trace, `GET /api/v1/sessions/{id}/tap`: frames of one session, live, as server-sent events.
 
     event: frame      one frame, as `gateway/transports/flow/frame_trace.py` shows it
     event: dropped    {"frames": n}: so many came faster than they could be shown, between the frame before and the next
-    event: end        {"reason": "..."}: nothing more comes
-    :                 a comment, when nothing came for a while: who is gone is found by it, and proxies stay awake
+    event: end        {"reason": "..."}: the last event
+    :                 a comment, after a while without frames: it finds readers that have gone, and keeps proxies awake
 
-What was seen is written some times a second, together: so the busiest session costs no more than the ring holds, as
-often as that.  The stream ends with the session, with the gateway, with the login by which its reader came, when its
-reader has gone, and when it takes nothing for so long that it might as well have.
+Frames are written together, ten times a second: so the busiest session costs no more than ten full rings a second.  The
+stream ends with the session, with the gateway, with the login of its reader, and when its reader has gone or takes
+nothing for a long time.
 """
 
 from __future__ import annotations
 
-import base64
-import codecs
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -24,10 +22,10 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.access import Visitor
-from gateway.admin.endpoint import Endpoint
-from gateway.admin.errors import Refused
-from gateway.admin.visits import Visit
+from gateway.admin.access import Caller
+from gateway.admin.console_sessions import ConsoleSession
+from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, Endpoint
+from gateway.broker.admin.message_rows import of_body
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from gateway.runtime.gateway import Gateway
 
 PAUSE = 0.1
-"""Seconds between two looks at the ring."""
+"""Seconds between two reads of the ring."""
 SILENCE = 15.0
 """Seconds without a frame, until a comment is due: nginx gives up after 60."""
 LONGEST_WRITE = 30.0
@@ -44,6 +42,7 @@ LONGEST_WRITE = 30.0
 
 # Frames that become text in one turn: with bodies as large as they are shown, half a millisecond.
 _PER_TURN = 32
+EXAMPLE = {"id": "$SESSION", "-N": ""}
 _HEADERS = {
     "content-type": "text/event-stream",
     "cache-control": "no-store",
@@ -51,86 +50,79 @@ _HEADERS = {
 }
 
 
-class TapRoom:
+class TraceApi(Api):
     """The endpoint, over an open gateway."""
 
-    def __init__(self, opened: Gateway) -> None:
-        self._traces = opened.traces
+    def __init__(self, gateway: Gateway) -> None:
+        self._traces = gateway.traces
 
-    def endpoints(self) -> list[Endpoint]:
-        """Its one endpoint."""
-        return [
-            Endpoint(
-                "GET",
-                "/api/v1/sessions/{id}/tap",
-                self.stream,
-                "The frames of a session while they come and go, as server-sent events.",
-                "sessions",
-                None,
-                media_type="text/event-stream",
-                errors=(404, 409),
-                action="tap",
-                example={"id": "$SESSION", "-N": ""},
-            )
-        ]
-
-    async def stream(self, request: Request) -> Response:
-        """Frames, until somebody ends it."""
+    @Endpoint(
+        "GET",
+        "/api/v1/sessions/{id}/tap",
+        "sessions",
+        media_type=EVENT_STREAM,
+        errors=(404, 409),
+        action="tap",
+        example=EXAMPLE,
+    )
+    async def stream(self, request: Request, caller: Caller) -> Response:
+        """The frames of a session, live, as server-sent events."""
         session_id = request.path_params["id"]
         with _refusing():
             self._traces.find(session_id)
-        visitor: Visitor = request.state.visitor
-        return EventStream(partial(self._traces.view, session_id), visitor.lasts)
+        return EventStream(partial(self._traces.view, session_id), caller.ends_with)
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What cannot be looked at becomes the answer that says so."""
+    """Make an error of the API of a session that cannot be traced."""
     try:
         yield
     except NoSession:
-        raise Refused(404, "there is no such session") from None
+        raise ApiError(404, "there is no such session") from None
     except TooManyViews as reason:
-        raise Refused(409, str(reason)) from None
+        raise ApiError(409, str(reason)) from None
 
 
 class EventStream(Response):
-    """Writes what a view shows.
+    """Writes the frames that a view shows.
 
-    The view is open before the first octet is sent: whoever has read the headers sees all that comes from then on.
+    The view is open before the first byte is sent: a client that has read the headers gets all frames from then on.
 
     Args:
-        look: opens the view.
-        visit: that it ends with; None: its reader came without one.
+        open_view: opens the view.
+        login: that it ends with; None: it does not end with a login.
     """
 
-    media_type = "text/event-stream"
+    media_type = EVENT_STREAM
 
-    def __init__(self, look: Callable[[], AbstractContextManager[TraceView]], visit: Visit | None = None) -> None:
+    def __init__(
+        self, open_view: Callable[[], AbstractContextManager[TraceView]], login: ConsoleSession | None = None
+    ) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
-        self._look = look
-        self._visit = visit
+        self._open_view = open_view
+        self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The whole answer.
 
         Raises:
-            Refused: it can no longer be looked at.
+            ApiError: the session has ended, or has too many readers.
         """
         with ExitStack() as stack:
             with _refusing():
-                view = stack.enter_context(self._look())
+                view = stack.enter_context(self._open_view())
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if scope["method"] == "HEAD" or await self._show_to_the_end(view, receive, send):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _show_to_the_end(self, view: TraceView, receive: Receive, send: Send) -> bool:
-        """Show what comes; False: the reader takes nothing, so its connection must be closed amid the answer."""
+        """Write all frames; False: the reader takes nothing, so its connection must be closed before the end."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_wait_until_gone, receive, nursery.cancel_scope)
-            if self._visit is not None:
-                nursery.start_soon(_end_with, self._visit, view)
+            if self._login is not None:
+                nursery.start_soon(_end_with, self._login, view)
             try:
                 await _write(send, ":\n\n")  # a proxy may wait for it before it passes the headers on
                 await _show(view, send)
@@ -147,12 +139,12 @@ async def _wait_until_gone(receive: Receive, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _end_with(visit: Visit, view: TraceView) -> None:
-    view.end(await visit.over())
+async def _end_with(login: ConsoleSession, view: TraceView) -> None:
+    view.end(await login.over())
 
 
 async def _show(view: TraceView, send: Send) -> None:
-    """Write what comes, until nothing more does.
+    """Write frames until the view ends.
 
     Raises:
         trio.TooSlowError: the reader takes nothing.
@@ -188,18 +180,12 @@ def _event(name: str, data: Mapping[str, object]) -> str:
 def row_of(seen: TracedFrame) -> dict[str, object]:
     """A frame as JSON has it."""
     truncated = len(seen.body) < seen.size
-    try:
-        # A character may have been cut.
-        body, encoding = codecs.getincrementaldecoder("utf-8")().decode(seen.body, final=not truncated), "utf-8"
-    except UnicodeDecodeError:
-        body, encoding = base64.b64encode(seen.body).decode(), "base64"
     return {
         "at": round(seen.at, 6),
         "direction": seen.direction,
         "command": seen.command,
         "headers": seen.headers,
-        "body": body,
-        "body_encoding": encoding,
+        **of_body(seen.body, truncated),
         "size": seen.size,
         "truncated": truncated,
     }

@@ -61,7 +61,7 @@ def test_a_scheduled_message(visit: Visit, client: Client) -> None:
     expect(dialog.get_by_text("order", exact=True)).to_be_visible()
     assert visit.faults() == []
     delete(page, "Delete …", "Delete")
-    expect(page.get_by_text("The message will not come")).to_be_visible()
+    expect(page.get_by_text("The scheduled message is deleted")).to_be_visible()
     expect(rows(page)).to_have_count(1)
 
 
@@ -71,8 +71,8 @@ def test_all_for_a_destination(visit: Visit, client: Client) -> None:
     page = visit.open("scheduled?destination=/queue/some")
     expect(rows(page)).to_have_count(2)
     rows(page).first.get_by_role("button").click()
-    delete(page, "Delete all for it", "Delete them")
-    expect(page.get_by_text("2 messages will not come")).to_be_visible()
+    delete(page, "Delete all for this destination", "Delete them")
+    expect(page.get_by_text("2 scheduled messages deleted")).to_be_visible()
     expect(page.get_by_text("Nothing matches")).to_be_visible()
     page = visit.open("scheduled?destination=/queue/others")
     expect(rows(page)).to_have_count(1)
@@ -96,7 +96,7 @@ def test_one_that_has_come(visit: Visit, client: Client) -> None:
     page.route("**/api/v1/scheduled/*", lambda route: route.fulfill(status=404, json={"error": "it has come"}))
     visit.tolerated += ("404",)
     rows(page).first.get_by_role("button").click()
-    expect(page.get_by_role("alert").get_by_text("it has come")).to_be_visible()
+    expect(page.get_by_role("alert").get_by_text("it was sent")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
@@ -108,7 +108,7 @@ def test_a_retained_value(visit: Visit, client: Client) -> None:
     expect(page.get_by_role("dialog").get_by_text("<b>42</b>")).to_be_visible()
     assert visit.faults() == []
     delete(page, "Delete …", "Delete")
-    expect(page.get_by_text("The topic retains nothing any more")).to_be_visible()
+    expect(page.get_by_text("The retained message is deleted")).to_be_visible()
     expect(page.get_by_text("Nothing matches")).to_be_visible()
 
 
@@ -120,8 +120,8 @@ def test_a_cursor(visit: Visit, keeping: Front, client: Client) -> None:
     page = visit.open("cursors")
     expect(rows(page)).to_have_count(1)
     expect(rows(page).first.locator("td.number")).to_have_text("3")
-    expect(rows(page).first).to_contain_text("nobody")
+    expect(rows(page).first).to_contain_text("none")
     rows(page).first.get_by_role("button", name="mine").click()
     assert visit.faults() == []
     delete(page, "Delete …", "Delete")
-    expect(page.get_by_text("No client resumes by a name")).to_be_visible()
+    expect(page.get_by_text("No cursors")).to_be_visible()

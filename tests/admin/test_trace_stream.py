@@ -1,10 +1,8 @@
-"""The tap as its reader gets it: events, the silence between them, what is refused, and a reader that takes nothing."""
+"""Frame trace as its reader gets it: events, silence, refusals, and a reader that takes nothing."""
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,11 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.admin import tap
-from gateway.admin.errors import Refused
-from gateway.admin.tap import EventStream, row_of
-from gateway.admin.visits import Visit, Visits
-from gateway.transports.flow.frame_trace import MOST_OF_A_BODY, MOST_VIEWS, TracedFrame
+from gateway.admin import trace_stream
+from gateway.admin.console_sessions import ConsoleSession, ConsoleSessions
+from gateway.admin.endpoint import ApiError
+from gateway.admin.trace_stream import EventStream, row_of
+from gateway.transports.flow.frame_trace import MOST_VIEWS, TracedFrame
 from tests.app.asgi import scope_of
 from tests.transports.house import House
 from tests.transports.peers import Peer, until
@@ -83,23 +81,23 @@ async def house(nursery: trio.Nursery) -> House:
     return House(nursery)
 
 
-def stream_of(house: House, visit: Visit | None = None) -> EventStream:
+def stream_of(house: House, login: ConsoleSession | None = None) -> EventStream:
     session = house.connections[0].session
     assert session is not None
-    return EventStream(partial(house.server.traces.view, session.id), visit)
+    return EventStream(partial(house.server.traces.view, session.id), login)
 
 
-async def looked_at(house: House, nursery: trio.Nursery, visit: Visit | None = None) -> tuple[Peer, Reader]:
-    """A session, and who looks at it."""
+async def traced(house: House, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
+    """A session, and a reader of its frames."""
     peer, reader = await house.session("tcp"), Reader()
-    nursery.start_soon(stream_of(house, visit), SCOPE, reader.receive, reader.send)
+    nursery.start_soon(stream_of(house, login), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
     return peer, reader
 
 
 class TestEvents:
     async def test_frames(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         assert reader.started["status"] == 200
         headers = dict(reader.started["headers"])
         assert headers[b"content-type"].startswith(b"text/event-stream")
@@ -121,14 +119,14 @@ class TestEvents:
     async def test_what_comes_in_a_pause_comes_together(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         await peer.settled()
         await wait_all_tasks_blocked()
         await peer.settled()
         await peer.settled()
         await wait_all_tasks_blocked()
         assert len(reader.events) == 2
-        await trio.sleep(tap.PAUSE)
+        await trio.sleep(trace_stream.PAUSE)
         await wait_all_tasks_blocked()
         assert len(reader.events) == 6
 
@@ -136,10 +134,10 @@ class TestEvents:
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gateway.transports.flow.frame_trace.MOST_FRAMES", 3)
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         for _ in range(3):
             await peer.settled()
-        await trio.sleep(2 * tap.PAUSE)
+        await trio.sleep(2 * trace_stream.PAUSE)
         await peer.settled()
         await wait_all_tasks_blocked()
         names = [name for name, _ in reader.events]
@@ -148,27 +146,26 @@ class TestEvents:
         assert names == ["frame"] * lost + ["dropped", "frame", "frame"]
 
     async def test_many_frames_are_written_in_pieces(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        monkeypatch.setattr(tap, "_PER_TURN", 2)
-        peer, reader = await looked_at(house, nursery)
-        for _ in range(5):
+        peer, reader = await traced(house, nursery)
+        for _ in range(40):  # two frames each, and 32 are written at once
             await peer.settled()
         await trio.sleep(1)
-        assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 5
+        assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 40
 
     async def test_a_comment_in_the_silence(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        _, reader = await looked_at(house, nursery)
-        await trio.sleep(3.5 * tap.SILENCE)
+        _, reader = await traced(house, nursery)
+        await trio.sleep(3.5 * trace_stream.SILENCE)
         assert (reader.comments, reader.events) == (4, [])
 
     @pytest.mark.parametrize("draining", [False, True])
     async def test_the_end(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         house.server.draining = draining
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
@@ -181,23 +178,21 @@ class TestEvents:
 
 
 class TestReaders:
-    async def test_whoever_leaves_looks_no_longer(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        peer, reader = await looked_at(house, nursery)
+    async def test_a_reader_that_leaves(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        peer, reader = await traced(house, nursery)
         reader.leave()
         await wait_all_tasks_blocked()
         assert house.connections[0].trace is None
         await peer.settled()
         assert reader.events == []
 
-    async def test_whoever_takes_nothing_is_given_up(
+    async def test_a_reader_that_takes_nothing(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await traced(house, nursery)
         reader.stuck = True
         await peer.settled()
-        await trio.sleep(tap.LONGEST_WRITE - 1)
+        await trio.sleep(trace_stream.LONGEST_WRITE - 1)
         assert house.connections[0].trace is not None
         await trio.sleep(2)
         assert house.connections[0].trace is None
@@ -216,23 +211,23 @@ class TestReaders:
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await wait_all_tasks_blocked()
-        with pytest.raises(Refused, match="there is no such session"):
+        with pytest.raises(ApiError, match="there is no such session"):
             await stream(SCOPE, reader.receive, reader.send)
         assert reader.started == {}
 
 
-class TestVisits:
-    """Whoever has logged in looks as long as that is good."""
+class TestLogins:
+    """A stream ends with the login of its reader."""
 
     async def test_it_ends_with_a_logout(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visits = Visits()
-        visit, other = visits.begin("alice"), visits.begin("alice")
-        peer, reader = await looked_at(house, nursery, visit)
+        logins = ConsoleSessions()
+        login, other = logins.begin("alice"), logins.begin("alice")
+        peer, reader = await traced(house, nursery, login)
         await peer.settled()
-        visits.end(other)
+        logins.end(other)
         await trio.sleep(1)
         assert not reader.complete
-        visits.end(visit)
+        logins.end(login)
         await peer.settled()
         await trio.sleep(1)
         assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
@@ -240,47 +235,29 @@ class TestVisits:
         assert reader.complete
         assert house.connections[0].trace is None
 
-    async def test_what_comes_after_it_is_not_even_kept(
+    async def test_later_frames_are_not_kept(
         self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        visits = Visits()
-        visit = visits.begin("alice")
-        peer, reader = await looked_at(house, nursery, visit)
+        logins = ConsoleSessions()
+        login = logins.begin("alice")
+        peer, reader = await traced(house, nursery, login)
         reader.stuck = True
         await peer.settled()
         await wait_all_tasks_blocked()
-        visits.end(visit)
+        logins.end(login)
         await wait_all_tasks_blocked()
         (view,) = house.server.traces._views
         await peer.settled()
         assert view.take() == ([], 0)
 
     async def test_it_ends_with_its_time(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        visit = Visits().begin("alice", 100.0)
-        _, reader = await looked_at(house, nursery, visit)
+        login = ConsoleSessions().begin("alice", 100.0)
+        _, reader = await traced(house, nursery, login)
         await trio.sleep(99)
         assert not reader.complete
         await trio.sleep(2)
         assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
         assert reader.complete
-
-    async def test_the_oldest_of_too_many(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("gateway.admin.visits.MOST", 1)
-        visits = Visits()
-        _, reader = await looked_at(house, nursery, visits.begin("alice"))
-        visits.begin("bob")
-        await trio.sleep(1)
-        assert reader.complete
-
-    async def test_of_the_session_it_says_so(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        peer, reader = await looked_at(house, nursery, Visits().begin("alice"))
-        await peer.aclose()
-        await trio.sleep(1)
-        assert reader.events == [("end", {"reason": "the session has ended"})]
 
 
 class TestRows:
@@ -299,75 +276,57 @@ class TestRows:
             "truncated": False,
         }
 
-    def test_octets(self) -> None:
-        row = self.row(b"\xff\x00")
-        assert (row["body"], row["body_encoding"]) == (base64.b64encode(b"\xff\x00").decode(), "base64")
-
-    @pytest.mark.parametrize("cut", [1, 2, 3])
-    def test_a_character_that_is_cut_is_left_out(self, cut: int) -> None:
-        row = self.row(b"x" * (MOST_OF_A_BODY - cut) + "😀".encode()[:cut], size=10_000)
-        assert (row["body"], row["body_encoding"], row["truncated"]) == ("x" * (MOST_OF_A_BODY - cut), "utf-8", True)
-
-    def test_half_a_character_at_the_very_end_is_no_text(self) -> None:
-        assert self.row("😀".encode()[:2])["body_encoding"] == "base64"
-
 
 class TestEndpoint:
-    @pytest.fixture
-    async def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-        monkeypatch.chdir(tmp_path)
-        async with running() as found:
-            yield found
-
-    async def test_nobody(self, here: Running) -> None:
-        answer = await here.ask("GET", "sessions/nobody/tap")
+    async def test_no_such_session(self, site: Running) -> None:
+        answer = await site.ask("GET", "sessions/nobody/tap")
         assert (answer.status, answer.error) == (404, "there is no such session")
 
-    async def test_one_too_many(self, here: Running) -> None:
-        peer = await here.peer()
-        (name,) = here.gateway.broker.sessions
+    async def test_one_too_many(self, site: Running) -> None:
+        peer = await site.peer()
+        (name,) = site.gateway.broker.sessions
         with ExitStack() as stack:
             for _ in range(MOST_VIEWS):
-                stack.enter_context(here.gateway.traces.view(name))
-            answer = await here.ask("GET", f"sessions/{name}/tap")
+                stack.enter_context(site.gateway.traces.view(name))
+            answer = await site.ask("GET", f"sessions/{name}/tap")
         assert answer.status == 409
         assert answer.error.startswith("4 sessions are looked at already")
         await peer.aclose()
 
-    async def test_of_whoever_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_of_a_reader_that_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        async with running(admin_token="sesame") as here:
-            peer = await here.peer()
-            (name,) = here.gateway.broker.sessions
-            answer = await here.ask("POST", "login", {"token": "sesame"})
+        async with running(admin_token="sesame") as site:
+            peer = await site.peer()
+            (name,) = site.gateway.broker.sessions
+            answer = await site.ask("POST", "login", {"token": "sesame"})
             cookie = answer.headers["set-cookie"].partition(";")[0]
             headers = {"cookie": cookie, "x-csrf-token": answer.json["csrf"]}
             async with trio.open_nursery() as nursery:
 
                 async def look() -> None:
-                    answer = await here.ask("GET", f"sessions/{name}/tap", headers=headers)
+                    answer = await site.ask("GET", f"sessions/{name}/tap", headers=headers)
                     assert answer.body.endswith(
                         b'event: end\ndata: {"reason": "this login has ended, log in again"}\n\n'
                     )
 
                 nursery.start_soon(look)
-                await until(lambda: bool(here.gateway.traces._views))
-                assert (await here.ask("POST", "logout", headers=headers)).status == 204
+                await until(lambda: bool(site.gateway.traces._views))
+                assert (await site.ask("POST", "logout", headers=headers)).status == 204
             await peer.settled()
             await peer.aclose()
 
-    async def test_through_the_whole_application(self, here: Running) -> None:
-        peer = await here.peer()
-        (name,) = here.gateway.broker.sessions
+    async def test_through_the_whole_application(self, site: Running) -> None:
+        peer = await site.peer()
+        (name,) = site.gateway.broker.sessions
         async with trio.open_nursery() as nursery:
 
             async def look() -> None:
-                answer = await here.ask("GET", f"sessions/{name}/tap")
+                answer = await site.ask("GET", f"sessions/{name}/tap")
                 assert answer.body.endswith(b'event: end\ndata: {"reason": "the session has ended"}\n\n')
                 assert b'"command": "RECEIPT"' in answer.body
 
             nursery.start_soon(look)
-            while not here.gateway.traces._views:
+            while not site.gateway.traces._views:
                 await trio.lowlevel.checkpoint()
             await peer.settled()
             await peer.aclose()

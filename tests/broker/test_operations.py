@@ -123,7 +123,7 @@ class TestMove:
         operator.scene.broker.scheduler.tick()
         assert operator.scene.broker.counters.expired == 1
 
-    def test_what_somebody_has_stays_with_him(self, operator: Operator) -> None:
+    def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 2)
         ids = operator.ids("a")
@@ -133,7 +133,7 @@ class TestMove:
         assert (outcome.done, outcome.missing) == (1, ids[:1])
         consumer.ack(consumer.message())
 
-    def test_what_somebody_gets_meanwhile_stays_with_him(self, operator: Operator) -> None:
+    def test_messages_that_a_consumer_gets_meanwhile_stay_there(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 1_200)
         consumer = scene.connect()
@@ -221,19 +221,19 @@ class TestNoRoom:
         client.publish("b", b"there")
         outcome = operator.move("a", "b")
         assert (outcome.done, outcome.refused) == (2, [])
-        assert outcome.stopped == "3 messages wait in '/queue/b', 3 may (max_messages)"
+        assert outcome.stopped == "3 messages wait in '/queue/b', and max_messages is 3"
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), ["there", "0", "1"])
         assert not scene.broker.context.full
 
-    def test_octets(self, stage: Stage) -> None:
+    def test_bytes(self, stage: Stage) -> None:
         scene = stage({"/queue/b": {"max_octets": 1_000}})
         fill(scene, 5)
         outcome = Operator(scene).move("a", "b")
         assert 0 < outcome.done < 5
-        assert outcome.stopped.endswith(" octets wait in '/queue/b', 1000 may (max_octets)")
+        assert outcome.stopped.endswith(" bytes wait in '/queue/b', and max_octets is 1000")
 
     @pytest.mark.parametrize("when_full", [each for each in WhenFull if each is not WhenFull.BLOCK])
-    def test_octets_that_something_had_to_go_for(self, stage: Stage, when_full: WhenFull) -> None:
+    def test_bytes_that_another_message_would_be_dropped_for(self, stage: Stage, when_full: WhenFull) -> None:
         """Neither what waits there nor what is moved is lost, though the queue is not full yet."""
         scene = stage({"/queue/b": {"max_octets": 1_000, "when_full": when_full}})
         operator = Operator(scene)
@@ -242,7 +242,7 @@ class TestNoRoom:
         outcome = operator.move("a", "b")
         assert outcome.done == 0
         assert re.fullmatch(
-            r"the message costs \d+ octets, \d+ wait in '/queue/b', 1000 may \(max_octets\)", outcome.stopped
+            r"the message costs \d+ bytes, \d+ wait in '/queue/b', and max_octets is 1000", outcome.stopped
         )
         assert (len(operator.bodies("a")), len(operator.bodies("b"))) == (1, 1)
         assert (scene.broker.counters.dropped, scene.broker.counters.dead_lettered) == (0, 0)
@@ -251,7 +251,7 @@ class TestNoRoom:
         scene = stage({"/queue/b": {"max_octets": 300, "when_full": WhenFull.DROP_NEWEST}})
         operator = Operator(scene)
         fill(scene, 1)
-        assert "0 wait in '/queue/b', 300 may" in operator.move("a", "b").stopped
+        assert "0 wait in '/queue/b', and max_octets is 300" in operator.move("a", "b").stopped
         assert operator.bodies("a") == texts(0)
 
     def test_too_many_destinations(self, stage: Stage) -> None:
@@ -280,7 +280,7 @@ class TestNoRoom:
     def test_a_temporary_queue_that_is_gone(self, operator: Operator) -> None:
         fill(operator.scene, 1)
         outcome = operator.move("a", "/reply-queue/x")
-        assert outcome.stopped == "'/reply-queue/x' is no more"
+        assert outcome.stopped == "'/reply-queue/x' does not exist any more"
         assert operator.bodies("a") == ["0"]
 
 
@@ -296,12 +296,12 @@ class TestToATopic:
             assert [message.body for message in messages] == [b"0", b"1"]
             assert {message.headers["destination"] for message in messages} == {"/topic/t"}
 
-    def test_nobody_does(self, operator: Operator) -> None:
+    def test_without_subscribers(self, operator: Operator) -> None:
         fill(operator.scene, 2)
         outcome = operator.move("a", "/topic/t")
         assert (outcome.done, outcome.stopped) == (
             0,
-            "nobody subscribes to '/topic/t', so the message would be lost",
+            "'/topic/t' has no subscriber, so the message would be lost",
         )
         assert operator.bodies("a") == texts(0, 1)
 
@@ -331,7 +331,7 @@ class TestToATopic:
         assert client.bodies() == [b"0", b"1"]
 
     def slow(self, stage: Stage, ack: str = "auto") -> tuple[Scene, Client]:
-        """Who does not read, or who reads ("client") and does not acknowledge; and 20 messages to move to him."""
+        """A subscriber that does not read, or ("client") does not acknowledge; and 20 messages to move to it."""
         scene = stage(max_outbound=8_000)
         fill(scene, 20, filling="x" * 1_000)
         client = scene.connect()
@@ -339,7 +339,7 @@ class TestToATopic:
         client.stalled = ack == "auto"
         return scene, client
 
-    def test_who_does_not_keep_up_is_waited_for(self, stage: Stage) -> None:
+    def test_a_slow_subscriber_is_waited_for(self, stage: Stage) -> None:
         scene, client = self.slow(stage)
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
@@ -369,7 +369,7 @@ class TestToATopic:
         assert not client.closed
 
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_who_goes_holds_up_nobody(self, stage: Stage, ack: str) -> None:
+    def test_a_client_that_goes_is_waited_for_no_more(self, stage: Stage, ack: str) -> None:
         scene, client = self.slow(stage, ack)
         scene.connect().subscribe("/topic/t")
         operator = Operator(scene)
@@ -384,8 +384,8 @@ class TestToATopic:
         "policy",
         [{}, {"slow_messages": 6, "slow_consumer": "disconnect"}, {"slow_messages": 6, "slow_consumer": "drop-newest"}],
     )
-    def test_who_must_acknowledge_is_waited_for(self, stage: Stage, policy: dict[str, Any]) -> None:
-        """What waits for him would else cost him messages, or his connection."""
+    def test_a_subscriber_that_must_acknowledge_is_waited_for(self, stage: Stage, policy: dict[str, Any]) -> None:
+        """Its waiting messages would else cost it messages, or its connection."""
         scene = stage({"/topic/t": policy}, max_outbound=20_000)
         fill(scene, 20, filling="x" * 1_000)
         client = scene.connect()
@@ -443,14 +443,14 @@ class TestRedrive:
         assert (message.options.priority, message.options.group, message.rank) == (8, "g", 1)
 
     def test_what_is_no_dead_letter_stays(self, operator: Operator) -> None:
-        """Nor what a client has made look like one: else he could send where he must not."""
+        """Nor a message that a client made look like one: it could send where it must not."""
         kill(operator.scene, 1)
         client = operator.scene.connect()
         headers = {"dlq-source": "/queue/secret", "original-destination": "/queue/secret", "dlq-reason": "rejected"}
         client.publish("dlq.a", b"forged", **headers)
         ids = operator.ids("dlq.a")
         outcome = operator.redrive("dlq.a")
-        why = "it is no dead letter of this server, so nobody knows where it came from; move it"
+        why = "it is no dead letter of this server, so its source is not known; move it instead"
         assert (outcome.done, outcome.refusals, outcome.refused) == (1, 1, [(ids[1], why)])
         assert operator.bodies("dlq.a") == ["forged"]
         assert operator.redrive("dlq.a", ids[1:]).refused == [(ids[1], why)]
@@ -469,7 +469,7 @@ class TestRedrive:
         fill(scene, 1)
         outcome = operator.redrive("dlq.a")
         assert (outcome.done, outcome.stopped) == (2, "")
-        assert [why for _, why in outcome.refused] == ["2 messages wait in '/queue/a', 2 may (max_messages)"]
+        assert [why for _, why in outcome.refused] == ["2 messages wait in '/queue/a', and max_messages is 2"]
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(0, 0), ["0"])
 
     def test_one_that_died_where_it_is(self, stage: Stage) -> None:
@@ -531,10 +531,10 @@ class TestRedrive:
         assert client.message().headers["destination"].startswith(("/temp-queue/", "/reply-queue/"))
         client.drop()
         (why,) = [why for _, why in operator.redrive("grave").refused]
-        assert why.endswith("is no more")
+        assert why.endswith("does not exist any more")
 
     def test_to_a_topic(self, stage: Stage) -> None:
-        """All who subscribe get it once more."""
+        """All subscribers get it once more."""
         scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
         operator, client, other = Operator(scene), scene.connect(WITH_NACK[0]), scene.connect()
         client.subscribe("/topic/*", ack="client-individual")
@@ -562,7 +562,7 @@ class TestRedrive:
         client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
         (why,) = [why for _, why in operator.redrive("grave").refused]
         assert why.startswith("'/dsub/")
-        assert why.endswith("is no more")
+        assert why.endswith("does not exist any more")
 
     def test_records(self, operator: Operator) -> None:
         notebook = recorded(operator.scene)
@@ -597,7 +597,7 @@ class TestStored:
         assert [outcome.done for outcome in operator.told] == [3]
         assert self.places(scene) == {"/queue/a": [b"3", b"4"], "/queue/b": [b"0", b"1", b"2"]}
 
-    def test_of_who_has_seen_enough_nobody_is_told(self, operator: Operator) -> None:
+    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 3, **P)
         scene.commit()

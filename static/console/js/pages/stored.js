@@ -1,5 +1,5 @@
-// What is kept and stands in no queue: messages that come later, values that topics retain, and how far clients have
-// read who resume by a name.  Each is a list; a click on a row shows all of it, and what may be done to it.
+// Scheduled messages, retained messages and cursors, which are in no queue.  Each is a list; a click on a row shows
+// all of it, and the operations on it.
 
 import { sheet } from "../ask.js";
 import { count, date, duration, octets } from "../format.js";
@@ -35,7 +35,7 @@ const SCHEDULED = {
     },
     {
       key: "due",
-      label: "Comes in",
+      label: "Sent in",
       sort: true,
       cell: (row) => html`<span title=${date(row.due)}>${away(row.due)}</span>`,
     },
@@ -43,15 +43,15 @@ const SCHEDULED = {
     { key: "priority", label: "Prio.", sort: true, number: true, hide: 3 },
     { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
   ],
-  empty: html`<strong>Nothing is to come later</strong
-    ><span>What is sent with a delay, like x-delay:60000, waits here for its time.</span>`,
+  empty: html`<strong>No scheduled messages</strong
+    ><span>A message with a delay, like x-delay:60000, waits here until it is sent.</span>`,
 };
 
 const RETAINED = {
   page: "retained",
   path: "retained",
   list: "retained",
-  noun: "retained value",
+  noun: "retained message",
   key: (row) => row.topic,
   search: "Topic contains",
   columns: [
@@ -66,8 +66,8 @@ const RETAINED = {
     { key: "age", label: "Age", sort: true, number: true, hide: 2, cell: since },
     { key: "stored", label: "Stored", sort: true, hide: 3, cell: (row) => yes(row.stored) },
   ],
-  empty: html`<strong>No topic retains anything</strong
-    ><span>What is sent to a topic with retain:set stays for those who subscribe later.</span>`,
+  empty: html`<strong>No retained messages</strong
+    ><span>A message with retain:set stays at its topic for later subscribers.</span>`,
 };
 
 const CURSORS = {
@@ -91,15 +91,15 @@ const CURSORS = {
     { key: "behind", label: "Behind", number: true, cell: (row) => count(row.behind) },
     { key: "session", label: "Read by", sort: true, hide: 2, cell: reader },
   ],
-  empty: html`<strong>No client resumes by a name</strong
-    ><span>Who subscribes to a topic with a log, and says resume:NAME, goes on where it was.</span>`,
+  empty: html`<strong>No cursors</strong
+    ><span>A client that subscribes to a topic with a log and resume:NAME goes on where it was.</span>`,
 };
 
 function reader({ session }) {
-  return session ? html`<a class="mono" href=${link("session", { id: session })}>${session}</a>` : "nobody";
+  return session ? html`<a class="mono" href=${link("session", { id: session })}>${session}</a>` : "none";
 }
 
-/** A sheet; what is done on it closes it, and the list finds out by itself. */
+/** A sheet; an operation closes it, and the list follows by itself. */
 function show(title, content, actions) {
   return sheet(title, (close) => {
     const act = async (action) => (await action()) && leave(close);
@@ -126,7 +126,7 @@ async function openScheduled({ id }) {
   const { destination, due, session, stored, expires, size, priority } = message;
   const known = facts([
     ["Destination", html`<span class="mono">${destination}</span>`],
-    ["Comes", date(due)],
+    ["Sent at", date(due)],
     ["Sent by", session || "the server"],
     ["Expires", expires ? date(expires) : "never"],
     ["Size", octets(size)],
@@ -134,7 +134,9 @@ async function openScheduled({ id }) {
     ["Stored", yes(stored)],
   ]);
   const actions = [["Delete …", () => removeScheduled(id, destination)]];
-  if (!destination.includes(",")) actions.push(["Delete all for it …", () => removeAllScheduled(destination)]);
+  if (!destination.includes(",")) {
+    actions.push(["Delete all for this destination …", () => removeAllScheduled(destination)]);
+  }
   await show(id, html`${known} ${contents(message)}`, actions);
 }
 
@@ -156,7 +158,7 @@ function openCursor(row) {
     ["Login", row.login || "anonymous"],
     ["Client id", row.client_id || "–"],
     ["Topic", html`<span class="mono">${row.topic}</span>`],
-    ["Behind", row.behind === null ? "not counted of a pattern" : count(row.behind)],
+    ["Behind", row.behind === null ? "not counted for a pattern" : count(row.behind)],
     ["Position", html`<span class="mono">${row.position}</span>`],
     ["Read by", reader(row)],
   ]);

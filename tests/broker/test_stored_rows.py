@@ -149,7 +149,7 @@ class TestCursors:
         }
         assert offsets(scene).get(DURABLE + "a%2Fb/desk/me") is offset
 
-    def test_of_a_pattern_nobody_counts(self, stage: Stage) -> None:
+    def test_of_a_pattern_it_is_not_counted(self, stage: Stage) -> None:
         scene = stage(LOGS)
         client = scene.connect()
         client.subscribe("/topic/*", **ME)
@@ -177,7 +177,7 @@ class TestCursors:
         assert not len(offsets(scene))
         fill(scene, 1)
         if is_held:
-            assert len(got(client)) == 1  # who reads goes on
+            assert len(got(client)) == 1  # a client that reads goes on
             client.drop()
         if stored:
             assert not len(offsets(scene.crash()))

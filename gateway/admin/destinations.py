@@ -1,0 +1,155 @@
+"""Destinations: queues, topics and patterns, and the end of a durable subscription by an operator.
+
+The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sessions`.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import trio
+from pydantic import Field, JsonValue
+from starlette.responses import JSONResponse, Response
+
+from gateway.admin.audit import AuditEntry
+from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, one_of
+from gateway.admin.listing import MAX_LIMIT, SORT, ListKind, ListPage, ListQuery, page_of
+from gateway.admin.messages import refusal_of, wait_for_store
+from gateway.admin.sessions import SubscriptionRow, each_row, equal
+from gateway.broker.admin import rows
+from gateway.broker.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from gateway.broker.admin.rows import Target
+    from gateway.runtime.gateway import Gateway
+
+_NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
+
+# Of the examples.
+BUSIEST = {"kind": "queue", "sort": "-waiting"}
+ORDERS = {"name": "/queue/orders"}
+DURABLE = {"name": "$DURABLE"}
+
+_DESTINATIONS = ListKind("destinations", rows.DESTINATION_KEYS, ("name",))
+
+
+class DestinationListQuery(ListQuery):
+    """Which destinations."""
+
+    sort: Annotated[str, _DESTINATIONS.orders] = Field("", description=SORT)
+    q: str = _DESTINATIONS.q
+    kind: Annotated[str, one_of("queue", "topic", "pattern")] = Field("", description="only this kind")
+    state: Annotated[str, one_of(*rows.DESTINATION_STATES)] = Field("", description="only those in this state")
+
+
+class DestinationQuery(ApiModel):
+    """Which destination."""
+
+    name: str = Field(description="as GET /api/v1/destinations has it")
+
+
+class LogRow(ApiModel):
+    """What a topic keeps for replay."""
+
+    first: int
+    next: int
+    messages: int
+    octets: int = Field(description="bytes")
+
+
+class DestinationRow(ApiModel):
+    """A destination that is in use."""
+
+    name: str
+    kind: Literal["queue", "topic", "pattern"]
+    subscriptions: int
+    waiting: int = Field(description="messages that no consumer has")
+    oldest_age: float | None = Field(
+        description="seconds since the oldest message came that no consumer has, to a second up to ten minutes, to a "
+        "minute up to a day, to an hour beyond, and never too much; null: no message waits, or only messages that are "
+        "being read from the store"
+    )
+    oldest_age_is_least: bool = Field(
+        description="it may be much older: it was there when the gateway started, or more than 60 days ago"
+    )
+    delayed: int = Field(description="messages that come back later, after a failure")
+    unacknowledged: int
+    octets: int = Field(description="bytes of memory that waiting messages cost")
+    stored: int = Field(description="messages that are in the store")
+    full: bool = Field(description="it has no room, and publishers wait; never where a policy drops or refuses instead")
+    durable: bool
+    dead_letters: bool = Field(description="it is a dead-letter queue, by its name or by a policy")
+    log: LogRow | None
+
+
+class DestinationPage(ListPage):
+    """A page of destinations."""
+
+    destinations: list[DestinationRow]
+
+
+class DestinationDetail(DestinationRow):
+    """A destination, its policy, and its subscriptions."""
+
+    policy: dict[str, JsonValue] = Field(description="key -> value in force")
+    policy_of_clients: list[str] = Field(description="keys of it that the queue arguments of a client set")
+    subscription_list: list[SubscriptionRow] = Field(description="the first 1,000")
+    groups: int | None = Field(description="message groups that are known; null: it is not a queue")
+
+
+class DestinationsApi(Api):
+    """Destinations, over one open gateway."""
+
+    def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
+        self._gateway = gateway
+        self._one_at_a_time = one_at_a_time  # as in `sessions`
+
+    @Endpoint("GET", "/api/v1/destinations", "destinations", DestinationPage, example=BUSIEST)
+    async def destinations(self, query: DestinationListQuery) -> Response:
+        """Queues, topics and patterns that hold something or have subscribers."""
+        tests = equal(query, rows.DESTINATION_KEYS, "kind")
+        if query.state:
+            tests.append(rows.DESTINATION_STATES[query.state])
+        async with self._one_at_a_time:
+            every = rows.every_destination(self._gateway.broker)
+            return JSONResponse(await page_of(query, _DESTINATIONS, every, each_row(rows.of_destination), tests))
+
+    @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
+    async def destination(self, query: DestinationQuery) -> Response:
+        """One destination, the policy in force there, and its subscriptions."""
+        target = self._find(query.name)
+        if target is None:
+            raise ApiError(404, _NO_DESTINATION)
+        first = islice(rows.subscriptions_of(target), MAX_LIMIT)
+        return JSONResponse(
+            {
+                **rows.of_destination(target),
+                "policy": rows.policy_of(target),
+                "policy_of_clients": rows.policy_of_clients(target),
+                "subscription_list": each_row(rows.of_subscription)(first),
+                "groups": rows.groups_of(target),
+            }
+        )
+
+    def _find(self, name: str) -> Target | None:
+        registry = self._gateway.broker.registry
+        return registry.find(name) or registry.patterns.get(name)
+
+    @Endpoint(
+        "DELETE",
+        "/api/v1/destination",
+        "destinations",
+        errors=(404, 409, 503),
+        action="delete durable subscription",
+        example=DURABLE,
+    )
+    async def delete_durable(self, query: DestinationQuery, audit: AuditEntry) -> Response:
+        """End a durable subscription that has no consumer, and drop the messages that wait for it."""
+        audit.target(query.name)
+        done = trio.Event()
+        try:
+            self._gateway.broker.administration.delete_durable(query.name, done.set)
+        except NotAllowed as error:
+            raise refusal_of(error) from None
+        return await wait_for_store(done, "the durable subscription has ended")

@@ -1,0 +1,267 @@
+"""The gateway itself: health, readiness, metrics, settings, the drain, and the snapshots of the jobs.
+
+    GET  /healthz                200 while the process lives
+    GET  /readyz                 200, or 503 and the reason
+    GET  /config.json            what a page must know to connect
+    GET  /metrics                Prometheus or OpenMetrics text        (guarded; `metrics_token` will do)
+    GET  /api/v1/settings        the settings in force, secrets hidden (guarded, as all below)
+    POST /api/v1/drain           ends all sessions; HTTP goes on
+    GET  /api/v1/pipeline        the jobs that left a snapshot, with its date
+    GET  /api/v1/pipeline/{job}  the last snapshot of one
+
+Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though few of them wait: Starlette
+would run others in worker threads, and the broker is for its own thread only.  Files are read in such a thread.
+
+The jobs of `gateway pipeline run` write their snapshots for the console to TABLES/_console/<job>.json, and rename them
+into place: a file there is whole.  They are passed on as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import trio
+from prometheus_client.registry import Collector
+from pydantic import BaseModel, Field, JsonValue
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from gateway.admin.access import came_through_proxy
+from gateway.admin.audit import AuditEntry
+from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
+from gateway.config import reference
+from gateway.config.settings import Address
+from gateway.observe.condition import Condition, Disks, SpanCollector
+from gateway.observe.metrics import Metrics
+from gateway.observe.overload import OverloadCollector
+from gateway.observe.survey import Survey
+from gateway.observe.timings import ACK, QUEUE, TURN, Timings
+
+if TYPE_CHECKING:
+    from gateway.config.settings import Settings
+    from gateway.runtime.gateway import Gateway
+
+_AFTER_A_DRAIN = "restart the process when the log says drained: there is no other way back"
+
+# Bytes of a snapshot at most; the jobs make none that is larger than 2 MiB.
+_MAX_SNAPSHOT = 4 * 1024 * 1024
+_SNAPSHOTS = "_console"
+
+
+class SettingRow(ApiModel):
+    """A setting."""
+
+    name: str
+    value: JsonValue = Field(description="in force; secrets are hidden")
+    source: str = Field(description="default, file, or the name of the variable")
+    default: JsonValue
+    description: str
+
+
+class PolicyRow(ApiModel):
+    """A `[[policy]]` table."""
+
+    match: list[str]
+    values: dict[str, JsonValue]
+
+
+class SettingsAnswer(ApiModel):
+    """All settings, policies and rules."""
+
+    settings: list[SettingRow]
+    policies: list[PolicyRow]
+    rules: list[dict[str, JsonValue]]
+
+
+class Draining(ApiModel):
+    """The drain has begun."""
+
+    draining: Literal[True]
+    sessions: int = Field(description="sessions that end")
+    next: str = Field(description="what to do then")
+
+
+class Jobs(ApiModel):
+    """The jobs of `gateway pipeline run` that left a snapshot."""
+
+    jobs: dict[str, float] = Field(description="name -> date of the snapshot, in seconds since the epoch")
+
+
+class Alive(ApiModel):
+    """The process lives."""
+
+    status: Literal["alive"]
+
+
+class Ready(BaseModel):
+    """The gateway takes clients; parts of it that fail have a field with the reason."""
+
+    status: Literal["ready"]
+    journal: str | None = None
+    certificate: str | None = None
+
+
+class Config(ApiModel):
+    """Where a page finds the WebSocket."""
+
+    websocket_path: str
+    websocket_port: int | None = Field(description="null: the page's own")
+    websocket_tls: bool = False
+
+
+class GatewayApi(Api):
+    """The endpoints, over one open gateway."""
+
+    def __init__(self, gateway: Gateway, settings: Settings) -> None:
+        self._gateway = gateway
+        self._settings = settings
+        self._metrics = metrics_of(gateway, settings)
+
+    @Endpoint("GET", "/healthz", "gateway", Alive, guarded=False)
+    async def health(self) -> Response:
+        """The process lives, and its event loop runs."""
+        return JSONResponse({"status": "alive"})
+
+    @Endpoint("GET", "/readyz", "gateway", Ready, errors=(503,), guarded=False)
+    async def ready(self) -> Response:
+        """The gateway takes clients; or the reason why it does not."""
+        reason = self._gateway.not_ready()
+        if reason is None:
+            return JSONResponse({"status": "ready", **self._gateway.complaints()})
+        return JSONResponse({"status": "not ready", "error": reason}, 503)
+
+    @Endpoint("GET", "/config.json", "gateway", Config, guarded=False)
+    async def config(self, request: Request) -> Response:
+        """Where a page finds the WebSocket."""
+        answer: dict[str, object] = {"websocket_path": self._settings.websocket_path, "websocket_port": None}
+        # Behind a proxy only the proxy knows the port: null then, for the page's own.
+        if not came_through_proxy(request):
+            # A page that came by TLS may use TLS only; another page uses it where there is no other way.
+            if request.url.scheme != "https":
+                answer["websocket_port"] = self._port("websocket")
+            if answer["websocket_port"] is None and (port := self._port("websocket_tls")) is not None:
+                answer |= {"websocket_port": port, "websocket_tls": True}
+        return JSONResponse(answer)
+
+    def _port(self, kind: str) -> int | None:
+        found = (Address.parse(text) for text in self._gateway.addresses.get(kind, ()))
+        return next((address.port for address in found if address.port), None)
+
+    @Endpoint("GET", "/metrics", "gateway", media_type="text/plain", scrapers=True)
+    async def metrics(self, request: Request) -> Response:
+        """All metrics, as Prometheus or OpenMetrics text."""
+        content, media_type = await self._metrics.scrape(request.headers.get("accept", ""))
+        return Response(content, headers={"content-type": media_type})
+
+    @Endpoint("GET", "/api/v1/settings", "gateway", SettingsAnswer)
+    async def settings(self) -> Response:
+        """All settings, policies and rules in force, and where each value comes from; secrets are hidden."""
+        now = self._gateway.in_force.now
+        return JSONResponse(
+            {
+                "settings": list(reference.rows(now)),
+                "policies": [{"match": list(each.match), "values": _plain(each.values)} for each in now.policy],
+                "rules": [_plain(each.values) for each in now.rule],
+            }
+        )
+
+    @Endpoint("POST", "/api/v1/drain", "gateway", Draining, accepts=True, action="drain")
+    async def drain(self, audit: AuditEntry) -> Response:
+        """End all sessions and take no new ones, as at a shutdown; HTTP goes on, and /readyz says 503. Only a restart
+        ends the drain."""
+        sessions = len(self._gateway.broker.sessions)
+        audit.facts(sessions=sessions)
+        self._gateway.begin_drain()  # the answer does not wait for the ends of the sessions
+        return JSONResponse({"draining": True, "sessions": sessions, "next": _AFTER_A_DRAIN}, 202)
+
+    @Endpoint("GET", "/api/v1/pipeline", "pipeline", Jobs)
+    async def jobs(self) -> Response:
+        """The jobs of `gateway pipeline run` that left a snapshot."""
+        dates = await trio.to_thread.run_sync(snapshot_dates, self._settings.tables)
+        return JSONResponse({"jobs": dates})
+
+    @Endpoint("GET", "/api/v1/pipeline/{job}", "pipeline", media_type=JSON, errors=(404,), example={"job": "metrics"})
+    async def job(self, request: Request) -> Response:
+        """The last snapshot of a job, as the job left it."""
+        name = request.path_params["job"]
+        content = await trio.to_thread.run_sync(read_snapshot, self._settings.tables, name)
+        if content is None:
+            is_set = self._settings.tables is not None
+            raise ApiError(404, "there is no such snapshot" if is_set else "the setting tables is not set")
+        return Response(content, media_type=JSON)
+
+
+def snapshot_dates(tables: Path | None) -> dict[str, float]:
+    """Name of the job -> when its snapshot was made, in seconds since the epoch."""
+    if tables is None:
+        return {}
+    try:
+        found = sorted((tables / _SNAPSHOTS).glob("[!._]*.json"))
+        return {path.stem: path.stat().st_mtime for path in found}
+    except OSError:  # one of them has just gone
+        return {}
+
+
+def read_snapshot(tables: Path | None, job: str) -> bytes | None:
+    """A snapshot as it is in its file; None: there is none."""
+    # A job is a word: other names may be paths to other folders.
+    if tables is None or not re.fullmatch(r"[a-z][a-z0-9-]{0,63}", job):
+        return None
+    try:
+        with (tables / _SNAPSHOTS / f"{job}.json").open("rb") as file:
+            content = file.read(_MAX_SNAPSHOT + 1)
+    except OSError:
+        return None
+    return content if len(content) <= _MAX_SNAPSHOT else None
+
+
+def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
+    """All metrics of a gateway: every collector of `gateway.observe`."""
+    broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
+    others: list[Collector] = [
+        Condition(
+            gateway.not_ready,
+            gateway.complaints,
+            None if certificates is None else lambda: certificates.ends,
+            None if functions is None else lambda: functions.failures,
+        ),
+        Survey(broker, _dead_letter_queues(settings), settings.metrics_destinations),
+        Timings(
+            (TURN, lambda: gateway.turns),
+            (QUEUE, lambda: None if broker.records is None else broker.records.waited),
+            (ACK, lambda: None if broker.records is None else broker.records.took),
+        ),
+    ]
+    if gateway.tracing is not None:
+        others.append(SpanCollector(gateway.tracing))
+    return Metrics(
+        broker,
+        gateway.holds,
+        gateway.committer,
+        gateway.journal,
+        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
+        others,
+        Disks(_folders(settings)),
+    )
+
+
+def _dead_letter_queues(settings: Settings) -> set[str]:
+    """The dead-letter queues that policies name."""
+    found = {policy.values.get("dead_letter") for policy in settings.policy}
+    return {name for name in found if name}
+
+
+def _folders(settings: Settings) -> dict[str, Path]:
+    """The folders that the gateway writes to."""
+    folders = {"journal": settings.journal} if settings.journal is not None else {}
+    if settings.store != "memory":
+        folders["store"] = Path(settings.store.removeprefix("sqlite:")).absolute().parent
+    return folders
+
+
+def _plain(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}

@@ -1,0 +1,83 @@
+"""Destinations over HTTP: the list, one with its policy, and the end of a durable subscription."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gateway.broker.admin.messages import MessageAdmin
+
+from .running import Running
+
+
+class TestDestinations:
+    async def test_rows_and_filters(self, site: Running) -> None:
+        alice = await site.peer(login="alice")
+        await alice.subscribe("/queue/a", id="1")
+        await alice.subscribe("/topic/b.*", id="2")
+        await alice.subscribe("/topic/c", id="3")
+        await alice.publish("/queue/d", b"waits", receipt="r")
+        await alice.publish("/queue/dlq.d", b"dead", receipt="r")
+        await alice.frame("RECEIPT")
+        await alice.frame("RECEIPT")
+
+        async def names(**query: object) -> list[str]:
+            return [row["name"] for row in (await site.get("destinations", **query))["destinations"]]
+
+        assert await names() == ["/queue/a", "/topic/c", "/queue/d", "/queue/dlq.d", "/topic/b.*"]
+        assert await names(kind="pattern") == ["/topic/b.*"]
+        assert await names(kind="queue", sort="-name") == ["/queue/dlq.d", "/queue/d", "/queue/a"]
+        assert await names(state="waiting", sort="name") == ["/queue/d", "/queue/dlq.d"]
+        assert await names(state="dead-letters") == ["/queue/dlq.d"]
+        assert await names(state="no-consumer", q="/D") == ["/queue/d", "/queue/dlq.d"]
+        assert await names(state="full") == []
+        answer = await site.ask("GET", "destinations", state="broken")
+        assert answer.error == "state must be one of waiting, full, no-consumer, dead-letters"
+        await alice.aclose()
+
+    async def test_one_with_its_policy(self, site: Running) -> None:
+        alice = await site.peer(login="alice")
+        await alice.subscribe("/queue/a", id="1")
+        found = await site.get("destination", name="/queue/a")
+        assert (found["kind"], found["subscriptions"], found["groups"]) == ("queue", 1, 0)
+        assert (found["policy"]["max_attempts"], found["policy"]["when_full"]) == (10, "block")
+        assert [each["login"] for each in found["subscription_list"]] == ["alice"]
+        assert found["policy_of_clients"] == []
+        await alice.subscribe("/topic/*", id="2")
+        assert (await site.get("destination", name="/topic/*"))["kind"] == "pattern"
+        await alice.subscribe("/queue/b", id="3", **{"x-message-ttl": "500"})
+        found = await site.get("destination", name="/queue/b")
+        assert (found["policy"]["time_to_live"], found["policy_of_clients"]) == (0.5, ["time_to_live"])
+        await alice.aclose()
+
+    async def test_none(self, site: Running) -> None:
+        answer = await site.ask("GET", "destination", name="/queue/none")
+        assert answer.status == 404
+        answer = await site.ask("GET", "destination")
+        assert (answer.status, answer.error) == (400, "name is missing: as GET /api/v1/destinations has it")
+
+
+class TestDurable:
+    async def test_an_orphan_is_ended(self, site: Running) -> None:
+        alice = await site.peer(login="alice", client_id="desk")
+        await alice.subscribe("/topic/a", id="1", durable="true")
+        (name,) = [row["name"] for row in (await site.get("destinations", q="/dsub/"))["destinations"]]
+        answer = await site.ask("DELETE", "destination", name=name)
+        assert answer.status == 409
+        await alice.send_frame("DISCONNECT", receipt="end")
+        await alice.frame("RECEIPT")
+        await alice.aclose()
+        assert (await site.get("destination", name=name))["subscription_list"] == []
+        answer = await site.ask("DELETE", "destination", name=name)
+        assert (answer.status, answer.body) == (204, b"")
+        answer = await site.ask("DELETE", "destination", name=name)
+        assert answer.status == 404
+
+    async def test_the_store_does_not_answer(
+        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(MessageAdmin, "delete_durable", lambda self, name, then: None)
+        started = trio.current_time()
+        answer = await site.ask("DELETE", "destination", name="/dsub/x")
+        assert (answer.status, trio.current_time() - started) == (503, pytest.approx(30))

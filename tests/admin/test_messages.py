@@ -1,0 +1,388 @@
+"""Messages over HTTP: operations on those of queues, and publishing; the broker's tests have the work itself."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
+
+from gateway.admin import messages as messages_api
+from gateway.broker.admin import messages
+from gateway.broker.model.changes import Batch
+from gateway.stores import SQLiteStore
+from gateway.stores.errors import StoreError
+from tests.transports.peers import until
+
+from .running import Running, running
+
+
+async def fill(site: Running, name: str, *bodies: str, **headers: str) -> list[str]:
+    """Publish these; the ids of all that waits there."""
+    for body in bodies:
+        await site.post("publish", {"destination": name, "body": body, "headers": headers})
+    return [row["id"] for row in (await site.get("messages", destination=name))["messages"]]
+
+
+class TestMessages:
+    async def test_a_page(self, site: Running) -> None:
+        ids = await fill(site, "/queue/a", "one", "two", "three", color="red")
+        assert len(set(ids)) == 3
+        answer = await site.get("messages", destination="/queue/a", limit=1, offset=1)
+        assert (answer["total"], answer["limit"], answer["offset"]) == (3, 1, 1)
+        (row,) = answer["messages"]
+        assert (row["id"], row["position"], row["body"], row["body_encoding"]) == (ids[1], 1, "two", "utf-8")
+        assert (row["headers"]["color"], row["dead_letter"], row["redelivered"]) == ("red", None, False)
+        assert (answer["next"], (await site.get("messages", destination="/queue/a"))["next"]) == (2, None)
+
+    async def test_a_page_that_is_too_large_ends_early(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(messages, "MOST_OF_A_PAGE", 5_000)
+        ids = await fill(site, "/queue/a", *["x" * 3_000] * 5)
+        assert len(ids) == 2
+        found, place = [], 0
+        while place is not None:
+            answer = await site.get("messages", destination="/queue/a", limit=4, offset=place)
+            found += [row["position"] for row in answer["messages"]]
+            place = answer["next"]
+        assert found == [0, 1, 2, 3, 4]
+
+    async def test_selector(self, site: Running) -> None:
+        await fill(site, "/queue/a", "one", color="red")
+        await fill(site, "/queue/a", "two", color="blue")
+        answer = await site.get("messages", destination="a", selector="color = 'blue'")
+        assert [row["body"] for row in answer["messages"]] == ["two"]
+        answer = await site.ask("GET", "messages", destination="a", selector="color = ")
+        assert answer.status == 400
+        assert "selector" in answer.error
+
+    async def test_a_body_that_is_no_text(self, site: Running) -> None:
+        body = {"destination": "/queue/a", "body": base64.b64encode(b"\xff\0").decode(), "body_encoding": "base64"}
+        assert await site.post("publish", body) == {"published": True}
+        (row,) = (await site.get("messages", destination="/queue/a"))["messages"]
+        assert (row["body_encoding"], base64.b64decode(row["body"]), row["size"]) == ("base64", b"\xff\0", 2)
+
+    async def test_one_whole(self, site: Running) -> None:
+        (id,) = await fill(site, "/queue/a", "x" * 10_000)
+        (row,) = (await site.get("messages", destination="/queue/a"))["messages"]
+        assert (len(row["body"]), row["truncated"]) == (4096, True)
+        found = await site.get("message", destination="/queue/a", id=id)
+        assert (len(found["body"]), found["truncated"]) == (10_000, False)
+        answer = await site.ask("GET", "message", destination="/queue/a", id="nothing")
+        assert answer.status == 404
+
+    async def test_no_queue(self, site: Running) -> None:
+        for path, more in (("messages", {}), ("message", {"id": "1"})):
+            answer = await site.ask("GET", path, destination="/queue/none", **more)  # type: ignore[arg-type]
+            assert answer.status == 404
+            assert "/queue/none" in answer.error
+
+
+class TestChanges:
+    async def test_delete(self, site: Running) -> None:
+        ids = await fill(site, "/queue/a", "one", "two", "three")
+        answer = await site.post("messages/delete", {"destination": "/queue/a", "ids": [ids[1], "nothing"]})
+        assert answer == {"deleted": 1, "missing": ["nothing"]}
+        assert await fill(site, "/queue/a") == [ids[0], ids[2]]
+
+    async def test_purge(self, site: Running) -> None:
+        await fill(site, "/queue/a", "one", color="red")
+        await fill(site, "/queue/a", "two", "three", color="blue")
+        assert await site.post("queues/purge", {"destination": "a", "selector": "color = 'red'"}) == {"purged": 1}
+        assert await site.post("queues/purge", {"destination": "a"}) == {"purged": 2}
+
+    async def test_move(self, site: Running) -> None:
+        ids = await fill(site, "/queue/a", "one", "two", "three")
+        body: dict[str, Any] = {"source": "/queue/a", "target": "/queue/b", "limit": 1}
+        assert await site.post("queues/move", body) == {"moved": 1, "refused": [], "stopped": None}
+        answer = await site.post("queues/move", {"source": "/queue/a", "target": "/queue/b", "ids": [ids[2], ids[0]]})
+        assert answer["moved"] == 1
+        assert [each["id"] for each in answer["refused"]] == [ids[0]]
+        rows = (await site.get("messages", destination="/queue/b"))["messages"]
+        assert [row["body"] for row in rows] == ["one", "three"]
+
+    @pytest.mark.parametrize(
+        ("change", "status"),
+        [
+            ({"source": "/queue/none"}, 404),
+            ({"target": "/queue/a"}, 400),
+            ({"target": "/nowhere"}, 400),
+            ({"selector": "("}, 400),
+            ({"ids": ["1"], "selector": "a = 1"}, 400),
+            ({"ids": []}, 400),
+            ({"limit": 0}, 400),
+        ],
+    )
+    async def test_requests_that_make_no_sense(self, site: Running, change: dict[str, Any], status: int) -> None:
+        await fill(site, "/queue/a", "one")
+        answer = await site.ask("POST", "queues/move", {"source": "/queue/a", "target": "/queue/b", **change})
+        assert answer.status == status
+        assert answer.error
+        assert len(await fill(site, "/queue/a")) == 1
+
+    async def test_redrive(self, site: Running) -> None:
+        peer = await site.peer()
+        await fill(site, "/queue/a", "bad")
+        await peer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, ack="client")
+        message = await peer.frame("MESSAGE")
+        await peer.send_frame("NACK", id=message["ack"], requeue="false", receipt="r")
+        await peer.frame("RECEIPT")
+        await peer.send_frame("UNSUBSCRIBE", id=1, receipt="r")
+        await peer.frame("RECEIPT")
+        (row,) = (await site.get("messages", destination="/queue/dlq.a"))["messages"]
+        assert (row["dead_letter"]["destination"], row["dead_letter"]["failures"]) == ("/queue/a", 1)
+        answer = await site.post("queues/redrive", {"destination": "/queue/dlq.a"})
+        assert answer == {"redriven": 1, "refused": [], "stopped": None}
+        (row,) = (await site.get("messages", destination="/queue/a"))["messages"]
+        assert (row["body"], row["dead_letter"]) == ("bad", None)
+        await peer.aclose()
+
+    async def test_the_log_tells_how_many(self, site: Running) -> None:
+        await fill(site, "/queue/a", "one", "two")
+        with capture_logs() as logs:
+            await site.post("queues/move", {"source": "/queue/a", "target": "/queue/b"})
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["target"], line["outcome"]) == ("move", "/queue/a -> /queue/b", "done")
+        assert (line["done"], line["missing"], line["refused"]) == (2, 0, 0)
+
+    async def test_it_ends_where_there_is_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/b"\nmax_messages = 1\n')
+        async with running() as site:
+            await fill(site, "/queue/a", "one", "two")
+            with capture_logs() as logs:
+                answer = await site.post("queues/move", {"source": "/queue/a", "target": "/queue/b"})
+            assert (answer["moved"], "/queue/b" in answer["stopped"]) == (1, True)
+            (line,) = [each for each in logs if each["event"] == "admin"]
+            assert (line["outcome"], line["stopped"]) == ("done", answer["stopped"])
+
+
+class Never:
+    """Work that does not come to an end."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def __call__(self, *arguments: object) -> Never:
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class TestPatience:
+    @pytest.mark.parametrize(
+        ("name", "call"),
+        [
+            ("browse", lambda site: site.ask("GET", "messages", destination="/queue/a")),
+            ("purge", lambda site: site.ask("POST", "queues/purge", {"destination": "/queue/a"})),
+        ],
+    )
+    async def test_it_ends(
+        self,
+        site: Running,
+        autojump_clock: MockClock,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        call: Callable[[Running], Any],
+    ) -> None:
+        work = Never()
+        monkeypatch.setattr(type(site.gateway.broker.administration), name, work)
+        started = trio.current_time()
+        answer = await call(site)
+        assert (answer.status, answer.error) == (503, "cancelled after 30 s")
+        assert trio.current_time() - started == pytest.approx(messages_api.PATIENCE)
+        assert work.cancelled
+
+
+APP = """
+from gateway.handlers import Handlers
+
+handlers = Handlers()
+seen = []
+
+
+@handlers.send("/app/greet")
+async def greet(request):
+    seen.append((request.user, request.text))
+    request.reply("hello")
+"""
+
+
+class TestPublish:
+    async def test_a_subscriber_gets_it(self, site: Running) -> None:
+        peer = await site.peer()
+        await peer.subscribe("/topic/a")
+        body = {"destination": "/topic/a", "body": "h\u00e9llo", "headers": {"color": "red"}}
+        assert await site.post("publish", body) == {"published": True}
+        message = await peer.frame("MESSAGE")
+        assert (message.body, message["color"]) == ("h\u00e9llo".encode(), "red")
+        await peer.aclose()
+
+    async def test_headers_mean_what_they_mean_in_a_send(self, site: Running) -> None:
+        for priority in ("1", "9"):
+            body = {"destination": "/queue/a", "body": priority, "headers": {"priority": priority}}
+            await site.post("publish", body)
+        rows = (await site.get("messages", destination="/queue/a"))["messages"]
+        assert [row["body"] for row in rows] == ["9", "1"]
+
+    async def test_headers_that_only_steer_the_broker_are_not_passed_on(self, site: Running) -> None:
+        headers = {"x-delay": "0", "expires": "0", "retain": "set", "color": "red"}
+        await site.post("publish", {"destination": "/topic/a", "body": "kept", "headers": headers})
+        peer = await site.peer()
+        await peer.send_frame("SUBSCRIBE", destination="/topic/a", id=1)
+        message = await peer.frame("MESSAGE")
+        assert (message.body, message["color"], "x-delay" in message.headers) == (b"kept", "red", False)
+        await peer.aclose()
+
+    @pytest.mark.parametrize("kind", ["queue", "topic"])
+    async def test_an_answer_to_a_client(self, site: Running, kind: str) -> None:
+        """At its temporary destination, as long as it is connected."""
+        peer = await site.peer()
+        await peer.subscribe(f"/temp-{kind}/answers")
+        await peer.subscribe("/topic/questions", id=2)
+        await peer.publish("/topic/questions", b"?", reply_to=f"/temp-{kind}/answers")
+        reply_to = (await peer.frame("MESSAGE"))["reply-to"]
+        assert await site.post("publish", {"destination": reply_to, "body": "!"}) == {"published": True}
+        assert (await peer.frame("MESSAGE")).body == b"!"
+        await peer.aclose()
+        await until(lambda: not site.gateway.broker.sessions)
+        answer = await site.ask("POST", "publish", {"destination": reply_to, "body": "!"})
+        assert (answer.status, answer.error.partition(":")[0]) == (400, "no such temporary destination")
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"destination": "/nowhere/a"}, "/nowhere/a"),
+            ({"destination": ""}, "destination"),
+            ({"destination": "/temp-queue/a"}, "temporary"),
+            ({"destination": "a\0"}, "no frame"),
+            ({"destination": "/reply-queue/gone"}, "no such temporary destination: '/reply-queue/gone'"),
+            ({"destination": "/reply-topic/gone"}, "no such temporary destination: '/reply-topic/gone'"),
+            ({"destination": "/queue/a,/reply-queue/gone"}, "no such temporary destination: '/reply-queue/gone'"),
+            ({"headers": {"reply-to": "/temp-queue/a"}}, "temporary"),
+            ({"headers": {"user-id": "root"}}, "user-id"),
+            ({"headers": {"transaction": "t"}}, "transaction"),
+            ({"headers": {"receipt": "r"}}, "receipt"),
+            ({"headers": {"priority": "high"}}, "priority"),
+            ({"headers": {"": "x"}}, "no frame"),
+            ({"headers": {"a": "\0"}}, "no frame"),
+            ({"headers": {"a": "x" * 70_000}}, "max_header_line"),
+            ({"headers": {str(number): "x" for number in range(1_000)}}, "max_headers"),
+            ({"headers": {"a": 1}}, "headers.a"),
+            ({"body": "no base64!", "body_encoding": "base64"}, "base64"),
+            ({"body_encoding": "latin-1"}, "body_encoding"),
+            ({"retain": True}, "there is no field 'retain'"),
+        ],
+    )
+    async def test_requests_that_are_refused(self, site: Running, change: dict[str, object], said: str) -> None:
+        answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "x", **change})
+        assert answer.status == 400
+        assert said in answer.error
+        assert (await site.get("destinations"))["total"] == 0
+
+    async def test_a_body_above_max_body(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with running(max_body=2048) as site:
+            answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "x" * 2049})
+            assert (answer.status, answer.error) == (
+                400,
+                "body: the message has 2049 bytes, max_body is 2048",
+            )
+            await site.post("publish", {"destination": "/queue/a", "body": "x" * 2048})
+
+    async def test_nothing_of_the_message_is_logged(self, site: Running) -> None:
+        with capture_logs() as logs:
+            await site.post("publish", {"destination": "/queue/a", "body": "planted", "headers": {"key": "planted"}})
+        (line,) = [each for each in logs if each["event"] == "admin"]
+        assert (line["action"], line["target"], line["octets"]) == ("publish", "/queue/a", 7)
+        assert "planted" not in repr(logs)
+
+    @pytest.mark.parametrize("headers", [{"priority": "planted"}, {"": "planted"}, {"planted": "\0"}, {"planted": 1}])
+    async def test_nor_of_one_that_is_refused(self, site: Running, headers: dict[str, object]) -> None:
+        with capture_logs() as logs:
+            body = {"destination": "/queue/a", "body": "planted", "headers": headers}
+            answer = await site.ask("POST", "publish", body)
+        assert answer.status == 400
+        assert [each["outcome"] for each in logs if each["event"] == "admin"] == ["refused"]
+        assert "planted" not in repr(logs)
+
+    async def test_functions_see_the_operator(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "publish_app.py").write_text(APP)
+        async with running(handlers="publish_app:handlers") as site:
+            peer = await site.peer()
+            await peer.subscribe("/topic/answers")
+            headers = {"reply-to": "/topic/answers"}
+            await site.post("publish", {"destination": "/app/greet", "body": "x", "headers": headers})
+            assert (await peer.frame("MESSAGE")).body == b"hello"
+            await peer.aclose()
+            import publish_app  # type: ignore[import-not-found]
+
+            assert publish_app.seen == [("local", "x")]
+
+    async def test_memory_is_short(self, site: Running) -> None:
+        broker = site.gateway.broker
+        broker.judge_memory(scarce=True, flooded=False, nearly_exhausted=False, exhausted="")
+        answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "x"})
+        assert answer.status == 503
+        assert "memory is short" in answer.error
+
+
+class TestStored:
+    """With a store the answer is a RECEIPT's."""
+
+    @pytest.fixture
+    async def site(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
+        monkeypatch.chdir(tmp_path)
+        async with running(store=f"sqlite:{tmp_path / 'store.db'}") as site:
+            yield site
+
+    async def test_answered_when_it_is_in_the_store(self, site: Running) -> None:
+        assert site.gateway.committer is not None
+        rows = site.gateway.committer.rows
+        await site.post("publish", {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}})
+        assert site.gateway.committer.rows == rows + 1
+
+    async def test_the_store_refuses(self, site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        storage = site.gateway.broker.storage
+        assert storage is not None
+        storage.run_short("the disk is full", "the disk is full")
+        body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}}
+        answer = await site.ask("POST", "publish", body)
+        assert answer.status == 503
+        assert "store" in answer.error
+        await site.post("publish", {**body, "headers": {}})
+
+    async def test_the_store_does_not_answer(
+        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(self: SQLiteStore, batch: Batch) -> None:
+            raise StoreError("it is gone")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SQLiteStore, "write", fail)
+            started = trio.current_time()
+            body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}}
+            answer = await site.ask("POST", "publish", body)
+            assert (answer.status, trio.current_time() - started >= 30) == (503, True)
+            assert "has not confirmed it within 30 s" in answer.error
+
+
+class TestDrain:
+    @pytest.mark.parametrize("persistent", ["false", "true"])
+    async def test_nothing_is_taken(self, tmp_path: Path, persistent: str) -> None:
+        """So late a message would be lost, or would wait for the restart unnoticed."""
+        async with running(store=f"sqlite:{tmp_path}/store.db", drain_retry=1500) as site:
+            await site.post("drain", status=202)
+            body = {"destination": "/queue/a", "body": "x", "headers": {"persistent": persistent}}
+            for _ in range(2):
+                answer = await site.ask("POST", "publish", body)
+                assert (answer.status, answer.headers["retry-after"]) == (503, "2")
+                assert answer.error.startswith("the gateway is shutting down and takes no messages: publish again when")
+                await until(lambda: site.gateway.drained)
+            assert site.gateway.broker.context.waiting == 0
