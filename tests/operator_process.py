@@ -49,7 +49,7 @@ async def main(store: str, work: str, number: int, *, before: bool) -> None:
     async with open_gateway(
         Settings(store=store, tcp="127.0.0.1:0", websocket=""), authenticator=Anonymous()
     ) as gateway:
-        administration = gateway.broker.administration
+        administration = gateway.message_admin
         if work == "move":
             administration.move(SOURCE, TARGET, None, "", None, lambda outcome: over.set())
         else:

@@ -149,7 +149,7 @@ class DestinationsApi(Api):
         audit.target(query.name)
         done = trio.Event()
         try:
-            self._gateway.broker.administration.delete_durable(query.name, done.set)
+            self._gateway.message_admin.delete_durable(query.name, done.set)
         except NotAllowed as error:
             raise refusal_of(error) from None
         return await wait_for_store(done, "the durable subscription has ended")

@@ -237,7 +237,7 @@ class MessagesApi(Api):
     @Endpoint("GET", "/api/v1/messages", "messages", MessagePage, errors=(404, 503), example=ORDERS | {"limit": "10"})
     async def messages(self, query: MessageListQuery) -> Response:
         """Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body."""
-        browse, limit, offset = self._gateway.broker.administration.browse, query.limit, query.offset
+        browse, limit, offset = self._gateway.message_admin.browse, query.limit, query.offset
         page = await _Result[Page]().of(lambda then: browse(query.destination, offset, limit, query.selector, then))
         window = {"total": page.total, "limit": limit, "offset": offset, "next": page.next}
         return JSONResponse({"messages": page.messages, **window})
@@ -245,7 +245,7 @@ class MessagesApi(Api):
     @Endpoint("GET", "/api/v1/message", "messages", MessageRow, errors=(404, 503), example=ORDERS | {"id": "$MESSAGE"})
     async def message(self, query: MessageQuery) -> Response:
         """One message that waits, with up to 1 MiB of its body."""
-        find = self._gateway.broker.administration.find
+        find = self._gateway.message_admin.find
         row = await _Result[Row | None]().of(lambda then: find(query.destination, query.id, MAX_BODY, then))
         if row is None:
             raise ApiError(404, "no such message waits there: a consumer has it, or it has gone")
@@ -257,7 +257,7 @@ class MessagesApi(Api):
     async def delete(self, body: Delete, audit: AuditEntry) -> Response:
         """Delete single messages."""
         audit.target(body.destination)
-        delete = self._gateway.broker.administration.delete
+        delete = self._gateway.message_admin.delete
         outcome = await _changed(audit, lambda then: delete(body.destination, body.ids, then))
         return JSONResponse({"deleted": outcome.done, "missing": outcome.missing})
 
@@ -265,7 +265,7 @@ class MessagesApi(Api):
     async def purge(self, body: Purge, audit: AuditEntry) -> Response:
         """Delete all messages that wait in a queue, or those of a selector."""
         audit.target(body.destination)
-        purge = self._gateway.broker.administration.purge
+        purge = self._gateway.message_admin.purge
         outcome = await _changed(audit, lambda then: purge(body.destination, body.selector, then))
         return JSONResponse({"purged": outcome.done})
 
@@ -275,7 +275,7 @@ class MessagesApi(Api):
         audit.target(f"{body.source} -> {body.target}")
         if body.ids is not None and body.selector:
             raise ApiError(400, "body: it may have ids or a selector, and not both")
-        move = self._gateway.broker.administration.move
+        move = self._gateway.message_admin.move
         outcome = await _changed(
             audit, lambda then: move(body.source, body.target, body.ids, body.selector, body.limit, then)
         )
@@ -285,7 +285,7 @@ class MessagesApi(Api):
     async def redrive(self, body: Redrive, audit: AuditEntry) -> Response:
         """Send dead letters back to where they came from, with a fresh count of failures."""
         audit.target(body.destination)
-        redrive = self._gateway.broker.administration.redrive
+        redrive = self._gateway.message_admin.redrive
         outcome = await _changed(audit, lambda then: redrive(body.destination, body.ids, body.limit, then))
         return JSONResponse({"redriven": outcome.done, **_refusals(outcome)})
 

@@ -183,7 +183,7 @@ class StoredApi(Api):
         return await self._page(query, _SCHEDULED, every, stored_rows.of_scheduled, tests)
 
     def _find(self, request: Request) -> ScheduledSend:
-        found = self._broker.administration.scheduled(request.path_params["id"])
+        found = self._gateway.message_admin.scheduled(request.path_params["id"])
         if found is None:
             raise ApiError(404, _NOT_SCHEDULED)
         return found
@@ -302,7 +302,7 @@ class StoredApi(Api):
     def _written(self) -> trio.Event:
         """Set when all that was changed so far is in the store."""
         done = trio.Event()
-        self._broker.administration.when_stored(done.set)
+        self._gateway.message_admin.when_stored(done.set)
         return done
 
     async def _pause(self) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 from gateway.codec import Version, encoder
 
-from .admin.messages import MessageAdmin
 from .core.context import Context
 from .core.events import EventLog
 from .core.memory import Memory
@@ -52,7 +51,6 @@ class Broker:
         known: login and client-id -> the session that has them, the one that came last; others are about to go.
         registry: which destinations there are.
         router: the way of messages to them.
-        administration: an operator's way to the messages.
         destinations: canonical name -> queue or topic; the registry's.
         dirty: outboxes with frames to flush.  Always the same object.
 
@@ -109,7 +107,6 @@ class Broker:
         self.registry = Registry(self.context, policies)
         self.router = Router(self.context, self.registry, policies)
         self.destinations = self.registry.destinations
-        self.administration = MessageAdmin(self)
         # What queues and topics need of these two (`Destinations`).
         self.deposit = self.router.deposit
         self.find = self.registry.find

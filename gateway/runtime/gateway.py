@@ -30,6 +30,7 @@ import trio
 
 from gateway.auth.rules import Rules
 from gateway.broker import Broker
+from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.model.message import Message
@@ -100,6 +101,7 @@ class Gateway:
         self.in_force = InForce(settings, self._reading)
         self.in_force.on_change.append(self._take)
         self.broker: Broker = server.broker
+        self.message_admin = MessageAdmin(server.broker)
         self.holds = server.holds
         self.admission = server.admission
         self.memory = server.memory

@@ -191,7 +191,7 @@ class TestPatience:
         call: Callable[[Running], Any],
     ) -> None:
         work = Never()
-        monkeypatch.setattr(type(site.gateway.broker.administration), name, work)
+        monkeypatch.setattr(type(site.gateway.message_admin), name, work)
         started = trio.current_time()
         answer = await call(site)
         assert (answer.status, answer.error) == (503, "cancelled after 30 s")

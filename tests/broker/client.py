@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.broker import Broker, Quotas
+from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.queue_arguments import ArgumentsNotice
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.headers.connect import read_opening
@@ -84,6 +85,7 @@ class Scene:
             on_arguments=self.wishes.append,
             on_misspelt=lambda *told: self.misspelt.append(told),
         )
+        self.message_admin = MessageAdmin(self.broker)
         self.clients: list[Client] = []
         if stored:
             self._open(stored if isinstance(stored, MemoryStore) else MemoryStore())

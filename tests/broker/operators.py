@@ -34,7 +34,7 @@ class Operator:
     @property
     def administration(self) -> MessageAdmin:
         """The broker's side."""
-        return self.scene.broker.administration
+        return self.scene.message_admin
 
     def _go_on(self) -> None:
         """All turns, and all that the store has to write or to read."""

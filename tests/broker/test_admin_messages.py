@@ -429,7 +429,7 @@ class TestDurables:
         fill(scene, 3, "/topic/a", **P)
         scene.commit()
         told: list[str] = []
-        scene.broker.administration.delete_durable(name, lambda: told.append("gone"))
+        scene.message_admin.delete_durable(name, lambda: told.append("gone"))
         scene.settle()
         assert told == []
         scene.commit()

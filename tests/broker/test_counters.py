@@ -138,7 +138,7 @@ def test_messages_thrown_away_by_reason(stage: Stage, version: Version) -> None:
     client.publish("/topic/late", b"", retain="set", **{"x-delay": "100"})
     client.publish("/topic/kept", retain="set")
     scene.wait(2.0)
-    operator = scene.broker.administration
+    operator = scene.message_admin
     (found,) = (target for target in scene.broker.destinations.values() if target.name == "/queue/deleted")
     operator.delete("/queue/deleted", [message.id.decode() for message in found.waiting_messages()], lambda _: None)  # type: ignore[union-attr]
     operator.purge("/queue/purged", "", lambda _: None)

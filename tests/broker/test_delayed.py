@@ -38,16 +38,16 @@ class TestFound:
         assert first.number < second.number
         assert [each.sending.body for each in (first, second)] == [b"1", b"2"]
         assert first.due == scene.now + 1.0
-        assert scene.broker.administration.scheduled(id_of(second)) is second
+        assert scene.message_admin.scheduled(id_of(second)) is second
         for wrong in ("", "nothing", f"{Message.run.decode()}-0", f"elsewhere-{first.number}"):
-            assert scene.broker.administration.scheduled(wrong) is None
+            assert scene.message_admin.scheduled(wrong) is None
         write(scene)
 
     def test_no_longer_when_it_has_come(self, scene: Scene) -> None:
         scene.connect().publish("a", b"1", **LATER)
         (waiting,) = delayed(scene).every()
         scene.wait(1.1)
-        assert scene.broker.administration.scheduled(id_of(waiting)) is None
+        assert scene.message_admin.scheduled(id_of(waiting)) is None
         assert not delayed(scene).call_off(waiting)
 
     def test_by_the_same_id_after_a_restart(self, stage: Stage) -> None:

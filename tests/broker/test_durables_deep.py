@@ -36,7 +36,7 @@ def deep(scene: Scene, count: int = 7, **headers: str) -> tuple[Client, str]:
 def test_others_have_their_turn(stage: Stage) -> None:
     scene = stage()
     _, name = deep(scene)
-    scene.broker.administration.delete_durable(name, lambda: None)
+    scene.message_admin.delete_durable(name, lambda: None)
     assert not names(scene)
     left = [scene.broker.context.waiting]
     while scene.broker.scheduler.proceed():
@@ -48,7 +48,7 @@ def test_others_have_their_turn(stage: Stage) -> None:
 def test_the_next_one_of_its_name_has_nothing_of_it(stage: Stage) -> None:
     scene = stage()
     client, name = deep(scene, JMSXGroupID="g")
-    scene.broker.administration.delete_durable(name, lambda: None)
+    scene.message_admin.delete_durable(name, lambda: None)
     client.subscribe(TOPIC, ack="client", **ONE)
     publish(scene, b"new")
     assert client.bodies() == [b"new"]
@@ -58,7 +58,7 @@ def test_the_next_one_of_its_name_has_nothing_of_it(stage: Stage) -> None:
 def test_what_comes_back_meanwhile_takes_the_rest_with_it(stage: Stage) -> None:
     scene = stage()
     client, name = deep(scene)
-    scene.broker.administration.delete_durable(name, lambda: None)
+    scene.message_admin.delete_durable(name, lambda: None)
     client.abort()
     assert (scene.broker.context.waiting, scene.broker.memory.used, scene.broker.counters.dropped) == (0, 0, 7)
 
@@ -67,7 +67,7 @@ def test_a_kill_between_two_slices_brings_nothing_back(stage: Stage) -> None:
     scene = stage(stored=True)
     _, name = deep(scene, persistent="true")
     scene.commit()
-    scene.broker.administration.delete_durable(name, lambda: None)
+    scene.message_admin.delete_durable(name, lambda: None)
     batch = scene.vault.take()
     assert batch is not None
     scene.store.write(batch)

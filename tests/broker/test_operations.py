@@ -439,7 +439,7 @@ class TestRedrive:
     def test_priority_and_group_are_as_they_were(self, operator: Operator) -> None:
         kill(operator.scene, 1, priority="8", JMSXGroupID="g")
         operator.redrive("dlq.a")
-        (message,) = operator.scene.broker.administration._queue("a").waiting_messages()
+        (message,) = operator.scene.message_admin._queue("a").waiting_messages()
         assert (message.options.priority, message.options.group, message.rank) == (8, "g", 1)
 
     def test_what_is_no_dead_letter_stays(self, operator: Operator) -> None:

@@ -58,7 +58,7 @@ async def waiting(gateway: Gateway, name: str) -> list[int]:
         pages.append(page)
         over.set()
 
-    gateway.broker.administration.browse(name, 0, COUNT, "", take)
+    gateway.message_admin.browse(name, 0, COUNT, "", take)
     await over.wait()
     return [int(str(row["body"])) for row in pages[0].messages]
 
@@ -85,7 +85,7 @@ async def test_each_message_is_in_one_place(
                 outcomes.append(outcome)
                 over.set()
 
-            gateway.broker.administration.move(SOURCE, target, None, "", None, tell)
+            gateway.message_admin.move(SOURCE, target, None, "", None, tell)
             await over.wait()
             assert outcomes[0].done == len(left)
         assert await waiting(gateway, target) == list(range(COUNT))
