@@ -1,8 +1,8 @@
 """The headers that the gateway knows as text: the reference page.
 
-    python -m gateway.dictionary_reference > docs/headers.md
+    python -m docs.generate.headers > docs/headers.md
 
-Everything comes from the one table in `gateway/broker/dictionary`; a test compares the committed page with it.
+Everything comes from the one table in `gateway/broker/headers`; a test compares the committed page with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.broker.headers.near_misses import OTHER_WORDS
 HEAD = """\
 # Headers
 
-Written by `make docs` from `gateway/broker/dictionary`; change them there.
+Written by `make docs` from `gateway/broker/headers`; change them there.
 
 Clients that were written for RabbitMQ, ActiveMQ, Artemis, Apollo or Spring say the same things by other names and in
 other units. The gateway reads them all. Each header has one canonical name; the others are its aliases, each with the

@@ -1,4 +1,4 @@
-"""docs/commands.md, made of the commands themselves: `python -m gateway.commands_reference`."""
+"""docs/commands.md, made of the commands themselves: `python -m docs.generate.commands`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 _HEAD = """# Commands
 
-Made of `gateway --help` and its like by `make docs`. Status 2 means everywhere that the command line itself is wrong.
+Made of `gateway --help` by `make docs`. Status 2 means everywhere that the command line itself is wrong.
 """
 
 

@@ -1,32 +1,43 @@
-"""The page of headers: that it is up to date, and that it says all that the table says."""
+"""The pages that `docs/generate` writes are up to date, and the page of headers has all of the table."""
 
 from __future__ import annotations
 
-import runpy
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gateway import dictionary_reference
+from docs.generate import headers, journal, metrics
 from gateway.broker.headers import TABLE, HeaderRow, Treatment
 from gateway.broker.headers.near_misses import OTHER_WORDS
 
-ROOT = Path(__file__).parent.parent
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def lines_of(title: str) -> list[str]:
     """The rows of one section's table, without its head."""
-    section = dictionary_reference.page().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    section = headers.page().split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
 
-def test_committed_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "headers.md").read_text() == dictionary_reference.page(), "run `make docs`"
+@pytest.mark.parametrize(
+    ("name", "page"), [("headers", headers.page), ("journal", journal.page), ("metrics", metrics.page)]
+)
+def test_a_page_is_up_to_date(name: str, page: Callable[[], str]) -> None:
+    assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page(), "run `make docs`"
 
 
-def test_run_as_a_module_it_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(dictionary_reference.__file__, run_name="__main__")
-    assert capsys.readouterr().out == dictionary_reference.page()
+def test_commands_are_those_of_the_program() -> None:
+    """In a process of its own: click keeps the name of the command that first asked for `--help`."""
+    command = [sys.executable, "-m", "docs.generate.commands"]
+    made = subprocess.run(command, cwd=DOCS.parent, capture_output=True, text=True, timeout=60, check=True)
+    assert (DOCS / "commands.md").read_text(encoding="utf-8") == made.stdout, "run `make docs`"
+
+
+def test_lines_of_the_journal_page_are_not_too_long() -> None:
+    assert max(map(len, journal.HEAD.splitlines())) <= 120
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.frames[0]} {row.name}")
@@ -49,7 +60,7 @@ def test_every_row_is_there_with_all_it_says(row: HeaderRow) -> None:
 
 
 def test_nothing_else_is_there() -> None:
-    page = dictionary_reference.page()
+    page = headers.page()
     rows = sum(line.startswith("| `") for line in page.splitlines())
     # CONNECT and STOMP share a section, and so do BEGIN, COMMIT and ABORT, and the frames with queue arguments.
     shared = {"STOMP", "COMMIT", "ABORT"}
@@ -65,12 +76,12 @@ def test_whether_subscribers_see_it() -> None:
 
 
 def test_the_names_that_are_taken_for_slips() -> None:
-    section = dictionary_reference.page().split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
+    section = headers.page().split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
     assert all(f"`{word}`" in section for word in OTHER_WORDS)
 
 
 def test_values_that_ask_for_nothing() -> None:
-    page = dictionary_reference.page()
+    page = headers.page()
     assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value passes |" in page
     assert "| `x-stream-filter-value` (RabbitMQ) | none |" in page
 
@@ -78,7 +89,7 @@ def test_values_that_ask_for_nothing() -> None:
 def test_tables_are_whole() -> None:
     """Every line of a table has as many cells as its head."""
     width = 0
-    for line in dictionary_reference.page().splitlines():
+    for line in headers.page().splitlines():
         cells = line.replace("\\|", "").count("|")
         width = (width or cells) if line.startswith("|") else 0
         assert cells == width or not line.startswith("|")

@@ -1,6 +1,6 @@
 """The reference page of the journal, in Markdown.
 
-    python -m gateway.journal.reference > docs/journal.md
+    python -m docs.generate.journal > docs/journal.md
 
 The tables come from `schema`; a test compares the committed page with it.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sys
 
-from . import schema
+from gateway.journal import schema
 
 HEAD = """\
 # Journal
 
-Written by `make docs` from `gateway/journal/reference.py` and `schema.py`; change it there.
+Written by `make docs` from `docs/generate/journal.py` and `schema.py`; change it there.
 
 With the setting `journal = "journal"` the gateway writes down what happens: each message that it takes, each delivery,
 ACK and NACK with the time it took, what expires, dies or is dropped, sessions, subscriptions, transactions, errors, and

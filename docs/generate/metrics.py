@@ -1,6 +1,6 @@
 """The metrics as text.
 
-    python -m gateway.observe.reference > docs/metrics.md
+    python -m docs.generate.metrics > docs/metrics.md
 
 Everything comes from the collectors themselves: they are asked, as a scraper would, over a broker that does nothing.  A
 test compares the committed page with it, and another one the names with those of a running gateway.

@@ -1,6 +1,6 @@
 """The reference of the admin API as a page: `docs/api.md`.
 
-    python -m gateway.admin.reference > docs/api.md
+    python -m docs.generate.api > docs/api.md
 
 Everything comes from the table of endpoints; a test compares the committed page with it, and runs every example against
 a gateway.
