@@ -23,11 +23,11 @@ from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.storage import Storage
 from gateway.journal import Journal
-from gateway.observe.condition import Condition, Disks, SpanCollector
+from gateway.observe.destination_metrics import MOST_SHOWN, DestinationCollector
 from gateway.observe.metrics import BrokerCollector, JournalCollector, StoreCollector
-from gateway.observe.overload import OverloadCollector
-from gateway.observe.survey import MOST_SHOWN, Survey
-from gateway.observe.timings import ACK, QUEUE, TURN, Timings
+from gateway.observe.overload_metrics import OverloadCollector
+from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
+from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
 from gateway.transports.flow.blocked_publishers import REASONS
 from gateway.transports.flow.connection_limits import LIMITS
 from gateway.transports.wire.fairness import FairGates
@@ -99,13 +99,13 @@ def collectors(folder: Path) -> Iterator[Collector]:
     holds = cast("Blocks", SimpleNamespace(by_reason=lambda: none, totals=none))
     memory = cast("MemoryGuard", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
     yield OverloadCollector(broker, holds, admission, memory, FairGates())
-    yield Condition(lambda: None, dict, lambda: 0.0, lambda: 0)
-    disks = Disks({"store": folder, "journal": folder})
+    yield HealthCollector(lambda: None, dict, lambda: 0.0, lambda: 0)
+    disks = DiskCollector({"store": folder, "journal": folder})
     disks.look_now()
     yield disks
     broker.registry.create_queue("/queue/orders")
-    yield Survey(broker, (), ["/queue/orders"])
-    yield Timings((TURN, Histogram), (QUEUE, Histogram), (ACK, Histogram))
+    yield DestinationCollector(broker, (), ["/queue/orders"])
+    yield TimingCollector((TURN, Histogram), (QUEUE, Histogram), (ACK, Histogram))
     committer = cast("Committer", SimpleNamespace(commits=0, seconds=0.0, rows=0, failures=0, damaged=0))
     yield StoreCollector(Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: None), committer)
     journal = Journal(folder, "gateway", run="r")

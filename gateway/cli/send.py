@@ -17,8 +17,8 @@ import click
 
 from gateway.client import Client
 
-from . import lines
-from .server import connected, header, server_of, told, where
+from . import json_lines
+from .connection import connected, header, server_of, told, where
 
 _READ = 64 * 1024
 # A line longer than any server would take is not text.
@@ -76,10 +76,10 @@ def _count(number: int) -> str:
     return f"{number} message{'' if number == 1 else 's'}"
 
 
-def _encode(client: Client, destination: str, common: Mapping[str, str], line: lines.Line, receipt: str) -> bytes:
+def _encode(client: Client, destination: str, common: Mapping[str, str], line: json_lines.Line, receipt: str) -> bytes:
     target = destination or line.destination
     if not target:
-        raise lines.BadLine("it names no destination, and the command does not either")
+        raise json_lines.BadLine("it names no destination, and the command does not either")
     headers = {"destination": target, **line.headers, **common}
     if receipt:
         headers["receipt"] = receipt
@@ -95,9 +95,9 @@ def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole:
             number += 1
             last = place == len(group)
             try:
-                line = lines.read(nbytes) if as_json else lines.Line("", {}, nbytes)
+                line = json_lines.read(nbytes) if as_json else json_lines.Line("", {}, nbytes)
                 frames.append(encode(line, f"r{number}" if last else ""))
-            except lines.BadLine as error:
+            except json_lines.BadLine as error:
                 raise click.ClickException(f"line {number} of standard input: {error}") from None
         client.send(b"".join(frames))
         client.wait_for(f"r{number}", "SEND")

@@ -17,7 +17,7 @@ from gateway.config.address import Address
 from gateway.process import systemd
 
 
-class Options:
+class HypercornOptions:
     """What hypercorn reads: each attribute becomes one of its `Config`.
 
     Args:
@@ -55,8 +55,8 @@ def _http() -> list[str]:
         return []
 
 
-def __getattr__(name: str) -> Options:
+def __getattr__(name: str) -> HypercornOptions:
     """`options`, when hypercorn's parent asks; the worker imports this module, too, and must not."""
     if name != "options":
         raise AttributeError(name)
-    return Options(_http())
+    return HypercornOptions(_http())

@@ -17,8 +17,8 @@ from gateway.client import Client
 from gateway.codec import Frame
 from gateway.text import visible
 
-from . import lines
-from .server import connected, header, server_of, told, where
+from . import json_lines
+from .connection import connected, header, server_of, told, where
 
 _PREFETCH = 100
 # Seconds after which we look whether the time is up; heart-beats go out in between.
@@ -136,7 +136,7 @@ class _Reader:
 
     def _write(self, frame: Frame) -> None:
         if self._as_json:
-            line = lines.write(frame.headers, frame.body)
+            line = json_lines.write(frame.headers, frame.body)
             click.echo(visible(line) if self._escapes else line)
         elif self._escapes:
             click.echo(visible(frame.body.decode(errors="backslashreplace")))

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from gateway.client.tls import FileError
 
-from . import board, keys
-from .source import NoAnswer, Source
+from . import dashboard, keys
+from .admin_client import AdminClient, NoAnswer
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
 # Rows of a snapshot that is printed, and the fewest on a screen, however small.
@@ -30,7 +30,7 @@ _PRINTED, _FEWEST = 20, 3
 class View:
     """Which list is shown, and how it is sorted."""
 
-    listing: board.Listing = board.DESTINATIONS
+    listing: dashboard.BoardTable = dashboard.DESTINATIONS
     column: int = 1
     descending: bool = True
 
@@ -42,7 +42,7 @@ class View:
     def after(self, key: str) -> View:
         """The view that a key asks for."""
         if key in "ds":
-            listing = board.DESTINATIONS if key == "d" else board.SESSIONS
+            listing = dashboard.DESTINATIONS if key == "d" else dashboard.SESSIONS
             return View(listing, 1 if key == "d" else 4)
         if key in "<>":
             step = 1 if key == ">" else -1
@@ -54,11 +54,11 @@ class View:
 class Screen:
     """What was last heard, and how it looks."""
 
-    source: Source
+    source: AdminClient
     view: View = field(default_factory=View)
     fault: str = ""
-    _overview: board.Answer = field(default_factory=dict)
-    _list: board.Answer = field(default_factory=dict)
+    _overview: dashboard.Answer = field(default_factory=dict)
+    _list: dashboard.Answer = field(default_factory=dict)
 
     def ask(self, rows: int) -> None:
         """Ask the gateway.
@@ -75,9 +75,9 @@ class Screen:
     def show(self, footer: str = "") -> RenderableType:
         """All of it."""
         listing = self.view.listing
-        parts = [board.head(self._overview), Text(self.fault, "bold red")]
+        parts = [dashboard.head(self._overview), Text(self.fault, "bold red")]
         if listing.name in self._list:
-            parts.append(board.table(listing, self._list[listing.name], self._list["total"], self.view.sort))
+            parts.append(dashboard.table(listing, self._list[listing.name], self._list["total"], self.view.sort))
         return Group(*parts, Text(footer, "dim"))
 
 
@@ -112,7 +112,7 @@ def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, 
         sys.exit(130)
 
 
-def _source(url: str | None, token_file: Path | None, *files: str) -> Source:
+def _source(url: str | None, token_file: Path | None, *files: str) -> AdminClient:
     from gateway.config.settings import Address, SettingsError, load
 
     token = token_file.read_text().strip() if token_file is not None else None
@@ -124,7 +124,7 @@ def _source(url: str | None, token_file: Path | None, *files: str) -> Source:
             if url is None and address is None:
                 raise click.UsageError("the setting http names no port; say where the gateway is by --url")
             url = url or f"http://{address}"
-        return Source(url, token, *files)
+        return AdminClient(url, token, *files)
     except (SettingsError, FileError) as error:
         raise click.ClickException(str(error)) from None
     except ValueError as error:
@@ -140,7 +140,7 @@ def _run(screen: Screen, console: Console, interval: float) -> None:
     with keys.single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
-                screen.ask(max(_FEWEST, console.height - board.HEAD))
+                screen.ask(max(_FEWEST, console.height - dashboard.HEAD))
                 screen.fault = ""
             except NoAnswer as error:
                 if error.is_refusal:

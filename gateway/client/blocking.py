@@ -25,7 +25,7 @@ from gateway.codec.encoder import frame
 from gateway.codec.headers import escape
 
 from .errors import CertificateRefused, ConnectionLost, ServerError
-from .server import Server
+from .server import StompServer
 from .tls import FileError, context_of, reason_of
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
@@ -58,7 +58,7 @@ class Client:
         ServerError: the server refuses.
     """
 
-    def __init__(self, where: Server, *, beat: bool = False) -> None:
+    def __init__(self, where: StompServer, *, beat: bool = False) -> None:
         self._name = f"{where.host}:{where.port}"
         self._cert = where.cert
         self._timeout = where.receipt_timeout / 1000
@@ -84,7 +84,7 @@ class Client:
             self.close()
             raise
 
-    def _open(self, where: Server, interval: int) -> None:
+    def _open(self, where: StompServer, interval: int) -> None:
         lines = "".join([f"{name}:{value}\n" for name, value in where.connect_headers(interval).items()])
         self.send(f"CONNECT\n{lines}\n\0".encode())
         deadline = time.monotonic() + where.connect_timeout / 1000
@@ -99,7 +99,7 @@ class Client:
         self.server = answer.headers.get("server", "")
         self._beats(interval, answer.headers.get("heart-beat", "0,0"))
 
-    def _pull_first(self, timeout: float, where: Server) -> None:
+    def _pull_first(self, timeout: float, where: StompServer) -> None:
         """Read a chunk; who hangs up without a word has expected something else than STOMP."""
         try:
             self._pull(timeout)
@@ -324,7 +324,7 @@ class Client:
             pass
 
 
-def _dial(where: Server) -> socket.socket:
+def _dial(where: StompServer) -> socket.socket:
     """A connected socket that never blocks."""
     plain = socket.create_connection((where.host, where.port), timeout=where.connect_timeout / 1000)
     try:

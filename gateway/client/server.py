@@ -13,7 +13,7 @@ _ALL = ",".join([version.name for version in VERSIONS])
 
 
 @dataclass(frozen=True)
-class Server:
+class StompServer:
     """A STOMP server, as a client must know it.  Times are in milliseconds.
 
     Attributes:
@@ -55,7 +55,7 @@ class Server:
         return headers | dict(self.headers)
 
 
-def read_url(url: str, variable: str) -> tuple[Server, str]:
+def read_url(url: str, variable: str) -> tuple[StompServer, str]:
     """Read stomp://user@host:port/topic/name; `stomps` is the same by TLS.
 
     Args:
@@ -77,5 +77,5 @@ def read_url(url: str, variable: str) -> tuple[Server, str]:
         raise ValueError(f"a password must not stand in a URL, where others can see it: put it into {variable}")
     if parts.scheme not in ("stomp", "stomps") or not parts.hostname or parts.query or parts.fragment:
         raise wrong
-    server = Server(parts.hostname, port, tls=parts.scheme == "stomps", login=unquote(parts.username or ""))
+    server = StompServer(parts.hostname, port, tls=parts.scheme == "stomps", login=unquote(parts.username or ""))
     return server, "" if parts.path == "/" else unquote(parts.path)

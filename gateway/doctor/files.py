@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.config.settings import Settings
 from gateway.stores import StoreError, preflight
-from gateway.stores.room import RESERVE
+from gateway.stores.disk_space import RESERVE
 
 from .finding import Finding, Trouble, fail, ok, warn
 from .rights import ENTER, READ, WRITE, User, refuse_to

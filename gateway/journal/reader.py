@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from .record import Decoder, RecordError, Row, size_of
-from .salvage import Bodies
+from .record import RecordError, Row, RowDecoder, size_of
+from .repair import RecordBodies
 from .segments import order
 
 
@@ -45,8 +45,8 @@ class Segment:
             OSError: the file cannot be read.
             RecordError: a record has another version, or its rows make no sense.
         """
-        decoder = Decoder()
-        bodies = Bodies(self.path, order(self.path)[0])
+        decoder = RowDecoder()
+        bodies = RecordBodies(self.path, order(self.path)[0])
         for body in bodies:
             try:
                 rows = decoder.rows(body)

@@ -81,7 +81,7 @@ class RecordError(Exception):
     """A record is whole, but cannot be read; `str()` is one sentence."""
 
 
-class Facts(NamedTuple):
+class RecordFacts(NamedTuple):
     """What is the same for all rows of a record, or nearly.
 
     Attributes:
@@ -235,7 +235,7 @@ def headers_of(headers: Mapping[str, str]) -> bytes:
     return counted(b"%b\0" % block.encode("utf-8", "replace"))
 
 
-def record(facts: Facts, first_seq: int, rows: int, pieces: Sequence[bytes]) -> list[bytes]:
+def record(facts: RecordFacts, first_seq: int, rows: int, pieces: Sequence[bytes]) -> list[bytes]:
     """A record, in pieces that are to be written one behind the other.
 
     Args:
@@ -293,7 +293,7 @@ def making_sense(body: bytes) -> Iterator[None]:
         raise RecordError(f"the record is whole, but its rows are not as version {body[0]} has them") from error
 
 
-def start_of(body: bytes) -> tuple[Facts, int, int, int]:
+def start_of(body: bytes) -> tuple[RecordFacts, int, int, int]:
     """What stands in front of the rows: facts, the first seq, how many rows there are, and where they begin.
 
     Raises:
@@ -302,7 +302,7 @@ def start_of(body: bytes) -> tuple[Facts, int, int, int]:
     _, first_seq, epoch, offset, count = _FACTS.unpack_from(body)
     gateway, place = _read(body, _FACTS.size)
     run, place = _read(body, place)
-    return Facts((gateway or b"").decode(), (run or b"").decode(), epoch, offset), first_seq, count, place
+    return RecordFacts((gateway or b"").decode(), (run or b"").decode(), epoch, offset), first_seq, count, place
 
 
 def names_in(data: bytes) -> Names:
@@ -321,7 +321,7 @@ def names_in(data: bytes) -> Names:
     return tuple(found)
 
 
-class Decoder:
+class RowDecoder:
     """Bodies of records to rows.
 
     Attributes:
@@ -378,7 +378,7 @@ class _Context:
 
     __slots__ = ("epoch", "gateway", "known", "names", "offset", "run", "seq")
 
-    def __init__(self, facts: Facts, known: dict[bytes, Names], names: _ReadNames) -> None:
+    def __init__(self, facts: RecordFacts, known: dict[bytes, Names], names: _ReadNames) -> None:
         self.gateway, self.run, self.epoch, self.offset = facts
         self.known = known
         self.names = names

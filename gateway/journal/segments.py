@@ -28,7 +28,7 @@ from typing import NamedTuple
 from gateway.files import make_private, synchronize_folder
 
 from . import record
-from .salvage import Bodies
+from .repair import RecordBodies
 
 OPEN = ".open"
 COMPLETE = ".seg"
@@ -147,7 +147,7 @@ class Segments:
     def __init__(
         self,
         folder: Path,
-        facts: record.Facts,
+        facts: record.RecordFacts,
         *,
         sync: Sync,
         nbytes: int,
@@ -319,7 +319,7 @@ class Segments:
 
 def _mend(path: Path) -> Mended:
     """Cut off the torn end of a file and complete it; one without rows goes."""
-    bodies = Bodies(path, order(path)[0])
+    bodies = RecordBodies(path, order(path)[0])
     for _ in bodies:
         pass
     if bodies.torn:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from .intake import Intake, joined
+from .buffer import RowBuffer, joined
 from .segments import Segments, reason_of
 
 EVERY = 0.05
@@ -42,7 +42,7 @@ class Worker:
     """
 
     def __init__(
-        self, intake: Intake, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
+        self, intake: RowBuffer, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
     ) -> None:
         self.rows = 0
         self.nbytes = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from .record import Facts
+from .record import RecordFacts
 from .rows import ALL, Rows
 from .segments import Mended, Segments, Sync, lock
 from .worker import Worker
@@ -78,7 +78,7 @@ class Journal(Rows):
         own = folder / gateway
         now = wall()
         self._lock, self.epoch = lock(own, now // 1000)
-        facts = Facts(gateway, run, self.epoch, now - clock())
+        facts = RecordFacts(gateway, run, self.epoch, now - clock())
         self.segments = Segments(
             own,
             facts,

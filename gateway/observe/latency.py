@@ -21,7 +21,7 @@ class Percentiles(NamedTuple):
     p99: float
 
 
-class Window:
+class LatencyWindow:
     """The last steps of a histogram.
 
     Args:

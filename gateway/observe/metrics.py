@@ -29,7 +29,7 @@ from prometheus_client.registry import Collector
 
 import gateway
 
-from .condition import Disks
+from .process_metrics import DiskCollector
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
@@ -114,7 +114,7 @@ class Metrics:
         journal: Journal | None = None,
         overload: Collector | None = None,
         others: Iterable[Collector] = (),
-        disks: Disks | None = None,
+        disks: DiskCollector | None = None,
     ) -> None:
         self._disks = disks
         self._registry = CollectorRegistry()

@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from gateway.broker.core.histogram import Histogram
-from gateway.observe.latency import Percentiles, Window
+from gateway.observe.latency import LatencyWindow, Percentiles
 from gateway.transports.flow.memory_guard import resident
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ class Sampler:
         self._admission = admission
         self._cpu, self._memory, self._epoch = cpu, memory, epoch
         self._samples: deque[Sample] = deque(maxlen=KEPT)
-        self._turns = Window(turns, WINDOW)
+        self._turns = LatencyWindow(turns, WINDOW)
         records = broker.records
-        self._waited = Window(records.waited, WINDOW) if records is not None else None
-        self._took = Window(records.took, WINDOW) if records is not None else None
+        self._waited = LatencyWindow(records.waited, WINDOW) if records is not None else None
+        self._took = LatencyWindow(records.took, WINDOW) if records is not None else None
         self._before: tuple[float, ...] = ()
         self.started_at = epoch()
         self.last: Sample | None = None

@@ -19,15 +19,15 @@ from types import FrameType
 import click
 import structlog
 
-from gateway.client import Server, StompError
+from gateway.client import StompError, StompServer
 from gateway.observe import logs
 from gateway.process import systemd
 
 from . import settings
 from .http import HttpError, serving
 from .pump import Pump
-from .settings import Orders, PlanError
-from .status import Status, not_alive
+from .settings import PlanError, RelayConfig
+from .status import RelayStatus, not_alive
 
 log = structlog.get_logger("gateway.relay")
 
@@ -117,10 +117,10 @@ def _of_options(
     name: str,
     http: str,
     **of_sides: Path | str | None,
-) -> Orders:
+) -> RelayConfig:
     if not source or not target:
         raise PlanError("--from and --to are needed, or --config")
-    sides: list[Server] = []
+    sides: list[StompServer] = []
     for side, url, file, variable in (
         ("from", source, from_passcode_file, settings.FROM_PASSCODE),
         ("to", target, to_passcode_file, settings.TO_PASSCODE),
@@ -132,10 +132,10 @@ def _of_options(
     plan = settings.make(
         first, second, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id
     )
-    return Orders((plan,), settings.http_address(http))
+    return RelayConfig((plan,), settings.http_address(http))
 
 
-def _run(orders: Orders) -> int:
+def _run(orders: RelayConfig) -> int:
     """Relay until a signal; the status."""
     # The queue, unlike an Event, may be used by a signal's handler while the same thread waits for it.
     news: SimpleQueue[int | str] = SimpleQueue()
@@ -169,7 +169,7 @@ def _run(orders: Orders) -> int:
     return _STATUS[signal.Signals(first)]
 
 
-def _first(news: SimpleQueue[int | str], every: list[Status]) -> int | str:
+def _first(news: SimpleQueue[int | str], every: list[RelayStatus]) -> int | str:
     """Wait for a signal or a failure, and show signs of life."""
     between = systemd.watchdog()
     while True:

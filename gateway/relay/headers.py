@@ -14,7 +14,7 @@ import hashlib
 
 from gateway.codec import Frame
 
-from .settings import Plan, Route, address
+from .settings import RelayPlan, Route, address
 
 RELAYED = "relayed"
 MOST_HOPS = 8
@@ -29,7 +29,7 @@ class Loop(Exception):
     """The message goes in a circle; the text is one sentence."""
 
 
-def onward(message: Frame, plan: Plan, route: Route) -> dict[str, str]:
+def onward(message: Frame, plan: RelayPlan, route: Route) -> dict[str, str]:
     """The headers of the SEND.
 
     Raises:
@@ -51,7 +51,7 @@ def onward(message: Frame, plan: Plan, route: Route) -> dict[str, str]:
     return kept
 
 
-def _identity(message: Frame, plan: Plan, route: Route) -> str:
+def _identity(message: Frame, plan: RelayPlan, route: Route) -> str:
     """Two queues may have a message of one SEND, with one id; so may two servers that count alike."""
     parts = address(plan.source), message.headers.get("destination", route.source), message.headers["message-id"]
     return hashlib.blake2b("\n".join(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()

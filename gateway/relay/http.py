@@ -28,8 +28,8 @@ import structlog
 
 from gateway.config.address import Address
 
-from .metrics import Metrics
-from .status import Status, not_alive, not_ready
+from .metrics import RelayMetrics
+from .status import RelayStatus, not_alive, not_ready
 
 log = structlog.get_logger("gateway.relay")
 
@@ -88,9 +88,9 @@ class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True  # whoever is asked at the end is not waited for
 
-    def __init__(self, address: Address, every: Sequence[Status]) -> None:
+    def __init__(self, address: Address, every: Sequence[RelayStatus]) -> None:
         self.every = every
-        self.metrics = Metrics(every)
+        self.metrics = RelayMetrics(every)
         self._room = threading.BoundedSemaphore(_MOST)
         self._deadlines: dict[socket.socket, float] = {}
         if ":" in address.host:
@@ -126,7 +126,7 @@ class _Server(ThreadingTCPServer):
 
 
 @contextmanager
-def serving(address: Address | None, every: Sequence[Status]) -> Iterator[None]:
+def serving(address: Address | None, every: Sequence[RelayStatus]) -> Iterator[None]:
     """Answer for the time of the block; None: nobody asks.
 
     Raises:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from gateway.client import Client, Server, ServerError, StompError
+from gateway.client import Client, ServerError, StompError, StompServer
 
 from .settings import address
 
@@ -38,10 +38,10 @@ _PASSING = (
 )
 
 
-class Lost(Exception):
+class LinkLost(Exception):
     """A link is gone, for the reason that the error tells."""
 
-    def __init__(self, link: Link, error: StompError) -> None:
+    def __init__(self, link: ServerLink, error: StompError) -> None:
         super().__init__(str(error))
         self.link = link
         self.error = error
@@ -52,7 +52,7 @@ class Lost(Exception):
         return isinstance(self.error, ServerError) and not _is_passing(self.error)
 
 
-class Link:
+class ServerLink:
     """One side.
 
     Args:
@@ -64,7 +64,7 @@ class Link:
         fault: why there is none.
     """
 
-    def __init__(self, role: str, server: Server) -> None:
+    def __init__(self, role: str, server: StompServer) -> None:
         self.client: Client | None = None
         self.opened = 0
         self.fault = "it was not reached yet"
@@ -123,7 +123,7 @@ class Link:
         try:
             yield self.client
         except StompError as error:
-            raise Lost(self, error) from None
+            raise LinkLost(self, error) from None
 
     def works(self) -> None:
         """It is not away."""

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from .status import Status
+from .status import RelayStatus
 
 _LABELS = ("table", "source", "target")
 # Attribute of `Counts`, name, help.
@@ -24,14 +24,14 @@ _OF_ROUTES = (
 )
 
 
-class Metrics:
+class RelayMetrics:
     """Those of all directions, and of the process.
 
     Args:
         every: in the order of the tables.
     """
 
-    def __init__(self, every: Sequence[Status]) -> None:
+    def __init__(self, every: Sequence[RelayStatus]) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Directions(every))
         ProcessCollector(registry=self._registry)
@@ -43,7 +43,7 @@ class Metrics:
 
 
 class _Directions(Collector):
-    def __init__(self, every: Sequence[Status]) -> None:
+    def __init__(self, every: Sequence[RelayStatus]) -> None:
         self._every = [
             ([str(number), each.ends["source"], each.ends["target"]], each) for number, each in enumerate(every, 1)
         ]

@@ -33,9 +33,9 @@ from gateway.client import Client, ConnectionLost, ServerError, StompError
 from gateway.codec import V10, V12, Frame
 
 from .headers import Loop, onward
-from .link import Link, Lost
-from .settings import Plan, Route, address
-from .status import Status
+from .link import LinkLost, ServerLink
+from .settings import RelayPlan, Route, address
+from .status import RelayStatus
 
 log = structlog.get_logger("gateway.relay")
 
@@ -94,11 +94,11 @@ class Pump:
         status: what others see of it.
     """
 
-    def __init__(self, plan: Plan, stop: threading.Event) -> None:
+    def __init__(self, plan: RelayPlan, stop: threading.Event) -> None:
         self._plan = plan
         self._stop = stop
-        self._source = Link("source", plan.source)
-        self._target = Link("target", plan.target)
+        self._source = ServerLink("source", plan.source)
+        self._target = ServerLink("target", plan.target)
         self._routes = {route.source: route for route in plan.routes}
         self._held: list[_Held] = []
         self._settled: list[_Held] = []  # and the source is not told yet
@@ -107,7 +107,7 @@ class Pump:
         self._receipts = 0
         self._is_ours = False
         self._told_loops: set[str] = set()
-        self.status = Status(plan, self._source, self._target, lambda: len(self._held))
+        self.status = RelayStatus(plan, self._source, self._target, lambda: len(self._held))
         self._next_line = time.monotonic() + _LINE_EVERY
 
     def run(self) -> None:
@@ -135,7 +135,7 @@ class Pump:
         self._source.open(self._subscribe)
         try:
             self._turn()
-        except Lost as lost:
+        except LinkLost as lost:
             self._drop(lost)
         if time.monotonic() >= self._next_line:
             self._tell()
@@ -224,7 +224,7 @@ class Pump:
         """
         self.status.turns()
         if self._source.client is not None:
-            with suppress(Lost), self._source.talk() as client:
+            with suppress(LinkLost), self._source.talk() as client:
                 client.rest(0.0)
 
     # The target.
@@ -299,7 +299,7 @@ class Pump:
 
     # What breaks.
 
-    def _drop(self, lost: Lost) -> None:
+    def _drop(self, lost: LinkLost) -> None:
         if lost.link is self._source:
             self._held, self._settled, self._under_way, self._alone = [], [], [], 0
             self._source.lost(lost.error)
@@ -340,7 +340,7 @@ class Pump:
         try:
             if self._source.client is not None:
                 self._settle()
-        except Lost as lost:
+        except LinkLost as lost:
             self._source.lost(lost.error)
         self._source.disconnect()
         self._target.disconnect()

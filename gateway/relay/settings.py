@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.client.server import read_url
 from gateway.client.tls import FileError, context_of
 from gateway.config.address import Address
@@ -54,7 +54,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RelayPlan:
     """One direction.
 
     Attributes:
@@ -63,8 +63,8 @@ class Plan:
         durable: subscriptions to topics outlive the connection.
     """
 
-    source: Server
-    target: Server
+    source: StompServer
+    target: StompServer
     routes: tuple[Route, ...]
     name: str = ""
     prefetch: int = PREFETCH
@@ -72,32 +72,32 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Orders:
+class RelayConfig:
     """What one process does.
 
     Attributes:
         http: where it says how it is; None: nowhere.
     """
 
-    plans: tuple[Plan, ...]
+    plans: tuple[RelayPlan, ...]
     http: Address | None = None
 
 
-def address(server: Server) -> str:
+def address(server: StompServer) -> str:
     """A server as it is told."""
     return f"{server.host}:{server.port}"
 
 
 def make(
-    source: Server,
-    target: Server,
+    source: StompServer,
+    target: StompServer,
     destinations: Iterable[str],
     *,
     name: str = "",
     prefetch: int = PREFETCH,
     durable: bool = False,
     client_id: str = "",
-) -> Plan:
+) -> RelayPlan:
     """A plan of its parts.
 
     Raises:
@@ -120,7 +120,7 @@ def make(
         "connect_timeout": _CONNECT_TIMEOUT,
         "versions": "1.1,1.2",
     }
-    return Plan(
+    return RelayPlan(
         replace(source, headers=headers, **times),  # type: ignore[arg-type]
         replace(target, **times),  # type: ignore[arg-type]
         routes,
@@ -150,7 +150,7 @@ def server(
     cert: Path | None = None,
     key: Path | None = None,
     vhost: str = "",
-) -> Server:
+) -> StompServer:
     """One side.
 
     Raises:
@@ -201,7 +201,7 @@ def read_passcode(path: Path) -> str:
         raise PlanError(f"the passcode file {path} cannot be read: it is not UTF-8") from None
 
 
-def read(path: Path) -> Orders:
+def read(path: Path) -> RelayConfig:
     """What a file says.
 
     Raises:
@@ -231,10 +231,10 @@ def read(path: Path) -> Orders:
             plans.append(_of_table(table, path.parent))
         except PlanError as error:
             raise PlanError(f"{path}, [[relay]] number {number}: {error}") from None
-    return Orders(tuple(plans), http)
+    return RelayConfig(tuple(plans), http)
 
 
-def _of_table(table: Mapping[str, Any], folder: Path) -> Plan:
+def _of_table(table: Mapping[str, Any], folder: Path) -> RelayPlan:
     if unknown := sorted(table.keys() - _KEYS):
         raise PlanError(f"{unknown[0]!r} is unknown: keys are {', '.join(sorted(_KEYS))}")
     destinations = table.get("destinations", [])
@@ -250,7 +250,7 @@ def _of_table(table: Mapping[str, Any], folder: Path) -> Plan:
     return make(source, target, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id)
 
 
-def _side(table: Mapping[str, Any], side: str, folder: Path) -> Server:
+def _side(table: Mapping[str, Any], side: str, folder: Path) -> StompServer:
     url = _text(table, side)
     if not url:
         raise PlanError(f'{side} is missing: write {side} = "stomp://user@host:port"')

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 
-from .link import Link
-from .settings import Plan, address
+from .link import ServerLink
+from .settings import RelayPlan, address
 
 STILL = 60.0
 """Seconds without a turn after which a thread counts as stuck: a name server that does not answer takes half of it."""
@@ -33,7 +33,7 @@ class Counts:
         return Counts(*[each - other for each, other in zip(astuple(self), astuple(before), strict=True)])
 
 
-class Status:
+class RelayStatus:
     """One direction.
 
     Args:
@@ -45,7 +45,7 @@ class Status:
         routes: source of a route -> what went by it since the start.
     """
 
-    def __init__(self, plan: Plan, source: Link, target: Link, held: Callable[[], int]) -> None:
+    def __init__(self, plan: RelayPlan, source: ServerLink, target: ServerLink, held: Callable[[], int]) -> None:
         self.plan = plan
         self.links = (source, target)
         self.routes = {route.source: Counts() for route in plan.routes}
@@ -95,18 +95,18 @@ class Status:
         return still if still > STILL else 0.0
 
 
-def not_alive(every: Iterable[Status]) -> str:
+def not_alive(every: Iterable[RelayStatus]) -> str:
     """Why the process should be started again; "": it need not."""
     stuck = {each: each.stuck() for each in every}
     words = [f"{_between(each)} has stood still for {seconds:.0f} s" for each, seconds in stuck.items() if seconds]
     return "; ".join(words)
 
 
-def not_ready(every: Iterable[Status]) -> str:
+def not_ready(every: Iterable[RelayStatus]) -> str:
     """Who is away, and why; "": all are there."""
     away = {str(link): link.fault for each in every for link in each.links if link.client is None}
     return "; ".join([f"{name} is away: {fault}" for name, fault in away.items()])
 
 
-def _between(status: Status) -> str:
+def _between(status: RelayStatus) -> str:
     return f"the relay from {status.ends['source']} to {status.ends['target']}"

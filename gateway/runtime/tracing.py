@@ -17,7 +17,7 @@ from gateway.broker.model.message import Message
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings
 from gateway.journal import Journal
-from gateway.observe.nobody import Nobody
+from gateway.observe.null_recorder import NullRecorder
 from gateway.observe.tracing import Traced
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     except ImportError as error:
         reason = f"{error.name} is not installed; pip install 'stomp-gateway[otel]' brings it"
         raise StartError(unusable("trace_endpoint", reason)) from None
-    recorder = Nobody() if journal is None else journal
+    recorder = NullRecorder() if journal is None else journal
     exporter = over_http(settings.trace_endpoint)
     spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)
     broker.records = Traced(broker, recorder, settings.trace_ratio, spans.tell, spans.may)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gateway.broker.core.ports import StoreError
 from gateway.stores import file, schema
+from gateway.stores.disk_space import refuse_small
 from gateway.stores.errors import StoreDamaged, told
-from gateway.stores.room import refuse_small
 
 _MAGIC = b"SQLite format 3\0"
 

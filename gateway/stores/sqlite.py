@@ -34,9 +34,9 @@ from typing import NamedTuple
 
 from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
 from gateway.stores import file
-from gateway.stores.changes import Changes
+from gateway.stores.batch_writer import BatchWriter
+from gateway.stores.disk_space import RESERVE, DiskSpace, refuse_small
 from gateway.stores.errors import StoreDamaged, StoreFull, told
-from gateway.stores.room import RESERVE, Room, refuse_small
 
 AHEAD = 65_536
 """Numbers that are reserved at a time."""
@@ -104,7 +104,7 @@ class SQLiteStore:
             self._first = dict.fromkeys([place for (place,) in self._sql("SELECT place FROM places")], 0)
             self.token, self._reserved, self._was_clean = self._identity()
             self._sql("UPDATE store SET clean = 0")
-        self._room = Room(path, lambda *statement: self._sql(*statement), reserve)
+        self._room = DiskSpace(path, lambda *statement: self._sql(*statement), reserve)
         self._files = file.identities(path)  # now the log is there, too
 
     def _identity(self) -> tuple[str, int, bool]:
@@ -194,7 +194,7 @@ class SQLiteStore:
         reserved = max(self._reserved, *batch.rows, *batch.contents, 0)
         if reserved > self._reserved:
             reserved += AHEAD
-        changes = Changes(self._sql, batch, self._first, self._clock())
+        changes = BatchWriter(self._sql, batch, self._first, self._clock())
         while not self._write(changes, reserved):
             pass
         file.refuse_others(self.path, self._files)
@@ -203,7 +203,7 @@ class SQLiteStore:
         for place in batch.emptied + batch.dropped:
             self._first.pop(place, None)
 
-    def _write(self, changes: Changes, reserved: int) -> bool:
+    def _write(self, changes: BatchWriter, reserved: int) -> bool:
         """Try to write it; False: damage is in the way, but there may be a way around it."""
         try:
             with self._transaction():

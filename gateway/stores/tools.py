@@ -27,7 +27,7 @@ from gateway.broker.core.ports import StoreError
 from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import file
 from gateway.stores.errors import StoreDamaged, told
-from gateway.stores.salvage import Lost, readable
+from gateway.stores.repair import UnreadableKeys, readable
 from gateway.stores.sqlite import SQLiteStore
 
 _HOPELESS = "Nothing of it can be saved: go back to a copy"
@@ -136,13 +136,13 @@ def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> I
     def read(table: str, columns: str) -> Iterator[tuple[Any, ...]]:
         bad: list[int] = []  # rows that follow each other: a damaged one may still look like one
         for found in readable(path, connection, table, columns):
-            if not isinstance(found, Lost) and tuple(map(type, found)) not in _TYPES[table]:
+            if not isinstance(found, UnreadableKeys) and tuple(map(type, found)) not in _TYPES[table]:
                 bad.append(found[0])
                 continue
             if bad:
                 missing.append(_damaged(table, bad[0], bad[-1]))
                 bad = []
-            if isinstance(found, Lost):
+            if isinstance(found, UnreadableKeys):
                 missing.append(_damaged(table, found.first, found.last))
             else:
                 yield found

@@ -13,7 +13,7 @@ from docs.generate.metrics import exposed
 from gateway.broker.broker import Broker
 from gateway.broker.model.options import PLAIN
 from gateway.codec import Head
-from gateway.observe.survey import MOST_SHOWN
+from gateway.observe.destination_metrics import MOST_SHOWN
 
 from .everything import everything, scraped
 

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from gateway.broker.events import EventLog
 from gateway.journal import Segment, found
 from gateway.journal.schema import COLUMNS
-from gateway.observe.condition import SpanCollector
+from gateway.observe.process_metrics import SpanCollector
 from gateway.runtime.gateway import Gateway, StartError
 
 from ..observe.collector import Collector, collecting, facts

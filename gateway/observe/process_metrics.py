@@ -22,7 +22,7 @@ LONGEST_LOOK = 1.0
 """Seconds; a scrape has ten of them by default."""
 
 
-class Disks(Collector):
+class DiskCollector(Collector):
     """What is free where the gateway writes.
 
     Args:
@@ -59,7 +59,7 @@ class Disks(Collector):
         yield from (free, size)
 
 
-class Condition(Collector):
+class HealthCollector(Collector):
     """Whether the gateway is well.
 
     Args:

@@ -24,7 +24,7 @@ QUEUE = "gateway_queue_seconds", "From the SEND to the first delivery."
 ACK = "gateway_ack_seconds", "From the delivery to its ACK."
 
 
-class Timings(Collector):
+class TimingCollector(Collector):
     """Reads the histograms.
 
     Args:

@@ -31,7 +31,7 @@ Piece = bytes | tuple[bytes, ...]
 _DROPPED = LAYOUTS["journal_dropped"]
 
 
-class Intake:
+class RowBuffer:
     """The rows that wait.
 
     Attributes:

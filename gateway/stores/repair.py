@@ -17,7 +17,7 @@ from gateway.stores.errors import is_damage, told
 _HIGHEST = 2**63 - 1
 
 
-class Lost(NamedTuple):
+class UnreadableKeys(NamedTuple):
     """A stretch of keys that cannot be read.
 
     Attributes:
@@ -29,7 +29,9 @@ class Lost(NamedTuple):
     last: int | None
 
 
-def readable(path: Path, connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...] | Lost]:
+def readable(
+    path: Path, connection: sqlite3.Connection, table: str, columns: str
+) -> Iterator[tuple[Any, ...] | UnreadableKeys]:
     """The rows of a table by their key, and what is missing between them.
 
     Args:
@@ -57,7 +59,7 @@ def readable(path: Path, connection: sqlite3.Connection, table: str, columns: st
                 yield row
                 continue
             good = _good(connection, behind, start)
-            yield Lost(start, None if good is None else good - 1)
+            yield UnreadableKeys(start, None if good is None else good - 1)
             if good is None:
                 return
             start = good

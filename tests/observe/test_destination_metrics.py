@@ -9,8 +9,8 @@ from gateway.broker.model.options import PLAIN
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
 from gateway.codec import V12, Frame, Head, ProtocolError
-from gateway.observe import survey as module
-from gateway.observe.survey import Survey
+from gateway.observe import destination_metrics as module
+from gateway.observe.destination_metrics import DestinationCollector
 
 
 class Carrier:
@@ -30,7 +30,7 @@ def subscribe(broker: Broker, destination: str) -> None:
     session.handle(Frame(Head.of("SUBSCRIBE", {"id": "1", "destination": destination, "ack": "client"}), b""))
 
 
-def found(survey: Survey) -> dict[str, float]:
+def found(survey: DestinationCollector) -> dict[str, float]:
     return {
         sample.name.removeprefix("gateway_") + "".join(sample.labels.values()): sample.value
         for family in survey.collect()
@@ -43,7 +43,7 @@ class TestSums:
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/a", "/queue/b", "/queue/c", "/topic/t")
         subscribe(broker, "/queue/c")
-        assert found(Survey(broker)) == {
+        assert found(DestinationCollector(broker)) == {
             "messages_unconsumed": 3,
             "queues_unconsumed": 2,
             "dead_letters_waiting": 0,
@@ -54,13 +54,13 @@ class TestSums:
     def test_dead_letters_are_apart_by_name_and_by_policy(self) -> None:
         broker = Broker()
         deposit(broker, "/queue/dlq.a", "/queue/graveyard", "/queue/graveyard", "/queue/a")
-        sums = found(Survey(broker, {"/queue/graveyard"}))
+        sums = found(DestinationCollector(broker, {"/queue/graveyard"}))
         assert (sums["dead_letters_waiting"], sums["messages_unconsumed"]) == (3, 1)
 
     def test_full_queues(self) -> None:
         broker = Broker(policies=Policies([(Pattern("/queue/a"), {"max_messages": 1})]))
         deposit(broker, "/queue/a", "/queue/a")
-        assert found(Survey(broker))["queues_full"] == 1
+        assert found(DestinationCollector(broker))["queues_full"] == 1
 
     def test_a_round_takes_scrapes_and_shows_the_last_one_that_is_complete(
         self, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +68,7 @@ class TestSums:
         monkeypatch.setattr(module, "PER_SCRAPE", 2)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d", "/queue/e")
-        survey = Survey(broker)
+        survey = DestinationCollector(broker)
         shown = [found(survey)["messages_unconsumed"] for _ in range(3)]
         deposit(broker, "/queue/a")
         assert [*shown, *[found(survey)["messages_unconsumed"] for _ in range(3)]] == [0, 0, 5, 5, 5, 6]
@@ -77,7 +77,7 @@ class TestSums:
         monkeypatch.setattr(module, "PER_SCRAPE", 100)
         broker = Broker()
         deposit(broker, *[f"/queue/{number}" for number in range(1_000)])
-        survey = Survey(broker)
+        survey = DestinationCollector(broker)
         looked: list[str] = []
         monkeypatch.setattr(survey, "_add", lambda queue: looked.append(queue.name))
         for scrape in range(1, 11):
@@ -100,13 +100,13 @@ class TestOldest:
         return broker
 
     def test_of_all_but_dead_letters(self, broker: Broker) -> None:
-        survey = Survey(broker, (), ["/queue/#"])
+        survey = DestinationCollector(broker, (), ["/queue/#"])
         shown = {name.rpartition("_seconds")[2]: age for name, age in found(survey).items() if "_age_" in name}
         assert shown == {"": 20, "/queue/a": 20, "/queue/b": 10, "/queue/dlq.a": 30}
 
     def test_what_a_consumer_has_waits_no_longer(self, broker: Broker) -> None:
         subscribe(broker, "/queue/a")
-        survey = Survey(broker)
+        survey = DestinationCollector(broker)
         assert found(survey)["oldest_message_age_seconds"] == 10
         subscribe(broker, "/queue/b")
         assert found(survey)["oldest_message_age_seconds"] == 0
@@ -116,14 +116,14 @@ class TestShown:
     def test_nobody_unless_it_is_asked_for(self) -> None:
         broker = Broker()
         deposit(broker, "/queue/a")
-        assert not [name for name in found(Survey(broker)) if name.startswith("destination")]
+        assert not [name for name in found(DestinationCollector(broker)) if name.startswith("destination")]
 
     def test_by_name_and_by_pattern(self) -> None:
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/a", "/queue/orders.eu", "/queue/b")
         subscribe(broker, "/queue/orders.eu")
         subscribe(broker, "/topic/t")
-        sums = found(Survey(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
+        sums = found(DestinationCollector(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
         shown = {name: value for name, value in sums.items() if name.startswith("destination")}
         nbytes = shown.pop("destination_waiting_bytes/queue/a")
         assert nbytes > 600
@@ -148,7 +148,7 @@ class TestShown:
         monkeypatch.setattr(module, "MOST_SHOWN", 3)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
-        survey = Survey(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
+        survey = DestinationCollector(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
         assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
         deposit(broker, "/queue/late")
         for _ in range(2):
@@ -160,7 +160,7 @@ class TestShown:
         monkeypatch.setattr(module, "NAMES_PER_SCRAPE", 2)
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
-        survey = Survey(broker, (), ["/queue/*"])
+        survey = DestinationCollector(broker, (), ["/queue/*"])
         for _ in range(4):
             assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
         del broker.destinations["/queue/a"]

@@ -6,22 +6,22 @@ import threading
 
 import pytest
 
-from gateway.journal.intake import Intake, Piece, bytes_of, joined
+from gateway.journal.buffer import Piece, RowBuffer, bytes_of, joined
 
 LIMIT = 80_000
 STEP = LIMIT // 8
 
 
-def intake(*, holds: bool = False) -> Intake:
-    return Intake(lambda: 7, LIMIT, holds=holds)
+def intake(*, holds: bool = False) -> RowBuffer:
+    return RowBuffer(lambda: 7, LIMIT, holds=holds)
 
 
-def fill(queue: Intake, nbytes: int) -> None:
+def fill(queue: RowBuffer, nbytes: int) -> None:
     for _ in range(nbytes // 1000):
         queue._enter(b"x" * 1000)
 
 
-def drain(queue: Intake) -> list[Piece]:
+def drain(queue: RowBuffer) -> list[Piece]:
     """All that waits is written."""
     rows: list[Piece] = []
     while queue.waiting:
@@ -189,7 +189,7 @@ def test_joined() -> None:
 
 def test_two_threads() -> None:
     """One appends and one takes: no row is lost, none comes twice, and nobody sleeps while there are rows."""
-    queue = Intake(lambda: 7, 64 * 1024 * 1024, holds=False)
+    queue = RowBuffer(lambda: 7, 64 * 1024 * 1024, holds=False)
     count = 100_000
     taken: list[Piece] = []
 

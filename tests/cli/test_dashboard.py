@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from gateway.cli import board
+from gateway.cli import dashboard
 from gateway.cli.top import View
 
 OVERVIEW: dict[str, Any] = {
@@ -44,29 +44,29 @@ def shown(what: RenderableType) -> str:
     [(0, "0"), (7, "7"), (0.125, "0.125"), (999, "999"), (1000, "1k"), (12_345, "12.3k"), (2.5e6, "2.5M"), (3e9, "3G")],
 )
 def test_numbers(value: float, text: str) -> None:
-    assert board.number(value) == text
+    assert dashboard.number(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**2, "3 MiB"), (1024**3, "1 GiB")]
 )
 def test_octets(value: float, text: str) -> None:
-    assert board.nbytes(value) == text
+    assert dashboard.nbytes(value) == text
 
 
 def test_durations() -> None:
-    assert board.duration(59.9) == "00:00:59"
-    assert board.duration(93_784) == "1d 02:03:04"
+    assert dashboard.duration(59.9) == "00:00:59"
+    assert dashboard.duration(93_784) == "1d 02:03:04"
 
 
 def test_the_head() -> None:
-    text = shown(board.head(OVERVIEW))
+    text = shown(dashboard.head(OVERVIEW))
     words = " ".join(text.split())
     assert words.startswith("stomp-gateway 1.2.3 up 1d 02:03:04 ready in/s 10 out/s 1.2k acks/s 12 errors/s 0")
     assert "p50 0.123 ms p99 2.5 ms cpu 26 % lag 1 ms" in words
     assert "sessions 3 tcp 2 websocket 1 held 9" in words
     assert "messages 1.5 KiB memory 64 MiB of 256 MiB scheduled 7" in words
-    assert len(text.splitlines()) == board.HEAD - 5  # the fault, two ends of the table, the table's head, the keys
+    assert len(text.splitlines()) == dashboard.HEAD - 5  # the fault, two ends of the table, the table's head, the keys
 
 
 def test_what_is_wrong_is_told() -> None:
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_told() -> None:
         "latency": {"turn_ms": None, "queue_ms": None, "ack_ms": None},
         "samples": [],
     }
-    text = shown(board.head(wrong))
+    text = shown(dashboard.head(wrong))
     for sentence in ("not ready: the store has failed", "certificate: it ends tomorrow", "journal: no room", "short"):
         assert sentence in text
     assert "p50 -" in text
@@ -89,7 +89,9 @@ def test_what_is_wrong_is_told() -> None:
 def test_the_table() -> None:
     row = {"name": "/queue/\x1b[2Ja", "kind": "queue", "waiting": 7, "unacknowledged": 0, "delayed": 0}
     ages = {"oldest_age": 93_784.5, "oldest_age_is_least": True}
-    text = shown(board.table(board.DESTINATIONS, [{**row, **ages, "subscriptions": 1, "octets": 2048}], 9, "-waiting"))
+    text = shown(
+        dashboard.table(dashboard.DESTINATIONS, [{**row, **ages, "subscriptions": 1, "octets": 2048}], 9, "-waiting")
+    )
     assert "WAITING *" in text
     assert "IN BACK-OFF" in text
     assert "≥ 1d 02:03:04" in text

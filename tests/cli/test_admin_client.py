@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.source import NoAnswer, Source
+from gateway.cli.admin_client import AdminClient, NoAnswer
 from tests.cli.conftest import Terminal
 from tests.gateway_process import HOST
 from tests.transports import papers
@@ -56,19 +56,19 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_right_one(url: str, files: dict[str, str]) -> None:
-    source = Source(url, **files)
+    source = AdminClient(url, **files)
     assert source.get("overview") == {"sessions": 7}
     source._connection.close()
 
 
 def test_none(url: str, files: dict[str, str]) -> None:
     with pytest.raises(NoAnswer, match=r"does not answer: it .* client certificate"):  # its alert may be lost
-        Source(url, ca=files["ca"]).get("overview")
+        AdminClient(url, ca=files["ca"]).get("overview")
 
 
 def test_an_authority_that_does_not_vouch(url: str) -> None:
     with pytest.raises(NoAnswer, match="does not answer: the system does not vouch for its certificate: "):
-        Source(url).get("overview")
+        AdminClient(url).get("overview")
 
 
 def test_a_file_that_is_none(terminal: Terminal, files: dict[str, str]) -> None:

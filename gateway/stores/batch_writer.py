@@ -50,7 +50,7 @@ class _Piece:
     stays: bool = False
 
 
-class Changes:
+class BatchWriter:
     """Writes one batch, each time within a transaction.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.core.histogram import BOUNDS, Histogram
-from gateway.observe.timings import TURN, Timings, buckets
+from gateway.observe.timing_metrics import TURN, TimingCollector, buckets
 
 
 def test_buckets_count_all_below() -> None:
@@ -27,7 +27,7 @@ def test_bounds_are_one_two_five() -> None:
 def test_what_is_not_there_is_not_shown() -> None:
     histogram = Histogram()
     histogram.add(2_000_000, times=3)
-    families = list(Timings((TURN, lambda: histogram), (("gateway_x_seconds", "X."), lambda: None)).collect())
+    families = list(TimingCollector((TURN, lambda: histogram), (("gateway_x_seconds", "X."), lambda: None)).collect())
     assert [family.name for family in families] == ["gateway_turn_seconds"]
     values = {sample.name: sample.value for sample in families[0].samples if "le" not in sample.labels}
     assert values == {"gateway_turn_seconds_count": 3, "gateway_turn_seconds_sum": 6.0}

@@ -46,7 +46,7 @@ def age(seconds: float | None) -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class BoardColumn:
     """A column: the row's key, which the API sorts by, and how a value is written."""
 
     key: str
@@ -56,41 +56,41 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Listing:
+class BoardTable:
     """A table of the board: the path and name in the API, and its columns; the first numeric one is sorted by."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[BoardColumn, ...]
 
     @property
-    def sortable(self) -> tuple[Column, ...]:
+    def sortable(self) -> tuple[BoardColumn, ...]:
         """What one may sort by."""
         return tuple([column for column in self.columns if column.key != "kind"])
 
 
-DESTINATIONS = Listing(
+DESTINATIONS = BoardTable(
     "destinations",
     (
-        Column("name", "DESTINATION", visible, is_text=True),
-        Column("kind", "KIND", str, is_text=True),
-        Column("waiting", "WAITING"),
-        Column("unacknowledged", "UNACKED"),
-        Column("delayed", "IN BACK-OFF"),
-        Column("oldest_age", "OLDEST", age),
-        Column("subscriptions", "SUBS"),
-        Column("octets", "SIZE", nbytes),
+        BoardColumn("name", "DESTINATION", visible, is_text=True),
+        BoardColumn("kind", "KIND", str, is_text=True),
+        BoardColumn("waiting", "WAITING"),
+        BoardColumn("unacknowledged", "UNACKED"),
+        BoardColumn("delayed", "IN BACK-OFF"),
+        BoardColumn("oldest_age", "OLDEST", age),
+        BoardColumn("subscriptions", "SUBS"),
+        BoardColumn("octets", "SIZE", nbytes),
     ),
 )
-SESSIONS = Listing(
+SESSIONS = BoardTable(
     "sessions",
     (
-        Column("login", "LOGIN", visible, is_text=True),
-        Column("peer", "PEER", visible, is_text=True),
-        Column("transport", "BY", str, is_text=True),
-        Column("subscriptions", "SUBS"),
-        Column("unacknowledged", "UNACKED"),
-        Column("pending_octets", "PENDING", nbytes),
-        Column("frames_in", "FRAMES IN"),
+        BoardColumn("login", "LOGIN", visible, is_text=True),
+        BoardColumn("peer", "PEER", visible, is_text=True),
+        BoardColumn("transport", "BY", str, is_text=True),
+        BoardColumn("subscriptions", "SUBS"),
+        BoardColumn("unacknowledged", "UNACKED"),
+        BoardColumn("pending_octets", "PENDING", nbytes),
+        BoardColumn("frames_in", "FRAMES IN"),
     ),
 )
 
@@ -155,7 +155,7 @@ def _milliseconds(quantiles: Answer | None, name: str) -> str:
     return "-" if quantiles is None else f"{quantiles[name]:.3g} ms"
 
 
-def table(listing: Listing, rows: list[Answer], total: int, sort: str) -> RenderableType:
+def table(listing: BoardTable, rows: list[Answer], total: int, sort: str) -> RenderableType:
     """The rows, the first of `total`, as they were sorted."""
     made = Table(box=None, pad_edge=False, expand=True, header_style="reverse")
     for column in listing.columns:
@@ -172,6 +172,6 @@ def table(listing: Listing, rows: list[Answer], total: int, sort: str) -> Render
     return Group(made, Text(f"{len(rows)} of {total} {listing.name}", "dim"))
 
 
-def _cell(column: Column, row: Answer) -> Text:
+def _cell(column: BoardColumn, row: Answer) -> Text:
     at_least = "≥ " if row.get(f"{column.key}_is_least") else ""
     return Text(at_least + column.shown(row[column.key]))

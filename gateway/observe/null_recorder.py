@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Nobody:
+class NullRecorder:
     """Takes what `gateway.broker.core.ports.Recorder` says, and forgets it."""
 
     clock = staticmethod(time.monotonic_ns)

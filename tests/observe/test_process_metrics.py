@@ -11,8 +11,8 @@ import pytest
 import trio
 from prometheus_client.registry import Collector
 
-from gateway.observe import condition as module
-from gateway.observe.condition import Condition, Disks
+from gateway.observe import process_metrics as module
+from gateway.observe.process_metrics import DiskCollector, HealthCollector
 from gateway.transports.wire.certificates import CertificateFiles, Certificates
 from tests.transports.peers import dial, until
 
@@ -29,10 +29,10 @@ def found(collector: Collector) -> dict[str, float]:
 
 class TestCondition:
     def test_what_is_not_there_is_not_shown(self) -> None:
-        assert found(Condition(lambda: None, dict)) == {"gateway_ready": 1, "gateway_complaints": 0}
+        assert found(HealthCollector(lambda: None, dict)) == {"gateway_ready": 1, "gateway_complaints": 0}
 
     def test_all_of_it(self) -> None:
-        collector = Condition(
+        collector = HealthCollector(
             lambda: "memory is full", lambda: {"journal": "x", "tracing": "y"}, lambda: 7.5, lambda: 3
         )
         assert found(collector) == {
@@ -69,7 +69,7 @@ class TestCondition:
 
 class TestDisks:
     async def test_what_is_free(self, tmp_path: Path) -> None:
-        disks = Disks({"store": tmp_path, "journal": tmp_path / "not-there"})
+        disks = DiskCollector({"store": tmp_path, "journal": tmp_path / "not-there"})
         assert found(disks) == {}
         await disks.look()
         shown = found(disks)
@@ -77,7 +77,7 @@ class TestDisks:
         assert 0 < shown["gateway_disk_free_bytesstore"] <= shown["gateway_disk_size_bytesstore"]
 
     async def test_nobody_is_asked_where_nothing_is_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        disks = Disks({})
+        disks = DiskCollector({})
         monkeypatch.setattr(disks, "look_now", lambda: pytest.fail("it was asked"))
         await disks.look()
 
@@ -93,7 +93,7 @@ class TestDisks:
 
         monkeypatch.setattr(module, "LONGEST_LOOK", 0.01)
         monkeypatch.setattr(os, "statvfs", hang)
-        disks = Disks({"store": tmp_path})
+        disks = DiskCollector({"store": tmp_path})
         with trio.fail_after(10):
             for _ in range(3):
                 await disks.look()

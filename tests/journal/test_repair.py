@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.journal.record import LAYOUTS, Facts, record, start_of, strings
-from gateway.journal.salvage import Bodies
+from gateway.journal.record import LAYOUTS, RecordFacts, record, start_of, strings
+from gateway.journal.repair import RecordBodies
 
 EPOCH = 1_700_000_000_000_000
 NAMES = strings("tcp", "here", "me", "s")
@@ -17,7 +17,7 @@ ROW = LAYOUTS["connected"].pack(LAYOUTS["connected"].rest + len(NAMES), 14, len(
 
 def of(first: int, *, epoch: int = EPOCH) -> bytes:
     """A record of two rows."""
-    return b"".join(record(Facts("g1", "r", epoch, 0), first, 2, [ROW, ROW]))
+    return b"".join(record(RecordFacts("g1", "r", epoch, 0), first, 2, [ROW, ROW]))
 
 
 FIRST, SECOND, THIRD = of(1), of(3), of(5)
@@ -29,7 +29,7 @@ class Found:
 
     def __init__(self, path: Path, data: bytes) -> None:
         path.write_bytes(data)
-        bodies = Bodies(path, EPOCH)
+        bodies = RecordBodies(path, EPOCH)
         self.seqs = [start_of(body)[1] for body in bodies]
         self.lost = bodies.torn, bodies.damaged
         assert bodies.size == bodies.place == len(data)
@@ -106,7 +106,7 @@ def test_another_version(path: Path) -> None:
 
 def test_the_search_is_no_long_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much looks like the start of a record: then the rest is left out, and counted as damaged."""
-    monkeypatch.setattr("gateway.journal.salvage.EFFORT", 1)
+    monkeypatch.setattr("gateway.journal.repair.EFFORT", 1)
     start = FIRST[:4] + bytes(4) + SECOND[8:40]
     rest = b"?" * 8 + start * 200 + SECOND
     found = Found(path, FIRST + rest)
@@ -115,7 +115,7 @@ def test_the_search_is_no_long_one(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_shorter_meanwhile(path: Path) -> None:
     path.write_bytes((FIRST + SECOND) * 1000)
-    bodies = iter(Bodies(path, EPOCH))
+    bodies = iter(RecordBodies(path, EPOCH))
     next(bodies)
     path.write_bytes(b"")
     assert len(list(bodies)) < 1000

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from gateway.client import Client, Server, StompError
+from gateway.client import Client, StompError, StompServer
 from gateway.client.server import read_url
 from gateway.client.tls import FileError, context_of
 
@@ -55,7 +55,7 @@ def server_of(
     key: Path | None,
     vhost: str,
     client_id: str,
-) -> Server:
+) -> StompServer:
     """The server that the options name.
 
     Raises:
@@ -78,7 +78,7 @@ def server_of(
     return dataclasses.replace(server, receipt_timeout=_PATIENCE)
 
 
-def _check_files(server: Server) -> None:
+def _check_files(server: StompServer) -> None:
     if not server.tls and (server.ca or server.cert or server.key):
         raise click.UsageError("--ca, --cert and --key are for TLS: write stomps://")
     try:
@@ -103,7 +103,7 @@ def header(_context: click.Context, _option: click.Parameter, values: tuple[str,
 
 
 @contextmanager
-def connected(server: Server, *, beat: bool = False) -> Iterator[Client]:
+def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
     """A session for the block.  However that ends, the server is told, so that what it sent ahead goes back unharmed.
 
     Raises:

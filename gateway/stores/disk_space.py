@@ -23,7 +23,7 @@ from gateway.stores import file
 from gateway.stores.errors import told
 
 RESERVE = 64 << 20
-"""Bytes that should stay free on the disk; less on small ones, see `Room`."""
+"""Bytes that should stay free on the disk; less on small ones, see `DiskSpace`."""
 
 LEAST_DISK = 40 << 20
 """Bytes of the smallest disk on which a store can work: half of it stays free, and the log takes a fifth."""
@@ -43,7 +43,7 @@ MUCH_FREE = 64 << 20
 LITTLE_LEFT = 32 << 20
 
 
-class Room:
+class DiskSpace:
     """The disk of a store.
 
     Attributes:

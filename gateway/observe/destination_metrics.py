@@ -65,7 +65,7 @@ class Sums:
     oldest: int | None = None
 
 
-class Survey(Collector):
+class DestinationCollector(Collector):
     """Looks at them when it is asked.
 
     Args:

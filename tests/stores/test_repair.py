@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import StoreError
-from gateway.stores.salvage import Lost, readable
+from gateway.stores.repair import UnreadableKeys, readable
 
 PATH = Path("store.db")
 
@@ -45,10 +45,10 @@ class Table:
         return next(self.rows, None)
 
 
-def found(table: Table) -> list[int | Lost]:
+def found(table: Table) -> list[int | UnreadableKeys]:
     """Keys, and what is lost between them."""
     rows = readable(PATH, table, "t", "a, b")  # type: ignore[arg-type]
-    return [row if isinstance(row, Lost) else row[0] for row in rows]
+    return [row if isinstance(row, UnreadableKeys) else row[0] for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def found(table: Table) -> list[int | Lost]:
     [
         ([], [], []),
         ([1, 2, 9], [], [1, 2, 9]),
-        ([1, 2, 3], [range(2, 3)], [1, Lost(2, 2), 3]),
-        ([1, 2, 3], [range(1, 2)], [Lost(1, 1), 2, 3]),
-        ([1, 2, 3], [range(3, 4)], [1, 2, Lost(3, None)]),
-        ([1, 2, 3], [range(1, 4)], [Lost(1, None)]),
-        ([10, 20, 30, 40], [range(20, 31)], [10, Lost(11, 39), 40]),
-        ([10, 2**62, 2**63 - 1], [range(10, 11)], [Lost(1, 2**62 - 1), 2**62, 2**63 - 1]),
-        ([10, 2**63 - 1], [range(2**63 - 1, 2**63)], [10, Lost(11, None)]),
+        ([1, 2, 3], [range(2, 3)], [1, UnreadableKeys(2, 2), 3]),
+        ([1, 2, 3], [range(1, 2)], [UnreadableKeys(1, 1), 2, 3]),
+        ([1, 2, 3], [range(3, 4)], [1, 2, UnreadableKeys(3, None)]),
+        ([1, 2, 3], [range(1, 4)], [UnreadableKeys(1, None)]),
+        ([10, 20, 30, 40], [range(20, 31)], [10, UnreadableKeys(11, 39), 40]),
+        ([10, 2**62, 2**63 - 1], [range(10, 11)], [UnreadableKeys(1, 2**62 - 1), 2**62, 2**63 - 1]),
+        ([10, 2**63 - 1], [range(2**63 - 1, 2**63)], [10, UnreadableKeys(11, None)]),
     ],
 )
-def test_keys(keys: list[int], bad: list[range], expected: list[int | Lost]) -> None:
+def test_keys(keys: list[int], bad: list[range], expected: list[int | UnreadableKeys]) -> None:
     assert found(Table(keys, bad)) == expected
 
 
@@ -80,13 +80,13 @@ def test_a_row_that_was_read_before_the_next_one_failed() -> None:
                 row, ahead = ahead, next(rows, None)
                 yield row
 
-    assert found(Ahead(range(1, 10), [range(4, 6)])) == [1, 2, 3, Lost(4, 5), 6, 7, 8, 9]
+    assert found(Ahead(range(1, 10), [range(4, 6)])) == [1, 2, 3, UnreadableKeys(4, 5), 6, 7, 8, 9]
 
 
 def test_many_places() -> None:
     bad = [range(100, 200), range(250, 251), range(400, 900)]
     table = Table(range(1, 1001), bad)
-    keys = [key for key in found(table) if not isinstance(key, Lost)]
+    keys = [key for key in found(table) if not isinstance(key, UnreadableKeys)]
     assert keys == [key for key in table.keys if not any(key in each for each in bad)]
     assert table.asked < 100
 

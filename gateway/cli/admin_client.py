@@ -26,7 +26,7 @@ class NoAnswer(Exception):
         self.is_refusal = is_refusal
 
 
-class Source:
+class AdminClient:
     """One gateway.
 
     Args:

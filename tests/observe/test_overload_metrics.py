@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from gateway.auth.anonymous import Anonymous
 from gateway.broker import Quotas
 from gateway.observe.metrics import Metrics
-from gateway.observe.overload import OverloadCollector
+from gateway.observe.overload_metrics import OverloadCollector
 from gateway.transports import Server, TransportOptions
 from gateway.transports.flow.blocked_publishers import REASONS
 from gateway.transports.flow.connection_limits import Capacity

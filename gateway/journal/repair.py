@@ -26,7 +26,7 @@ _EPOCH = struct.Struct("<q")
 _BEFORE_EPOCH = size_of(b"") + struct.calcsize("<BQ")
 
 
-class Bodies:
+class RecordBodies:
     """The bodies of a segment's records, in their order; it is iterated over once.
 
     Attributes:
