@@ -1,4 +1,4 @@
-"""Where a server is, and who we are there."""
+"""Address and login of a STOMP server, and the URLs that name one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ALL = ",".join([version.name for version in VERSIONS])
 
 @dataclass(frozen=True)
 class StompServer:
-    """A STOMP server, as a client must know it.  Times are in milliseconds.
+    """A STOMP server and the login there.  Times are in milliseconds.
 
     Attributes:
         tls: speak TLS; the certificate must be of `host`.
         ca: a file of certificates to trust instead of the system's; "": the system's.
-        cert, key: files of the certificate to show, and of its key, which may stand in the first, too; "": none.
+        cert, key: files of the client certificate and of its key, which may stand in `cert`, too; "": none.
         login, passcode: "": not sent.
-        vhost: the header `host`; "": that of the network.
-        versions: what is offered, with commas.
-        heartbeat: wanted in both directions, where a client beats at all.
-        headers: more of CONNECT.
-        connect_timeout: of the dialling, and again of the answer to CONNECT.
-        receipt_timeout: without an octet taken, or without the RECEIPT.
+        vhost: the header `host`; "": the value of `host`.
+        versions: offered, with commas.
+        heartbeat: offered in both directions, by a client with heart-beats.
+        headers: more headers of CONNECT.
+        connect_timeout: of the TCP and TLS handshakes, and again of the answer to CONNECT.
+        receipt_timeout: longest wait for a RECEIPT, or for a full socket.
     """
 
     host: str = "localhost"
@@ -56,16 +56,16 @@ class StompServer:
 
 
 def read_url(url: str, variable: str) -> tuple[StompServer, str]:
-    """Read stomp://user@host:port/topic/name; `stomps` is the same by TLS.
+    """Read stomp://user@host:port/topic/name, or stomps:// for TLS.
 
     Args:
-        variable: of the environment, where a password belongs.
+        variable: of the environment, for the password.
 
     Returns:
-        the server, and the destination, which may be missing and then is "".
+        the server, and the destination; "": the URL has none.
 
     Raises:
-        ValueError: it is none of a STOMP server, or has a password in it; the text is a sentence.
+        ValueError: it is not the URL of a STOMP server, or has a password; the text is a sentence.
     """
     wrong = ValueError(f"{url[:80]!r} names no STOMP server: write stomp://user@host:port")
     try:
@@ -74,7 +74,7 @@ def read_url(url: str, variable: str) -> tuple[StompServer, str]:
     except ValueError:
         raise wrong from None
     if parts.password is not None:
-        raise ValueError(f"a password must not stand in a URL, where others can see it: put it into {variable}")
+        raise ValueError(f"a password must not stand in a URL, where other users can see it: put it into {variable}")
     if parts.scheme not in ("stomp", "stomps") or not parts.hostname or parts.query or parts.fragment:
         raise wrong
     server = StompServer(parts.hostname, port, tls=parts.scheme == "stomps", login=unquote(parts.username or ""))

@@ -230,7 +230,7 @@ def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_heart_beats_are_agreed_with_the_gateway(gateway: GatewayProcess) -> None:
     client = Client(StompServer(HOST, gateway.tcp_port, heartbeat=300), beat=True)
-    assert (client._send_interval, client._heard_interval) == (0.3, 0.3)
+    assert (client.protocol.send_interval, client.protocol.receive_interval) == (0.3, 0.3)
     client.disconnect()
 
 
