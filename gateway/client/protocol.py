@@ -1,8 +1,8 @@
 """The client's side of STOMP without I/O: bytes to frames and back, by the version agreed.
 
-The decoder of the codec reads frames of clients.  Frames of a server have the same grammar but for the first: CONNECTED,
-or an ERROR in its place, is read as STOMP 1.0, which unescapes nothing.  The version that CONNECTED names decodes all
-later frames, even those of the same chunk.
+The decoder of the codec reads frames of clients.  Frames of a server have the same grammar but for the first:
+CONNECTED, or an ERROR in its place, is read as STOMP 1.0, which unescapes nothing.  The version that CONNECTED names
+decodes all later frames, even those of the same chunk.
 """
 
 from __future__ import annotations
