@@ -1,13 +1,12 @@
-"""The room that a store has: how much is left of the disk, and what the file can give back.
+"""Disk space of a store: how much is left of the disk, and how much the file can give back.
 
-Taking messages out needs room too, in the log: from a disk that is full to the last byte nothing can be consumed any
-more.  So `shortage` says in time that no more should be taken in.  What is to stay free covers the log, moving it into
-the file, and what comes until somebody looks again; on a small disk that is a large part of it, and on the smallest
-ones nothing would be left.
+Deleting messages needs space too, in the write-ahead log: on a full disk no message can be consumed any more.  So
+`shortage` reports in time that new messages should be refused.  The reserve covers the log, moving it into the file,
+and all messages until the next look; on a small disk that is a large part.
 
-Room that messages left in the file counts as free: where the store has the disk for itself, there is no other way to
-make room than to consume.  But for the log some must be free on the disk itself.  Where that is short, the log is cut
-to nothing, and the file is written anew, as soon as little enough is left in it.
+Space inside of the file that deleted messages left counts as free: on a disk of its own a store can only gain space by
+consumption.  But the log needs some free space on the disk itself.  Where that is short, the log is emptied, and the
+file is written anew as soon as little enough is left in it.
 """
 
 from __future__ import annotations
@@ -23,22 +22,21 @@ from gateway.stores import file
 from gateway.stores.errors import told
 
 RESERVE = 64 << 20
-"""Bytes that should stay free on the disk; less on small ones, see `DiskSpace`."""
+"""Bytes that should stay free on the disk; fewer on a small one."""
 
 LEAST_DISK = 40 << 20
-"""Bytes of the smallest disk on which a store can work: half of it stays free, and the log takes a fifth."""
+"""Size of the smallest disk for a store: half of it stays free, and the log takes a fifth."""
 
-# Of a disk that is smaller than eight times the reserve this part stays free, but not less than that: what the log
-# takes, and what is written between two looks.  Nor more than half.
+# Of a disk below eight times the reserve an eighth stays free, but at least this many bytes, for the log and for all
+# writes between two looks; and at most a half.
 _PART = 8
 _OVERSHOOT = 32 << 20
 
-# Of the reserve a quarter must be free on the disk itself, for the log, however much room there is within the file.
-# And an eighth more than all of it must be free again, once it was short, or messages would be refused by turns.
+# A quarter of the reserve must be free on the disk itself, for the log, whatever is free within the file.  After a
+# shortage an eighth more than the reserve must be free, so that the state does not flap.
 _LEAST, _MORE = 4, 8
 
-# When the room of an emptied file is given back, in bytes: enough is free, and so little is left that writing all of
-# it anew takes less than half a second.
+# A file is written anew when so many bytes of it are free, and so few are in use that it takes less than half a second.
 MUCH_FREE = 64 << 20
 LITTLE_LEFT = 32 << 20
 
@@ -47,11 +45,11 @@ class DiskSpace:
     """The disk of a store.
 
     Attributes:
-        is_short: more should be free; as it was when `shortage` was last asked.
+        is_short: the last answer of `shortage`.
 
     Args:
         sql: runs a statement.
-        reserve: bytes that new messages leave free on a large disk; 0: none on any.
+        reserve: bytes that new messages leave free on a large disk; 0: none on any disk.
     """
 
     def __init__(self, path: Path, sql: Callable[..., sqlite3.Cursor], reserve: int) -> None:
@@ -61,10 +59,10 @@ class DiskSpace:
         self._reserve = reserve
 
     def shortage(self) -> str:
-        """Why no more messages should come; empty: they may.
+        """The reason to refuse new messages; empty: none.
 
         Raises:
-            StoreError: the disk does not say.
+            StoreError: the disk cannot be asked.
         """
         with told(self._path):
             disk = os.statvfs(self._path.parent)
@@ -75,10 +73,10 @@ class DiskSpace:
         self.is_short = free + within < needed
         if not self.is_short:
             return ""
-        return f"{free} octets are free on the disk of {self._path}, and {needed} should be"
+        return f"{free} bytes are free on the disk of {self._path}, and {needed} should be"
 
     def make_small(self) -> None:
-        """Move the log into the file, and give back the room of a file that is nearly empty."""
+        """Move the log into the file, and shrink a file that is nearly empty."""
         with told(self._path):
             free = self._free_within()
             if free >= MUCH_FREE and self._size() - free <= LITTLE_LEFT:
@@ -86,24 +84,24 @@ class DiskSpace:
             self._sql("PRAGMA wal_checkpoint").fetchall()
 
     def make_room(self) -> None:
-        """Give back what the disk is short of, as far as that can be done within what is free.
+        """Empty the log, and shrink the file if the free space suffices for that.
 
         Raises:
-            StoreFull: that is too little.
-            StoreError: it cannot be done for another reason.
+            StoreFull: the free space does not suffice.
+            StoreError: it failed for another reason.
         """
         with told(self._path):
             self._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             within = self._free_within()
             left = self._size() - within
             disk = os.statvfs(self._path.parent)
-            # Less would not be worth it; and what is left is written twice, into the log first.
+            # Less is not worth the work; and the rest is written twice, into the log first.
             if within > left and left <= LITTLE_LEFT and 2 * left < disk.f_bavail * disk.f_frsize:
                 self._sql("VACUUM")
                 self._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def try_to_make_room(self) -> None:
-        """The same; what stands against it will show elsewhere."""
+        """Make room; an error will show in the next write."""
         with suppress(StoreError):
             self.make_room()
 
@@ -112,19 +110,19 @@ class DiskSpace:
         return pages * file.PAGE
 
     def _free_within(self) -> int:
-        """Bytes in the file that messages have left: what comes next needs no more of the disk, but for the log."""
+        """Free bytes within the file: new messages need no more of the disk, apart from the log."""
         pages: int = self._sql("PRAGMA freelist_count").fetchone()[0]
         return pages * file.PAGE
 
 
 def refuse_small(path: Path) -> None:
-    """Refuse a disk on which a store would stand still.
+    """Refuse a disk that is too small for a store.
 
     Raises:
         StoreError: it is too small.
     """
     if not path.parent.is_dir():
-        return  # which is told where the file is opened
+        return  # `file.make` reports it
     with told(path):
         disk = os.statvfs(path.parent)
     size = disk.f_blocks * disk.f_frsize

@@ -1,12 +1,10 @@
-"""Looks after the store: whether there is room for it, and what it can do while nobody waits for it.
+"""Housekeeping of a store: disk space, and the work that an idle store does.
 
-Both happen in the thread that writes.  A look at the disk costs next to nothing, and comes once a second; sooner, when
-much was written.  Tidying up comes a slice at a time, and gives way to whoever wants to write or read.
+Both run in the thread that writes.  The check of the disk costs next to nothing; it comes once a second, and sooner
+after many writes, so messages are accepted again within a second after space is free.  The work of `tidy` comes a slice
+at a time, and stops for reads and writes.
 
-A look may also find that there is no store any more, because somebody has moved its file away.  Then it has failed, as
-if a commit had, though nobody sends.
-
-Once a second is also how soon messages are taken again when there is room, whether anybody sends or not.
+The check also finds that the file is gone.  Then the store has failed, as after a failed commit.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from .writer import Committer
 
 log = structlog.get_logger("gateway.store")
 
-# Seconds between looks, at most.
+# Most seconds between two checks.
 _PAUSE = 1.0
-# What clients read of a disk with too little room.
+# Part of the ERROR to clients.
 _TOLD = "the disk is nearly full"
 
 
 class Housekeeper:
-    """The task beside the committer's."""
+    """The task beside the committer."""
 
     def __init__(self, storage: Storage, store: TendedStore, committer: Committer) -> None:
         self._storage = storage
@@ -46,7 +44,7 @@ class Housekeeper:
                 await self._committer.much()
 
     async def _look(self) -> None:
-        """See whether there is a store, and room for it."""
+        """Check that the file is in its place, and that the disk has space."""
         storage = self._storage
         try:
             reason = await self._committer.call(self._store.shortage)
@@ -68,14 +66,14 @@ class Housekeeper:
             storage.has_room()
 
     def _miss(self, error: StoreError) -> None:
-        """The store is not there."""
+        """The file is not in its place."""
         if not self._storage.is_failing:
             log.error("the store has failed", reason=str(error))
         self._is_missed = True
         self._storage.failed(str(error), error.public)
 
     async def _tidy(self) -> None:
-        """Let the store do what can wait, as long as nobody wants anything of it."""
+        """Let the store tidy up while no read and no write waits."""
         complaint = ""
         try:
             while self._committer.is_idle and await self._committer.call(self._store.tidy):
