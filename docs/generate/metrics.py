@@ -1,9 +1,9 @@
-"""The metrics as text.
+"""Page of the metrics.
 
     python -m docs.generate.metrics > docs/metrics.md
 
-Everything comes from the collectors themselves: they are asked, as a scraper would, over a broker that does nothing.  A
-test compares the committed page with it, and another one the names with those of a running gateway.
+All of it comes from the collectors, which read an idle broker.  A test compares the committed page, and another test
+the names of a running gateway.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ HEAD = f"""\
 # Metrics
 
 Written by `make docs` from `gateway/observe/`; change it there. `/metrics` has them as Prometheus or OpenMetrics text,
-for whoever sends `Authorization: Bearer` with `metrics_token` or `admin_token`; while there is none, for loopback.
+for requests with `Authorization: Bearer` and the `metrics_token` or `admin_token`; while neither is set, for loopback.
 
 * [deploy/prometheus/prometheus.yml](../deploy/prometheus/prometheus.yml) scrapes a gateway, and
   [deploy/prometheus/rules.yml](../deploy/prometheus/rules.yml) has the alerts: [what to do at each](alerts.md).
-* [deploy/grafana/stomp-gateway.json](../deploy/grafana/stomp-gateway.json) is a dashboard of it all: import it in
-  Grafana and choose the data source.
+* [deploy/grafana/stomp-gateway.json](../deploy/grafana/stomp-gateway.json) is a dashboard: import it in Grafana
+  and choose the data source.
 
-A scrape takes one or two milliseconds of the event loop, and up to 10 ms more with very many queues. Labels are a few
-words of the gateway's own; nothing that a client chooses becomes one. But the setting `metrics_destinations` names
-destinations that are shown one by one, {MOST_SHOWN} at most. All values of all other labels are there from the start.
+A scrape takes one or two milliseconds of the event loop, and up to 10 ms more with very many queues. Values of labels
+are words of the gateway, never chosen by clients, and all of them are there from the start. The exception is the
+setting `metrics_destinations`: it names single destinations, {MOST_SHOWN} at most.
 
 """
 
@@ -59,22 +59,22 @@ _SECTIONS = (
     ("Clients and messages", ""),
     ("Overload", ""),
     ("Condition", ""),
-    ("Disks", "Where there is a store, or a journal. A disk is asked before each scrape, for a second at most."),
+    ("Disks", "With a store or a journal. Disks are asked before each scrape, for a second at most."),
     (
         "Destinations",
-        "Sums are of the last look at all; up to 10,000 it is the scrape. Names: where `metrics_destinations` is set.",
+        "Up to 10,000 destinations the sums are those of the scrape. Single destinations: with `metrics_destinations`.",
     ),
-    ("Times", "The last two are there where there is a journal, or messages are traced."),
-    ("Store", "Where there is one."),
-    ("Journal", "Where there is one."),
-    ("Traces", "Where messages are [traced](tracing.md)."),
+    ("Times", "The last two: with a journal, or with traces."),
+    ("Store", "With the setting of that name."),
+    ("Journal", "With the setting of that name."),
+    ("Traces", "With [traces](tracing.md)."),
 )
 
 _PROCESS = """
 ## Process
 
 `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
-`process_start_time_seconds`, `process_open_fds` and `process_max_fds`, as Prometheus' own client libraries have them.
+`process_start_time_seconds`, `process_open_fds` and `process_max_fds`, as in Prometheus' client libraries.
 """
 
 
@@ -89,7 +89,7 @@ def page() -> str:
 
 
 def collectors(folder: Path) -> Iterator[Collector]:
-    """Every collector, over parts that do nothing, in the order of the page."""
+    """Every collector, over idle parts, in the order of the page."""
     broker = Broker()
     yield BrokerCollector(broker, ())
     admission = cast(
@@ -122,7 +122,7 @@ def _table(collector: Collector) -> Iterator[str]:
 
 
 def exposed(family: Metric) -> str:
-    """The name of a metric as a scraper reads it; of histograms and summaries the start of their names."""
+    """The name of a metric in the exposition; of histograms and summaries the start of their names."""
     end = {"counter": "_total", "info": "_info"}.get(family.type, "")
     return f"{family.name}{end}"
 

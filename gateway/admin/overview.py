@@ -18,7 +18,7 @@ from gateway.admin import asked
 from gateway.admin.endpoint import Endpoint, Parameter
 from gateway.admin.models import Answer
 from gateway.observe.latency import Percentiles
-from gateway.observe.sampler import STEP, Sampler
+from gateway.observe.sampler import STEP, Sampler, Second
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -90,26 +90,6 @@ class Latency(Answer):
     turn_ms: Quantiles | None
     queue_ms: Quantiles | None
     ack_ms: Quantiles | None
-
-
-class Second(Answer):
-    """One sample: messages and errors per second, CPU as a part of one core, and percentiles of turns."""
-
-    at: float
-    published: float
-    delivered: float
-    acknowledged: float
-    errors: float
-    sessions: int
-    connections: int
-    waiting: int
-    octets: int
-    memory: int
-    cpu: float
-    lag_ms: float
-    p50: float | None
-    p95: float | None
-    p99: float | None
 
 
 class OverviewNow(Answer):
@@ -220,7 +200,7 @@ class Overview:
                 "ack_ms": _row(sampler.took()),
             },
             "step": STEP,
-            "samples": [sample._asdict() for sample in sampler.since(since)],
+            "samples": [sample.as_dict() for sample in sampler.since(since)],
         }
 
     def _memory(self) -> dict[str, object]:

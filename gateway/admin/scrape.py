@@ -22,6 +22,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     """All metrics of a gateway."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
     others: list[Collector] = [
+        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
         HealthCollector(
             gateway.not_ready,
             gateway.complaints,
@@ -42,7 +43,6 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         gateway.holds,
         gateway.committer,
         gateway.journal,
-        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
         others,
         DiskCollector(_folders(settings)),
     )

@@ -1,15 +1,15 @@
-"""A look at the destinations one by one: what only they know, and what nobody adds up as messages come and go.
+"""Metrics of destinations: sums over all of them, and single ones that the operator names.
 
-    round     every destination once; its sums are shown until the next round is complete
-    scrape    goes on with the round, over so many destinations and no more
+    round     looks at every destination once; its sums are shown until the next round is complete
+    scrape    continues the round with a limited number of destinations
 
-So a scrape takes a bounded time (10 ms for 10,000 destinations with messages), and up to that many the sums are of the
-scrape itself.  Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
+So a scrape takes a bounded time (10 ms for 10,000 destinations with messages), and up to that number the sums are those
+of the scrape.  Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
 
-Single destinations are shown where the setting `metrics_destinations` names them: their names become a label, so there
-is a limit for them.  Who is shown stays until the destination goes, or a time series would come and go with the order
-in which they are looked at.  A name without wildcards is looked up, and has its place whatever patterns find, for
-clients make as many destinations as they like; for patterns the names are read in rounds, too.
+The setting `metrics_destinations` names single destinations.  Their names become a label, so their number is limited,
+and a destination that is shown stays until it is deleted: otherwise a time series would come and go with the order of
+the round.  A name without wildcards always has its place, because clients can create any number of destinations that
+match a pattern.  Names are compared with patterns in rounds, too.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from gateway.broker.topic.topic import Topic
 
 PER_SCRAPE = 10_000
-"""Destinations that one scrape adds up: 1 us each, where messages wait."""
+"""Destinations of one scrape: 1 us each, where messages wait."""
 
 NAMES_PER_SCRAPE = 2_000
 """Names that one scrape compares with patterns: 3 ms for each pattern."""
 
 MOST_SHOWN = 100
-"""Destinations that are shown one by one; each is five time series."""
+"""Single destinations; each is five time series."""
 
 LONGEST_NAME = 256
 """Characters of a name that becomes a label.  A client may send one of 64 KiB."""
@@ -48,29 +48,29 @@ LONGEST_NAME = 256
 
 @dataclass
 class Sums:
-    """What a round adds up.
+    """Sums of a round.
 
     Attributes:
-        unconsumed: messages that wait where nobody consumes, dead letters apart.
-        lonely: the queues that they are in.
-        dead_letters: messages in queues of dead letters.
+        unconsumed: messages in queues without a consumer, apart from dead letters.
+        unconsumed_queues: number of those queues.
+        dead_letters: messages in dead-letter queues.
         full: queues that hold publishers back.
-        oldest: the number of the oldest message that waits, dead letters apart; None: nothing does.
+        oldest: number of the oldest waiting message, apart from dead letters; None: no message waits.
     """
 
     unconsumed: int = 0
-    lonely: int = 0
+    unconsumed_queues: int = 0
     dead_letters: int = 0
     full: int = 0
     oldest: int | None = None
 
 
 class DestinationCollector(Collector):
-    """Looks at them when it is asked.
+    """Looks at destinations during a scrape.
 
     Args:
-        dead_letters: names of queues of dead letters that do not tell by their names.
-        shown: names and patterns of destinations that are shown one by one.
+        dead_letters: names of dead-letter queues beside those with the usual prefix.
+        shown: names and patterns of single destinations.
     """
 
     def __init__(self, broker: Broker, dead_letters: Collection[str] = (), shown: Sequence[str] = ()) -> None:
@@ -86,25 +86,23 @@ class DestinationCollector(Collector):
         self._found: dict[str, None] = {}  # by patterns
 
     def collect(self) -> Iterator[Metric]:
-        """The sums, and the destinations that are shown."""
+        """The sums, and the single destinations."""
         self._look()
         last = self._last
         yield GaugeMetricFamily(
             "gateway_messages_unconsumed",
-            "Messages that wait in queues without a consumer, but for dead letters.",
+            "Messages that wait in queues without a consumer, apart from dead letters.",
             last.unconsumed,
         )
         yield GaugeMetricFamily(
-            "gateway_queues_unconsumed", "Queues without a consumer in which messages wait.", last.lonely
+            "gateway_queues_unconsumed", "Queues without a consumer in which messages wait.", last.unconsumed_queues
         )
-        yield GaugeMetricFamily(
-            "gateway_dead_letters_waiting", "Messages that wait in queues of dead letters.", last.dead_letters
-        )
+        yield GaugeMetricFamily("gateway_dead_letters_waiting", "Messages in dead-letter queues.", last.dead_letters)
         yield GaugeMetricFamily("gateway_queues_full", "Queues that hold their publishers back.", last.full)
         yield GaugeMetricFamily(
             "gateway_oldest_message_age_seconds",
-            "Age of the oldest message that waits in a queue, at least, but for dead letters and durable subscriptions."
-            " 0: nothing waits.",
+            "Age of the oldest message in a queue, at least, apart from dead letters and durable subscriptions; "
+            "0: no message waits.",
             self._age(last.oldest),
         )
         if self._single or self._patterns:
@@ -112,7 +110,7 @@ class DestinationCollector(Collector):
             yield from self._each()
 
     def is_dead_letters(self, name: str) -> bool:
-        """Whether a queue is one of dead letters."""
+        """Whether a queue holds dead letters."""
         return name.startswith(QUEUE + DEAD_LETTERS) or name in self._dead_letters
 
     def _look(self) -> None:
@@ -138,13 +136,13 @@ class DestinationCollector(Collector):
             sums.oldest = number
         if queue.waiting and not queue.subscriptions:
             sums.unconsumed += queue.waiting
-            sums.lonely += 1
+            sums.unconsumed_queues += 1
 
     def _age(self, number: int | None) -> float:
         return 0.0 if number is None else self._broker.dates.age(number).seconds
 
     def _find(self) -> None:
-        """Go on with the names, as long as there is room for more of them."""
+        """Compare more names with the patterns, as long as there is room."""
         known, room = self._broker.destinations, MOST_SHOWN - len(self._single)
         self._found = {name: None for name in self._found if name in known}
         if not self._patterns or len(self._found) >= room:
@@ -172,10 +170,10 @@ class DestinationCollector(Collector):
             "Age of the oldest message that no consumer has, at least; 0: there is none.",
             labels=label,
         )
-        nbytes = GaugeMetricFamily("gateway_destination_waiting_bytes", "What they cost in memory.", labels=label)
+        nbytes = GaugeMetricFamily("gateway_destination_waiting_bytes", "Memory of these messages.", labels=label)
         unacknowledged = GaugeMetricFamily(
             "gateway_destination_messages_unacknowledged",
-            "Messages that consumers have and have not acknowledged.",
+            "Messages delivered and not acknowledged.",
             labels=label,
         )
         consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)

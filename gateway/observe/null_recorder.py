@@ -1,4 +1,4 @@
-"""A recorder that records nothing: where messages are traced and there is no journal."""
+"""Recorder that discards all events: for a gateway that traces messages and has no journal."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import time
 
 
 class NullRecorder:
-    """Takes what `gateway.broker.core.ports.Recorder` says, and forgets it."""
+    """Implements `gateway.broker.core.ports.Recorder` without any effect."""
 
     clock = staticmethod(time.monotonic_ns)
     is_behind = False
 
     def names_of_session(self, *_: object) -> bytes:
-        """Not empty: names that are would be asked for again with each message."""
+        """Not empty, because the broker asks again for empty names with each message."""
         return b"-"
 
     def names_of_subscription(self, *_: object) -> bytes:
-        """Likewise."""
+        """Not empty, as above."""
         return b"-"
 
     def accepted(self, *_: object, **__: object) -> None:
-        """Nothing; and so with all the others."""
+        """Discard the event, as all other methods do."""
 
     delivered = redelivered = acked = nacked = expired = dead_lettered = dropped = accepted
     tx_begun = tx_committed = tx_aborted = subscribed = unsubscribed = accepted

@@ -1,16 +1,18 @@
-"""Metrics of what is too much: who is refused, held back or closed, by the limit that did it, and what memory there is.
+"""Metrics of overload: refused, held and closed connections by limit, and the memory of the process.
 
-The labels are the names of limits and reasons, which are ours and few; all of them are there from the start.
+The labels are names of limits and reasons, which are few; all of them are there from the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from .metrics import labelled
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OverloadCollector(Collector):
-    """Reads what the transports count of it."""
+    """Reads the counts of the transports."""
 
     def __init__(
         self, broker: Broker, holds: Blocks, admission: ConnectionLimits, memory: MemoryGuard, fair_gates: FairGates
@@ -34,55 +36,65 @@ class OverloadCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of overload."""
-        broker, admission, memory = self._broker, self._admission, self._memory
-        yield GaugeMetricFamily(
-            "gateway_connections_open", "Connections that may stay, with or without a login.", admission.connections
-        )
-        yield GaugeMetricFamily("gateway_handshakes", "Connections that have not logged in yet.", admission.handshakes)
-        yield _counter(
-            "gateway_connections_over_limit", "Connections refused, or closed, by a limit.", "limit", admission.refusals
-        )
-        yield _gauge("gateway_sessions_held", "Sessions that are not read now.", "reason", self._holds.by_reason())
-        yield _gauge(
-            "gateway_turnstile_waiting",
-            "Connections that wait for their turn to be read: who sends in bulk, and who is not known yet.",
-            "line",
-            self._fair_gates.waiting,
-        )
-        yield _counter("gateway_holds", "Times a session was not read for a while.", "reason", self._holds.totals)
-        yield _counter(
-            "gateway_slow_consumers_over_limit",
-            "Sessions ended because the client did not read, by the limit of what waits for it.",
-            "limit",
-            broker.slow,
-        )
-        yield GaugeMetricFamily(
-            "gateway_incomplete_bytes", "What has come of messages that are not complete.", broker.buffered
-        )
-        yield GaugeMetricFamily(
-            "gateway_memory_short", "1 while publishers are held back because memory is short; else 0.", broker.pressed
-        )
-        yield GaugeMetricFamily(
-            "gateway_memory_full", "1 while memory is full, and no new client should come; else 0.", bool(memory.reason)
-        )
+        broker, admission, holds, memory = self._broker, self._admission, self._holds, self._memory
+        for family, name, text, label, values in (
+            (
+                CounterMetricFamily,
+                "gateway_connections_over_limit",
+                "Connections refused, or closed, by a limit.",
+                "limit",
+                admission.refusals,
+            ),
+            (
+                GaugeMetricFamily,
+                "gateway_sessions_held",
+                "Sessions that are not read now.",
+                "reason",
+                holds.by_reason(),
+            ),
+            (
+                GaugeMetricFamily,
+                "gateway_turnstile_waiting",
+                "Connections that wait for their turn to be read: senders of much data, and new connections.",
+                "line",
+                self._fair_gates.waiting,
+            ),
+            (CounterMetricFamily, "gateway_holds", "Times a session was not read for a while.", "reason", holds.totals),
+            (
+                CounterMetricFamily,
+                "gateway_slow_consumers_over_limit",
+                "Sessions ended because the client did not read, by the limit of its outbox.",
+                "limit",
+                broker.slow,
+            ),
+        ):
+            yield labelled(family, name, text, label, values)
+        for name, text, value in (
+            ("gateway_connections_open", "Connections, with or without a login.", admission.connections),
+            ("gateway_handshakes", "Connections that have not logged in yet.", admission.handshakes),
+            ("gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", broker.buffered),
+            (
+                "gateway_memory_short",
+                "1 while publishers are held back because memory is short; else 0.",
+                broker.pressed,
+            ),
+            (
+                "gateway_memory_full",
+                "1 while memory is full, and new clients are sent away; else 0.",
+                bool(memory.reason),
+            ),
+            (
+                "gateway_memory_mark_bytes",
+                "Memory that the process may take; 0: the memory guard is off.",
+                memory.mark,
+            ),
+            (
+                "gateway_memory_resident_bytes",
+                "Memory of the process at the last look; 0: the memory guard is off.",
+                memory.resident,
+            ),
+        ):
+            yield GaugeMetricFamily(name, text, value)
         yield CounterMetricFamily(
-            "gateway_memory_closed", "Sessions ended because memory was full, and they cost most.", memory.closed
+            "gateway_memory_closed", "Sessions ended because memory was full and they cost most.", memory.closed
         )
-        yield GaugeMetricFamily("gateway_memory_mark_bytes", "What the process may take; 0: nobody looks.", memory.mark)
-        yield GaugeMetricFamily(
-            "gateway_memory_resident_bytes", "What it took at the last look; 0: nobody looks.", memory.resident
-        )
-
-
-def _counter(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
-
-
-def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family

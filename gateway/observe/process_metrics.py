@@ -1,8 +1,7 @@
-"""Metrics of the gateway's own condition: whether it is ready, until when its certificate is good, what its disks have
-left, and what becomes of its spans.
+"""Metrics of the process: readiness, certificate, disks and spans.
 
-To ask a disk may take long, where it is a network's.  So it is asked in a thread (`look`), before a scrape and for a
-second at most; the figures shown are of the last look that came back.
+A network disk may take long to answer.  So the disks are asked in a thread before a scrape (`look`), for a second at
+most; the metrics show the last answer.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ LONGEST_LOOK = 1.0
 
 
 class DiskCollector(Collector):
-    """What is free where the gateway writes.
+    """Free space of the disks that the gateway writes to.
 
     Args:
-        folders: what it writes -> where; the keys become a label.
+        folders: kind of files -> their folder; the kinds become a label.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
@@ -35,24 +34,22 @@ class DiskCollector(Collector):
         self._thread = trio.CapacityLimiter(1)
 
     async def look(self) -> None:
-        """Ask the disks; one that hangs has one thread of ours, and no more."""
+        """Ask the disks, in one thread at most: a disk that hangs blocks that one alone."""
         if not self._folders or not self._thread.available_tokens:
             return
         with trio.move_on_after(LONGEST_LOOK):
             await trio.to_thread.run_sync(self.look_now, limiter=self._thread, abandon_on_cancel=True)
 
     def look_now(self) -> None:
-        """Ask them, however long that takes."""
+        """Ask the disks, without a limit of time."""
         for name, folder in self._folders.items():
-            with suppress(OSError):  # whoever writes there says so
+            with suppress(OSError):  # store or journal reports it
                 self._found[name] = os.statvfs(folder)
 
     def collect(self) -> Iterator[Metric]:
-        """What is free, and what there is."""
-        free = GaugeMetricFamily(
-            "gateway_disk_free_bytes", "What the disk has left on which it is written.", labels=["place"]
-        )
-        size = GaugeMetricFamily("gateway_disk_size_bytes", "What that disk has in all.", labels=["place"])
+        """Free and total space."""
+        free = GaugeMetricFamily("gateway_disk_free_bytes", "Free space of the disk.", labels=["place"])
+        size = GaugeMetricFamily("gateway_disk_size_bytes", "Size of the disk.", labels=["place"])
         for name, disk in list(self._found.items()):
             free.add_metric([name], disk.f_bavail * disk.f_frsize)
             size.add_metric([name], disk.f_blocks * disk.f_frsize)
@@ -60,11 +57,11 @@ class DiskCollector(Collector):
 
 
 class HealthCollector(Collector):
-    """Whether the gateway is well.
+    """Health of the gateway.
 
     Args:
-        not_ready: why no client should come; None: it should.
-        complaints: what does not work as it should.
+        not_ready: the reason why clients must not be sent here; None: they may.
+        complaints: faults that do not keep clients away.
         certificate_ends: seconds since the epoch; None: there is no certificate.
         functions_failed: of the operator's functions; None: there are none.
     """
@@ -82,31 +79,31 @@ class HealthCollector(Collector):
         self._functions_failed = functions_failed
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of it."""
+        """Every metric of health."""
         yield GaugeMetricFamily(
             "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not self._not_ready()
         )
         yield GaugeMetricFamily(
             "gateway_complaints",
-            "What does not work as it should though clients are served; /readyz names it.",
+            "Faults that do not keep clients away; /readyz names them.",
             len(self._complaints()),
         )
         if self._certificate_ends is not None:
             yield GaugeMetricFamily(
                 "gateway_certificate_expiry_timestamp_seconds",
-                "Until when the certificate of the TLS listeners is good.",
+                "End of the certificate of the TLS listeners.",
                 self._certificate_ends(),
             )
         if self._functions_failed is not None:
             yield CounterMetricFamily(
                 "gateway_handler_failures",
-                "Requests that a function of the setting handlers failed at, or refused, or took too long for.",
+                "Requests that a function of the setting handlers failed at, refused, or took too long for.",
                 self._functions_failed(),
             )
 
 
-class Sender(Protocol):
-    """What `gateway.observe.spans` counts; that module is there only where its packages are."""
+class SpanSender(Protocol):
+    """The counts of `gateway.observe.spans`, whose packages are optional."""
 
     sent: int
     dropped: int
@@ -120,23 +117,24 @@ class Sender(Protocol):
 
 
 class SpanCollector(Collector):
-    """Reads what became of spans."""
+    """Reads the counts of spans."""
 
-    def __init__(self, spans: Sender) -> None:
+    def __init__(self, spans: SpanSender) -> None:
         self._spans = spans
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of them."""
+        """Every metric of spans."""
         spans = self._spans
-        yield CounterMetricFamily("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent)
-        yield CounterMetricFamily(
-            "gateway_spans_dropped",
-            "Spans that went nowhere: too many waited, or the collector did not take them.",
-            spans.dropped,
-        )
-        yield CounterMetricFamily(
-            "gateway_messages_untraced", "Messages that were not traced, for there were too many.", spans.left_out
-        )
+        for name, text, value in (
+            ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),
+            (
+                "gateway_spans_dropped",
+                "Spans dropped because too many waited, or because the collector did not take them.",
+                spans.dropped,
+            ),
+            ("gateway_messages_untraced", "Messages that were not traced, because too many came.", spans.left_out),
+        ):
+            yield CounterMetricFamily(name, text, value)
         yield GaugeMetricFamily("gateway_spans_waiting", "Spans that wait to be sent.", spans.waiting)
         yield GaugeMetricFamily(
             "gateway_spans_failed", "1 while the collector of traces takes nothing; else 0.", bool(spans.failure)

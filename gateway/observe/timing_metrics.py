@@ -1,6 +1,6 @@
-"""Metrics of how long things take: the broker's histograms, as Prometheus wants them.
+"""Metrics of durations: the histograms of the broker in Prometheus' format.
 
-They have six bounds a decade; every second one is shown: 1, 2 and 5, and so on.
+They have six bounds a decade; every second one is shown: 1, 2, 5, 10 and so on.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 _STEP = 2
 
-TURN = "gateway_turn_seconds", "From a chunk of a client's octets until what it caused was handed to the sockets."
-QUEUE = "gateway_queue_seconds", "From the SEND to the first delivery."
-ACK = "gateway_ack_seconds", "From the delivery to its ACK."
+TURN = "gateway_turn_seconds", "Time from a chunk of bytes of a client until its effects were handed to the sockets."
+QUEUE = "gateway_queue_seconds", "Time from the SEND to the first delivery."
+ACK = "gateway_ack_seconds", "Time from the delivery to its ACK."
 
 
 class TimingCollector(Collector):
     """Reads the histograms.
 
     Args:
-        sources: name and help of each, and where it is; a histogram that is None is not shown.
+        sources: name and help, and a function that returns the histogram; None: it is not shown.
     """
 
     def __init__(self, *sources: tuple[tuple[str, str], Callable[[], Histogram | None]]) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        """Every histogram there is."""
+        """Every histogram."""
         for (name, text), find in self._sources:
             found = find()
             if found is not None:
@@ -43,7 +43,7 @@ class TimingCollector(Collector):
 
 
 def buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Upper bound in seconds, and how many are not above it."""
+    """Upper bound in seconds, and the number of times up to it."""
     found: list[tuple[str, float]] = []
     count = 0
     for number, (bound, own) in enumerate(zip(BOUNDS, histogram.counts, strict=False)):

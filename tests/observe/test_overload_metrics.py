@@ -25,7 +25,7 @@ async def server() -> Server:
 
 def metrics(server: Server) -> Metrics:
     overload = OverloadCollector(server.broker, server.holds, server.admission, server.memory, server.fair_gates)
-    return Metrics(server.broker, server.holds, overload=overload)
+    return Metrics(server.broker, server.holds, others=[overload])
 
 
 async def test_all_are_there_from_the_start(server: Server) -> None:
