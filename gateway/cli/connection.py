@@ -1,8 +1,7 @@
-"""What `send` and `subscribe` have in common: where the server is, who we are there, and how a failure is told."""
+"""Options and failures that `send` and `subscribe` share."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import sys
@@ -15,11 +14,11 @@ from typing import Any
 import click
 
 from gateway.client import Client, StompError, StompServer
-from gateway.client.server import read_url
-from gateway.client.tls import FileError, context_of
+from gateway.client.server import server_at
+from gateway.client.tls import FileError
 
 URL, PASSCODE = "STOMP_URL", "STOMP_PASSCODE"
-# Milliseconds without an answer after which somebody at a terminal wants to know.
+# Milliseconds: the user at a terminal waits.
 _PATIENCE = 10_000
 _HERE = "stomp://127.0.0.1:61613"
 
@@ -27,14 +26,14 @@ Command = Callable[..., Any]
 
 
 def where(command: Command) -> Command:
-    """Give a command the options that `server_of` wants."""
+    """Give a command the options of `server_of`."""
     for option in reversed(
         [
             click.option("--url", envvar=URL, show_envvar=True, default=_HERE, show_default=True, help=_URL_HELP),
-            click.option("--passcode-file", type=_FILE, help=f"A file that holds the passcode; else {PASSCODE} does."),
+            click.option("--passcode-file", type=_FILE, help=f"A file with the passcode; without it, {PASSCODE}."),
             click.option("--ca", type=_FILE, help="Certificates to trust instead of the system's, for stomps."),
-            click.option("--cert", type=_FILE, help="The certificate to show, for stomps."),
-            click.option("--key", type=_FILE, help="Its key, where that has a file of its own."),
+            click.option("--cert", type=_FILE, help="The client certificate, for stomps."),
+            click.option("--key", type=_FILE, help="Its key, if it has a file of its own."),
             click.option("--vhost", default="", help="The header `host` of CONNECT; RabbitMQ wants / here."),
             click.option("--client-id", default="", help="The header `client-id` of CONNECT."),
         ]
@@ -47,44 +46,23 @@ _URL_HELP = "The server: stomp://user@host:port, or stomps for TLS."
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
-def server_of(
-    url: str,
-    passcode_file: Path | None,
-    ca: Path | None,
-    cert: Path | None,
-    key: Path | None,
-    vhost: str,
-    client_id: str,
-) -> StompServer:
-    """The server that the options name.
+def server_of(url: str, passcode_file: Path | None, vhost: str, client_id: str, **files: Path | None) -> StompServer:
+    """The server of the options.
 
     Raises:
-        click.BadParameter: the URL is none of a STOMP server.
-        click.UsageError: a file of certificates or keys cannot be used, or is for nothing.
+        click.BadParameter: the URL is wrong.
+        click.UsageError: a file of certificates or keys cannot be used, or the URL has no TLS.
     """
-    try:
-        server, destination = read_url(url, PASSCODE)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--url") from None
-    if destination:
-        raise click.BadParameter("the destination is an argument of its own", param_hint="--url")
     passcode = os.environ.get(PASSCODE, "")
     if passcode_file is not None:
         passcode = passcode_file.read_text().rstrip("\r\n")
-    headers = {"client-id": client_id} if client_id else {}
-    server = dataclasses.replace(server, passcode=passcode, vhost=vhost, headers=headers)
-    server = dataclasses.replace(server, ca=str(ca or ""), cert=str(cert or ""), key=str(key or ""))
-    _check_files(server)
-    return dataclasses.replace(server, receipt_timeout=_PATIENCE)
-
-
-def _check_files(server: StompServer) -> None:
-    if not server.tls and (server.ca or server.cert or server.key):
-        raise click.UsageError("--ca, --cert and --key are for TLS: write stomps://")
+    fields: dict[str, Any] = {"vhost": vhost, "headers": {"client-id": client_id} if client_id else {}}
     try:
-        context_of(server.ca, server.cert, server.key)
+        return server_at(url, PASSCODE, passcode=passcode, receipt_timeout=_PATIENCE, **fields, **files)
     except FileError as error:
         raise click.UsageError(str(error)) from None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--url") from None
 
 
 def header(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -104,10 +82,10 @@ def header(_context: click.Context, _option: click.Parameter, values: tuple[str,
 
 @contextmanager
 def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
-    """A session for the block.  However that ends, the server is told, so that what it sent ahead goes back unharmed.
+    """A session for the block.  Its end is a DISCONNECT, so the server takes prefetched messages back at once.
 
     Raises:
-        StompError: there is no session, or it broke.
+        StompError: the session cannot be opened, or broke.
     """
     client = Client(server, beat=beat)
     try:
@@ -122,9 +100,9 @@ class Terminated(BaseException):
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Turn the ends that a client knows into a sentence and a status: 1, or 130 and 143 for SIGINT and SIGTERM.
+    """Turn failures into a sentence and status 1, SIGINT and SIGTERM into status 130 and 143.
 
-    Whoever reads standard output may stop (`| head`): that is no failure.
+    A reader of standard output that stops (`| head`) is no failure.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import click
 
 from gateway.client import Client
+from gateway.client.protocol import handle_of
 from gateway.codec import Frame
 from gateway.text import visible
 
@@ -117,8 +118,7 @@ class _Reader:
             elif frame.command == "MESSAGE" and self.written < self._count:
                 self._write(frame)
                 self.written += 1
-                handle = frame.headers.get("ack") or frame.headers.get("message-id", "")
-                taken.append((frame.headers.get("subscription", ""), handle))
+                taken.append((frame.headers.get("subscription", ""), handle_of(frame)))
         sys.stdout.flush()
         if not self._browses:
             self._held += taken

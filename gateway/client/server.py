@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gateway.codec import VERSIONS
+
+from .tls import FileError, context_of
 
 DEFAULT_PORT = 61_613
 _ALL = ",".join([version.name for version in VERSIONS])
@@ -79,3 +83,22 @@ def read_url(url: str, variable: str) -> tuple[StompServer, str]:
         raise wrong
     server = StompServer(parts.hostname, port, tls=parts.scheme == "stomps", login=unquote(parts.username or ""))
     return server, "" if parts.path == "/" else unquote(parts.path)
+
+
+def server_at(
+    url: str, variable: str, *, ca: Path | None = None, cert: Path | None = None, key: Path | None = None, **fields: Any
+) -> StompServer:
+    """The server of a URL without a destination, with more fields; files of certificates are read as a check.
+
+    Raises:
+        FileError: the files cannot be used, or the URL has no TLS.
+        ValueError: as `read_url`, or the URL has a destination.
+    """
+    server, destination = read_url(url, variable)
+    if destination:
+        raise ValueError(f"{url[:80]!r} has a destination: write destinations as arguments of their own")
+    if (ca or cert or key) and not server.tls:  # otherwise the passcode would go over the network in clear
+        raise FileError(f"{url[:80]!r} has no TLS, and certificates are for TLS: write stomps://")
+    server = replace(server, ca=str(ca or ""), cert=str(cert or ""), key=str(key or ""), **fields)
+    context_of(server.ca, server.cert, server.key)
+    return server

@@ -96,7 +96,7 @@ def test_lines_that_cannot_be_meant(terminal: Terminal, line: bytes, sentence: s
         (["send", "/queue/a", "b", "--whole"], "exclude each other"),
         (["send", "/queue/a", "b", "-H", "colour"], "'colour' is no header: write NAME:VALUE"),
         (["send", "/queue/a", "b", "--url", "localhost"], "names no STOMP server"),
-        (["send", "/queue/a", "b", "--url", "stomp://host/queue/a"], "the destination is an argument of its own"),
+        (["send", "/queue/a", "b", "--url", "stomp://host/queue/a"], "has a destination: write destinations as"),
         (["subscribe"], "Missing argument 'DESTINATION...'"),
         (["subscribe", "/queue/a", "--count", "0"], "--count"),
     ],

@@ -16,7 +16,7 @@ from gateway.broker.model.options import PLAIN
 from gateway.broker.session.renewal import Renewal
 from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
-from gateway.observe.sampler import Second, Sampler
+from gateway.observe.sampler import Sampler, Second
 from gateway.transports import Server
 from tests.broker.recorder import Notebook
 

@@ -18,9 +18,8 @@ from gateway.client import StompServer
 from gateway.config.address import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
-from gateway.relay.http import HttpError, serving
+from gateway.relay.http import HttpError, RelayMetrics, serving
 from gateway.relay.link import ServerLink
-from gateway.relay.metrics import RelayMetrics
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
 from tests.deploy.manager import manager

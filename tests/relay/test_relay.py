@@ -338,8 +338,8 @@ class TestUsage:
             (("--from", "http://a", "--to", "stomp://b", "/queue/a"), "names no STOMP server"),
             (("--from", "stomp://a:b@c", "--to", "stomp://b", "/queue/a"), "put it into STOMP_FROM_PASSCODE"),
             (("--from", "stomp://a", "--to", "stomp://b", "/queue/a", "/queue/a"), "named twice"),
-            (("--config", "relay.toml", "/queue/a"), "--config has everything in its file"),
-            (("--config", "relay.toml", "--durable"), "--config has everything in its file"),
+            (("--config", "relay.toml", "/queue/a"), "--config goes with the options of the log only"),
+            (("--config", "relay.toml", "--durable"), "--config goes with the options of the log only"),
             (("--config", "relay.toml"), "has no table [[relay]]"),
         ],
     )
