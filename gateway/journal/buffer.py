@@ -1,18 +1,18 @@
-"""Rows on their way from the event loop to the thread that writes.
+"""Buffer of rows between the event loop and the thread that writes.
 
-There is one list.  The loop appends to it; the thread copies its start and then deletes that: each of these is one
-operation of the interpreter, so no row needs a lock.  What is counted is counted by one side alone: the loop knows what
-`entered`, the thread what is `settled`, and the difference is what waits.
+There is one list.  The loop appends to it; the thread copies its start and then deletes that.  Each of these is one
+operation of the interpreter, so no row needs a lock.  Each count is written by one side: the loop counts bytes that
+`entered`, the thread bytes that are `settled`; the difference waits.
 
-The loop rings (`wake`) when the thread sleeps without a date, and after each step of bytes; between, a row costs one
-comparison.  The order of what happens in `_ring` and `is_empty` is what makes sure that nobody sleeps while there are
-rows: the loop appends, then looks at the alarm; the thread sets the alarm, then looks at the rows.
+The loop sets `wake` when the thread sleeps without a deadline, and after each step of bytes; otherwise a row costs one
+comparison.  The order in `_ring` and `is_empty` ensures that the thread never sleeps while there are rows: the loop
+appends, then looks at the alarm; the thread sets the alarm, then looks at the rows.
 
-When more waits than may, rows are dropped and counted, until a quarter of it has gone; then a row tells how many they
-were.  Whoever would rather hold the publishers back looks at `is_behind`, which is true from three quarters on, down to
-a half; what still comes beyond the limit is dropped then, too.  Nobody is held back for a disk that takes nothing.
+Beyond the limit rows are dropped and counted, until a quarter of the limit is free; then a row tells their number.
+With `holds` publishers are held back instead (`is_behind`), from three quarters of the limit down to a half; rows
+beyond the limit are dropped then, too.  Publishers are not held back for a disk that takes nothing.
 
-What waits is counted in bytes of the records; in memory each row costs about 40 more.
+Sizes are bytes of the records; in memory each row costs about 40 more.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from collections.abc import Callable
 
 from .record import LAYOUTS, string
 
-# Bytes that are written at once, and sooner than after the usual time.
+# Bytes that are written before the usual time.
 _STEP = 1024 * 1024
 
 Piece = bytes | tuple[bytes, ...]
-"""A row; a large body in it is a piece of its own, and is not copied."""
+"""A row; a large body is a piece of its own, and is not copied."""
 
 _DROPPED = LAYOUTS["journal_dropped"]
 
@@ -35,16 +35,16 @@ class RowBuffer:
     """The rows that wait.
 
     Attributes:
-        rows_dropped: those that were dropped so far.
-        is_behind: publishers are to be held back.
-        failure: why nothing can be written for now; empty: it can.
-        wake: for the thread.
-        step: bytes that are written at once, and sooner than after the usual time.
+        rows_dropped: number of dropped rows.
+        is_behind: publishers must be held back.
+        failure: reason why rows cannot be written now; empty: none.
+        wake: wakes the thread.
+        step: bytes that are written before the usual time.
 
     Args:
         clock: nanoseconds, monotonic.
-        limit: bytes that may wait.
-        holds: publishers are held back before the limit is reached.
+        limit: most bytes that wait.
+        holds: hold publishers back before the limit is reached.
     """
 
     def __init__(self, clock: Callable[[], int], limit: int, *, holds: bool) -> None:
@@ -61,7 +61,7 @@ class RowBuffer:
         self._entered = 0
         self._settled = 0
         self._alarm = 0
-        self._missing = 0  # rows that were dropped, which no row tells so far
+        self._missing = 0  # dropped rows that no row has told yet
         self._why = ""
 
     @property
@@ -71,20 +71,20 @@ class RowBuffer:
 
     @property
     def waiting(self) -> int:
-        """Rows that wait, but for those that the thread has in hand."""
+        """Rows that wait, without those that the thread is writing."""
         return len(self._rows)
 
     # the loop
 
     def _enter(self, row: Piece) -> None:
-        """A row."""
+        """Append a row."""
         self._append(row)
         self._entered += bytes_of(row)
         if self._entered > self._alarm:
             self._ring()
 
     def _ring(self) -> None:
-        """The alarm: the thread sleeps, or a step is full."""
+        """Wake the thread: it sleeps, or a step is full."""
         queued = self._entered - self._settled
         if queued > self._limit:
             self._append = self._refuse
@@ -94,7 +94,7 @@ class RowBuffer:
         self.wake.set()
 
     def _refuse(self, row: Piece) -> None:
-        """Instead of appending: drop the row, or find that there is room again."""
+        """In place of append: drop the row, unless there is room again."""
         if self._entered - self._settled <= self._limit * 3 // 4:
             self._append = self._rows.append
             self.tell_missing()
@@ -104,23 +104,23 @@ class RowBuffer:
         self._drop("the queue is full")
 
     def _drop(self, reason: str) -> None:
-        self._append = self._refuse  # so that the next row that finds room tells of it
+        self._append = self._refuse  # the next row that finds room tells the number
         self._why = self.failure or reason
         self._missing += 1
         self.rows_dropped += 1
 
     def _give_up(self, row: Piece) -> None:
-        """Instead of appending, behind the end."""
+        """In place of append, after `end`."""
         self._entered -= bytes_of(row)
         self.rows_dropped += 1
 
     def end(self) -> None:
-        """Nothing is taken any more."""
+        """Drop all further rows."""
         self.tell_missing()
         self._append = self._give_up
 
     def tell_missing(self) -> None:
-        """A row that tells how many were dropped."""
+        """Append a row with the number of dropped rows."""
         if self._missing:
             payload = string(self._why)
             row = _DROPPED.pack(_DROPPED.rest + len(payload), _DROPPED.code, 0, self.clock(), self._missing) + payload
@@ -131,14 +131,14 @@ class RowBuffer:
     # the thread
 
     def is_empty(self) -> bool:
-        """Whether nothing waits; then the next row rings."""
+        """Whether no row waits; then the next one wakes the thread."""
         if self._rows:
             return False
         self._alarm = 0
         return not self._rows
 
     def take(self) -> list[Piece]:
-        """The oldest rows: of as many bytes as are written at once, nearly."""
+        """The oldest rows, of about `step` bytes."""
         rows = self._rows
         count, queued = len(rows), self.queued
         if queued > 2 * self.step:
@@ -148,11 +148,11 @@ class RowBuffer:
         return taken
 
     def settle(self, nbytes: int) -> None:
-        """Rows of so many bytes are written, or given up."""
+        """Rows of so many bytes are written, or dropped."""
         self._settled += nbytes
 
     def is_relieved(self) -> bool:
-        """Whether publishers who were held back can go on from now."""
+        """End `is_behind` if publishers may go on; returns whether it ended now."""
         if self.is_behind and (self.failure or self.queued <= self._limit // 2):
             self.is_behind = False
             return True
@@ -167,7 +167,7 @@ def bytes_of(row: Piece) -> int:
 def joined(rows: list[Piece]) -> list[bytes]:
     """The bytes of rows, the small ones together."""
     try:
-        return [b"".join(rows)]  # type: ignore[arg-type]  # mostly it is right
+        return [b"".join(rows)]  # type: ignore[arg-type]  # mostly they are all bytes
     except TypeError:
         pass  # there are large bodies
     pieces: list[bytes] = []

@@ -1,11 +1,11 @@
-"""What is whole of a segment, whatever happened to it.
+"""Records of a segment, read around damage.
 
-a torn end       the start of a record, or nothing: the end was on its way to the disk when the power went
-damage           bytes where a record was; those before and behind it are whole
+a torn end       the start of a record, or zeros: the power failed during the write
+damage           bytes in place of a record; the records before and after them are whole
 
-Behind damage the next record is where the damaged one's length leads.  Where that is damaged itself it is searched for,
-by the epoch that all records of the segment have at the same place.  It counts if its length and CRC are right, and it
-is of this start of the gateway, with rows that are later than those before.
+The length of a damaged record leads to the next one.  If the length is damaged, too, the next record is searched by the
+epoch, which all records of a segment have at the same place.  A record counts if length and CRC are right, it is of
+this epoch, and its rows come after those before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import BinaryIO
 from .record import RecordError, bodies, making_sense, size_of, start_of
 
 EFFORT = 8
-"""How often a search reads the rest of a segment at most: bodies may be full of what looks like records."""
+"""Times that a search may read the rest of a segment: message bodies may look like records."""
 
 _LENGTH = struct.Struct("<I")
 _EPOCH = struct.Struct("<q")
@@ -27,17 +27,16 @@ _BEFORE_EPOCH = size_of(b"") + struct.calcsize("<BQ")
 
 
 class RecordBodies:
-    """The bodies of a segment's records, in their order; it is iterated over once.
+    """The bodies of a segment's records, in their order; to be iterated over once.
 
     Attributes:
-        size: bytes of the file, as it was opened.
-        place: bytes up to the end of the last body, or of what was left out behind it.
-        torn: bytes at the end that are the start of a record, or nothing; it is known when all has been read.
-        damaged: bytes that were left out so far, where a record was.
-        is_empty: no record was whole so far.
+        size: bytes of the file when it was opened.
+        place: bytes up to the end of the last body, or of the damage behind it.
+        torn: bytes of the torn end; known after the iteration.
+        damaged: bytes left out so far.
 
     Args:
-        epoch: of its records.
+        epoch: of the records.
     """
 
     def __init__(self, path: Path, epoch: int) -> None:
@@ -51,6 +50,7 @@ class RecordBodies:
 
     @property
     def is_empty(self) -> bool:
+        """Whether no record was whole so far."""
         return self._last is None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -70,11 +70,11 @@ class RecordBodies:
                 self._go_on(file)
 
     def _go_on(self, file: BinaryIO) -> None:
-        """Go to the next record that is whole, or to the end."""
+        """Go to the next whole record, or to the end."""
         file.seek(self.place)
         rest = file.read(self.size - self.place)
         if not rest:
-            self.place = self.size  # also where it has become shorter meanwhile
+            self.place = self.size  # also if the file has become shorter
             return
         ends_at = _LENGTH.unpack_from(rest)[0] + size_of(b"") if len(rest) >= _LENGTH.size else len(rest) + 1
         is_torn = False
@@ -90,7 +90,7 @@ class RecordBodies:
         self.place += next_at
 
     def _search(self, file: BinaryIO, rest: bytes) -> tuple[int, bool]:
-        """Where in the rest the next record begins, or the end; and whether there is none for sure."""
+        """The place of the next record, or of the end; and whether the rest certainly has none."""
         epoch = _EPOCH.pack(self._epoch)
         effort = EFFORT * len(rest)
         none_is_whole = True
@@ -100,20 +100,20 @@ class RecordBodies:
             body = self._whole_at(file, start)
             if self._follows(body):
                 return start, False
-            none_is_whole &= body is None  # one of a newer gateway, say: nobody must cut that off
+            none_is_whole &= body is None  # a record of a newer gateway must not be cut off
             length = int(_LENGTH.unpack_from(rest, start)[0])
             effort -= length if length < len(rest) else 0
             found = rest.find(epoch, found + 1)
         return len(rest), found < 0 and none_is_whole
 
     def _whole_at(self, file: BinaryIO, start: int) -> bytes | None:
-        """The body of the record that begins so many bytes from here; None: there is none that is whole."""
+        """The body of the record at `place` + `start`; None: no whole record begins there."""
         start += self.place
         file.seek(start)
         return next(bodies(file, self.size - start), None)
 
     def _follows(self, body: bytes | None) -> bool:
-        """Whether there is a record, and it may stand behind those before."""
+        """Whether the body can follow the last one."""
         if body is None:
             return False
         try:
@@ -124,7 +124,7 @@ class RecordBodies:
             return False
 
     def _last_seq(self) -> int:
-        """The seq of the last row so far; 0: there is none.
+        """The seq of the last row so far; 0: before the first.
 
         Raises:
             RecordError: the last record is of another version.

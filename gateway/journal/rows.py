@@ -1,4 +1,4 @@
-"""A recorder (see `port`): each event becomes the bytes of a row, which wait in the intake.
+"""Recorder of the journal: each event becomes the bytes of a row, which wait in the buffer.
 
 What costs time is done once.  Names come encoded from whoever keeps them (`names_of_subscription`).  Of destinations,
 and of headers, the last ones are remembered: frames that share their headers share the dictionary, so its identity is
