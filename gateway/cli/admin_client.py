@@ -1,4 +1,4 @@
-"""The admin API of a gateway, as `gateway top` asks it: one connection, kept open, every wait bounded."""
+"""Client of the admin API: one connection, kept open, with a limit for each wait."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from urllib.parse import urlencode, urlsplit
 
 from gateway.client.tls import context_of, reason_of
 
-# Seconds for an answer; whoever looks at a terminal wants to know sooner than later.
+# Seconds for an answer: the user at a terminal waits.
 _TIMEOUT = 5.0
 
 
 class NoAnswer(Exception):
-    """The gateway does not answer, or not what was asked; the text is one sentence.
+    """The gateway does not answer, or refuses; the text is one sentence.
 
     Attributes:
-        is_refusal: it answers, and asking again is no use.
+        is_refusal: a repetition would not help.
     """
 
     def __init__(self, sentence: str, *, is_refusal: bool = False) -> None:
@@ -30,13 +30,13 @@ class AdminClient:
     """One gateway.
 
     Args:
-        url: of its HTTP side, perhaps with a path in front of /api.
+        url: of its HTTP port, perhaps with a path before /api.
         token: the admin token; "": none.
         ca: a file of certificates to trust instead of the system's; "": the system's.
-        cert, key: files of the certificate to show to a proxy that demands one, and of its key; "": none.
+        cert, key: files of the client certificate for a proxy that demands one, and of its key; "": none.
 
     Raises:
-        ValueError: the URL cannot be meant, or a file cannot be used; the text is a sentence.
+        ValueError: the URL is wrong, or a file cannot be used; the text is a sentence.
     """
 
     def __init__(self, url: str, token: str = "", ca: str = "", cert: str = "", key: str = "") -> None:
@@ -57,10 +57,10 @@ class AdminClient:
             self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT)
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
-        """What /api/v1/PATH says.
+        """The answer of /api/v1/PATH.
 
         Raises:
-            NoAnswer: it says nothing, or that it will not.
+            NoAnswer: there is none, or a refusal.
         """
         target = f"{self._prefix}/api/v1/{path}?{urlencode(query)}"
         try:
@@ -78,9 +78,9 @@ class AdminClient:
         if status == 200 and isinstance(told, dict):
             return told
         said = told.get("error") if isinstance(told, dict) else None
-        if status == HTTPStatus.UNAUTHORIZED:  # what the API says is for those who write requests
+        if status == HTTPStatus.UNAUTHORIZED:  # the API's own sentence is for authors of requests
             said = (
                 "it wants the admin token: --token-file, GATEWAY_ADMIN_TOKEN, or the folder where the gateway's "
                 "gateway.toml is"
             )
-        raise NoAnswer(f"{self.url} says {status}: {said or 'nothing that is JSON'}", is_refusal=status < 500)
+        raise NoAnswer(f"{self.url} says {status}: {said or 'the body is not JSON'}", is_refusal=status < 500)

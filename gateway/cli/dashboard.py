@@ -1,4 +1,4 @@
-"""What `gateway top` shows, made of the answers of the admin API.  It knows no terminal and asks nobody."""
+"""Display of `gateway top`, made of answers of the admin API.  It knows no terminal and no network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.text import visible
 
 Answer = dict[str, Any]
 HEAD = 11
-"""Lines that are there beside the rows of the table, at most, where nothing is wrong."""
+"""Most lines beside the rows of the table, without complaints."""
 
 
 def number(value: float) -> str:
@@ -41,13 +41,13 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """How long something has waited; None: nothing waits."""
+    """An age; None: no message waits."""
     return "-" if seconds is None else duration(seconds)
 
 
 @dataclass(frozen=True)
 class BoardColumn:
-    """A column: the row's key, which the API sorts by, and how a value is written."""
+    """A column: the row's key, by which the API sorts, and the format of its values."""
 
     key: str
     title: str
@@ -57,14 +57,14 @@ class BoardColumn:
 
 @dataclass(frozen=True)
 class BoardTable:
-    """A table of the board: the path and name in the API, and its columns; the first numeric one is sorted by."""
+    """A table: its path and name in the API, and its columns."""
 
     name: str
     columns: tuple[BoardColumn, ...]
 
     @property
     def sortable(self) -> tuple[BoardColumn, ...]:
-        """What one may sort by."""
+        """Columns that the API sorts by."""
         return tuple([column for column in self.columns if column.key != "kind"])
 
 

@@ -3,8 +3,7 @@
     {"destination": "/queue/a", "headers": {"colour": "red"}, "body": "hello"}
     {"destination": "/queue/a", "headers": {}, "body": "AP8=", "body_encoding": "base64"}
 
-A body that is no UTF-8 stands there in base64.  Headers that belong to a delivery, and not to the message, are written,
-and left out when the line is sent.
+A body that is not UTF-8 is written in base64.  Headers of the delivery are written, and left out when the line is sent.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _KEYS = frozenset({"destination", "headers", "body", "body_encoding"})
 
 
 class BadLine(Exception):
-    """A line cannot be meant; the text is one sentence."""
+    """A line is wrong; the text is one sentence."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A message that is to be sent; `destination` may be ""."""
+    """A message to send; `destination` may be ""."""
 
     destination: str
     headers: Mapping[str, str]
@@ -49,16 +48,16 @@ def read(line: bytes) -> Line:
     """A line as a message.
 
     Raises:
-        BadLine: it is no such line.
+        BadLine: the line is wrong.
     """
     try:
         told = json.loads(line)
     except ValueError:
-        raise BadLine("it is no JSON") from None
+        raise BadLine("it is not JSON") from None
     if not isinstance(told, dict):
-        raise BadLine('it is no object; write {"body": "..."}')
+        raise BadLine('it is not an object; write {"body": "..."}')
     if unknown := sorted(told.keys() - _KEYS):
-        raise BadLine(f"{unknown[0][:80]!r} is none of {', '.join(sorted(_KEYS))}")
+        raise BadLine(f"{unknown[0][:80]!r} is unknown: keys are {', '.join(sorted(_KEYS))}")
     headers, destination = told.get("headers", {}), told.get("destination", "")
     if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
         raise BadLine("headers must be an object of strings")
@@ -78,4 +77,4 @@ def _body(text: object, encoding: object) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise BadLine("body is no base64") from None
+        raise BadLine("body is not base64") from None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def single_keys() -> Iterator[None]:
-    """The terminal hands over each key at once, and does not show it, for the time of the block."""
+    """Read each key at once, without echo, for the time of the block."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -24,10 +24,7 @@ def single_keys() -> Iterator[None]:
 
 
 def wait_for_keys(seconds: float) -> str:
-    """The keys that were pressed, as soon as there are any; "": none in so many seconds.
-
-    "q" stands for the end of the input, too.
-    """
+    """The pressed keys, as soon as there are any; "": none in so many seconds.  The end of the input reads as "q"."""
     descriptor = sys.stdin.fileno()
     if not select.select([descriptor], [], [], seconds)[0]:
         return ""

@@ -1,8 +1,7 @@
-"""`gateway top`: what a gateway does, in a terminal, once a second.
+"""`gateway top`: the rates of a gateway and its busiest destinations or sessions, in a terminal, once a second.
 
-It asks the admin API for the figures of the whole, and for as many rows of one list as the screen has.  The gateway
-sorts; so neither it nor the terminal ever handles all of 100,000 queues here.  A gateway that goes away stays on the
-screen, with the words that say so, until it is back.
+It asks the admin API for the overview, and for as many sorted rows as the screen has, so 100,000 queues cost no more
+than ten.  While the gateway does not answer, the last figures stay on the screen, with the reason.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from . import dashboard, keys
 from .admin_client import AdminClient, NoAnswer
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
-# Rows of a snapshot that is printed, and the fewest on a screen, however small.
+# Rows of a printed snapshot, and the fewest rows on a small screen.
 _PRINTED, _FEWEST = 20, 3
 
 
 @dataclass(frozen=True)
 class View:
-    """Which list is shown, and how it is sorted."""
+    """The table that is shown, and its order."""
 
     listing: dashboard.BoardTable = dashboard.DESTINATIONS
     column: int = 1
@@ -36,11 +35,11 @@ class View:
 
     @property
     def sort(self) -> str:
-        """As the API wants it."""
+        """The parameter `sort` of the API."""
         return ("-" if self.descending else "") + self.listing.sortable[self.column].key
 
     def after(self, key: str) -> View:
-        """The view that a key asks for."""
+        """The view after a key."""
         if key in "ds":
             listing = dashboard.DESTINATIONS if key == "d" else dashboard.SESSIONS
             return View(listing, 1 if key == "d" else 4)
@@ -52,7 +51,7 @@ class View:
 
 @dataclass
 class Screen:
-    """What was last heard, and how it looks."""
+    """The last answers, and their display."""
 
     source: AdminClient
     view: View = field(default_factory=View)
@@ -64,7 +63,7 @@ class Screen:
         """Ask the gateway.
 
         Raises:
-            NoAnswer: it does not say; what it said before stays.
+            NoAnswer: it does not answer; the last answers stay.
         """
         since = self._overview.get("at", 0)
         fresh = self.source.get("overview", since=since)
@@ -73,7 +72,7 @@ class Screen:
         self._overview = fresh
 
     def show(self, footer: str = "") -> RenderableType:
-        """All of it."""
+        """The whole screen."""
         listing = self.view.listing
         parts = [dashboard.head(self._overview), Text(self.fault, "bold red")]
         if listing.name in self._list:
@@ -82,19 +81,19 @@ class Screen:
 
 
 @click.command()
-@click.option("--url", help="The gateway's HTTP side; else the setting `http` says where it is.")
+@click.option("--url", help="The gateway's HTTP address; by default that of the setting `http`.")
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that holds the admin token; else the setting `admin_token` (GATEWAY_ADMIN_TOKEN) is shown.",
+    help="A file with the admin token; by default the setting `admin_token` (GATEWAY_ADMIN_TOKEN).",
 )
 @click.option("--ca", default="", help="Certificates to trust instead of the system's, for https.")
-@click.option("--cert", default="", help="The certificate to show, for https.")
-@click.option("--key", default="", help="Its key, where that has a file of its own.")
+@click.option("--cert", default="", help="The client certificate, for https.")
+@click.option("--key", default="", help="Its key, if it has a file of its own.")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Print it once, and end; so it is where standard output is no terminal.")
+@click.option("--once", is_flag=True, help="Print it once, and end; the default without a terminal.")
 def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
-    """Show what a gateway does: rates, latencies, memory, and its busiest destinations or sessions.
+    """Show rates, latencies and memory of a gateway, and its busiest destinations or sessions.
 
     Exit status: 0; 1 and one sentence when the gateway does not answer at the start, or refuses.
     """
@@ -122,7 +121,7 @@ def _source(url: str | None, token_file: Path | None, *files: str) -> AdminClien
             token = settings.admin_token if token is None else token
             address = next((each for each in map(Address.parse, settings.http) if not each.path), None)
             if url is None and address is None:
-                raise click.UsageError("the setting http names no port; say where the gateway is by --url")
+                raise click.UsageError("the setting http names no port; name the gateway by --url")
             url = url or f"http://{address}"
         return AdminClient(url, token, *files)
     except (SettingsError, FileError) as error:
@@ -132,7 +131,7 @@ def _source(url: str | None, token_file: Path | None, *files: str) -> AdminClien
 
 
 def _run(screen: Screen, console: Console, interval: float) -> None:
-    """Ask and show until somebody presses q.
+    """Ask and show until the key q.
 
     Raises:
         NoAnswer: the gateway refuses.

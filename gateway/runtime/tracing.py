@@ -1,7 +1,7 @@
-"""The traces of a running gateway: opened as the settings say, told of what happens to messages, closed behind it.
+"""Traces of a running gateway: opened as the settings say, closed at the end.
 
-open    behind the journal, around which they stand; before the store is read, for subscriptions remember whom to tell
-close   behind the last session; the collector has some seconds for what waits
+open    after the journal, whose recorder they wrap; before the store is read, because subscriptions keep the recorder
+close   after the last session; the collector has some seconds for the waiting spans
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     """Begin to trace messages, if the settings say so.
 
     Args:
-        journal: is told of everything as before; None: there is none.
+        journal: None: there is none.
 
     Raises:
         StartError: the packages are missing.
@@ -56,6 +56,6 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
 
 
 async def close_tracing(spans: Spans, broker: Broker) -> None:
-    """Send what waits, within some seconds."""
+    """Send the waiting spans, within some seconds."""
     broker.records = None
     await trio.to_thread.run_sync(partial(spans.close, _LONGEST_CLOSE))
