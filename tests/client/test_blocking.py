@@ -80,14 +80,6 @@ def test_there_and_back(gateway: GatewayProcess, name: str, version: str) -> Non
     client.disconnect()
 
 
-def test_handles_are_escaped() -> None:
-    with server(CONNECTED) as where:
-        client = Client(where)
-        assert client.acks("s", ["a:b", "c"], "r") == b"ACK\nid:a\\cb\n\n\0ACK\nid:c\nreceipt:r\n\n\0"
-        assert client.acks("s", []) == b""
-        client.close()
-
-
 def test_a_refused_login(gateway: GatewayProcess) -> None:
     with pytest.raises(ServerError, match="says: "):
         Client(StompServer(HOST, gateway.tcp_port, headers={"accept-version": "9.9"}))

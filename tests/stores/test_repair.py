@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from gateway.stores import StoreError
-from gateway.stores.repair import UnreadableKeys, readable
+from gateway.broker.model.changes import Stored
+from gateway.stores import StoreDamaged, StoreError
+from gateway.stores.repair import PageReader, UnreadableKeys, readable
+from tests.stores.batches import stored
 
 PATH = Path("store.db")
 
@@ -105,3 +109,47 @@ def test_other_errors_are_told_in_the_search_too() -> None:
 
     with pytest.raises(StoreError, match=r"^store\.db: malformed"):
         found(Failing([1, 2, 3, 4, 5], [range(2, 5)]))
+
+
+class Pages:
+    """A store of messages, of which some are damaged, or cannot be read for another reason."""
+
+    def __init__(self, bad: dict[int, StoreError]) -> None:
+        self.bad = bad
+        self.calls = 0
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        self.calls += 1
+        for row in rows:
+            if row in self.bad:
+                raise self.bad[row]
+        return [stored(row) for row in rows]
+
+
+ROWS = list(range(1, 17))
+DAMAGE = StoreDamaged(PATH, "it is short")
+
+
+@pytest.mark.parametrize("bad", [{3}, {1}, {16}, {3, 11}, {7, 8, 9}, set(ROWS)])
+def test_damaged_messages_of_a_page_are_left_out(bad: set[int]) -> None:
+    pages, page = Pages(dict.fromkeys(bad, DAMAGE)), PageReader(ROWS)
+    with capture_logs() as logs:
+        while not page.is_done:
+            page.step(pages)  # type: ignore[arg-type]
+    assert [each.row.row for each in page.found] == [row for row in ROWS if row not in bad]
+    assert page.damaged == len(bad)
+    assert [line["row"] for line in logs if "row" in line] == sorted(bad)[:10]
+    assert len(logs) == min(len(bad), 11)
+    assert pages.calls < 2 * len(ROWS)
+
+
+def test_a_disk_that_fails_is_read_again() -> None:
+    pages, page = Pages({2: DAMAGE, 3: StoreError("a bad block")}), PageReader([1, 2, 3, 4])
+    for _ in range(10):
+        with suppress(StoreError):
+            page.step(pages)  # type: ignore[arg-type]
+    assert (page.is_done, page.damaged, list(page.next_rows)) == (False, 1, [3, 4])
+    del pages.bad[3]
+    while not page.is_done:
+        page.step(pages)  # type: ignore[arg-type]
+    assert [each.row.row for each in page.found] == [1, 3, 4]
