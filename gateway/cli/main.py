@@ -11,8 +11,9 @@ import importlib
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -67,10 +68,8 @@ def serve() -> None:
     from gateway.cli.serve import run
     from gateway.config.errors import StartError
 
-    try:
+    with _one_sentence(StartError):
         status = run(settings)
-    except StartError as reason:
-        raise click.ClickException(str(reason)) from None
     sys.exit(status)
 
 
@@ -90,10 +89,7 @@ def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
             click.echo(line)
         return
     settings = _load()
-    _check_authenticators(settings)
-    _check_handlers(settings)
-    _check_store(settings)
-    _check_tls(settings)
+    _check_files(settings)
     for line in [_hypercorn_options(settings)] if hypercorn else reference.in_force(settings):
         click.echo(line)
     if bind:
@@ -115,40 +111,30 @@ def _hypercorn_options(settings: Settings) -> str:
     return shlex.join([word for text in settings.http for word in ("--bind", str(Address.parse(text)))])
 
 
-def _check_handlers(settings: Settings) -> None:
-    from gateway.config.settings import wrong
+def _check_files(settings: Settings) -> None:
+    """Read users, keys, functions, store and certificates; warnings go to standard error.
+
+    The store is not opened, because a gateway may be running with it.
+    """
+    from gateway import auth
+    from gateway.config.errors import StartError
+    from gateway.config.settings import SettingsError, unusable, wrong
     from gateway.handlers import HandlersError, load
-
-    try:
-        if settings.handlers:
-            load(settings.handlers)
-    except HandlersError as error:
-        raise click.ClickException(wrong("handlers", error)) from None
-
-
-def _check_store(settings: Settings) -> None:
-    """Check the store without opening it, because a gateway may be running with it."""
-    from gateway.config.settings import unusable
+    from gateway.runtime.listeners import read_certificates, warnings
     from gateway.stores import StoreError, preflight
 
-    try:
+    with _one_sentence(SettingsError):
+        auth.for_settings(settings)
+    with _one_sentence(HandlersError, say=partial(wrong, "handlers")):
+        if settings.handlers:
+            load(settings.handlers)
+    with _one_sentence(StoreError, say=partial(unusable, "store")):
         preflight.look(settings.store)
-    except StoreError as error:
-        raise click.ClickException(unusable("store", error)) from None
     warning = preflight.unkept((text, table.values) for table in settings.policy for text in table.match)
     if warning and settings.store == "memory":
         click.echo(f"Warning: {warning}", err=True)
-
-
-def _check_tls(settings: Settings) -> None:
-    """Read the certificates; warnings on them and on listeners go to standard error."""
-    from gateway.config.errors import StartError
-    from gateway.runtime.listeners import read_certificates, warnings
-
-    try:
+    with _one_sentence(StartError):
         certificates = read_certificates(settings)
-    except StartError as reason:
-        raise click.ClickException(str(reason)) from None
     if certificates is not None:
         hosts = ", ".join(certificates.hosts) or "no host"
         click.echo(f"The certificate is for {hosts}, and good until {certificates.end_date}.", err=True)
@@ -159,21 +145,17 @@ def _check_tls(settings: Settings) -> None:
 def _load() -> Settings:
     from gateway.config.settings import SettingsError, load
 
-    try:
+    with _one_sentence(SettingsError):
         return load()
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from None
 
 
-def _check_authenticators(settings: Settings) -> None:
-    """Read the files of the authenticators: users, keys, the operator's function."""
-    from gateway import auth
-    from gateway.config.settings import SettingsError
-
+@contextmanager
+def _one_sentence(*kinds: type[Exception], say: Callable[[Exception], str] = str) -> Iterator[None]:
+    """End the command with the sentence of an error of these kinds."""
     try:
-        auth.for_settings(settings)
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from None
+        yield
+    except kinds as error:
+        raise click.ClickException(say(error)) from None
 
 
 def _check_ports(settings: Settings) -> None:
@@ -195,10 +177,8 @@ def _check_ports(settings: Settings) -> None:
                 for listener in listening.listeners:
                     await stack.enter_async_context(listener)
 
-    try:
+    with _one_sentence(StartError):
         trio.run(open_and_close)
-    except StartError as reason:
-        raise click.ClickException(str(reason)) from None
 
 
 @main.command()
@@ -224,7 +204,10 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
         raise click.ClickException(
             "--list names all users: leave USER out" if listed else "name USER, or ask for all with --list"
         )
-    with _of_users(file):
+    from gateway.auth.files import FileFault
+
+    unwritable = partial(_unwritable, file)
+    with _one_sentence(FileFault), _one_sentence(OSError, say=unwritable):
         if user is None:
             _list_users(file)
         elif remove:
@@ -233,17 +216,8 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
             _write_user(file, user, () if no_groups else groups or None)
 
 
-@contextmanager
-def _of_users(file: Path) -> Iterator[None]:
-    """Turn errors of the users file into one sentence."""
-    from gateway.auth.files import FileFault
-
-    try:
-        yield
-    except FileFault as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+def _unwritable(file: Path, error: Exception) -> str:
+    return f"{file} cannot be written: {error.strerror if isinstance(error, OSError) else error}"
 
 
 def _list_users(file: Path) -> None:
@@ -297,10 +271,10 @@ def check_store(file: Path | None) -> None:
 
     Exit status: 0 when it is whole; 1 with a sentence for each fault.
     """
-    from gateway.stores import tools
+    from gateway.stores import StoreError, tools
 
     path = _store_path(file)
-    with _refusals():
+    with _one_sentence(StoreError):
         findings = tools.check(path)
     _tell(findings)
     click.echo(f"{path} is whole")
@@ -313,10 +287,10 @@ def export_store(file: Path | None) -> None:
 
     Exit status: 0 when the export is complete; 1 with a sentence for each loss.
     """
-    from gateway.stores import tools
+    from gateway.stores import StoreError, tools
 
     path = _store_path(file)
-    with _refusals():
+    with _one_sentence(StoreError):
         try:
             missing = tools.export(path, sys.stdout)
             sys.stdout.flush()
@@ -335,10 +309,10 @@ def import_store(file: Path | None) -> None:
     Exit status: 0 when the store has all of it; 1 with a sentence for each loss, or with the reason why there is no new
     store.
     """
-    from gateway.stores import tools
+    from gateway.stores import StoreError, tools
 
     path = _store_path(file)
-    with _refusals():
+    with _one_sentence(StoreError):
         try:
             left_out = tools.import_(path, map(bytes.decode, sys.stdin.buffer))
         except UnicodeDecodeError:
@@ -354,17 +328,6 @@ def _store_path(file: Path | None) -> Path:
     if kind != "sqlite":
         raise click.ClickException("name the file: the setting store is memory")
     return Path(path)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn errors of a store into one sentence."""
-    from gateway.stores import StoreError
-
-    try:
-        yield
-    except StoreError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _tell(findings: Sequence[str]) -> None:

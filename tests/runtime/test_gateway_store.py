@@ -26,11 +26,6 @@ STORE = "sqlite:store.db"
 P = {"persistent": "true"}
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 async def fill(count: int = 3, destination: str = "/queue/a", *, store: str = STORE, **headers: object) -> None:
     """A gateway that takes so many durable messages, and stops in order."""
     async with running(store=store) as gateway:

@@ -24,11 +24,6 @@ from .test_gateway import FREE, connected, running, settings
 Row = dict[str, Any]
 
 
-@pytest.fixture(autouse=True)
-def _a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @asynccontextmanager
 async def recording(**values: object) -> AsyncIterator[Gateway]:
     async with running(journal="journal", **values) as gateway:
