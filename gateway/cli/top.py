@@ -6,7 +6,13 @@ than ten.  While the gateway does not answer, the last figures stay on the scree
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +23,7 @@ from rich.text import Text
 
 from gateway.client.tls import FileError
 
-from . import dashboard, keys
+from . import dashboard
 from .admin_client import AdminClient, NoAnswer
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
@@ -136,7 +142,7 @@ def _run(screen: Screen, console: Console, interval: float) -> None:
     Raises:
         NoAnswer: the gateway refuses.
     """
-    with keys.single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
                 screen.ask(max(_FEWEST, console.height - dashboard.HEAD))
@@ -146,7 +152,27 @@ def _run(screen: Screen, console: Console, interval: float) -> None:
                     raise
                 screen.fault = str(error)
             live.update(screen.show(_KEYS), refresh=True)
-            for key in keys.wait_for_keys(interval):
+            for key in _wait_for_keys(interval):
                 if key == "q":
                     return
                 screen.view = screen.view.after(key)
+
+
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """Read each key at once, without echo, for the time of the block."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _wait_for_keys(seconds: float) -> str:
+    """The pressed keys, as soon as there are any; "": none in so many seconds.  The end of the input reads as "q"."""
+    descriptor = sys.stdin.fileno()
+    if not select.select([descriptor], [], [], seconds)[0]:
+        return ""
+    return os.read(descriptor, 100).decode(errors="replace") or "q"
