@@ -72,7 +72,7 @@ docs: .venv/docs
 	$(BIN)/python -m docs.generate.metrics > docs/metrics.md
 	$(BIN)/python -m tests.observe.event_scan
 	$(BIN)/python -m docs.generate.commands > docs/commands.md
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # make static       what the pages need from npm, into static/vendor
 static:
