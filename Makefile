@@ -66,12 +66,12 @@ conformance: .venv/dev
 # make docs         pages that are made out of the code, and the site in site/; a dead link fails
 docs: .venv/docs
 	$(BIN)/python -m gateway.config.reference > docs/settings.md
-	$(BIN)/python -m gateway.dictionary_reference > docs/headers.md
-	$(BIN)/python -m gateway.journal.reference > docs/journal.md
-	$(BIN)/python -m gateway.admin.reference > docs/api.md
-	$(BIN)/python -m gateway.observe.reference > docs/metrics.md
+	$(BIN)/python -m docs.generate.headers > docs/headers.md
+	$(BIN)/python -m docs.generate.journal > docs/journal.md
+	$(BIN)/python -m docs.generate.api > docs/api.md
+	$(BIN)/python -m docs.generate.metrics > docs/metrics.md
 	$(BIN)/python -m tests.observe.event_scan
-	$(BIN)/python -m gateway.commands_reference > docs/commands.md
+	$(BIN)/python -m docs.generate.commands > docs/commands.md
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 # make static       what the pages need from npm, into static/vendor

@@ -1,27 +1,27 @@
-"""Bytes: what the generator writes, encoded beforehand, and what it reads, cut into frames.
+"""Bytes of the load generator: frames encoded beforehand, and chunks of the server cut into frames.
 
-The generator must be several times cheaper per message than the server, or it measures itself.  So nothing is encoded
-while the clock runs (`send_frame` and `Transport.encode` are called before it starts), and reading works on whole
-chunks.  A chunk of a loaded connection is nearly always a *run*: frames of equal length, because ids grow a digit only
-now and then.  `Inbound.tails` proves that a chunk is a run with a handful of strided slices, each one C loop, and takes
-the tails (the blank line and the body) out of it, for 0.1 us a message.  What is not a run is walked frame by frame.
-
-It knows just as much of RFC 6455 as a benchmark needs: masked frames out (all with one mask: unless it is 0, the server
-does not care which), any frames in.  It assumes that bodies hold no NUL, which is so because it wrote them.
+The generator must be several times cheaper per message than the server, or it measures itself.  So `send_frame` and
+`Transport.encode` are called before the clock starts, by the client's own core (`gateway.client.protocol`), and reading
+works on whole chunks.  A chunk of a loaded connection is nearly always a *run*: frames of equal length, because ids
+grow a digit only now and then.  `Inbound.tails` proves that a chunk is a run with a handful of strided slices, each a
+C loop, and takes the tails (the blank line and the body) out of it, for 0.1 us a message.  Other chunks are walked
+frame by frame.  Bodies hold no NUL, because this module wrote them.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
-from websockets.utils import apply_mask
+from websockets.frames import Frame as WebSocketFrame
+from websockets.frames import Opcode
+
+from gateway.client.protocol import ClientProtocol
+from gateway.codec import V12, encoder
 
 END = b"\0"
-PLAIN, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
+TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 # Fewer frames than this are walked sooner than proved to be a run.
 RUN = 8
-_MASK = b"\x2a\x81\xf3\x5c"
 _UPGRADE = (
     "GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -34,14 +34,14 @@ class DeliveryError(Exception):
 
 
 def frame(command: str, body: bytes = b"", /, **headers: object) -> bytes:
-    """One STOMP frame; `_` in a header's name stands for `-`.  The values need no escapes."""
-    lines = [command, *(f"{name.replace('_', '-')}:{value}" for name, value in headers.items())]
-    return "\n".join(lines).encode() + b"\n\n" + body + END
+    """One STOMP frame; `_` in a header's name stands for `-`."""
+    lines = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+    return encoder.frame(command, lines, body, version=V12, end=END)
 
 
 def send_frame(destination: str, body: bytes, **headers: object) -> bytes:
     """A SEND as the common clients write it, with its content-length."""
-    return frame("SEND", body, destination=destination, **headers, content_length=len(body))
+    return frame("SEND", body, destination=destination, **headers)
 
 
 def bodies(count: int, size: int) -> list[bytes]:
@@ -51,14 +51,7 @@ def bodies(count: int, size: int) -> list[bytes]:
 
 def masked(payload: bytes, opcode: int = TEXT) -> bytes:
     """One whole WebSocket frame of a client."""
-    size = len(payload)
-    if size < 126:
-        head = bytes((0x80 | opcode, 0x80 | size))
-    elif size < 0x10000:
-        head = struct.pack(">BBH", 0x80 | opcode, 0x80 | 126, size)
-    else:
-        head = struct.pack(">BBQ", 0x80 | opcode, 0x80 | 127, size)
-    return head + _MASK + apply_mask(payload, _MASK)
+    return WebSocketFrame(Opcode(opcode), payload).serialize(mask=True)
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ class Transport:
     def greeting(self) -> list[tuple[bytes, bytes]]:
         """What a client says until it is connected, each with the bytes that its answer ends with."""
         credentials = dict(zip(("login", "passcode"), self.login, strict=True)) if self.login else {}
-        connect = self.encode([frame("CONNECT", accept_version="1.2", host="/", **credentials)])
+        connect = self.encode([ClientProtocol().connect({"accept-version": "1.2", "host": "/", **credentials})])
         if not self.path:
             return [(connect, END)]
         upgrade = _UPGRADE.format(path=self.path, host=self.host, port=self.port).encode()
@@ -177,7 +170,7 @@ def _header(data: bytes, at: int) -> tuple[int, int, int]:
     A header that is itself incomplete needs no test of its own: its payload would start past the end.
     """
     if len(data) < at + 2:
-        return PLAIN, at, len(data) + 1
+        return 0, at, len(data) + 1
     size = data[at + 1]
     start = at + 2
     if size == 126:

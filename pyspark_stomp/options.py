@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.codec import VERSIONS
 
 from .errors import OptionError
@@ -203,13 +203,13 @@ class Options:
         """Messages whose ACKs a broken connection may lose: `prefetch` counts for each subscription."""
         return self.prefetch * len(self.destination)
 
-    def server(self) -> Server:
+    def server(self) -> StompServer:
         """Where to, and who.
 
         Raises:
             OptionError: the environment has no such variable on this node.
         """
-        return Server(
+        return StompServer(
             self.host,
             self.port,
             tls=self.ssl,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trustme
 
-from gateway.client import Server
+from gateway.client import StompServer
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 from tests.transports import papers
 
@@ -41,9 +41,9 @@ class Demanding:
         return f"stomps://{HOST}:{self.port}"
 
     @property
-    def server(self) -> Server:
+    def server(self) -> StompServer:
         """For a client that shows what is wanted."""
-        return Server(HOST, self.port, tls=True, ca=str(self.ca), cert=str(self.cert), key=str(self.key))
+        return StompServer(HOST, self.port, tls=True, ca=str(self.ca), cert=str(self.cert), key=str(self.key))
 
 
 @contextmanager

@@ -84,8 +84,6 @@ ARROWS = {
         "text",
         "transports",
     },
-    "commands_reference": {"cli"},
-    "dictionary_reference": {"broker"},
     "__main__": {"cli"},
 }
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.pipeline.measured import Figure, Watch, watch
 from benchmarks.server import gateway
-from gateway.client import Client, Server
+from gateway.client import Client, StompServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,7 +82,7 @@ def _flood(rows: int) -> Iterator[str]:
 
 def _fill(port: str, destination: str, rows: int) -> None:
     """Messages of 100 bytes; on return the gateway has them."""
-    client = Client(Server(_HOST, int(port)))
+    client = Client(StompServer(_HOST, int(port)))
     one = client.encode("SEND", {"destination": destination, "kind": "order", "region": "europe"}, b"x" * 100)
     for _ in range(rows // _TOGETHER):
         client.send(one * _TOGETHER)

@@ -35,11 +35,11 @@ from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.config import reference
 from gateway.config.settings import Address
-from gateway.observe.condition import Condition, Disks, SpanCollector
+from gateway.observe.destination_metrics import DestinationCollector
 from gateway.observe.metrics import Metrics
-from gateway.observe.overload import OverloadCollector
-from gateway.observe.survey import Survey
-from gateway.observe.timings import ACK, QUEUE, TURN, Timings
+from gateway.observe.overload_metrics import OverloadCollector
+from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
+from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -223,14 +223,15 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     """All metrics of a gateway: every collector of `gateway.observe`."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
     others: list[Collector] = [
-        Condition(
+        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
+        HealthCollector(
             gateway.not_ready,
             gateway.complaints,
             None if certificates is None else lambda: certificates.ends,
             None if functions is None else lambda: functions.failures,
         ),
-        Survey(broker, _dead_letter_queues(settings), settings.metrics_destinations),
-        Timings(
+        DestinationCollector(broker, _dead_letter_queues(settings), settings.metrics_destinations),
+        TimingCollector(
             (TURN, lambda: gateway.turns),
             (QUEUE, lambda: None if broker.records is None else broker.records.waited),
             (ACK, lambda: None if broker.records is None else broker.records.took),
@@ -243,9 +244,8 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         gateway.holds,
         gateway.committer,
         gateway.journal,
-        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
         others,
-        Disks(_folders(settings)),
+        DiskCollector(_folders(settings)),
     )
 
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from gateway import __version__
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
 from gateway.observe.latency import Percentiles
-from gateway.observe.sampler import STEP, Sampler
+from gateway.observe.sampler import STEP, Sampler, Second
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
@@ -96,26 +96,6 @@ class Latency(ApiModel):
     turn_ms: Quantiles | None
     queue_ms: Quantiles | None
     ack_ms: Quantiles | None
-
-
-class Second(ApiModel):
-    """One sample: messages and errors per second, CPU as a part of one core, and percentiles of turns."""
-
-    at: float
-    published: float
-    delivered: float
-    acknowledged: float
-    errors: float
-    sessions: int
-    connections: int
-    waiting: int
-    octets: int
-    memory: int
-    cpu: float
-    lag_ms: float
-    p50: float | None
-    p95: float | None
-    p99: float | None
 
 
 class OverviewNow(ApiModel):
@@ -211,7 +191,7 @@ class OverviewApi(Api):
                 "ack_ms": _row(sampler.took()),
             },
             "step": STEP,
-            "samples": [sample._asdict() for sample in sampler.since(since)],
+            "samples": [sample.as_dict() for sample in sampler.since(since)],
         }
 
     def _memory(self) -> dict[str, object]:

@@ -27,8 +27,8 @@ from gateway.journal.record import (
     BY_CODE,
     NO_LENGTH,
     NUMBERS,
-    Facts,
     Layout,
+    RecordFacts,
     making_sense,
     names_in,
     start_of,
@@ -97,7 +97,7 @@ class _Block:
         ValueError, struct.error: they are not what they should be.
     """
 
-    def __init__(self, body: bytes, facts: Facts, layout: Layout, starts: _Places, ends: _Places) -> None:
+    def __init__(self, body: bytes, facts: RecordFacts, layout: Layout, starts: _Places, ends: _Places) -> None:
         self._body = body
         self._octets = np.frombuffer(body, np.uint8)
         self._facts = facts

@@ -7,7 +7,7 @@ a record that is whole and cannot be read
                        it makes no sense to this program, and perhaps to a newer one
 it cannot be read      perhaps later
 
-What is torn and what is damaged, `gateway.journal.salvage` finds out.
+What is torn and what is damaged, `gateway.journal.repair` finds out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from gateway.journal.record import RecordError, size_of
-from gateway.journal.salvage import Bodies
+from gateway.journal.repair import RecordBodies
 from gateway.journal.segments import order, reason_of
 
 from .columns import table_of
@@ -48,7 +48,7 @@ class Tables:
     def __init__(self, path: Path) -> None:
         self.unknown = 0
         self._path = path
-        self._bodies = Bodies(path, order(path)[0])
+        self._bodies = RecordBodies(path, order(path)[0])
 
     @property
     def torn(self) -> int:

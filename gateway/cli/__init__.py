@@ -1,1 +1,1 @@
-"""Command line: the command `gateway`; a module for each of its commands."""
+"""Commands of `gateway`."""

@@ -1,6 +1,6 @@
-"""`gateway acl`: what the rules of gateway.toml mean for somebody.
+"""`gateway acl`: the effect of the rules in gateway.toml for a user.
 
-It asks the same code as the gateway does, about the file as it stands now: a gateway that runs may have read another.
+It runs the gateway's own code on the current file; a running gateway may have read an older one.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from gateway.config.rules import ACTIONS, TRANSPORTS, UNIX
 from gateway.config.settings import SettingsError, load
 from gateway.files import FileFault
 
-_GROUP = "A group that the user belongs to; may be given several times. Without any, those that users_file says."
+_GROUP = "A group of the user; repeatable. By default those of users_file."
 
 _ADDRESS = (
-    f"Where the user comes from, behind all trusted proxies; {UNIX}: a unix socket. "
-    "Without it no rule with addresses is for the user."
+    f"The user's address, behind all trusted proxies; {UNIX}: a unix socket. "
+    "Without it, rules with addresses do not apply."
 )
 
 REFUSED = 3
-"""The exit status of `explain` where something is refused; 1 is a mistake, 2 one in the arguments."""
+"""The exit status of `explain` for a refusal; 1 is an error, 2 an error in the arguments."""
 
 
 def _address(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
-    """The address as rules know it; empty: a unix socket; None: nobody has said it."""
+    """The address in the form of rules; empty: a unix socket; None: not given."""
     if text is None:
         return None
     if text == UNIX:
@@ -44,14 +44,14 @@ def _address(_context: click.Context, _option: click.Parameter, text: str | None
     try:
         found = ip_address(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no address, like 192.0.2.7 or 2001:db8::7, nor {UNIX}") from None
+        raise click.BadParameter(f"{text!r} is not an address: write 192.0.2.7, 2001:db8::7 or {UNIX}") from None
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return str(mapped or found)
 
 
 @click.group()
 def acl() -> None:
-    """Look into the rules of who may do what."""
+    """Explain the rules on users and destinations."""
 
 
 @acl.command()
@@ -71,12 +71,12 @@ def explain(
     address: str | None,
     as_json: bool,
 ) -> None:
-    """Say whether USER may do ACTION at DESTINATION, and which rule decides.
+    """Tell whether USER may do ACTION at DESTINATION, and which rule decides.
 
-    DESTINATION is written as a client writes it.  Of a pattern it is said whether all, some or none of it is allowed.
+    DESTINATION is written as in a frame.  Of a pattern all, some or none may be allowed.
 
-    Exit status: 0 when it is allowed, of a pattern at least a part; 3 when it is refused; 1 with a sentence when the
-    rules cannot be read, or no client could name such a destination.
+    Exit status: 0 when it is allowed, or a part of a pattern; 3 when it is refused; 1 with a sentence when the rules
+    cannot be read, or DESTINATION is wrong.
     """
     try:
         settings = load()
@@ -95,22 +95,22 @@ def explain(
 
 
 def _groups_of(user: str, users_file: Path | None) -> frozenset[str]:
-    """The groups of a user of the users file; none, with a word on that, where it cannot be read."""
+    """The groups of a user in the users file; none, with a warning, if it cannot be read."""
     if users_file is None:
         return frozenset()
     try:
         found = passwords.read_users(users_file).get(user)
     except FileFault as fault:
-        click.echo(f"The groups of {user} are not known, and taken for none: {fault}; name them with --group", err=True)
+        click.echo(f"The groups of {user} are unknown: {fault}; name them with --group", err=True)
         return frozenset()
     return frozenset() if found is None else found.groups
 
 
 def _names(user: str, action: Action, destination: str) -> list[str]:
-    """The canonical names of what a client says: of a SEND there may be several.
+    """The canonical names of a destination in a frame: a SEND may have several.
 
     Raises:
-        NotAllowed: no client could say that.
+        NotAllowed: the destination is wrong.
     """
     if action is Action.SEND and destination == RENEW:
         return [destination]
@@ -126,9 +126,9 @@ def _names(user: str, action: Action, destination: str) -> list[str]:
 def _explained(rules: Rules, identity: Identity, way: tuple[str, str | None], action: Action, name: str) -> Explanation:
     free = ""
     if name.startswith((*FREE, *destinations.TEMPORARY)):
-        free = "no rule is needed for temporary destinations, and for what is a session's own"
+        free = "temporary destinations, and those of a session of its own, need no rule"
     elif not rules.index.patterns:
-        free = "there are no rules, so everybody may do everything"
+        free = "there are no rules, so every user may do everything"
     if free:
         return Explanation(action, name, Coverage.ALL, (), False, free)
     return rules.explain(identity, *way, action, name)

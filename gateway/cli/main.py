@@ -1,8 +1,8 @@
-"""The command line.  `serve`, `check-config`, `passwd` and `store` are here; the others elsewhere.
+"""Command line: `serve`, `check-config`, `passwd` and `store`; other commands have modules of their own.
 
-Each command imports what it needs and no more: `gateway passwd` loads no event loop.  An error is one sentence on
-standard error and status 1, never a traceback; statuses of `serve` stand in `serve.py`.  What `gateway store` finds
-wrong is a sentence each, on standard error, too: standard output is the export's.
+Each command imports only the modules that it needs: `gateway passwd` loads no event loop.  An error is one sentence on
+standard error and status 1, never a traceback; `serve.py` has the statuses of `serve`.  The findings of `gateway store`
+go to standard error, too, a sentence each: standard output belongs to the export.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import importlib
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Commands(click.Group):
-    """The commands of this file, and those that are imported when somebody asks for them."""
+    """The commands of this file, and those that are imported at their first use."""
 
     elsewhere: ClassVar = {
         "acl": ("gateway.cli.acl", "acl"),
@@ -52,7 +53,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(gateway.__version__, prog_name="gateway", message="%(prog)s %(version)s")
 def main() -> None:
-    """A STOMP broker: browsers over WebSocket and workers over TCP meet in one core."""
+    """A STOMP broker for browsers over WebSocket and workers over TCP."""
 
 
 @main.command()
@@ -61,23 +62,21 @@ def serve() -> None:
 
     Exit status: 0 after a drain, 1 when it did not start, 70 when it failed.
     """
-    # A reload that comes before there is anything to reload must not be the end; later the gateway catches it.
+    # A SIGHUP before the gateway catches it must not end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     settings = _load()
     from gateway.cli.serve import run
     from gateway.config.errors import StartError
 
-    try:
+    with _one_sentence(StartError):
         status = run(settings)
-    except StartError as reason:
-        raise click.ClickException(str(reason)) from None
     sys.exit(status)
 
 
 @main.command("check-config")
-@click.option("--bind", is_flag=True, help="Try also whether every port can be had.")
+@click.option("--bind", is_flag=True, help="Also try to open every port.")
 @click.option("--list", "list_names", is_flag=True, help="List every setting: name, variable, default.")
-@click.option("--hypercorn", is_flag=True, help="Print instead how hypercorn is told to listen where `http` says.")
+@click.option("--hypercorn", is_flag=True, help="Print only the options of hypercorn for the addresses of `http`.")
 def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
     """Print the settings in force, as lines of gateway.toml, each with its source.
 
@@ -90,10 +89,7 @@ def check_config(bind: bool, list_names: bool, hypercorn: bool) -> None:
             click.echo(line)
         return
     settings = _load()
-    _check_authenticators(settings)
-    _check_handlers(settings)
-    _check_store(settings)
-    _check_tls(settings)
+    _check_files(settings)
     for line in [_hypercorn_options(settings)] if hypercorn else reference.in_force(settings):
         click.echo(line)
     if bind:
@@ -111,44 +107,34 @@ def _hypercorn_options(settings: Settings) -> str:
     every = [address for name in LISTENERS for address in map(Address.parse, getattr(settings, name))]
     if any(address.name for address in every):
         return "--config python:gateway.cli.sockets.options"  # which has `http`, too
-    # Written out in full: hypercorn takes `:8000` for every address of the machine.
+    # In full, because hypercorn reads `:8000` as all addresses of the machine.
     return shlex.join([word for text in settings.http for word in ("--bind", str(Address.parse(text)))])
 
 
-def _check_handlers(settings: Settings) -> None:
-    from gateway.config.settings import wrong
+def _check_files(settings: Settings) -> None:
+    """Read users, keys, functions, store and certificates; warnings go to standard error.
+
+    The store is not opened, because a gateway may be running with it.
+    """
+    from gateway import auth
+    from gateway.config.errors import StartError
+    from gateway.config.settings import SettingsError, unusable, wrong
     from gateway.handlers import HandlersError, load
-
-    try:
-        if settings.handlers:
-            load(settings.handlers)
-    except HandlersError as error:
-        raise click.ClickException(wrong("handlers", error)) from None
-
-
-def _check_store(settings: Settings) -> None:
-    """Look at the store without opening it, for a gateway may be running with it."""
-    from gateway.config.settings import unusable
+    from gateway.runtime.listeners import read_certificates, warnings
     from gateway.stores import StoreError, preflight
 
-    try:
+    with _one_sentence(SettingsError):
+        auth.for_settings(settings)
+    with _one_sentence(HandlersError, say=partial(wrong, "handlers")):
+        if settings.handlers:
+            load(settings.handlers)
+    with _one_sentence(StoreError, say=partial(unusable, "store")):
         preflight.look(settings.store)
-    except StoreError as error:
-        raise click.ClickException(unusable("store", error)) from None
     warning = preflight.unkept((text, table.values) for table in settings.policy for text in table.match)
     if warning and settings.store == "memory":
         click.echo(f"Warning: {warning}", err=True)
-
-
-def _check_tls(settings: Settings) -> None:
-    """Read the certificates; what an operator should know of them and of the listeners goes to standard error."""
-    from gateway.config.errors import StartError
-    from gateway.runtime.listeners import read_certificates, warnings
-
-    try:
+    with _one_sentence(StartError):
         certificates = read_certificates(settings)
-    except StartError as reason:
-        raise click.ClickException(str(reason)) from None
     if certificates is not None:
         hosts = ", ".join(certificates.hosts) or "no host"
         click.echo(f"The certificate is for {hosts}, and good until {certificates.end_date}.", err=True)
@@ -159,25 +145,21 @@ def _check_tls(settings: Settings) -> None:
 def _load() -> Settings:
     from gateway.config.settings import SettingsError, load
 
-    try:
+    with _one_sentence(SettingsError):
         return load()
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from None
 
 
-def _check_authenticators(settings: Settings) -> None:
-    """Read what says who may come in: users, keys, the operator's function."""
-    from gateway import auth
-    from gateway.config.settings import SettingsError
-
+@contextmanager
+def _one_sentence(*kinds: type[Exception], say: Callable[[Exception], str] = str) -> Iterator[None]:
+    """End the command with the sentence of an error of these kinds."""
     try:
-        auth.for_settings(settings)
-    except SettingsError as error:
-        raise click.ClickException(str(error)) from None
+        yield
+    except kinds as error:
+        raise click.ClickException(say(error)) from None
 
 
 def _check_ports(settings: Settings) -> None:
-    """Open every port at the same time, and close them again: two settings may name the same."""
+    """Open all ports at the same time, because two settings may name the same, and close them."""
     import trio
 
     from gateway.config.address import Address
@@ -188,31 +170,31 @@ def _check_ports(settings: Settings) -> None:
     async def open_and_close() -> None:
         async with AsyncExitStack() as stack:
             for setting in (*KINDS, "http"):
-                # What systemd opens is there only where systemd has started this.
+                # Sockets of systemd exist only in a process that systemd has started.
                 texts = [text for text in getattr(settings, setting) if not Address.parse(text).name]
                 listening = await open_all(setting, texts)
                 stack.enter_context(unlinking(listening.addresses))
                 for listener in listening.listeners:
                     await stack.enter_async_context(listener)
 
-    try:
+    with _one_sentence(StartError):
         trio.run(open_and_close)
-    except StartError as reason:
-        raise click.ClickException(str(reason)) from None
 
 
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("user", required=False)
 @click.option("--list", "listed", is_flag=True, help="List the users of FILE, with their groups, and change nothing.")
-@click.option("--remove", is_flag=True, help="Take USER out of FILE.")
-@click.option("--group", "groups", multiple=True, help="A group of USER, for rules; may be given several times.")
-@click.option("--no-groups", is_flag=True, help="USER shall be in no group.  Without either, groups stay as they are.")
+@click.option("--remove", is_flag=True, help="Remove USER from FILE.")
+@click.option("--group", "groups", multiple=True, help="A group of USER, for rules; repeatable.")
+@click.option(
+    "--no-groups", is_flag=True, help="Remove USER from all groups.  Without either option, groups stay as they are."
+)
 def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tuple[str, ...], no_groups: bool) -> None:
-    """Write USER with the hash of a passcode into the users file FILE, or take one out, or list all.
+    """Add or change USER in the users file FILE, with the hash of a passcode; or remove a user, or list all.
 
-    Asks for the passcode twice on a terminal; else reads it from one line of standard input.  A gateway that runs meets
-    the change at the next login, and at SIGHUP ends the sessions of who is gone or has another passcode.
+    Asks for the passcode twice on a terminal; otherwise reads it from one line of standard input.  A running gateway
+    applies the change at the next login; at SIGHUP it also ends sessions of removed users and changed passcodes.
     """
     asked = {"--list": listed, "--remove": remove, "--group": bool(groups), "--no-groups": no_groups}
     given = [name for name, is_given in asked.items() if is_given]
@@ -222,7 +204,10 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
         raise click.ClickException(
             "--list names all users: leave USER out" if listed else "name USER, or ask for all with --list"
         )
-    with _of_users(file):
+    from gateway.files import FileFault
+
+    unwritable = partial(_unwritable, file)
+    with _one_sentence(FileFault), _one_sentence(OSError, say=unwritable):
         if user is None:
             _list_users(file)
         elif remove:
@@ -231,21 +216,12 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
             _write_user(file, user, () if no_groups else groups or None)
 
 
-@contextmanager
-def _of_users(file: Path) -> Iterator[None]:
-    """What the users file refuses becomes the sentence of this command."""
-    from gateway.files import FileFault
-
-    try:
-        yield
-    except FileFault as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
+def _unwritable(file: Path, error: Exception) -> str:
+    return f"{file} cannot be written: {error.strerror if isinstance(error, OSError) else error}"
 
 
 def _list_users(file: Path) -> None:
-    """A line each, in the order of the names: the name, and behind a tab the groups."""
+    """A line for each user, sorted: the name, a tab, and the groups."""
     from gateway.auth import passwords
 
     for name, user in sorted(passwords.read_users(file).items()):
@@ -256,7 +232,7 @@ def _remove_user(file: Path, user: str) -> None:
     from gateway.auth import passwords
 
     if not passwords.remove_user(file, user):
-        raise click.ClickException(f"{file} has no user {user!r}; --list shows who is there")
+        raise click.ClickException(f"{file} has no user {user!r}; --list shows all users")
     click.echo(f"removed user {user} from {file}")
 
 
@@ -282,23 +258,23 @@ def _ask_passcode() -> str:
 
 @main.group()
 def store() -> None:
-    """Look into a store, or carry it to another file, while no gateway has it.
+    """Check a store, export it, or import it into a new file, while no gateway has it open.
 
-    FILE is the file of the store; where none is given, the one that the setting `store` names.
+    FILE is the file of the store; by default the one of the setting `store`.
     """
 
 
 @store.command("check")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def check_store(file: Path | None) -> None:
-    """Read the whole store, and say what is wrong with it.
+    """Read the whole store, and report its faults.
 
-    Exit status: 0 when it is whole; 1 with a sentence for each thing that is not.
+    Exit status: 0 when it is whole; 1 with a sentence for each fault.
     """
-    from gateway.stores import tools
+    from gateway.stores import StoreError, tools
 
     path = _store_path(file)
-    with _refusals():
+    with _one_sentence(StoreError):
         findings = tools.check(path)
     _tell(findings)
     click.echo(f"{path} is whole")
@@ -307,19 +283,19 @@ def check_store(file: Path | None) -> None:
 @store.command("export")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def export_store(file: Path | None) -> None:
-    """Write what the store holds to standard output, as lines of JSON.
+    """Write the store to standard output, as lines of JSON.
 
-    Exit status: 0 when all is there; 1 with a sentence for each thing that could not be read.
+    Exit status: 0 when the export is complete; 1 with a sentence for each loss.
     """
-    from gateway.stores import tools
+    from gateway.stores import StoreError, tools
 
     path = _store_path(file)
-    with _refusals():
+    with _one_sentence(StoreError):
         try:
             missing = tools.export(path, sys.stdout)
             sys.stdout.flush()
         except BrokenPipeError:
-            raise  # whoever reads has enough: click ends quietly then
+            raise  # the reader has stopped: click ends quietly then
         except OSError as error:
             raise click.ClickException(f"the export cannot be written: {error.strerror}") from None
     _tell(missing)
@@ -330,17 +306,17 @@ def export_store(file: Path | None) -> None:
 def import_store(file: Path | None) -> None:
     """Make a new store of an export, which is read from standard input.
 
-    Exit status: 0 when the store has all of it; 1 with a sentence for each thing that was left out, or that was in the
-    way: then there is no new store.
+    Exit status: 0 when the store has all of it; 1 with a sentence for each loss, or with the reason why there is no new
+    store.
     """
-    from gateway.stores import tools
+    from gateway.stores import StoreError, tools
 
     path = _store_path(file)
-    with _refusals():
+    with _one_sentence(StoreError):
         try:
             left_out = tools.import_(path, map(bytes.decode, sys.stdin.buffer))
         except UnicodeDecodeError:
-            raise click.ClickException("what is to be imported is no export: it is not UTF-8") from None
+            raise click.ClickException("standard input is not an export: it is not UTF-8") from None
     click.echo(f"made {path}")
     _tell(left_out)
 
@@ -350,23 +326,12 @@ def _store_path(file: Path | None) -> Path:
         return file
     kind, _, path = _load().store.partition(":")
     if kind != "sqlite":
-        raise click.ClickException("name the file: the setting store is memory, which is none")
+        raise click.ClickException("name the file: the setting store is memory")
     return Path(path)
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn a store that cannot be used into one sentence."""
-    from gateway.stores import StoreError
-
-    try:
-        yield
-    except StoreError as error:
-        raise click.ClickException(str(error)) from None
-
-
 def _tell(findings: Sequence[str]) -> None:
-    """Say what is wrong, and end with status 1 if anything is."""
+    """Print sentences on standard error, and end with status 1 if there are any."""
     for finding in findings:
         click.echo(finding, err=True)
     if findings:

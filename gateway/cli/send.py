@@ -1,8 +1,8 @@
 """`gateway send`: a message from the command line, or one for each line of standard input.
 
-What has come from standard input is sent together, and its last message asks for a receipt: a server handles what one
-session sends in order, so that receipt is for all of them.  The next lines are read when it has come.  So a line that
-somebody types goes out at once, and a file goes in large pieces.
+All lines that are available are sent together, and the last message asks for a receipt: a server handles the frames of
+a session in order, so that receipt confirms all of them.  Then the next lines are read.  So a typed line goes out at
+once, and a file goes in large pieces.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import click
 
 from gateway.client import Client
 
-from . import lines
-from .server import connected, header, server_of, told, where
+from . import json_lines
+from .connection import connected, header, server_of, told, where
 
 _READ = 64 * 1024
-# A line longer than any server would take is not text.
+# Longer than any server takes: not a line of text.
 _LONGEST = 64 * 1024**2
 _STDIN = 0
 
@@ -36,7 +36,7 @@ _STDIN = 0
 @click.option(
     "--json", "as_json", is_flag=True, help="Lines of standard input are objects, as `subscribe` writes them."
 )
-@click.option("--whole", is_flag=True, help="Standard input is one body, as it is.")
+@click.option("--whole", is_flag=True, help="Send standard input as one body.")
 def send(
     destination: str,
     body: str | None,
@@ -49,9 +49,10 @@ def send(
 ) -> None:
     """Send BODY to DESTINATION; without BODY, each line of standard input.
 
-    With --json the lines may name their destinations themselves, where DESTINATION does not.
+    With --json and without DESTINATION the lines name their destinations.
 
-    Exit status: 0 when the server has confirmed all of it by receipts; else 1, and one sentence that says how much.
+    Exit status: 0 when the server has confirmed all messages by receipts; otherwise 1, and a sentence with their
+    number.
     """
     if not destination and not as_json:
         raise click.UsageError("DESTINATION is missing, like /queue/work")
@@ -76,10 +77,10 @@ def _count(number: int) -> str:
     return f"{number} message{'' if number == 1 else 's'}"
 
 
-def _encode(client: Client, destination: str, common: Mapping[str, str], line: lines.Line, receipt: str) -> bytes:
+def _encode(client: Client, destination: str, common: Mapping[str, str], line: json_lines.Line, receipt: str) -> bytes:
     target = destination or line.destination
     if not target:
-        raise lines.BadLine("it names no destination, and the command does not either")
+        raise json_lines.BadLine("it has no destination, and the command names none")
     headers = {"destination": target, **line.headers, **common}
     if receipt:
         headers["receipt"] = receipt
@@ -87,7 +88,7 @@ def _encode(client: Client, destination: str, common: Mapping[str, str], line: l
 
 
 def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole: bool) -> Iterator[int]:
-    """Send what there is; gives the number of messages whenever the server has confirmed some."""
+    """Send the messages; yields the number of each group that the server has confirmed."""
     number = 0
     for group in _bodies(body, whole):
         frames = []
@@ -95,9 +96,9 @@ def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole:
             number += 1
             last = place == len(group)
             try:
-                line = lines.read(nbytes) if as_json else lines.Line("", {}, nbytes)
+                line = json_lines.read(nbytes) if as_json else json_lines.Line("", {}, nbytes)
                 frames.append(encode(line, f"r{number}" if last else ""))
-            except lines.BadLine as error:
+            except json_lines.BadLine as error:
                 raise click.ClickException(f"line {number} of standard input: {error}") from None
         client.send(b"".join(frames))
         client.wait_for(f"r{number}", "SEND")
@@ -105,7 +106,7 @@ def _groups(client: Client, encode: Any, body: str | None, as_json: bool, whole:
 
 
 def _bodies(body: str | None, whole: bool) -> Iterator[list[bytes]]:
-    """Bodies that are there at the same time."""
+    """Groups of bodies that are available together."""
     if body is not None:
         yield [os.fsencode(body)]
     elif whole:
@@ -119,7 +120,7 @@ def _lines_of_stdin() -> Iterator[list[bytes]]:
     while chunk := os.read(_STDIN, _READ):
         *group, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
         if len(rest) > _LONGEST:
-            raise click.ClickException(f"a line of standard input is longer than {_LONGEST} octets: is --whole meant?")
+            raise click.ClickException(f"a line of standard input is longer than {_LONGEST} bytes: use --whole")
         if group:
             yield [line.removesuffix(b"\r") for line in group]
     if rest:

@@ -1,16 +1,15 @@
-"""`gateway serve`: the application under hypercorn's trio server, in this process, with an exit status that tells.
+"""`gateway serve`: the application under hypercorn's trio server, in this process, with a meaningful exit status.
 
-Why not hypercorn's own command: it exits with 0 after its worker failed, so no service manager notices; and it begins
-to drain STOMP sessions only when its HTTP connections are done.  Here the drain begins with the signal, and HTTP is
-answered meanwhile: `/readyz` says 503 to load balancers from the first moment on.
+hypercorn's own command exits with 0 after its worker failed, so a service manager does not notice; and it begins to
+drain STOMP sessions after its HTTP connections.  Here the drain begins with the signal, and HTTP is served meanwhile:
+`/readyz` answers 503 to load balancers at once.
 
     0   stopped by SIGTERM or SIGINT, and drained
-    1   did not start: settings, or a port that is taken (one sentence)
-    70  failed while running (the log says why)
+    1   did not start: settings, or a port in use (one sentence)
+    70  failed while running (the log has the reason)
 
-SIGHUP reads again what lies in files (`Gateway.reload`); the application catches it.
-
-A service manager hears when clients are served, and when the drain begins (`gateway/process/systemd.py`).
+The application handles SIGHUP (`Gateway.reload`).  A service manager hears when clients are served, and when the drain
+begins (`gateway/process/systemd.py`).
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ SHUTDOWN_MARGIN = 5.0
 """Seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application."""
 
 LONGEST_STUCK = 20_000
-"""Milliseconds in which a reader of HTTP takes nothing, until the system cuts its connection.  hypercorn's writes
-cannot be called off, so one that is stuck would keep the process from ending."""
+"""Milliseconds after which the system closes an HTTP connection whose client reads nothing.  hypercorn's writes cannot
+be cancelled, so a stuck one would keep the process from ending."""
 
 log = structlog.get_logger("gateway")
 
@@ -61,7 +60,7 @@ def run(settings: Settings) -> int:
     except StartError:
         raise
     except BaseException:
-        # The application has said by then what happened; hypercorn's exceptions only wrap it.
+        # The application has logged the failure; hypercorn's exceptions only wrap it.
         if app.refusal is None and not app.crashed:
             log.exception("the HTTP server failed")
             return CRASHED
@@ -73,7 +72,7 @@ def run(settings: Settings) -> int:
 async def _serve(app: App, settings: Settings) -> None:
     listening = await open_all("http", settings.http)
     with unlinking(listening.addresses), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        # hypercorn closes what it is given: it gets descriptors of its own.
+        # hypercorn closes its descriptors: it gets duplicates.
         for listener in listening.listeners:
             _give_up_the_stuck(listener.socket)
         descriptors = [each.socket.dup().detach() for each in listening.listeners]
@@ -86,7 +85,7 @@ async def _serve(app: App, settings: Settings) -> None:
 
 
 def _give_up_the_stuck(sock: trio.socket.SocketType) -> None:
-    """Accepted sockets inherit it."""
+    """Set TCP_USER_TIMEOUT, which accepted sockets inherit."""
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
 
@@ -96,7 +95,7 @@ def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
     config.bind = [f"fd://{descriptor}" for descriptor in descriptors]
     config.include_server_header = False
     config.accesslog = None
-    config.errorlog = logging.getLogger("gateway.http")  # in our form, see gateway/observe/logs.py
+    config.errorlog = logging.getLogger("gateway.http")  # in our format, see gateway/observe/logs.py
     config.shutdown_timeout = settings.drain_timeout + SHUTDOWN_MARGIN
     return config
 

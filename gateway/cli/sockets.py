@@ -1,11 +1,11 @@
-"""Sockets of systemd under hypercorn's own command, which is told `--config python:gateway.cli.sockets.options`.
+"""Sockets of systemd under hypercorn's own command, with `--config python:gateway.cli.sockets.options`.
 
-systemd passes its sockets to the process that it starts.  Of hypercorn that is a parent, which runs no application;
-its worker is a child that gets what hypercorn's `Config` holds, and nothing else.  So these options, which the parent
-reads, put the sockets into the `Config`: those of the setting `http` as `bind`, all others as they are.
-multiprocessing carries them over, and `gateway.process.systemd` finds them there.
+systemd passes its sockets to the process that it starts: hypercorn's parent, which runs no application.  The worker is
+a child that gets only hypercorn's `Config`.  So these options, which the parent reads, put the sockets into the
+`Config`: those of the setting `http` as `bind`, all others as they are.  multiprocessing passes them on, and
+`gateway.process.systemd` finds them there.
 
-Settings that are wrong are no matter of this module: the worker says what is wrong with them.
+Wrong settings are reported by the worker.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from gateway.config.address import Address
 from gateway.process import systemd
 
 
-class Options:
-    """What hypercorn reads: each attribute becomes one of its `Config`.
+class HypercornOptions:
+    """Options of hypercorn: each attribute goes into its `Config`.
 
     Args:
         http: the setting.
 
     Attributes:
-        bind: where HTTP is served, in hypercorn's words; without any, where hypercorn's own default is.
-        gateway_sockets: of the STOMP listeners; only the gateway knows the name.
+        bind: addresses of HTTP, in hypercorn's format; missing: hypercorn's default.
+        gateway_sockets: of the STOMP listeners, for the gateway.
     """
 
     def __init__(self, http: list[str]) -> None:
@@ -40,7 +40,7 @@ def _binds(address: Address, sockets: systemd.InheritedSockets) -> Iterator[str]
         return
     taken = sockets.take(address.name)
     if not taken:
-        # hypercorn would take its own default for it.
+        # hypercorn would use its own default.
         sys.exit(f"gateway: cannot listen on {address}: systemd passed no socket of that name; change the setting http")
     for sock in taken:
         yield f"fd://{sock.detach()}"
@@ -55,8 +55,8 @@ def _http() -> list[str]:
         return []
 
 
-def __getattr__(name: str) -> Options:
-    """`options`, when hypercorn's parent asks; the worker imports this module, too, and must not."""
+def __getattr__(name: str) -> HypercornOptions:
+    """`options`, for hypercorn's parent only; the worker imports this module, too."""
     if name != "options":
         raise AttributeError(name)
-    return Options(_http())
+    return HypercornOptions(_http())

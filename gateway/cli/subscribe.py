@@ -1,7 +1,7 @@
-"""`gateway subscribe`: messages on standard output, until somebody stops it.
+"""`gateway subscribe`: messages on standard output, until a limit or Ctrl-C.
 
-A message is acknowledged when it has been written, so whoever reads a queue through a pipe that breaks loses nothing:
-what was not written goes back.  Where a terminal reads, characters that would do something to it are shown as escapes.
+A message is acknowledged after it was written, so a broken pipe loses none: the server takes back the others.  For a
+terminal, control characters are written as escapes.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from typing import Any, Self
 import click
 
 from gateway.client import Client
+from gateway.client.protocol import handle_of
 from gateway.codec import Frame
 from gateway.text import visible
 
-from . import lines
-from .server import connected, header, server_of, told, where
+from . import json_lines
+from .connection import connected, header, server_of, told, where
 
 _PREFETCH = 100
-# Seconds after which we look whether the time is up; heart-beats go out in between.
+# Seconds between two checks of the timeout and of heart-beats.
 _LOOK = 1.0
 LATE = 3
-"""The exit status where --count messages did not come within --timeout."""
+"""The exit status if --timeout comes before --count messages."""
 
 
 @click.command()
 @click.argument("destinations", nargs=-1, required=True, metavar="DESTINATION...")
 @where
 @click.option("--header", "-H", "headers", multiple=True, callback=header, help="A header, as NAME:VALUE; repeatable.")
-@click.option("--selector", default="", help="Only messages whose headers match it.")
-@click.option("--browse", is_flag=True, help="Show what waits in a queue, consume nothing, and end.")
+@click.option("--selector", default="", help="Only messages with matching headers.")
+@click.option("--browse", is_flag=True, help="Show the waiting messages of a queue without consuming them, and end.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Lines of JSON with headers and body, as `send --json` reads them."
 )
@@ -50,7 +51,7 @@ def subscribe(
 ) -> None:
     """Write the messages of each DESTINATION to standard output: the body and a line end.
 
-    What is read from a queue is consumed, unless --browse is given.
+    Messages of a queue are consumed, unless --browse is given.
 
     Exit status: 0 after --count messages, or --timeout without it, or the end of --browse; 3 when --timeout came before
     --count; 130 after Ctrl-C; 1 and one sentence when the server refuses or the connection is lost.
@@ -74,12 +75,12 @@ def subscribe(
 
 
 class _Reader:
-    """Takes messages, writes them, and acknowledges them, at the latest at the end of its block.
+    """Writes messages and acknowledges them, at the latest at the end of its block.
 
-    Each ACK lets the server send one more.  The last ones are held back, so that it never sends what is not wanted.
+    Each ACK lets the server send one more.  The last ACKs are held back, so that it sends no message beyond --count.
 
     Attributes:
-        written: how many messages.
+        written: number of messages.
     """
 
     def __init__(self, client: Client, as_json: bool, count: float, window: int, browsers: int) -> None:
@@ -90,7 +91,7 @@ class _Reader:
         self._browsers = browsers
         self._browses = browsers > 0
         self._escapes = sys.stdout.isatty()
-        self._held: list[tuple[str, str]] = []  # subscription and handle of what is written and not acknowledged
+        self._held: list[tuple[str, str]] = []  # subscription and handle of written messages without an ACK
         self._window = window
         self._acknowledged = 0
 
@@ -101,7 +102,7 @@ class _Reader:
         self._acknowledge(len(self._held))
 
     def run(self, deadline: float) -> bool:
-        """Go on until there is enough; True: the deadline came first."""
+        """Read until --count messages; True: the deadline came first."""
         while self.written < self._count and (self._browsers or not self._browses):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -117,8 +118,7 @@ class _Reader:
             elif frame.command == "MESSAGE" and self.written < self._count:
                 self._write(frame)
                 self.written += 1
-                handle = frame.headers.get("ack") or frame.headers.get("message-id", "")
-                taken.append((frame.headers.get("subscription", ""), handle))
+                taken.append((frame.headers.get("subscription", ""), handle_of(frame)))
         sys.stdout.flush()
         if not self._browses:
             self._held += taken
@@ -136,7 +136,7 @@ class _Reader:
 
     def _write(self, frame: Frame) -> None:
         if self._as_json:
-            line = lines.write(frame.headers, frame.body)
+            line = json_lines.write(frame.headers, frame.body)
             click.echo(visible(line) if self._escapes else line)
         elif self._escapes:
             click.echo(visible(frame.body.decode(errors="backslashreplace")))

@@ -1,13 +1,18 @@
-"""`gateway top`: what a gateway does, in a terminal, once a second.
+"""`gateway top`: the rates of a gateway and its busiest destinations or sessions, in a terminal, once a second.
 
-It asks the admin API for the figures of the whole, and for as many rows of one list as the screen has.  The gateway
-sorts; so neither it nor the terminal ever handles all of 100,000 queues here.  A gateway that goes away stays on the
-screen, with the words that say so, until it is back.
+It asks the admin API for the overview, and for as many sorted rows as the screen has, so 100,000 queues cost no more
+than ten.  While the gateway does not answer, the last figures stay on the screen, with the reason.
 """
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,31 +23,31 @@ from rich.text import Text
 
 from gateway.client.tls import FileError
 
-from . import board, keys
-from .source import NoAnswer, Source
+from . import dashboard
+from .admin_client import AdminClient, NoAnswer
 
 _KEYS = "q quit   d destinations   s sessions   < > sort by another column   r reverse"
-# Rows of a snapshot that is printed, and the fewest on a screen, however small.
+# Rows of a printed snapshot, and the fewest rows on a small screen.
 _PRINTED, _FEWEST = 20, 3
 
 
 @dataclass(frozen=True)
 class View:
-    """Which list is shown, and how it is sorted."""
+    """The table that is shown, and its order."""
 
-    listing: board.Listing = board.DESTINATIONS
+    listing: dashboard.BoardTable = dashboard.DESTINATIONS
     column: int = 1
     descending: bool = True
 
     @property
     def sort(self) -> str:
-        """As the API wants it."""
+        """The parameter `sort` of the API."""
         return ("-" if self.descending else "") + self.listing.sortable[self.column].key
 
     def after(self, key: str) -> View:
-        """The view that a key asks for."""
+        """The view after a key."""
         if key in "ds":
-            listing = board.DESTINATIONS if key == "d" else board.SESSIONS
+            listing = dashboard.DESTINATIONS if key == "d" else dashboard.SESSIONS
             return View(listing, 1 if key == "d" else 4)
         if key in "<>":
             step = 1 if key == ">" else -1
@@ -52,19 +57,19 @@ class View:
 
 @dataclass
 class Screen:
-    """What was last heard, and how it looks."""
+    """The last answers, and their display."""
 
-    source: Source
+    source: AdminClient
     view: View = field(default_factory=View)
     fault: str = ""
-    _overview: board.Answer = field(default_factory=dict)
-    _list: board.Answer = field(default_factory=dict)
+    _overview: dashboard.Answer = field(default_factory=dict)
+    _list: dashboard.Answer = field(default_factory=dict)
 
     def ask(self, rows: int) -> None:
         """Ask the gateway.
 
         Raises:
-            NoAnswer: it does not say; what it said before stays.
+            NoAnswer: it does not answer; the last answers stay.
         """
         since = self._overview.get("at", 0)
         fresh = self.source.get("overview", since=since)
@@ -73,28 +78,28 @@ class Screen:
         self._overview = fresh
 
     def show(self, footer: str = "") -> RenderableType:
-        """All of it."""
+        """The whole screen."""
         listing = self.view.listing
-        parts = [board.head(self._overview), Text(self.fault, "bold red")]
+        parts = [dashboard.head(self._overview), Text(self.fault, "bold red")]
         if listing.name in self._list:
-            parts.append(board.table(listing, self._list[listing.name], self._list["total"], self.view.sort))
+            parts.append(dashboard.table(listing, self._list[listing.name], self._list["total"], self.view.sort))
         return Group(*parts, Text(footer, "dim"))
 
 
 @click.command()
-@click.option("--url", help="The gateway's HTTP side; else the setting `http` says where it is.")
+@click.option("--url", help="The gateway's HTTP address; by default that of the setting `http`.")
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that holds the admin token; else the setting `admin_token` (GATEWAY_ADMIN_TOKEN) is shown.",
+    help="A file with the admin token; by default the setting `admin_token` (GATEWAY_ADMIN_TOKEN).",
 )
 @click.option("--ca", default="", help="Certificates to trust instead of the system's, for https.")
-@click.option("--cert", default="", help="The certificate to show, for https.")
-@click.option("--key", default="", help="Its key, where that has a file of its own.")
+@click.option("--cert", default="", help="The client certificate, for https.")
+@click.option("--key", default="", help="Its key, if it has a file of its own.")
 @click.option("--interval", type=click.FloatRange(0.2, 60), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Print it once, and end; so it is where standard output is no terminal.")
+@click.option("--once", is_flag=True, help="Print it once, and end; the default without a terminal.")
 def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, interval: float, once: bool) -> None:
-    """Show what a gateway does: rates, latencies, memory, and its busiest destinations or sessions.
+    """Show rates, latencies and memory of a gateway, and its busiest destinations or sessions.
 
     Exit status: 0; 1 and one sentence when the gateway does not answer at the start, or refuses.
     """
@@ -112,7 +117,7 @@ def top(url: str | None, token_file: Path | None, ca: str, cert: str, key: str, 
         sys.exit(130)
 
 
-def _source(url: str | None, token_file: Path | None, *files: str) -> Source:
+def _source(url: str | None, token_file: Path | None, *files: str) -> AdminClient:
     from gateway.config.settings import Address, SettingsError, load
 
     token = token_file.read_text().strip() if token_file is not None else None
@@ -122,9 +127,9 @@ def _source(url: str | None, token_file: Path | None, *files: str) -> Source:
             token = settings.admin_token if token is None else token
             address = next((each for each in map(Address.parse, settings.http) if not each.path), None)
             if url is None and address is None:
-                raise click.UsageError("the setting http names no port; say where the gateway is by --url")
+                raise click.UsageError("the setting http names no port; name the gateway by --url")
             url = url or f"http://{address}"
-        return Source(url, token, *files)
+        return AdminClient(url, token, *files)
     except (SettingsError, FileError) as error:
         raise click.ClickException(str(error)) from None
     except ValueError as error:
@@ -132,22 +137,42 @@ def _source(url: str | None, token_file: Path | None, *files: str) -> Source:
 
 
 def _run(screen: Screen, console: Console, interval: float) -> None:
-    """Ask and show until somebody presses q.
+    """Ask and show until the key q.
 
     Raises:
         NoAnswer: the gateway refuses.
     """
-    with keys.single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
+    with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:
-                screen.ask(max(_FEWEST, console.height - board.HEAD))
+                screen.ask(max(_FEWEST, console.height - dashboard.HEAD))
                 screen.fault = ""
             except NoAnswer as error:
                 if error.is_refusal:
                     raise
                 screen.fault = str(error)
             live.update(screen.show(_KEYS), refresh=True)
-            for key in keys.wait_for_keys(interval):
+            for key in _wait_for_keys(interval):
                 if key == "q":
                     return
                 screen.view = screen.view.after(key)
+
+
+@contextmanager
+def _single_keys() -> Iterator[None]:
+    """Read each key at once, without echo, for the time of the block."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _wait_for_keys(seconds: float) -> str:
+    """The pressed keys, as soon as there are any; "": none in so many seconds.  The end of the input reads as "q"."""
+    descriptor = sys.stdin.fileno()
+    if not select.select([descriptor], [], [], seconds)[0]:
+        return ""
+    return os.read(descriptor, 100).decode(errors="replace") or "q"

@@ -1,7 +1,10 @@
-"""A STOMP client for programs of our own that are no event loop: commands, and what Spark runs."""
+"""A STOMP client for programs that are no event loop: commands, the relay, and the code that Spark runs."""
 
 from .blocking import Client
 from .errors import ConnectionLost, ServerError, StompError
-from .server import Server
+from .server import StompServer
 
-__all__ = ["Client", "ConnectionLost", "Server", "ServerError", "StompError"]
+Server = StompServer
+"""The public name."""
+
+__all__ = ["Client", "ConnectionLost", "Server", "ServerError", "StompError", "StompServer"]

@@ -1,14 +1,10 @@
-"""A blocking STOMP client over TCP or TLS, on the gateway's own codec.
+"""A blocking STOMP client over TCP or TLS, for one thread.  `protocol` has the frames, this module the connection.
 
-It knows connections, frames, receipts and heart-beats; it knows nothing of rows, of Spark and of reconnecting.  One
-thread uses it.
+It knows connections, receipts and heart-beats; it knows nothing of rows, of Spark and of reconnecting.
 
-The codec reads what clients send.  What a server sends has the same grammar but for its first frame: CONNECTED, or an
-ERROR in its place, is read as STOMP 1.0, which unescapes nothing, and all behind it by the version agreed.
-
-Sending never waits for reading and so never stands against a server that does the same: while the socket takes nothing
-more, what has come is read and kept.  Heart-beats are sent and missed inside `receive`, so whoever holds a connection
-open calls it often enough; a client without heart-beats (`beat=False`) may be left alone.
+`send` reads while the socket is full, so two sides that both send never block each other.  Heart-beats are sent and
+checked inside `receive`, so a program that holds a connection open calls it often enough; a client without heart-beats
+(`beat=False`) may be left alone.
 """
 
 from __future__ import annotations
@@ -20,24 +16,20 @@ import ssl
 import time
 from collections.abc import Sequence
 
-from gateway.codec import V10, VERSIONS, Decoder, Frame, Limits, ProtocolError
-from gateway.codec.encoder import frame
-from gateway.codec.headers import escape
+from gateway.codec import Frame, ProtocolError, Version
 
-from .errors import CertificateRefused, ConnectionLost, ServerError
-from .server import Server
+from .errors import CertificateRefused, ConnectionLost, ServerError, StompError
+from .protocol import ClientProtocol
+from .server import StompServer
 from .tls import FileError, context_of, reason_of
 
 # Frames of one chunk are taken together, so they should fit into a processor's cache.
 _CHUNK = 64 * 1024
-# Messages that came while something else was waited for are handed over in parts of about so many bytes: all of them
-# at once might be more than an Arrow column of bytes can hold, which is 2 GiB.
+# `receive` hands over about so many bytes at once: an Arrow column of bytes holds 2 GiB at most.
 _AT_ONCE = 64 * 1024**2
-# A server's frames are ours to read: only what an Arrow column cannot hold is refused.
-_LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
-# A peer is taken for dead after so many of its intervals without an byte.
+# A server counts as dead after so many of its intervals without a byte.
 _MARGIN = 2.5
-# So RabbitMQ says that the session's process died, as it does for who subscribes to a stream that is just being made.
+# RabbitMQ's message when the session's process died, as it does at a SUBSCRIBE to a stream that is just being made.
 _CRASHED = "Processing error"
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -46,30 +38,25 @@ class Client:
     """One session.
 
     Args:
-        where: the server, and who we are there.
-        beat: heart-beats are wanted in both directions.
+        where: the server, and the login there.
+        beat: ask for heart-beats in both directions.
 
     Attributes:
-        version: the one agreed.
-        server: the header `server` of CONNECTED, or "".
+        protocol: the session's frames.
 
     Raises:
-        ConnectionLost: nobody answers.
+        ConnectionLost: the server cannot be reached, or does not answer.
         ServerError: the server refuses.
     """
 
-    def __init__(self, where: Server, *, beat: bool = False) -> None:
+    def __init__(self, where: StompServer, *, beat: bool = False) -> None:
         self._name = f"{where.host}:{where.port}"
         self._cert = where.cert
         self._timeout = where.receipt_timeout / 1000
         self._frames: list[Frame] = []
         self._held = 0  # bytes that have come and were not handed over, at most
-        self._decoder = Decoder(_LIMITS)
-        self._decoder.begin(V10, _LIMITS)
-        self._send_interval = self._heard_interval = 0.0
         self._receipts = 0
-        self.version = V10
-        self.server = ""
+        self.protocol = ClientProtocol()
         try:
             self._socket = _dial(where)
         except FileError as error:
@@ -84,9 +71,18 @@ class Client:
             self.close()
             raise
 
-    def _open(self, where: Server, interval: int) -> None:
-        lines = "".join([f"{name}:{value}\n" for name, value in where.connect_headers(interval).items()])
-        self.send(f"CONNECT\n{lines}\n\0".encode())
+    @property
+    def version(self) -> Version:
+        """The version agreed."""
+        return self.protocol.version
+
+    @property
+    def server(self) -> str:
+        """The header `server` of CONNECTED, or ""."""
+        return self.protocol.server
+
+    def _open(self, where: StompServer, interval: int) -> None:
+        self.send(self.protocol.connect(where.connect_headers(interval)))
         deadline = time.monotonic() + where.connect_timeout / 1000
         while not self._frames:
             left = deadline - time.monotonic()
@@ -96,11 +92,9 @@ class Client:
         answer = self._frames.pop(0)
         if answer.command != "CONNECTED":
             raise ServerError(f"{self._name} answered CONNECT with {answer.command}")
-        self.server = answer.headers.get("server", "")
-        self._beats(interval, answer.headers.get("heart-beat", "0,0"))
 
-    def _pull_first(self, timeout: float, where: Server) -> None:
-        """Read a chunk; who hangs up without a word has expected something else than STOMP."""
+    def _pull_first(self, timeout: float, where: StompServer) -> None:
+        """Read a chunk; a server that closes without an answer expected another protocol than STOMP."""
         try:
             self._pull(timeout)
         except CertificateRefused:
@@ -114,15 +108,8 @@ class Client:
             sentence = f"{error} without an answer to CONNECT; does it expect {other}, or a PROXY header first?"
             raise ConnectionLost(sentence) from None
 
-    def _beats(self, interval: int, answer: str) -> None:
-        theirs, _, ours = answer.partition(",")
-        if interval and ours.strip().isdigit() and int(ours):
-            self._send_interval = max(interval, int(ours)) / 1000
-        if interval and theirs.strip().isdigit() and int(theirs):
-            self._heard_interval = max(interval, int(theirs)) / 1000
-
     def close(self) -> None:
-        """End the connection at once; what is not acknowledged goes back."""
+        """Close the connection at once; the server takes back the messages without an ACK."""
         self._socket.close()
 
     def disconnect(self) -> None:
@@ -130,40 +117,25 @@ class Client:
         try:
             self.request("DISCONNECT", {})
         except (ConnectionLost, ServerError):
-            pass  # it is over, one way or the other
+            pass  # the connection has ended in any case
         finally:
             self.close()
 
     # Writing.
 
     def encode(self, command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-        """A frame as the session's version writes it."""
-        return frame(command, headers, body, version=self.version)
+        """A frame in the session's version."""
+        return self.protocol.encode(command, headers, body)
 
     def acks(self, subscription: str, handles: Sequence[str], receipt: str = "") -> bytes:
-        """ACK frames for messages of a subscription; the last asks for the receipt, if one is named.
-
-        Args:
-            handles: the `ack` header of a 1.2 MESSAGE, the `message-id` of older ones.
-        """
-        if not handles:
-            return b""
-        version = self.version
-        begin = "ACK\nid:"
-        if not version.ack_id:
-            about = f"subscription:{escape(subscription, version)}\n" if version.subscription_id else ""
-            begin = f"ACK\n{about}message-id:"
-        text = "".join(handles)
-        if not version.lenient and ("\\" in text or ":" in text or "\n" in text or "\r" in text):
-            handles = [escape(handle, version) for handle in handles]
-        last = f"\nreceipt:{receipt}\n\n\0" if receipt else "\n\n\0"
-        return (begin + ("\n\n\0" + begin).join(handles) + last).encode()
+        """ACK frames for messages of a subscription; the last one asks for the receipt, if there is a name for it."""
+        return self.protocol.acks(subscription, handles, receipt)
 
     def send(self, data: bytes) -> None:
         """Write all bytes.
 
         Raises:
-            ConnectionLost: the connection has ended, or takes nothing for the time of `receiptTimeoutMs`.
+            ConnectionLost: the connection has ended, or takes nothing for `receipt_timeout`.
             ServerError: an ERROR came meanwhile.
         """
         view = memoryview(data)
@@ -173,7 +145,7 @@ class Client:
                 count = self._socket.send(view)
             except _WOULD_BLOCK:
                 if time.monotonic() > deadline:
-                    raise ConnectionLost(f"{self._name} takes no more octets") from None
+                    raise ConnectionLost(f"{self._name} takes no more bytes") from None
                 if not self._read_chunk():
                     self._wait(1.0, select.POLLIN | select.POLLOUT)
                 continue
@@ -185,10 +157,10 @@ class Client:
         self._sent = time.monotonic()
 
     def request(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
-        """Send a frame and wait for its RECEIPT; other frames that come meanwhile wait for `receive`.
+        """Send a frame and wait for its RECEIPT; `receive` returns the frames that come meanwhile.
 
         Raises:
-            ConnectionLost, ServerError: no receipt came.
+            ConnectionLost, ServerError: the RECEIPT did not come.
         """
         self._receipts += 1
         receipt = f"r{self._receipts}"
@@ -218,13 +190,13 @@ class Client:
     # Reading.
 
     def receive(self, timeout: float) -> list[Frame]:
-        """Frames that have come, MESSAGE and RECEIPT only; empty: none within the timeout, in seconds.
+        """MESSAGE and RECEIPT frames that have come; empty: none within the timeout, in seconds.
 
-        They have a chunk more than `_AT_ONCE` bytes, at most, or are one.
+        Together they exceed `_AT_ONCE` bytes by a chunk at most, unless one frame alone does.
 
         Raises:
             ConnectionLost: the connection has ended, or the server's heart-beats have.
-            ServerError: an ERROR came, or what is no STOMP.
+            ServerError: an ERROR came, or bytes that are not STOMP.
         """
         if not self._frames:
             self._pull(timeout)
@@ -240,7 +212,7 @@ class Client:
         return frames
 
     def rest(self, seconds: float) -> None:
-        """Read nothing for so long, so that the server has to wait; it still hears that somebody is there.
+        """Read nothing for so many seconds, so that the server has to wait; heart-beats still go out.
 
         Raises:
             ConnectionLost: the connection has ended.
@@ -248,21 +220,21 @@ class Client:
         time.sleep(min(seconds, max(0.0, self._beat())))
 
     def _beat(self) -> float:
-        """Send a heart-beat if it is time; the seconds until the next."""
-        if not self._send_interval:
+        """Send a heart-beat if it is due; returns the seconds until the next."""
+        if not self.protocol.send_interval:
             return math.inf
-        due = self._sent + 0.8 * self._send_interval - time.monotonic()
+        due = self._sent + 0.8 * self.protocol.send_interval - time.monotonic()
         if due > 0:
             return due
         self.send(b"\n")
-        return 0.8 * self._send_interval
+        return 0.8 * self.protocol.send_interval
 
     def _pull(self, timeout: float) -> None:
-        """Read one chunk, after waiting for it if need be."""
-        due = self._beat()  # also where there is always something to read
+        """Read one chunk; wait for it if there is none."""
+        due = self._beat()  # also while bytes come without a pause
         if not self._read_chunk():
             now = time.monotonic()
-            if self._heard_interval and now - self._heard > _MARGIN * self._heard_interval:
+            if self.protocol.receive_interval and now - self._heard > _MARGIN * self.protocol.receive_interval:
                 raise ConnectionLost(f"{self._name} has sent nothing for {now - self._heard:.1f} s")
             self._wait(min(timeout, due), select.POLLIN)
             self._read_chunk()
@@ -273,7 +245,7 @@ class Client:
         waiting.poll(max(0.0, timeout) * 1000)
 
     def _read_chunk(self) -> bool:
-        """Whether bytes were there."""
+        """Read what has come; returns whether there were bytes."""
         try:
             chunk = self._socket.recv(_CHUNK)
         except _WOULD_BLOCK:
@@ -284,11 +256,10 @@ class Client:
             raise ConnectionLost(f"{self._name} ended the connection")
         self._heard = time.monotonic()
         self._held += len(chunk)
-        self._decoder.feed(chunk)
         try:
-            for each in self._decoder.frames():
-                if each.head.command != "MESSAGE":
-                    self._look_at(each)
+            for each in self.protocol.receive(chunk):
+                if each.head.command == "ERROR":
+                    raise self._refusal(each)
                 self._frames.append(each)
         except ProtocolError as error:
             where = self._frames[-1].headers if self._frames else {}
@@ -296,17 +267,12 @@ class Client:
             raise ServerError(f"{self._name} sent what is no frame{behind}: {error}: {error.detail}") from None
         return True
 
-    def _look_at(self, other: Frame) -> None:
-        """What is no message may be an ERROR, or name the version of all further frames, even of the same chunk."""
-        if other.command == "ERROR":
-            told = _told(self._name, other)
-            # So our gateway says that it is about to stop, and that another connection will do better.
-            passing = "retry-after" in other.headers or other.headers.get("message") == _CRASHED
-            raise ConnectionLost(str(told)) if passing else told
-        if other.command == "CONNECTED":
-            named = {version.name: version for version in VERSIONS}
-            self.version = named.get(other.headers.get("version", "1.0"), V10)
-            self._decoder.begin(self.version, _LIMITS)
+    def _refusal(self, error: Frame) -> StompError:
+        detail = error.body.decode(errors="replace").strip()[:500]
+        sentence = f"{self._name} says: {error.headers.get('message', 'ERROR')}" + (f" ({detail})" if detail else "")
+        # With `retry-after` the gateway says that it is about to stop: another connection may succeed.
+        passes = "retry-after" in error.headers or error.headers.get("message") == _CRASHED
+        return ConnectionLost(sentence) if passes else ServerError(sentence)
 
     def _broken(self, error: OSError) -> ConnectionLost:
         if reason := reason_of(error, cert=self._cert):
@@ -314,7 +280,7 @@ class Client:
         return ConnectionLost(f"the connection to {self._name} broke: {error}")
 
     def _last_words(self) -> None:
-        """Raise the ERROR or the alert that explains why the server closed, if there is one."""
+        """Raise the ERROR or the TLS alert with the server's reason to close, if one has come."""
         try:
             while self._read_chunk():
                 pass
@@ -324,8 +290,8 @@ class Client:
             pass
 
 
-def _dial(where: Server) -> socket.socket:
-    """A connected socket that never blocks."""
+def _dial(where: StompServer) -> socket.socket:
+    """A connected socket in non-blocking mode."""
     plain = socket.create_connection((where.host, where.port), timeout=where.connect_timeout / 1000)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -338,8 +304,3 @@ def _dial(where: Server) -> socket.socket:
         plain.close()
         raise
     return plain
-
-
-def _told(name: str, error: Frame) -> ServerError:
-    detail = error.body.decode(errors="replace").strip()[:500]
-    return ServerError(f"{name} says: {error.headers.get('message', 'ERROR')}" + (f" ({detail})" if detail else ""))

@@ -1,14 +1,14 @@
-"""What can go wrong between a client and its server, in one sentence that repeats what server or system said."""
+"""Errors of the client: one sentence each, with the words of the server or of the system."""
 
 from __future__ import annotations
 
 
 class StompError(Exception):
-    """The base of them all."""
+    """The base of all errors of the client."""
 
 
 class ServerError(StompError):
-    """The server sent an ERROR, or bytes that are no STOMP."""
+    """The server sent an ERROR, or bytes that are not STOMP."""
 
 
 class ConnectionLost(StompError):
@@ -16,4 +16,4 @@ class ConnectionLost(StompError):
 
 
 class CertificateRefused(ConnectionLost):
-    """The server wants a certificate of ours, or another one."""
+    """The server demands a client certificate, or another one."""

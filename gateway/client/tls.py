@@ -1,9 +1,9 @@
-"""TLS as a client has it: whom it believes, what it shows of itself, and what a server says that wants to see another.
+"""TLS of a client: trusted authorities, the client certificate, and the alerts of a server that demands one.
 
-A server says so by an alert.  In TLS 1.2 that ends the handshake.  In 1.3 the client is through before the server has
-looked, and finds the alert where it expects the first answer.
+In TLS 1.2 the alert ends the handshake.  In 1.3 the client has finished the handshake before the server has checked the
+certificate, so the alert stands in place of the first answer.
 
-The files are read anew for each connection, so that a renewed certificate is shown by whoever runs for months.
+The files are read for each connection: a process that runs for months shows a renewed certificate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 
 _DEMANDED = "CERTIFICATE_REQUIRED"
-# What TLS 1.2 says when it is shown none, and of much else.
+# The alert of TLS 1.2 without a certificate, and for many other reasons.
 _FAILED = "HANDSHAKE_FAILURE"
 _REFUSED = (
     "ALERT_UNKNOWN_CA",
@@ -28,18 +28,22 @@ class FileError(ValueError):
 
 
 def context_of(ca: str = "", cert: str = "", key: str = "") -> ssl.SSLContext:
-    """What TLS needs to know.
+    """The TLS context of a client.
 
     Args:
         ca: a file of certificates to trust instead of the system's; "": the system's.
-        cert: the certificate to show, with those between it and its authority; "": none.
-        key: the file of its key; "": it stands in `cert`, too.
+        cert: the client certificate, with those between it and its authority; "": none.
+        key: the file of its key; "": `cert` holds the key, too.
 
     Raises:
         FileError: one of them cannot be used.
     """
     for path in filter(None, (ca, cert, key)):
-        _see(f"the file of authorities {path}" if path == ca else path, path)
+        try:
+            open(path, "rb").close()  # OpenSSL does not say which of its files it cannot read
+        except OSError as error:
+            name = f"the file of authorities {path}" if path == ca else path
+            raise FileError(f"{name} cannot be read: {error.strerror}") from None
     if key and not cert:
         raise FileError(f"the key in {key} needs its certificate (cert)")
     try:
@@ -51,20 +55,11 @@ def context_of(ca: str = "", cert: str = "", key: str = "") -> ssl.SSLContext:
     return context
 
 
-def _see(name: str, path: str) -> None:
-    """OpenSSL does not say which of its files it cannot read."""
-    try:
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise FileError(f"{name} cannot be read: {error.strerror}") from None
-
-
 def _load(context: ssl.SSLContext, cert: str, key: str) -> None:
     asked = []
 
     def passphrase() -> str:
-        asked.append(True)  # without us OpenSSL would ask the terminal
+        asked.append(True)  # without this function OpenSSL would ask the terminal
         return ""
 
     try:
@@ -80,7 +75,7 @@ def _load(context: ssl.SSLContext, cert: str, key: str) -> None:
 
 
 def reason_of(error: OSError, ca: str = "", cert: str = "") -> str:
-    """What is wrong with a certificate, ours or the server's, for words behind "cannot connect"; "": it is not that."""
+    """The fault of a certificate, the client's or the server's, for a sentence; "": another kind of error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{ca or 'the system'} does not vouch for its certificate: {error.verify_message}"
     said = getattr(error, "reason", None) or "" if isinstance(error, ssl.SSLError) else ""

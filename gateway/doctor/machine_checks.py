@@ -26,7 +26,7 @@ from gateway.pipeline import java
 from gateway.pipeline.errors import PipelineFailure
 from gateway.runtime import listeners
 from gateway.stores import StoreError, preflight
-from gateway.stores.room import RESERVE
+from gateway.stores.disk_space import RESERVE
 
 from .model import CheckOptions, CheckReport, Problem
 

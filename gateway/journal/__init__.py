@@ -1,7 +1,6 @@
-"""The journal: what happens in the broker, row by row, in files that other programs read.
+"""Journal: the events of the broker, row by row, in files that other programs read.  Standard library only.
 
-It uses the standard library alone.  `schema` says what the rows are, `broker.core.ports.Recorder` how the broker
-tells of them; `Journal` writes them, `Segment` reads them.
+`schema` has the rows, `broker.core.ports.Recorder` the interface of the broker; `Journal` writes, `Segment` reads.
 """
 
 from .reader import Segment

@@ -1,10 +1,10 @@
-"""Segments to rows.
+"""Rows of a segment.
 
-Read what ends with `.seg` (`segments.found`): such a file is complete and does not change.  One that ends with `.open`
-can be read, too, up to where it has been written.
+A file that ends with `.seg` (`segments.found`) is complete and does not change.  A file that ends with `.open` can be
+read up to its last whole record.
 
-What a reader must be ready for: records that are damaged are left out (`damaged`), and so is a torn end (`torn`), and
-rows of events that are newer than this program (`unknown`); a record of another version is an error.
+Left out, and counted: damaged records (`damaged`), a torn end (`torn`), and rows of events that are newer than this
+program (`unknown`).  A record of another version is an error.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from .record import Decoder, RecordError, Row, size_of
-from .salvage import Bodies
+from .record import RecordError, Row, RowDecoder, size_of
+from .repair import RecordBodies
 from .segments import order
 
 
 class Segment:
-    """One file, which has the name of a segment.
+    """One file.
 
     Attributes:
-        path: of the file.
-        unknown: rows that were left out so far.
-
-    Known when all has been read:
-        size: bytes it had when it was opened.
-        torn: bytes at the end that are the start of a record, or nothing.
-        damaged: bytes that were left out, where a record was.
+        path: named as a segment.
+        unknown: number of rows left out so far.
+        size: bytes of the file when it was opened; this and the next two are known after the last row.
+        torn: bytes of the torn end.
+        damaged: bytes left out, in place of records.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,19 +37,19 @@ class Segment:
         self.unknown = 0
 
     def records(self) -> Iterator[list[Row]]:
-        """The rows of each record: as many as were written at once, about 1 MiB at most, but for large bodies.
+        """The rows of each record: about 1 MiB, unless a body is larger.
 
         Raises:
             OSError: the file cannot be read.
-            RecordError: a record has another version, or its rows make no sense.
+            RecordError: a record has another version, or wrong rows.
         """
-        decoder = Decoder()
-        bodies = Bodies(self.path, order(self.path)[0])
+        decoder = RowDecoder()
+        bodies = RecordBodies(self.path, order(self.path)[0])
         for body in bodies:
             try:
                 rows = decoder.rows(body)
             except RecordError as error:
-                raise RecordError(f"{self.path}, octet {bodies.place - size_of(body)}: {error}") from error
+                raise RecordError(f"{self.path}, byte {bodies.place - size_of(body)}: {error}") from error
             self.unknown = decoder.unknown
             yield rows
         self.size, self.torn, self.damaged = bodies.size, bodies.torn, bodies.damaged

@@ -1,4 +1,4 @@
-r"""Rows to bytes and back.
+r"""Record format: rows to bytes and back.
 
     file    = *record
     record  = length crc body               u32 bytes of the body, u32 CRC-32 of the body
@@ -11,21 +11,19 @@ r"""Rows to bytes and back.
     string  = length bytes                 UTF-8; length 4,294,967,295 and no bytes: null
     headers = *(text NUL)                   name, value, name, value; in a text 01 31 is an 01, and 01 30 is a NUL
 
-All numbers are little-endian.  Which numbers, names and payload an event has, and in which order, its columns in
-`schema` say.  A number that is negative is null; `message_id` is u64, and `run` with a hyphen stands in front of it.
-`seq` counts from `first_seq`, and `ts` is time + offset.
+All numbers are little-endian.  The columns of an event in `schema` define its numbers, names and payload, and their
+order.  A negative number is null.  `message_id` is u64, behind `run` and a hyphen.  `seq` counts from `first_seq`, and
+`ts` is time + offset.
 
-Why a record holds many rows.  A CRC for each row costs 0.27 us on the loop, as much as all else of a thin row; the
-thread that writes has one call for all that it writes at once, without the interpreter's lock.  What a crash tears is
-the last record, and that was one write.
+A record holds many rows, because a CRC for each row costs 0.27 us on the loop, as much as the rest of a small row.  The
+thread computes one for each write, without the interpreter's lock.  A crash tears the last record, which is one write.
 
-Why rows are encoded on the loop.  A tuple for a row costs 0.2 us less there, but to encode it in the thread costs more
-than that, and the loop waits meanwhile, for it needs the same lock: at 20,000 rows a second its 99th percentile is then
-0.3 ms later.  What does not change between rows is encoded once: the names of a subscription are one `bytes`, and so
-are the headers that equal frames share.
+Rows are encoded on the loop.  A tuple would cost 0.2 us less there, but encoding it in the thread costs more, and keeps
+the lock from the loop: at 20,000 rows a second its 99th percentile is 0.3 ms later.  Constant parts are encoded once:
+the names of a subscription are one `bytes`, and so are headers that equal frames share.
 
-Compatibility.  A record of another version is refused.  A row of an unknown event is skipped and counted.  New columns
-of an event go to the end of its payload: who does not know them skips them, and what a row does not have there is null.
+Compatibility: a record of another version is refused, a row of an unknown event is skipped and counted.  New columns of
+an event go to the end of its payload: older readers skip them, and newer readers read null from older rows.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _FACTS = struct.Struct("<BQqqI")
 _ROW = "<IBIq"
 _LENGTH = struct.Struct("<I")
 NO_LENGTH = 0xFFFFFFFF
-"""What stands in front of a null."""
+"""The length of a null."""
 NULL = _LENGTH.pack(NO_LENGTH)
 
 NUMBERS = {
@@ -66,7 +64,7 @@ _NAMES = frozenset(("transport", "peer", "principal", "session", "subscription",
 _ESCAPE = "\x01" + "1"
 _NUL = "\x01" + "0"
 
-# Different names that a reader remembers; each is about 300 bytes.
+# Most names that a reader caches; each takes about 300 bytes.
 _MOST_NAMES = 16 * 1024
 
 Row = tuple[object, ...]
@@ -78,16 +76,16 @@ _ReadNames = Callable[[bytes], Names]
 
 
 class RecordError(Exception):
-    """A record is whole, but cannot be read; `str()` is one sentence."""
+    """A whole record cannot be read; `str()` is one sentence."""
 
 
-class Facts(NamedTuple):
-    """What is the same for all rows of a record, or nearly.
+class RecordFacts(NamedTuple):
+    """The fields that all rows of a record share.
 
     Attributes:
-        epoch: microseconds since 1970, when the gateway started.
+        run: the start of message-ids.
+        epoch: start of the gateway, microseconds since 1970.
         offset: nanoseconds from its monotonic clock to 1970.
-        run: what its message-ids start with.
     """
 
     gateway: str
@@ -100,12 +98,12 @@ class Facts(NamedTuple):
 
 
 class Layout:
-    """How the rows of one event look.
+    """The layout of one event's rows.
 
     Attributes:
         numbers, names, payload: its columns, in the order of a row.
         pack: length, code, names_length, time and the numbers to bytes.
-        rest: what `length` counts beside names and payload.
+        rest: bytes that `length` counts beside names and payload.
     """
 
     __slots__ = (
@@ -125,17 +123,17 @@ class Layout:
         self._has_message = "message_id" in numbers
         self.pack = self._row.pack
         self.rest = self._row.size - _LENGTH.size
-        # Where in what `unpack` puts together a column is found.  A None stands in front, for those that there are not;
-        # the number of a message is found behind its id, and so is not.
+        # The place of each column in the tuple that `unpack` builds.  Its first value is None, for missing columns.
+        # The id of a message is found before its number.
         given = ["", *schema.OF_EVERY_ROW, "message_id" if self._has_message else "", *[""] * 4]
         given += [*numbers, *names, *payload]
         self._columns = itemgetter(*[given.index(each.name) if each.name in given else 0 for each in schema.COLUMNS])
 
     def unpack(self, body: bytes, place: int, end: int, context: _Context) -> Row:
-        """A row that is at a place of a record's body.
+        """The row at a place of a record's body.
 
         Raises:
-            ValueError: it is not what it should be.
+            ValueError: the row is wrong.
         """
         numbers = self._row.unpack_from(body, place)
         message_id = f"{context.run}-{numbers[4]}" if self._has_message else None
@@ -168,7 +166,7 @@ class Layout:
 
 
 def _read(body: bytes, place: int) -> tuple[bytes | None, int]:
-    """Bytes with a length in front, and the place behind them."""
+    """Bytes after their length, and the place behind them."""
     (length,) = _LENGTH.unpack_from(body, place)
     place += _LENGTH.size
     return (None, place) if length == NO_LENGTH else (body[place : place + length], place + length)
@@ -178,10 +176,10 @@ def texts_in(data: bytes) -> list[str]:
     """The texts of header blocks: name, value, name, value.
 
     Raises:
-        ValueError: that is not UTF-8.
+        ValueError: they are not UTF-8.
     """
     texts = data.decode().split("\0")
-    texts.pop()  # behind the last NUL is one more, which is none
+    texts.pop()  # the empty text behind the last NUL
     if b"\x01" in data:
         texts = [text.replace(_NUL, "\0").replace(_ESCAPE, "\x01") for text in texts]
     return texts
@@ -203,26 +201,26 @@ _READERS: Mapping[str, Callable[[bytes], object]] = {
 
 
 def string(value: str | None) -> bytes:
-    """A string; what is no Unicode becomes a question mark."""
+    """A string; characters without an encoding become question marks."""
     return NULL if value is None else counted(value.encode("utf-8", "replace"))
 
 
 length_of = _LENGTH.pack
-"""What stands in front of so many bytes."""
+"""The length that stands before so many bytes."""
 
 
 def counted(value: bytes) -> bytes:
-    """Bytes with their length."""
+    """Bytes after their length."""
     return _LENGTH.pack(len(value)) + value
 
 
 def strings(*values: str | None) -> bytes:
-    """Some of a row's names."""
+    """Names of a row."""
     return b"".join([string(value) for value in values])
 
 
 def headers_of(headers: Mapping[str, str]) -> bytes:
-    """A header block with its length; without `passcode`, in whatever case of letters."""
+    """A header block after its length; without `passcode`, in any case of letters."""
     block = "\0".join(chain.from_iterable(headers.items()))
     if "passcode" in block.lower():
         headers = {name: value for name, value in headers.items() if name.lower() != "passcode"}
@@ -235,11 +233,11 @@ def headers_of(headers: Mapping[str, str]) -> bytes:
     return counted(b"%b\0" % block.encode("utf-8", "replace"))
 
 
-def record(facts: Facts, first_seq: int, rows: int, pieces: Sequence[bytes]) -> list[bytes]:
-    """A record, in pieces that are to be written one behind the other.
+def record(facts: RecordFacts, first_seq: int, rows: int, pieces: Sequence[bytes]) -> list[bytes]:
+    """A record, in pieces that are written in their order.
 
     Args:
-        rows: how many there are in the pieces.
+        rows: number of rows in the pieces.
     """
     start = _FACTS.pack(schema.VERSION, first_seq, facts.epoch, facts.offset, rows) + strings(facts.gateway, facts.run)
     crc = zlib.crc32(start)
@@ -256,7 +254,7 @@ def bodies(file: BinaryIO, size: int) -> Iterator[bytes]:
     """The bodies of the records of a file, up to the first that is torn or damaged.
 
     Args:
-        size: bytes of the file that are read, at most; `file` is at its start.
+        size: most bytes to read; `file` is at the start of a record.
     """
     while size >= _FRAME.size:
         start = file.read(_FRAME.size)
@@ -264,7 +262,7 @@ def bodies(file: BinaryIO, size: int) -> Iterator[bytes]:
             return
         length, crc = _FRAME.unpack(start)
         size -= _FRAME.size + length
-        # Where the disk lost power there may be zeros: no record is as short as that.
+        # After a power cut there may be zeros; no record is that short.
         if size < 0 or length < _FACTS.size:
             return
         body = file.read(length)
@@ -274,16 +272,16 @@ def bodies(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def size_of(body: bytes) -> int:
-    """Bytes of the record that has that body."""
+    """Bytes of the record with that body."""
     return _FRAME.size + len(body)
 
 
 @contextlib.contextmanager
 def making_sense(body: bytes) -> Iterator[None]:
-    """What goes wrong with the body of a record in here is one error.
+    """Turn errors in the body of a record into one.
 
     Raises:
-        RecordError: it has another version, or is not what this version has.
+        RecordError: the record has another version, or wrong rows.
     """
     if body[0] != schema.VERSION:
         raise RecordError(f"the record has version {body[0]}, and this gateway reads {schema.VERSION} only")
@@ -293,23 +291,23 @@ def making_sense(body: bytes) -> Iterator[None]:
         raise RecordError(f"the record is whole, but its rows are not as version {body[0]} has them") from error
 
 
-def start_of(body: bytes) -> tuple[Facts, int, int, int]:
-    """What stands in front of the rows: facts, the first seq, how many rows there are, and where they begin.
+def start_of(body: bytes) -> tuple[RecordFacts, int, int, int]:
+    """The start of a body: facts, the first seq, the number of rows, and their place.
 
     Raises:
-        ValueError, struct.error: it is not what it should be.
+        ValueError, struct.error: it is wrong.
     """
     _, first_seq, epoch, offset, count = _FACTS.unpack_from(body)
     gateway, place = _read(body, _FACTS.size)
     run, place = _read(body, place)
-    return Facts((gateway or b"").decode(), (run or b"").decode(), epoch, offset), first_seq, count, place
+    return RecordFacts((gateway or b"").decode(), (run or b"").decode(), epoch, offset), first_seq, count, place
 
 
 def names_in(data: bytes) -> Names:
     """The names of a row.
 
     Raises:
-        ValueError, struct.error: they are not what they should be.
+        ValueError, struct.error: they are wrong.
     """
     found: list[str | None] = []
     place = 0
@@ -321,11 +319,11 @@ def names_in(data: bytes) -> Names:
     return tuple(found)
 
 
-class Decoder:
+class RowDecoder:
     """Bodies of records to rows.
 
     Attributes:
-        unknown: rows that were skipped, because a newer gateway wrote them.
+        unknown: number of skipped rows of a newer gateway.
     """
 
     def __init__(self) -> None:
@@ -336,7 +334,7 @@ class Decoder:
         """The rows of a record.
 
         Raises:
-            RecordError: it has another version, or is not what this version has.
+            RecordError: the record has another version, or wrong rows.
         """
         with making_sense(body):
             return self._rows(body)
@@ -369,16 +367,16 @@ class Decoder:
 
 
 class _Context:
-    """What a row needs of its record.
+    """The fields of a record that its rows need.
 
     Attributes:
-        known: names that were read already, by their bytes.
-        names: reads others.
+        known: bytes -> names that were read before.
+        names: reads other names.
     """
 
     __slots__ = ("epoch", "gateway", "known", "names", "offset", "run", "seq")
 
-    def __init__(self, facts: Facts, known: dict[bytes, Names], names: _ReadNames) -> None:
+    def __init__(self, facts: RecordFacts, known: dict[bytes, Names], names: _ReadNames) -> None:
         self.gateway, self.run, self.epoch, self.offset = facts
         self.known = known
         self.names = names

@@ -1,4 +1,4 @@
-"""A recorder (see `port`): each event becomes the bytes of a row, which wait in the intake.
+"""Recorder of the journal: each event becomes the bytes of a row, which wait in the buffer.
 
 What costs time is done once.  Names come encoded from whoever keeps them (`names_of_subscription`).  Of destinations,
 and of headers, the last ones are remembered: frames that share their headers share the dictionary, so its identity is
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 
-from .intake import Intake
+from .buffer import RowBuffer
 from .record import LAYOUTS, NULL, headers_of, length_of, string, strings
 
 ALL = sys.maxsize
@@ -32,12 +32,12 @@ _REST_ACCEPTED, _REST_DELIVERED, _REST_ACKED = _ACCEPTED.rest, _DELIVERED.rest, 
 _CODE_ACCEPTED, _CODE_DELIVERED, _CODE_ACKED = _ACCEPTED.code, _DELIVERED.code, _ACKED.code
 
 
-class Rows(Intake):
+class Rows(RowBuffer):
     """Takes what happens; `gateway.broker.core.ports.Recorder` says what each method is told.
 
     Args:
         bodies: bytes of a body that are kept, by destination.
-        clock, limit, holds: see `Intake`.
+        clock, limit, holds: see `RowBuffer`.
     """
 
     def __init__(

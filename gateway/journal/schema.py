@@ -1,13 +1,13 @@
-"""The rows of the journal: which columns there are, and which of them each event has.  Version 1.
+"""Schema of the journal, version 1: the columns, and the events with their columns.
 
 This table is the one definition.  The bytes in `record`, the Arrow schema of the archive, the DDL for Spark and the
-page of documentation are all made from it.  A column that an event does not have is null in its rows.
+page of documentation are made from it.  A column that an event does not have is null in its rows.
 
-Within a version things are only added: a column, an event, a column to an event.  Readers skip what they do not know,
-and see null where an older writer wrote less.  Whatever else changes makes version 2.
+Within a version columns, events, and columns of events are only added.  Readers skip unknown ones, and read null where
+an older writer wrote less.  All other changes make version 2.
 
-What makes a row unique is (gateway, epoch, seq).  Of one epoch no seq is left out: rows that the journal had to give up
-have none, and `journal_dropped` tells how many they were.
+A row is unique by (gateway, epoch, seq).  Within an epoch no seq is missing: dropped rows have none, and
+`journal_dropped` tells their number.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Column:
     """A column.
 
     Attributes:
-        type: as Spark writes it.
-        nullable: some rows do not have it.
+        type: in Spark's spelling.
+        nullable: some rows have no value.
     """
 
     name: str
@@ -60,24 +60,24 @@ COLUMNS = (
     ),
     Column("message_id", STRING, "as on MESSAGE; the same for all deliveries"),
     Column("transaction", STRING, "the client's name for the transaction it was part of"),
-    Column("size", INT, "octets of the body, also of what `body` leaves out"),
-    Column("delivery_count", INT, "which delivery it is, from 1; where there was none, and for a browser, 0"),
-    Column("queue_us", BIGINT, "microseconds from `accepted` to this; null where the start is not known"),
+    Column("size", INT, "bytes of the body, including those that `body` leaves out"),
+    Column("delivery_count", INT, "number of the delivery, from 1; 0: none yet, or a browser's"),
+    Column("queue_us", BIGINT, "microseconds since `accepted`; null where the start is not known"),
     Column("ack_us", BIGINT, "microseconds from the delivery to its ACK or NACK"),
     Column("pending", INT, "deliveries that are not acknowledged"),
     Column("depth", INT, "messages that wait"),
     Column("oldest_us", BIGINT, "microseconds since the oldest of them came, or was delivered; null: there is none"),
     Column("dropped_rows", BIGINT, "rows that are missing in front of this one"),
-    Column("reason", STRING, "why, in the words of whoever caused it"),
+    Column("reason", STRING, "the cause, in the words of the client or the gateway"),
     Column("headers", MAP, "of the SEND, unescaped; never `passcode`"),
-    Column("body", BINARY, "its first octets, as far as the journal may keep them; null: none may be kept"),
+    Column("body", BINARY, "its first bytes, up to the limit of the setting; null: none are kept"),
 )
 
 PARTITIONS = (
     Column("date", "date", "of `ts`, UTC", nullable=False),
     Column("hour", INT, "of `ts`, UTC", nullable=False),
 )
-"""What the folders of the archive add."""
+"""Columns of the archive's folders."""
 
 OF_EVERY_ROW = ("gateway", "epoch", "seq", "ts", "event")
 _SESSION = ("transport", "peer", "principal", "session")
@@ -91,8 +91,8 @@ class Event:
     """An event.
 
     Attributes:
-        code: how the records name it; never given to another one.
-        columns: those that it has beside `OF_EVERY_ROW`.
+        code: in records; never used for another event.
+        columns: beside `OF_EVERY_ROW`.
     """
 
     name: str
@@ -109,7 +109,7 @@ EVENTS = (
         "the broker took a message of a client; of a transaction, at its COMMIT",
     ),
     Event("delivered", 2, _DELIVERY, "a message went to a subscription for the first time"),
-    Event("redelivered", 3, _DELIVERY, "the same once more, in place of `delivered`"),
+    Event("redelivered", 3, _DELIVERY, "a later delivery of a message, in place of `delivered`"),
     Event(
         "acked",
         4,
@@ -122,7 +122,7 @@ EVENTS = (
         (*_SUBSCRIPTION, "message_id", "delivery_count", "ack_us", "reason", "transaction"),
         "a delivery was settled by NACK",
     ),
-    Event("expired", 6, _END, "the time of a message was over, and nobody had consumed it"),
+    Event("expired", 6, _END, "a message expired before it was consumed"),
     Event(
         "dead_lettered",
         7,
@@ -133,7 +133,7 @@ EVENTS = (
         "dropped",
         8,
         (*_END, "reason"),
-        "a message was thrown away; of one that only the store had, size and count are not known",
+        "a message was dropped; if only the store had it, size and count are not known",
     ),
     Event("tx_begun", 9, (*_SESSION, "transaction"), "BEGIN"),
     Event("tx_committed", 10, (*_SESSION, "transaction"), "COMMIT"),
@@ -156,12 +156,12 @@ EVENTS = (
         ("destination", "pending", "depth", "oldest_us"),
         "from time to time, of each queue that holds messages; once more when it is empty",
     ),
-    Event("journal_dropped", 20, ("dropped_rows", "reason"), "the journal had to give rows up"),
+    Event("journal_dropped", 20, ("dropped_rows", "reason"), "the journal had to drop rows"),
 )
 
 BY_NAME = {event.name: event for event in EVENTS}
 INDEX = {column.name: place for place, column in enumerate(COLUMNS)}
-"""Where a column stands in a row."""
+"""The place of a column in a row."""
 
 
 def ddl() -> str:

@@ -1,17 +1,15 @@
-"""The files of one gateway's journal, as whoever writes them sees them.
+"""Files of one gateway's journal, as the writer sees them.
 
-    DIR/<gateway>/lock               the lock, and in it the epoch of the process that had it last
+    DIR/<gateway>/lock               the lock, and in it the epoch of its last owner
     DIR/<gateway>/<epoch>-<n>.open   the segment that grows
-    DIR/<gateway>/<epoch>-<n>.seg    one that is complete: rows of this process, none of them torn
+    DIR/<gateway>/<epoch>-<n>.seg    a complete segment
 
-A segment is begun by its first record, and complete after some bytes or seconds: it is renamed, and never touched
-again here.  Whoever reads takes files that end with `.seg`, and removes them when it likes.
+A segment begins with its first record, and is complete after some bytes or seconds: it is renamed, and the writer never
+touches it again.  Readers take files that end with `.seg`, and may remove them.
 
-A record that could not be written whole is cut off again, so that the same rows can be written once more.  Where even
-that fails the file is set aside, and so is the one that a dead process left: as soon as that is possible the torn end
-is cut off, and the file completed.  What is damaged in it stays as it is: whoever reads leaves that out (`salvage`).
-
-Nothing here knows of threads or of time: whoever calls says what time it is.  One thread calls.
+A record that could not be written whole is cut off again, so that the same rows can be written once more.  If that
+fails, too, the file is set aside, as is the file of a dead process: as soon as possible the torn end is cut off, and
+the file completed.  Damage inside of it stays; readers leave it out (`repair`).
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from typing import NamedTuple
 from gateway.files import make_private, synchronize_folder
 
 from . import record
-from .salvage import Bodies
+from .repair import RecordBodies
 
 OPEN = ".open"
 COMPLETE = ".seg"
@@ -37,18 +35,18 @@ _LOCK = "lock"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 _FILE = re.compile(r"(\d+)-(\d+)")
 
-# Buffers that one call of the system takes.
+# Most buffers of one system call.
 _MOST_BUFFERS = 1024
 
 
 class JournalError(Exception):
-    """There can be no journal; `str()` is one sentence that names the folder and the reason."""
+    """The journal cannot be used; `str()` is one sentence with folder and reason."""
 
 
 class Sync(enum.Enum):
-    """When what is written is on the disk, too.
+    """When written rows are synchronized to the disk.
 
-    NONE: the system decides; a crash of the process loses nothing that was written, a power cut some seconds.
+    NONE: the system decides; a crash of the process loses no written row, a power cut some seconds.
     INTERVAL: after each second in which something was written.
     FLUSH: with each write.
     """
@@ -62,9 +60,9 @@ class Mended(NamedTuple):
     """A segment that was set aside, and was not whole.
 
     Attributes:
-        path: where it is now; there is no such file if nothing of it was whole.
+        path: the completed file; it does not exist if no record was whole.
         torn: bytes that were cut off at its end.
-        damaged: bytes in it that no reader can use.
+        damaged: bytes inside that readers leave out.
     """
 
     path: Path
@@ -73,10 +71,10 @@ class Mended(NamedTuple):
 
 
 def order(path: Path) -> tuple[int, int]:
-    """What segments are sorted by: epoch and number.
+    """Epoch and number of a segment, by which segments are sorted.
 
     Raises:
-        ValueError: it is not the name of one.
+        ValueError: the path is not that of a segment.
     """
     match = _FILE.fullmatch(path.stem)
     if match is None:
@@ -85,7 +83,7 @@ def order(path: Path) -> tuple[int, int]:
 
 
 def found(folder: Path, suffix: str = COMPLETE) -> list[Path]:
-    """The segments in the folder of a gateway, in the order of their rows.  What has another name is left out."""
+    """The segments in the folder of a gateway, in the order of their rows; other files are left out."""
     return sorted([path for path in folder.glob(f"*{suffix}") if _FILE.fullmatch(path.stem)], key=order)
 
 
@@ -96,10 +94,10 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
         now: microseconds since 1970.
 
     Returns:
-        the descriptor, and the epoch: now, or later, where the clock went back since the last start.
+        the descriptor, and the epoch: now, or later if the clock went back since the last start.
 
     Raises:
-        JournalError: another process has it, or it cannot be made.
+        JournalError: another process has the lock, or the folder cannot be made.
     """
     if not _NAME.fullmatch(folder.name):
         raise JournalError(f"{folder.name[:80]!r} cannot name a folder: up to 64 letters, digits, dots, hyphens and _")
@@ -120,34 +118,34 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
         raise JournalError(f"the journal cannot be in {folder}, which cannot be locked: {reason_of(error)}") from error
     last = os.pread(descriptor, 32, 0).strip()
     epoch = max(now, int(last) + 1 if last.isdigit() else 0)
-    with contextlib.suppress(OSError):  # a full disk: then the clock alone must see to it
+    with contextlib.suppress(OSError):  # on a full disk the clock alone makes the epoch unique
         os.pwrite(descriptor, b"%020d\n" % epoch, 0)
     return descriptor, epoch
 
 
 def reason_of(error: OSError) -> str:
-    """Why, in a few words."""
+    """The system's reason."""
     return error.strerror or str(error)
 
 
 class Segments:
-    """What a gateway writes.
+    """The segments that a gateway writes.  One thread calls, and hands in the time.
 
     Attributes:
-        begun: segments so far.
-        lost: rows that were written, and are gone with their file: somebody removed it before it was complete.
+        begun: number of segments so far.
+        lost: written rows whose file was removed before it was complete.
 
     Args:
-        nbytes: of a segment, from which on it is complete.
-        seconds: after which it is complete.
-        offset: the facts' one, as it is now: it is asked for each segment, for clocks are set, and machines sleep.
+        nbytes: size after which a segment is complete.
+        seconds: time after which a segment is complete.
+        offset: the current offset of the clock, asked for each segment: clocks are set, and machines sleep.
         on_mended: called with each segment that was set aside and was not whole.
     """
 
     def __init__(
         self,
         folder: Path,
-        facts: record.Facts,
+        facts: record.RecordFacts,
         *,
         sync: Sync,
         nbytes: int,
@@ -171,27 +169,28 @@ class Segments:
         self._size = 0
         self._rows = 0
         self._complete_at = 0.0
-        self._sync_at: float | None = None  # None: all is on the disk, or need not be
-        self._has_name = False  # on the disk
+        self._sync_at: float | None = None  # None: nothing to synchronize
+        self._has_name = False  # its name is on the disk
         self._next_seq = 1
         self._aside = found(folder, OPEN)
         self.mend()
 
     @property
     def due(self) -> float | None:
-        """When `tend` has something to do; None: not before more is written."""
+        """When `tend` has work to do; None: not before the next write."""
         if self._path is None:
             return None
         return self._complete_at if self._sync_at is None else min(self._complete_at, self._sync_at)
 
     def write(self, rows: int, pieces: Sequence[bytes], now: float) -> int:
-        """Write some rows, all or none of them.
+        """Write rows, all or none of them.
 
         Args:
-            rows: how many there are in the pieces.
+            rows: their number.
+            pieces: their bytes.
 
         Returns:
-            bytes that were written.
+            number of bytes written.
 
         Raises:
             OSError: none was written.
@@ -212,10 +211,10 @@ class Segments:
         return size
 
     def tend(self, now: float) -> None:
-        """What is due: write to the disk, complete the segment.
+        """Do the work that is due: synchronize, or complete the segment.
 
         Raises:
-            OSError: something of it could not be done.  What could not be written to the disk is not tried again.
+            OSError: it failed.  A failed synchronization is not repeated.
         """
         if self._path is None:
             return
@@ -225,10 +224,10 @@ class Segments:
             self._synchronize()
 
     def complete(self) -> None:
-        """The segment that grows is complete.
+        """Complete the segment that grows.
 
         Raises:
-            OSError: it is set aside.
+            OSError: it failed; the segment is set aside.
         """
         path, self._path = self._path, None
         if path is None:
@@ -242,12 +241,12 @@ class Segments:
         self._aside.remove(path)
 
     def mend(self) -> bool:
-        """Complete what was set aside, as far as that is possible now; True: nothing is left."""
+        """Complete the segments set aside, if possible; True: none is left."""
         left = []
         for path in self._aside:
             try:
                 mended = _mend(path)
-            except FileNotFoundError:  # whoever removed it wanted that
+            except FileNotFoundError:  # it was removed on purpose
                 continue
             except OSError:
                 left.append(path)
@@ -260,9 +259,9 @@ class Segments:
     def _begin(self, now: float) -> None:
         self.mend()
         if self._offset is not None:
-            # Never back: the rows of an epoch are in the order of their times.
+            # Never lower: the rows of an epoch are in the order of their times.
             self._facts = self._facts._replace(offset=max(self._facts.offset, self._offset()))
-        make_private(self._folder)  # somebody may have removed it
+        make_private(self._folder)  # it may have been removed
         path = self._folder / f"{self._facts.epoch}-{self.begun + 1:06d}{OPEN}"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         self.begun += 1
@@ -273,7 +272,7 @@ class Segments:
         self._has_name = False
 
     def _append(self, pieces: list[bytes]) -> int:
-        """Write pieces, whole; returns how many bytes."""
+        """Write all pieces; returns the number of bytes."""
         total = sum([len(piece) for piece in pieces])
         left = total
         while left:
@@ -286,7 +285,7 @@ class Segments:
         return total
 
     def _cut(self) -> None:
-        """Take back what was written of a record; where that fails, the file is set aside."""
+        """Cut off a partly written record; if that fails, set the file aside."""
         assert self._path is not None  # it was written to
         try:
             os.ftruncate(self._file, self._size)
@@ -297,14 +296,14 @@ class Segments:
 
     def _synchronize(self) -> None:
         if self._sync_at is not None:
-            self._sync_at = None  # a second attempt would succeed, and mean nothing
+            self._sync_at = None  # after a failure a second attempt succeeds without effect
             os.fdatasync(self._file)
             if not self._has_name:
                 synchronize_folder(self._folder)
                 self._has_name = True
 
     def _finish(self, path: Path) -> None:
-        """Give a segment its name; one without rows goes."""
+        """Give a segment its final name; delete it if it has no rows."""
         if not self._rows:
             path.unlink(missing_ok=True)
             return
@@ -318,8 +317,8 @@ class Segments:
 
 
 def _mend(path: Path) -> Mended:
-    """Cut off the torn end of a file and complete it; one without rows goes."""
-    bodies = Bodies(path, order(path)[0])
+    """Cut off the torn end of a file and complete it; delete it if it has no rows."""
+    bodies = RecordBodies(path, order(path)[0])
     for _ in bodies:
         pass
     if bodies.torn:

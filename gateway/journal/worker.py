@@ -1,15 +1,15 @@
-"""The thread that writes the journal.
+"""Writer thread of the journal.
 
-    step:  nothing waits          ->  look after the segments, sleep until a row comes
-           rows wait              ->  sleep until 50 ms have gone since the last write, or until 1 MiB waits
-           it is time             ->  one record
+    step:  no row waits           ->  tend the segments, sleep until a row comes
+           rows wait              ->  sleep until 50 ms after the last write, or until 1 MiB waits
+           it is time             ->  write one record
            the disk takes nothing ->  say so, keep the record, and try again after a second
 
-`step` does what there is to do, and says for how long to sleep; the thread does nothing else.  So tests call it
-themselves, with a clock of their own.
+`step` does the work and returns the time to sleep; the thread only calls it.  So tests call it themselves, with their
+own clock.
 
-What the disk does not take waits in the queue, and the queue is what is bounded (`intake`).  So a short failure loses
-nothing, and a long one is counted.
+Rows that the disk does not take wait in the buffer, which is bounded: a short failure loses none, a long one is
+counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from .intake import Intake, joined
+from .buffer import RowBuffer, joined
 from .segments import Segments, reason_of
 
 EVERY = 0.05
@@ -30,27 +30,27 @@ _NANO = 1e-9
 
 
 class Worker:
-    """Takes rows out of an intake, and writes them to segments.
+    """Writes the rows of a buffer to segments.
 
     Attributes:
-        rows: that were written.
-        nbytes: that were written.
+        rows: number of written rows.
+        nbytes: number of written bytes.
 
     Args:
-        on_relief: called when publishers who were held back can go on.
-        on_state: called when `intake.failure` is another.
+        on_relief: called when held publishers may go on.
+        on_state: called when `buffer.failure` changes.
     """
 
     def __init__(
-        self, intake: Intake, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
+        self, buffer: RowBuffer, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
     ) -> None:
         self.rows = 0
         self.nbytes = 0
-        self._intake = intake
+        self._buffer = buffer
         self._segments = segments
         self._on_relief = on_relief
         self._on_state = on_state
-        self._held: tuple[int, list[bytes]] | None = None  # a record that is to be written
+        self._held: tuple[int, list[bytes]] | None = None  # the record that is to be written
         self._due = 0.0
         self._retry_at: float | None = None
         self._closing = False
@@ -59,22 +59,22 @@ class Worker:
     @property
     def unwritten(self) -> int:
         """Rows that wait."""
-        return self._intake.waiting + (self._held[0] if self._held else 0)
+        return self._buffer.waiting + (self._held[0] if self._held else 0)
 
     def start(self) -> None:
         """Start the thread."""
-        # A disk that hangs must not keep the process from ending: `finish` says how long it may.
+        # A daemon, because a disk that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
     def finish(self, seconds: float) -> bool:
-        """Write what waits and end the thread; True: it has ended, and the last segment is complete.
+        """Write all rows and end the thread; True: it has ended, and the last segment is complete.
 
         Args:
-            seconds: after which it is given up.
+            seconds: the longest wait.
         """
         self._closing = True
-        self._intake.wake.set()
+        self._buffer.wake.set()
         if self._thread is None:
             self._end()
             return True
@@ -82,31 +82,33 @@ class Worker:
         return not self._thread.is_alive()
 
     def step(self) -> float | None:
-        """Do what there is to do.
+        """Do the work that is due.
 
         Returns:
-            seconds to sleep, or less if it is rung; None: until it is.
+            seconds to sleep unless `wake` is set; None: until it is set.
         """
-        intake = self._intake
-        intake.wake.clear()
-        now = intake.clock() * _NANO
+        buffer = self._buffer
+        buffer.wake.clear()
+        now = buffer.clock() * _NANO
         if self._retry_at is not None:
             if now < self._retry_at and not self._closing:
                 return self._retry_at - now
             self._retry_at = None
-        if self._held is None and intake.is_empty():
+        if self._held is None and buffer.is_empty():
             self._rest(now)
             return self._until(self._segments.due, now)
-        if self._held is None and now < self._due and intake.queued < intake.step and not self._closing:
+        if self._held is None and now < self._due and buffer.queued < buffer.step and not self._closing:
             self._tend(now)
             return self._until(self._due, now)
         self._write(now)
-        if intake.queued >= intake.step and self._retry_at is None:
+        if buffer.queued >= buffer.step and self._retry_at is None:
             return 0.0
-        return self._until(self._due, now)  # even if nothing waits: under load nobody then has to ring
+        return self._until(
+            self._due, now
+        )  # even if no row waits: under load the loop then never has to wake the thread
 
     def _until(self, date: float | None, now: float) -> float | None:
-        if self._closing:  # it may have rung before this step began, which took that for a row's
+        if self._closing:  # this step may have cleared the wake-up of `finish`
             return 0.0
         if self._retry_at is not None:
             return self._retry_at - now
@@ -114,9 +116,9 @@ class Worker:
         return max(0.0, min(dates) - now) if dates else None
 
     def _write(self, now: float) -> None:
-        intake = self._intake
+        buffer = self._buffer
         if self._held is None:
-            rows = intake.take()
+            rows = buffer.take()
             self._held = len(rows), joined(rows)
         count, pieces = self._held
         nbytes = sum([len(piece) for piece in pieces])
@@ -128,17 +130,17 @@ class Worker:
         self._held = None
         self._due = now + EVERY
         self.rows += count
-        intake.settle(nbytes)
-        self._works()
+        buffer.settle(nbytes)
+        self._say("")
         self._tend(now)
         self._relieve()
 
     def _rest(self, now: float) -> None:
-        """Nothing waits."""
+        """No row waits."""
         self._tend(now)
-        if self._intake.failure and self._retry_at is None:
+        if self._buffer.failure and self._retry_at is None:
             if self._segments.mend():
-                self._works()
+                self._say("")
             else:
                 self._retry_at = now + RETRY
         self._relieve()
@@ -154,16 +156,13 @@ class Worker:
         self._say(f"the journal cannot be written: {reason_of(error)}")
         self._relieve()
 
-    def _works(self) -> None:
-        self._say("")
-
     def _say(self, failure: str) -> None:
-        if failure != self._intake.failure:
-            self._intake.failure = failure
+        if failure != self._buffer.failure:
+            self._buffer.failure = failure
             self._on_state()
 
     def _relieve(self) -> None:
-        if self._intake.is_relieved():
+        if self._buffer.is_relieved():
             self._on_relief()
 
     # the thread
@@ -171,20 +170,20 @@ class Worker:
     def _run(self) -> None:
         try:
             while not self._closing:
-                self._intake.wake.wait(self.step())
+                self._buffer.wake.wait(self.step())
             self._end()
         except Exception as error:
-            # A fault of this program: it is shown, and nobody waits for this thread any more.
+            # A fault of this program: it is shown, and the loop no longer waits for this thread.
             self._say(f"the journal has stopped: {error!r}")
             self._relieve()
             raise
 
     def _end(self) -> None:
-        """Write what is left, and complete the segment."""
+        """Write the rest, and complete the segment."""
         while self.unwritten:
             self.step()
             if self._retry_at is not None:
-                return  # it takes nothing
+                return  # the disk takes nothing
         try:
             self._segments.complete()
         except OSError as error:

@@ -1,7 +1,7 @@
-"""The journal of a gateway: the rows that the broker tells, the thread that writes them, and the folder that is locked.
+"""Journal of a gateway: the rows of the broker's events, the thread that writes them, and the lock of the folder.
 
-broker  ->  Rows (bytes of a row)  ->  Intake (what waits)  |  Worker  ->  Segments (files)
-                                 event loop                  |  thread
+broker  ->  Rows (bytes of a row)  ->  RowBuffer  |  Worker  ->  Segments (files)
+                                event loop        |  thread
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from .record import Facts
+from .record import RecordFacts
 from .rows import ALL, Rows
 from .segments import Mended, Segments, Sync, lock
 from .worker import Worker
@@ -23,30 +23,28 @@ _MOST_LIMIT = 1024 * _MIB  # a record must stay below 4 GiB
 
 
 class Journal(Rows):
-    """A recorder (see `gateway.broker.core.ports`) that writes segments.
-
-    It takes rows from the start, and writes them from `start` on.
+    """A recorder (see `gateway.broker.core.ports`) that writes segments, after `start`.
 
     Attributes:
-        epoch: microseconds since 1970; no other start of this gateway has it.
-        worker: what it has written.
-        segments: where.
+        epoch: microseconds since 1970; unique among the starts of this gateway.
+        worker: the writer thread.
+        segments: the files.
 
     Args:
-        folder: of all gateways; this one has its own in it.
+        folder: of all gateways; this one has a folder of its own in it.
         gateway: its id.
-        run: what its message-ids start with, without the hyphen.
+        run: the start of its message-ids, without the hyphen.
         bodies: bytes of a body that are kept, by destination.
-        sync: when what is written is on the disk, too.
-        limit: bytes that may wait to be written.
-        holds: publishers are to be held back before that; else rows are dropped, and counted.
-        segment_bytes, segment_seconds: a segment is complete after so many.
-        call_soon: the thread's way to call something in the loop.  It must not raise.
+        sync: when rows are synchronized to the disk.
+        limit: most bytes that wait.
+        holds: hold publishers back before the limit; otherwise rows are dropped and counted.
+        segment_bytes, segment_seconds: size and time after which a segment is complete.
+        call_soon: calls a function in the loop, from the thread; must not raise.
         on_relief: called when `is_behind` ends.
-        on_state: called when `failure` is another.
+        on_state: called when `failure` changes.
         on_mended: called with each segment of a dead process that was not whole.
         clock: nanoseconds, monotonic.
-        wall: nanoseconds since 1970; asked at the start, and for each segment.
+        wall: nanoseconds since 1970.
 
     Raises:
         JournalError: the folder cannot be used, or another gateway uses it.
@@ -73,12 +71,12 @@ class Journal(Rows):
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
         if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
-            raise ValueError(f"the journal's queue may have {_LEAST_LIMIT} to {_MOST_LIMIT} octets, not {limit}")
+            raise ValueError(f"the journal's queue may have {_LEAST_LIMIT} to {_MOST_LIMIT} bytes, not {limit}")
         super().__init__(clock, limit, holds=holds, bodies=bodies)
         own = folder / gateway
         now = wall()
         self._lock, self.epoch = lock(own, now // 1000)
-        facts = Facts(gateway, run, self.epoch, now - clock())
+        facts = RecordFacts(gateway, run, self.epoch, now - clock())
         self.segments = Segments(
             own,
             facts,
@@ -100,13 +98,13 @@ class Journal(Rows):
         self.worker.start()
 
     def close(self, seconds: float = 5.0) -> int:
-        """Write what waits, complete the segment and give the folder free.  What is told after that is dropped.
+        """Write the waiting rows, complete the segment and unlock the folder.  Later rows are dropped.
 
         Args:
-            seconds: that this may take, where the disk hangs.
+            seconds: longest wait for a disk that hangs.
 
         Returns:
-            rows that could not be written.
+            number of rows that could not be written.
         """
         self.end()
         if self.worker.finish(seconds) and self._lock >= 0:

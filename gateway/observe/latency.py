@@ -1,7 +1,7 @@
-"""Percentiles of the last seconds, out of histograms that only grow.
+"""Percentiles of the last seconds, from histograms that only grow.
 
-A window keeps what the counts were at each of its last steps; the difference of two is what came between them.  Within
-a bucket times are taken to lie evenly, so a percentile is wrong by less than the bucket is wide (`histogram`).
+A window keeps the counts at each of its last steps; the difference of two has the times between them.  Within a bucket
+times are taken to lie evenly, so the error of a percentile is less than the width of its bucket (`histogram`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from gateway.broker.core.histogram import BOUNDS, Histogram
 
 
 class Percentiles(NamedTuple):
-    """Milliseconds within which half, 95 % and 99 % of all were done."""
+    """Milliseconds within which 50 %, 95 % and 99 % were done."""
 
     p50: float
     p95: float
     p99: float
 
 
-class Window:
+class LatencyWindow:
     """The last steps of a histogram.
 
     Args:
@@ -33,12 +33,12 @@ class Window:
         self._before: deque[list[int]] = deque([list(histogram.counts)], maxlen=steps + 1)
 
     def step(self) -> Percentiles | None:
-        """End a step; returns what it had, None: nothing."""
+        """End a step; returns its percentiles, None: it had no times."""
         self._before.append(list(self._histogram.counts))
         return percentiles(_between(self._before[-2], self._before[-1]))
 
     def percentiles(self) -> Percentiles | None:
-        """Of all steps of the window; None: there was nothing in them."""
+        """Of all steps of the window; None: they had no times."""
         return percentiles(_between(self._before[0], self._before[-1]))
 
 
@@ -47,7 +47,7 @@ def _between(before: Sequence[int], after: Sequence[int]) -> list[int]:
 
 
 def percentiles(counts: Sequence[int]) -> Percentiles | None:
-    """Of so many in each bucket; None: there are none."""
+    """Percentiles of the counts of buckets; None: all are 0."""
     total = sum(counts)
     if not total:
         return None
@@ -55,7 +55,7 @@ def percentiles(counts: Sequence[int]) -> Percentiles | None:
 
 
 def _percentile(counts: Sequence[int], wanted: float) -> float:
-    """The time, in microseconds, within which so many were done; what is longer than all bounds counts as the last."""
+    """The time in microseconds within which `wanted` were done; a time above all bounds counts as the last bound."""
     low = 0
     for bound, count in zip(BOUNDS, counts, strict=False):
         if wanted <= count:

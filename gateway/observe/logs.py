@@ -1,19 +1,19 @@
 """Logs: structlog to standard error, one event a line.
 
-Every module logs by `structlog.get_logger("gateway...")`; this one says only how lines look.  Whoever logs something of
-a session names it, by the field `session`.  It is not bound to the task: one client's task does the work of others, and
-what it says of them would carry the wrong id.  docs/logs.md has every event and field, and a test compares.
+Modules log by `structlog.get_logger("gateway...")`; this module defines the format.  A line about a session names it by
+the field `session`.  The session is not bound to the task, because one client's task does the work of others, too.
+docs/logs.md has every event and field, and a test compares.
 
-Nothing is logged per message: a line costs some 10 us, a message some 3.  Lines are written at once and by
-the thread that logs.  Known weakness: whoever reads our standard error and stops reading stops the gateway
-with it, as with every program that logs to a pipe.
+No line is logged per message: a line costs some 10 us, a message some 3.  Lines are written at once, by the thread that
+logs.  Known weakness: a reader of standard error that stops reading stops the gateway, as with every program that logs
+to a pipe.
 
-Libraries log through the standard library.  Those listed in FOREIGN get the same form.  hypercorn's command sets its
-logger up when it first has something to say, be that before us or behind us; so its lines are caught where they come in
-(`_Diverted`).  What it says before our settings are read has its own form.
+Libraries log through the standard library.  The loggers in FOREIGN get the same format.  hypercorn's command sets up
+its logger with its first line, before or after this module.  So a filter catches its lines (`_Diverted`); lines before
+our settings are read have hypercorn's format.
 
-A journal of systemd knows no levels but those in front of each line, like `<4>` (sd-daemon(3)).  So they stand there
-where standard error is the journal's, and nowhere else.
+The journal of systemd reads a level in front of each line, like `<4>` (sd-daemon(3)), where standard error is its
+stream.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 SECRETS = frozenset({"passcode", "password", "authorization", "admin_token", "metrics_token", "token"})
-"""Keys whose values are never written.  No caller passes them; this is the second lock on that door."""
+"""Keys whose values are never written.  No caller passes them; this is a second protection."""
 
 HYPERCORN = "hypercorn.error"
 """hypercorn's logger under its own command."""
 
 FOREIGN = ("trio-websocket", "gateway.http")
-"""Loggers of the standard library that get our form; the second is hypercorn's under `gateway serve`."""
+"""Loggers of the standard library that get our format; the second is hypercorn's under `gateway serve`."""
 
 PRIORITIES = {"debug": "<7>", "info": "<6>", "warning": "<4>", "error": "<3>", "critical": "<2>"}
-"""What the journal of systemd takes for these levels; it keeps none of it in the text."""
+"""Prefixes by which the journal of systemd knows the level; they are not part of the text."""
 
 _Renderer = Callable[[WrappedLogger, str, EventDict], str | bytes]
 
@@ -48,7 +48,7 @@ def configure(log_format: str = "auto", log_level: str = "info", *, stream: Text
 
     Args:
         log_format: `json`, `human`, or `auto` (human on a terminal, else JSON).
-        log_level: least level that is written: debug, info, warning or error.
+        log_level: lowest level that is written: debug, info, warning or error.
         stream: where lines go instead of standard error.
     """
     stream = stream or sys.stderr
@@ -58,17 +58,17 @@ def configure(log_format: str = "auto", log_level: str = "info", *, stream: Text
         processors=[*_shared(), *_rendering(human, stream)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=partial(_Named, stream),
-        # Loggers are made at import, before this call: a cached one would keep writing in the old form.
+        # Loggers are made at import, before this call: a cached one would keep the old format.
         cache_logger_on_first_use=False,
     )
     _adopt_foreign(human, stream, level)
 
 
 class _Named(structlog.WriteLogger):
-    """Writes to a stream, and knows which module's logger it is.
+    """Writes to a stream, and has the name of its logger.
 
     Args:
-        name: as `get_logger` was told; empty: it was told nothing.
+        name: the argument of `get_logger`; empty: none.
     """
 
     def __init__(self, stream: TextIO, name: str = "") -> None:
@@ -77,9 +77,9 @@ class _Named(structlog.WriteLogger):
 
 
 class _Diverted(logging.Filter):
-    """Gives what comes to a logger to a handler of ours, and to no other.
+    """Gives the lines of a logger to our handler, and to no other.
 
-    A filter stays where it is when somebody replaces the handlers of the logger.
+    Unlike a handler, a filter stays when hypercorn replaces the handlers of the logger.
     """
 
     def __init__(self, handler: logging.Handler, level: int) -> None:
@@ -88,7 +88,7 @@ class _Diverted(logging.Filter):
         self._least = level
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Write it here; and nowhere else."""
+        """Write the line here, and nowhere else."""
         if record.levelno >= self._least:
             self._handler.handle(record)
         return False
@@ -112,22 +112,22 @@ def _rendering(human: bool, stream: TextIO) -> list[Processor]:
         last = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)
     else:
         first = [structlog.processors.format_exc_info, lead_with_event]
-        # `default=str`: a log call never fails because of what it was given.
+        # `default=str`: no value makes a log call fail.
         last = structlog.processors.JSONRenderer(default=str)
     return [*first, _Prioritized(last) if is_journal(stream) else last]
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Whether what is written there goes to the journal: systemd names its device and inode by JOURNAL_STREAM."""
+    """Whether the stream goes to the journal: systemd names its device and inode in JOURNAL_STREAM."""
     try:
         found = os.fstat(stream.fileno())
-    except OSError:  # a stream of no file, as in tests
+    except OSError:  # a stream without a file, as in tests
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 class _Prioritized:
-    """Renders an event, with its priority in front of each line: the journal takes each for an entry of its own."""
+    """Renders an event, with its priority in front of each line: the journal makes an entry of each."""
 
     def __init__(self, renderer: _Renderer) -> None:
         self._renderer = renderer
@@ -138,7 +138,7 @@ class _Prioritized:
 
 
 def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
-    """Give lines that libraries log by the standard library the same form and place."""
+    """Give lines of libraries the same format and stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -152,13 +152,13 @@ def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
     for name in FOREIGN:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
-        # Libraries are chattier than we are: their `info` is our `debug`.
+        # Libraries log more than we do: their `info` is our `debug`.
         logger.setLevel(max(level, logging.WARNING) if level > logging.DEBUG else level)
         logger.propagate = False
 
 
 def add_logger(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Say which logger it is, by the field `logger`."""
+    """Add the field `logger`."""
     record = event.get("_record")
     name = record.name if record is not None else getattr(logger, "name", "")
     if name:
@@ -167,12 +167,12 @@ def add_logger(logger: WrappedLogger, _method: str, event: EventDict) -> EventDi
 
 
 def lead_with_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Time, level, logger and event first, for whoever reads JSON lines by eye."""
+    """Time, level, logger and event first, for the human reader of JSON lines."""
     return {key: event[key] for key in ("timestamp", "level", "logger", "event") if key in event} | dict(event)
 
 
 def disarm(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Escape what a terminal would obey: names come from clients.  Line breaks are the renderer's affair."""
+    """Escape control characters of a terminal: names come from clients.  The renderer escapes line breaks."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = "".join([_escaped(character) for character in value])

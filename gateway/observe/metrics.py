@@ -1,19 +1,18 @@
-"""Metrics: the broker's plain integers, read when Prometheus asks.
+"""Metrics: integers of the broker, read at each scrape.
 
-The hot path never meets this module: it adds to integers (`gateway/broker/core/counters.py`), and a scrape reads them.
-The cost of a scrape does not grow with the number of destinations; sessions are counted, one addition each.
+The hot path adds to integers (`gateway/broker/core/counters.py`) and never meets this module.  The cost of a scrape
+does not grow with the number of destinations; sessions are counted, one addition each.
 
-The only labels are a few words of ours: the transport, the limit or reason by which somebody is refused or held, what
-lies on a disk.  Nothing that a client chooses (login, user agent) becomes a label, or clients could make as many time
-series as they like; but for the names of destinations, where the operator asks for some, and a hundred at most
-(`survey`).
+Labels are words of the gateway: the transport, the limit or reason, the kind of file on a disk.  Clients choose logins
+and user agents, so those are no labels: clients could make any number of time series.  The exception are names of
+destinations that the operator asks for, a hundred at most (`destination_metrics`).
 """
 
 from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -29,7 +28,7 @@ from prometheus_client.registry import Collector
 
 import gateway
 
-from .condition import Disks
+from .process_metrics import DiskCollector
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
@@ -41,17 +40,17 @@ COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),
     ("sessions", "gateway_sessions", "Sessions that reached CONNECTED."),
     ("frames_in", "gateway_frames_received", "Frames received from clients."),
-    ("bytes_in", "gateway_received_bytes", "Octets received from clients, as STOMP."),
-    ("bytes_out", "gateway_sent_bytes", "Octets handed to sockets, as STOMP."),
+    ("bytes_in", "gateway_received_bytes", "Bytes of STOMP received from clients."),
+    ("bytes_out", "gateway_sent_bytes", "Bytes of STOMP handed to sockets."),
     ("published", "gateway_messages_published", "Messages accepted from SEND; at COMMIT inside a transaction."),
     ("delivered", "gateway_messages_delivered", "Messages put into outboxes of subscribers."),
     ("redelivered", "gateway_messages_redelivered", "Deliveries of a message that had been delivered before."),
-    ("unroutable", "gateway_messages_unroutable", "Messages to a topic that nobody subscribed."),
+    ("unroutable", "gateway_messages_unroutable", "Messages to a topic without a subscriber."),
     ("acknowledged", "gateway_messages_acknowledged", "Messages settled by ACK."),
     ("rejected", "gateway_messages_rejected", "Messages settled by NACK."),
     ("dead_lettered", "gateway_messages_dead_lettered", "Messages that went to a dead-letter queue."),
     ("moved", "gateway_messages_moved", "Messages that an operator moved to another destination, or back."),
-    ("expired", "gateway_messages_expired", "Messages whose time was over before somebody consumed them."),
+    ("expired", "gateway_messages_expired", "Messages that expired before they were consumed."),
     ("conflated", "gateway_messages_conflated", "Messages that a newer one of their key replaced."),
     ("duplicates", "gateway_messages_duplicate", "Messages not routed because their dedup-id was known."),
     ("heartbeat_timeouts", "gateway_heartbeat_timeouts", "Sessions ended because the client was silent."),
@@ -59,12 +58,12 @@ COUNTERS = (
     (
         "misspelt_headers",
         "gateway_misspelt_headers",
-        "Headers of SUBSCRIBE that had no effect and look like one that has; the log names them.",
+        "Headers of SUBSCRIBE without effect whose names are close to a known one; the log names them.",
     ),
     (
         "held_publishers",
         "gateway_held_publishers",
-        "Times a publisher was not read: receiver, queue or memory full.",
+        "Times that a publisher was not read: receiver, queue or memory full.",
     ),
 )
 """Attribute of `Counters`, name of the metric (Prometheus appends `_total`), help."""
@@ -75,23 +74,59 @@ CAUSES = (
         "failed_logins",
         "gateway_logins_failed",
         "method",
-        "Logins refused: at CONNECT, at renewals, for tickets, by the admin API; by what was shown.",
+        "Logins refused at CONNECT, at renewals, for tickets and by the admin API, by kind of credentials.",
     ),
-    ("forbidden", "gateway_access_refused", "action", "What rules refused: each SEND, SUBSCRIBE or queue argument."),
+    ("forbidden", "gateway_access_refused", "action", "SEND, SUBSCRIBE and queue arguments refused by rules."),
     (
         "drops",
         "gateway_messages_dropped",
         "reason",
         (
-            "Messages thrown away: by a limit, a NACK, an operator, with their queue. Not dead letters "
-            "(gateway_messages_dead_lettered), and not what merely expired (gateway_messages_expired)."
+            "Messages dropped by a limit, a NACK, an operator, or with their queue. Without dead letters "
+            "(gateway_messages_dead_lettered) and expired messages (gateway_messages_expired)."
         ),
     ),
     ("failures", "gateway_errors", "reason", "ERROR frames sent; each ended a session, or a connection without one."),
 )
-"""Attribute of `Counters`, name of the metric, the label that its keys are the values of, help."""
+"""Attribute of `Counters`, name of the metric, label with the keys as values, help."""
 
 TRANSPORTS = ("tcp", "websocket")
+
+GAUGES: tuple[tuple[str, str, Callable[[Broker], float]], ...] = (
+    ("gateway_destinations", "Queues and topics in use.", lambda broker: broker.registry.count()),
+    ("gateway_messages_waiting", "Messages in queues that no consumer has.", lambda broker: broker.context.waiting),
+    (
+        "gateway_stored_bytes",
+        "Memory of all messages: waiting, unacknowledged, delayed, retained, in transactions, incomplete.",
+        lambda broker: broker.memory.used,
+    ),
+    (
+        "gateway_messages_delayed",
+        "Messages that wait for their delivery time.",
+        lambda broker: len(broker.router.delayed),
+    ),
+    ("gateway_messages_retained", "Topics with a retained message.", lambda broker: len(broker.router.retained)),
+    (
+        "gateway_log_messages",
+        "Messages that topics keep for replay, in memory or store.",
+        lambda broker: broker.registry.streams.messages,
+    ),
+    (
+        "gateway_log_memory_bytes",
+        "Memory of the messages that topics keep for replay.",
+        lambda broker: broker.registry.streams.nbytes,
+    ),
+    (
+        "gateway_log_cursors",
+        "Stored positions of clients that replay a topic.",
+        lambda broker: len(broker.router.replay.offsets),
+    ),
+    (
+        "gateway_memory_limit_bytes",
+        "The setting memory_limit; from 3/4 of it publishers are held back.",
+        lambda broker: broker.quotas.memory_limit,
+    ),
+)
 
 
 class Metrics:
@@ -99,11 +134,10 @@ class Metrics:
 
     Args:
         held: the publishers that are held now.
-        committer: writes to the store; None: there is none, and no metrics of one.
-        journal: of what happens; None likewise.
-        overload: of limits that are reached; None likewise.
-        others: what else there is to show.
-        disks: those that are asked before a scrape; None: none.
+        committer: writes to the store; None: without a store.
+        journal: None: without a journal.
+        others: more collectors.
+        disks: asked before each scrape; None: without disks.
     """
 
     def __init__(
@@ -112,9 +146,8 @@ class Metrics:
         held: Sized,
         committer: Committer | None = None,
         journal: Journal | None = None,
-        overload: Collector | None = None,
         others: Iterable[Collector] = (),
-        disks: Disks | None = None,
+        disks: DiskCollector | None = None,
     ) -> None:
         self._disks = disks
         self._registry = CollectorRegistry()
@@ -123,9 +156,8 @@ class Metrics:
             self._registry.register(StoreCollector(broker.storage, committer))
         if journal is not None:
             self._registry.register(JournalCollector(journal))
-        for each in (overload, disks, *others):
-            if each is not None:
-                self._registry.register(each)
+        for each in (*others, *([disks] if disks is not None else [])):
+            self._registry.register(each)
         ProcessCollector(registry=self._registry)  # memory, CPU seconds, open descriptors
 
     async def scrape(self, accept: str) -> tuple[bytes, str]:
@@ -135,13 +167,27 @@ class Metrics:
         return self.render(accept)
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """The exposition and its content type, in the form that an Accept header asks for."""
+        """The exposition and its content type, in the format of an Accept header."""
         encode, media_type = choose_encoder(accept)
         return encode(self._registry), media_type
 
 
+def labelled(
+    family: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    text: str,
+    label: str,
+    values: Mapping[str, float],
+) -> Metric:
+    """A metric with one time series for each value of its label."""
+    made = family(name, text, labels=[label])
+    for key, value in values.items():
+        made.add_metric([key], value)
+    return made
+
+
 class BrokerCollector(Collector):
-    """Reads the broker, once per scrape, in one synchronous turn: the figures of one scrape agree."""
+    """Reads the broker in one synchronous turn, so that the figures of a scrape agree."""
 
     def __init__(self, broker: Broker, held: Sized) -> None:
         self._broker = broker
@@ -149,70 +195,29 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of the broker."""
-        yield InfoMetricFamily(
-            "gateway_build",
-            "Version of the gateway and of Python.",
-            value={"version": gateway.__version__, "python": platform.python_version()},
-        )
-        for attribute, name, text in COUNTERS:
-            yield CounterMetricFamily(name, text, value=getattr(self._broker.counters, attribute))
-        for attribute, name, label, text in CAUSES:
-            family = CounterMetricFamily(name, text, labels=[label])
-            for cause, count in getattr(self._broker.counters, attribute).items():
-                family.add_metric([cause], count)
-            yield family
-        yield self._connected()
         broker = self._broker
-        yield GaugeMetricFamily("gateway_destinations", "Queues and topics in use.", value=broker.registry.count())
-        yield GaugeMetricFamily(
-            "gateway_messages_waiting", "Messages in queues that no consumer has.", value=broker.context.waiting
+        version = {"version": gateway.__version__, "python": platform.python_version()}
+        yield InfoMetricFamily("gateway_build", "Version of the gateway and of Python.", value=version)
+        for attribute, name, text in COUNTERS:
+            yield CounterMetricFamily(name, text, value=getattr(broker.counters, attribute))
+        for attribute, name, label, text in CAUSES:
+            yield labelled(CounterMetricFamily, name, text, label, getattr(broker.counters, attribute))
+        found = collections.Counter([session.transport for session in broker.sessions.values()])
+        connected = {transport: found[transport] for transport in TRANSPORTS}
+        yield labelled(
+            GaugeMetricFamily, "gateway_sessions_connected", "Sessions connected now.", "transport", connected
         )
-        yield GaugeMetricFamily(
-            "gateway_stored_bytes",
-            "What all messages in memory cost: waiting, unacknowledged, delayed, retained, in transactions, half sent.",
-            value=broker.memory.used,
-        )
-        yield GaugeMetricFamily(
-            "gateway_messages_delayed",
-            "Messages that wait for the time they were sent for.",
-            value=len(broker.router.delayed),
-        )
-        yield GaugeMetricFamily(
-            "gateway_messages_retained", "Topics that keep a message.", value=len(broker.router.retained)
-        )
-        logs = broker.registry.streams
-        yield GaugeMetricFamily(
-            "gateway_log_messages", "Messages that topics keep for replay, in memory or store.", value=logs.messages
-        )
-        yield GaugeMetricFamily(
-            "gateway_log_memory_bytes", "What the logs of topics cost in memory.", value=logs.nbytes
-        )
-        yield GaugeMetricFamily(
-            "gateway_log_cursors",
-            "Names under which clients go on in a log.",
-            value=len(broker.router.replay.offsets),
-        )
+        for name, text, value in GAUGES:
+            yield GaugeMetricFamily(name, text, value(broker))
         yield GaugeMetricFamily(
             "gateway_publishers_held",
             "Publishers that are not read now: receiver, queue or memory full.",
-            value=len(self._held),
+            len(self._held),
         )
-        yield GaugeMetricFamily(
-            "gateway_memory_limit_bytes",
-            "The setting memory_limit; from 3/4 of it on publishers are held back.",
-            value=broker.quotas.memory_limit,
-        )
-
-    def _connected(self) -> Metric:
-        found = collections.Counter([session.transport for session in self._broker.sessions.values()])
-        family = GaugeMetricFamily("gateway_sessions_connected", "Sessions connected now.", labels=["transport"])
-        for transport in TRANSPORTS:
-            family.add_metric([transport], found[transport])
-        return family
 
 
 class StoreCollector(Collector):
-    """Reads what the store is asked for, and what it has done."""
+    """Reads the storage of the broker and the writer of the store."""
 
     def __init__(self, storage: Storage, committer: Committer) -> None:
         self._storage = storage
@@ -224,62 +229,52 @@ class StoreCollector(Collector):
         yield GaugeMetricFamily(
             "gateway_store_failed",
             "1 while durable messages are refused: the store cannot be written, or its disk is nearly full; else 0.",
-            value=bool(storage.failure),
+            bool(storage.failure),
         )
         yield GaugeMetricFamily(
             "gateway_store_pending_bytes",
-            "What waits to be written costs in memory; publishers are held back while it is too much.",
-            value=storage.nbytes,
+            "Memory of all changes that wait to be written; beyond a limit publishers are held back.",
+            storage.nbytes,
         )
         yield GaugeMetricFamily(
             "gateway_messages_in_backlog",
             "Messages that wait in the store alone; gateway_messages_waiting counts them, too.",
-            value=storage.in_backlog,
+            storage.in_backlog,
         )
         yield SummaryMetricFamily(
-            "gateway_store_commit_seconds",
-            "Group commits, and the time that writing them took.",
-            count_value=committer.commits,
-            sum_value=committer.seconds,
+            "gateway_store_commit_seconds", "Group commits and their duration.", committer.commits, committer.seconds
         )
-        yield CounterMetricFamily(
-            "gateway_store_messages_written", "Messages written to the store.", value=committer.rows
-        )
-        yield CounterMetricFamily(
-            "gateway_store_failures",
-            "Attempts to write to the store, or to read, that failed.",
-            value=committer.failures,
-        )
-        yield CounterMetricFamily(
-            "gateway_store_damaged_messages",
-            "Messages that were left out, because the store cannot give them back.",
-            value=committer.damaged,
-        )
+        for name, text, value in (
+            ("gateway_store_messages_written", "Messages written to the store.", committer.rows),
+            ("gateway_store_failures", "Failed attempts to write to the store, or to read.", committer.failures),
+            (
+                "gateway_store_damaged_messages",
+                "Messages left out because their rows in the store are damaged.",
+                committer.damaged,
+            ),
+        ):
+            yield CounterMetricFamily(name, text, value)
 
 
 class JournalCollector(Collector):
-    """Reads what the journal was told, and what it has written."""
+    """Reads the journal and its writer."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:
         """Every metric of the journal."""
-        journal = self._journal
+        journal, worker = self._journal, self._journal.worker
         yield GaugeMetricFamily(
-            "gateway_journal_failed", "1 while the journal cannot be written; else 0.", value=bool(journal.failure)
+            "gateway_journal_failed", "1 while the journal cannot be written; else 0.", bool(journal.failure)
         )
         yield GaugeMetricFamily(
-            "gateway_journal_pending_bytes", "What waits to be written to the journal.", value=journal.queued
+            "gateway_journal_pending_bytes", "Bytes that wait to be written to the journal.", journal.queued
         )
-        yield CounterMetricFamily(
-            "gateway_journal_rows_written", "Rows written to the journal.", value=journal.worker.rows
-        )
-        yield CounterMetricFamily(
-            "gateway_journal_written_bytes", "Octets written to the journal.", value=journal.worker.nbytes
-        )
+        yield CounterMetricFamily("gateway_journal_rows_written", "Rows written to the journal.", worker.rows)
+        yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written to the journal.", worker.nbytes)
         yield CounterMetricFamily(
             "gateway_journal_rows_dropped",
-            "Rows left out of the journal because too much waited to be written.",
-            value=journal.rows_dropped,
+            "Rows dropped because too many waited to be written.",
+            journal.rows_dropped,
         )

@@ -1,11 +1,11 @@
-"""What the gateway did in each of the last seconds, for whoever looks at it live.
+"""Samples: the rates of the gateway in each of the last seconds, for the console and `gateway top`.
 
-One task wakes once a second, reads the broker's plain integers and what the system says of the process, and keeps the
-difference to the second before; and it notes which message was the last so far, so that the broker can tell how old one
-is.  Nothing is counted for it on the way of a message.  The last `KEPT` samples are kept,
-600 bytes each, so 0.4 MiB in all; older ones are Prometheus's affair (`metrics`).
+One task wakes once a second, reads the counters of the broker and the system's figures of the process, and keeps the
+difference to the second before.  It also notes the number of the last message, so that the broker can tell ages.
+Nothing is counted for it on the way of a message.  The last `KEPT` samples are kept, 600 bytes each, so 0.4 MiB in all;
+Prometheus keeps older ones (`metrics`).
 
-How late it wakes is the lag of the event loop: somebody's turn took so long, or the machine was busy.
+The lag of the event loop is the delay of this task's wake-up.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import structlog
 import trio
+from pydantic import ConfigDict
 
 from gateway.broker.core.histogram import Histogram
-from gateway.observe.latency import Percentiles, Window
+from gateway.observe.latency import LatencyWindow, Percentiles
 from gateway.transports.flow.memory_guard import resident
 
 if TYPE_CHECKING:
@@ -34,41 +36,36 @@ STEP = 1.0
 KEPT = 600
 """Samples: ten minutes."""
 WINDOW = 10
-"""Steps that the percentiles of now are of."""
+"""Steps of the current percentiles."""
 
 _RATES = ("published", "delivered", "acknowledged", "errors")
 
 
-class Sample(NamedTuple):
-    """One second.
+@dataclass(frozen=True, slots=True)
+class Second:
+    """One sample: messages and errors per second, CPU as a part of one core, and percentiles of turns."""
 
-    Attributes:
-        at: its end, in seconds since the epoch.
-        published, delivered, acknowledged, errors: of the counters of these names, per second.
-        sessions, connections: at its end.
-        waiting: messages in queues that nobody has.
-        octets: what messages cost.
-        memory: bytes that the process takes; 0 where the system does not tell.
-        cpu: how much of a core the process used, with all its threads.
-        lag_ms: how late the event loop came to this.
-        p50, p95, p99: of the turns of clients, in milliseconds; None: there were none.
-    """
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")  # it is an object of the admin API, too
 
-    at: float
+    at: float  # its end, in seconds since the epoch
     published: float
     delivered: float
     acknowledged: float
     errors: float
     sessions: int
     connections: int
-    waiting: int
-    octets: int
-    memory: int
-    cpu: float
+    waiting: int  # messages in queues that no consumer has
+    octets: int  # memory of all messages
+    memory: int  # of the process; 0: the system does not tell
+    cpu: float  # of all threads
     lag_ms: float
-    p50: float | None
+    p50: float | None  # of the turns of clients, in milliseconds; None: there were none
     p95: float | None
     p99: float | None
+
+    def as_dict(self) -> dict[str, float | None]:
+        """The fields by their names."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Sampler:
@@ -76,12 +73,12 @@ class Sampler:
 
     Attributes:
         started_at: seconds since the epoch.
-        last: the latest sample; None: there is none yet.
+        last: the latest sample; None: before the first.
 
     Args:
-        turns: how long turns of clients take.
+        turns: durations of clients' turns.
         cpu: seconds that the process has used.
-        memory: bytes that it takes.
+        memory: bytes of the process.
         epoch: seconds since the epoch.
     """
 
@@ -98,14 +95,14 @@ class Sampler:
         self._broker = broker
         self._admission = admission
         self._cpu, self._memory, self._epoch = cpu, memory, epoch
-        self._samples: deque[Sample] = deque(maxlen=KEPT)
-        self._turns = Window(turns, WINDOW)
+        self._samples: deque[Second] = deque(maxlen=KEPT)
+        self._turns = LatencyWindow(turns, WINDOW)
         records = broker.records
-        self._waited = Window(records.waited, WINDOW) if records is not None else None
-        self._took = Window(records.took, WINDOW) if records is not None else None
+        self._waited = LatencyWindow(records.waited, WINDOW) if records is not None else None
+        self._took = LatencyWindow(records.took, WINDOW) if records is not None else None
         self._before: tuple[float, ...] = ()
         self.started_at = epoch()
-        self.last: Sample | None = None
+        self.last: Second | None = None
 
     async def run(self) -> None:
         """Take a sample each second, until cancelled."""
@@ -119,36 +116,36 @@ class Sampler:
             self._note()
             try:
                 self._take(now - due)
-            except Exception:  # nobody needs it so much that the gateway should end
+            except Exception:  # a missing sample must not end the gateway
                 log.exception("no sample could be taken")
             if now - due > STEP:
-                due = now  # seconds in which the process did not run are not made up for
+                due = now  # missed seconds are skipped
 
-    def since(self, at: float) -> list[Sample]:
-        """The samples that are newer, the oldest first; all, if it is later than the last: the clock was set back."""
+    def since(self, at: float) -> list[Second]:
+        """The samples after a time, the oldest first; all of them if it is after the last: the clock was set back."""
         if self.last is not None and at > self.last.at:
             at = 0.0
         newer = list(takewhile(lambda sample: sample.at > at, reversed(self._samples)))
         return newer[::-1]
 
     def turns(self) -> Percentiles | None:
-        """Turns of clients in the last seconds; None: there were none.  Likewise the next two."""
+        """Durations of clients' turns in the last seconds; None: there were none."""
         return self._turns.percentiles()
 
     def waited(self) -> Percentiles | None:
-        """How long messages were on their way to their first delivery; None also where nobody records."""
+        """Times from SEND to the first delivery; None: there were none, or events are not recorded."""
         return self._waited.percentiles() if self._waited is not None else None
 
     def took(self) -> Percentiles | None:
-        """How long deliveries were with a client until its ACK; likewise."""
+        """Times from delivery to ACK; None: there were none, or events are not recorded."""
         return self._took.percentiles() if self._took is not None else None
 
     def _note(self) -> None:
-        """Up to which number messages have come."""
+        """Note the number of the last message."""
         self._broker.dates.note(self._broker.router.number)
 
     def _totals(self) -> tuple[float, ...]:
-        """What only grows: seconds that went by, and that were computed, then what `_RATES` names."""
+        """Totals that only grow: seconds of the clock and of the CPU, then the counters of `_RATES`."""
         counters = self._broker.counters
         return trio.current_time(), self._cpu(), *[getattr(counters, name) for name in _RATES]
 
@@ -161,11 +158,11 @@ class Sampler:
                 window.step()
         at = round(self._epoch(), 3)
         if self.last is not None and at <= self.last.at:
-            self._samples.clear()  # the clock was set back, and nobody could tell which are newer
+            self._samples.clear()  # the clock was set back: `since` could not tell which are newer
         published, delivered, acknowledged, errors = [round(each / passed, 1) for each in grown]
         p50, p95, p99 = self._turns.step() or (None, None, None)
         broker = self._broker
-        self.last = Sample(
+        self.last = Second(
             at=at,
             published=published,
             delivered=delivered,

@@ -1,14 +1,14 @@
-"""Spans on their way to a collector: what the loop wrote down waits here, and a thread of its own sends it.
+"""Spans on their way to a collector of OpenTelemetry: the loop queues marks, a thread sends them.
 
-    loop     `tell`: a mark goes into a queue, or is counted as dropped where that is full
-    thread   once a second, or when there are many: marks -> OpenTelemetry's spans -> OTLP over HTTP
+    loop     `tell` puts a mark into the queue, or counts it as dropped if the queue is full
+    thread   once a second, or when there are many: marks -> spans -> OTLP over HTTP
 
-A collector that is slow or gone costs the gateway nothing but these spans: the queue is bounded, and the log has one
-line when that begins, and one when it ends.
+A slow or missing collector costs the gateway these spans only: the queue is bounded, and the log has one line when that
+begins and one when it ends.
 
-This module needs the packages of the extra `otel`; nobody imports it where nothing is traced.  They read the variables
-`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES` and the
-like themselves.
+This module needs the packages of the extra `otel`, and is imported only where messages are traced.  The packages read
+the variables `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_SERVICE_NAME`,
+`OTEL_RESOURCE_ATTRIBUTES` and so on.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ from .tracing import Mark
 log = structlog.get_logger("gateway.tracing")
 
 QUEUE = 8_192
-"""Spans that wait at most: each some 500 bytes, and more than a second of 2,000 traced messages has."""
+"""Most spans that wait: each has some 500 bytes, and a second of 2,000 traced messages has fewer."""
 
 MOST_PER_SECOND = 1_000
-"""Messages that are traced: with three spans for each the thread takes a sixth of a core."""
+"""Most traced messages: with three spans for each the thread takes a sixth of a core."""
 
 _SECOND = 1_000_000_000
 
-# Encoding a span takes some 50 us, in which the loop may have to wait for the interpreter: so few at a time.
+# Few at a time: encoding a span takes some 50 us, in which the loop may have to wait for the interpreter.
 _BATCH = 64
-# Seconds after which a thread gives the interpreter to one that asks.  Encoding is nothing but computing: a turn of the
-# loop that falls into it would wait for Python's 5 ms, or until the batch is done.
+# Seconds after which a thread gives the interpreter to another.  Encoding never waits: with Python's default a turn of
+# the loop would wait 5 ms, or until the batch is done.
 _SWITCH = 0.0005
-# Seconds of rest behind a batch, where more waits: the thread takes a quarter of a core at most.  Strangers who set the
-# flag of more messages than are traced, or have theirs delivered many times, cannot make it take more.
+# Seconds of rest after a batch while more waits: the thread takes a quarter of a core at most, even if clients set the
+# flag of very many messages, or have them delivered many times.
 _REST = 0.01
-# Seconds between two looks, and until a collector that took nothing is asked again.
+# Seconds between two batches of few spans, and until the next attempt after a failure.
 _PAUSE = 1.0
-# Seconds for the thread to tell how its last attempt ended.
+# Seconds for the thread to finish its last attempt.
 _LAST_WORD = 1.0
 # Seconds for one attempt to send.
 _TIMEOUT = 5.0
 
 _TYPES = {"send": "send", "ack": "settle", "nack": "settle"}
-"""`messaging.operation.type` of the semantic conventions; they have none for what else a broker does."""
+"""`messaging.operation.type` of the semantic conventions; they have none for other operations of a broker."""
 
 _KINDS = {"send": SpanKind.PRODUCER}
-"""Consumers are its children.  All else goes on within the gateway: as calls they would be false arrows on a map."""
+"""Spans of consumers are its children.  All other operations are internal, or a service map would have false arrows."""
 
 _SCOPE = InstrumentationScope("gateway", gateway.__version__)
 
@@ -75,14 +75,14 @@ class Spans:
 
     Attributes:
         sent: spans that a collector took.
-        dropped: spans that went nowhere: the queue was full, or the collector did not take them.
-        left_out: messages that were to be traced and were not, for there were too many.
-        failure: why the last batch was not taken; empty: it was.
+        dropped: spans that the queue had no room for, or the collector did not take.
+        left_out: messages that were not traced because too many came.
+        failure: reason why the last batch was not taken; empty: it was.
 
     Args:
         exporter: sends spans.
         service: the name of the gateway among others.
-        run: what its message-ids start with.
+        run: the start of its message-ids.
         clock: nanoseconds, of the marks.
     """
 
@@ -126,7 +126,7 @@ class Spans:
         return True
 
     def tell(self, mark: Mark) -> None:
-        """Take what happened."""
+        """Queue a mark."""
         waiting = self._waiting
         if len(waiting) >= QUEUE:
             self.dropped += 1
@@ -141,21 +141,21 @@ class Spans:
         self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Send what waits, for so many seconds at most."""
+        """Send the waiting spans, for so many seconds at most."""
         self._ends.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
         if self._waiting:
             log.warning("spans are lost", waiting=len(self._waiting), reason=self.failure or "the collector is slow")
-        self._exporter.shutdown()  # it aborts what is being tried again, and the thread has the last word on that
+        self._exporter.shutdown()  # aborts a repeated attempt; the thread logs how that ended
         if self._thread.is_alive():
             self._thread.join(_LAST_WORD)
         sys.setswitchinterval(self._switch)
 
     @property
     def waiting(self) -> int:
-        """How many wait to be sent."""
+        """Number of spans that wait."""
         return len(self._waiting)
 
     # in the thread
@@ -179,8 +179,8 @@ class Spans:
             with _Words() as words:
                 result = self._exporter.export([self._span(mark, offset) for mark in batch])
             failure = "" if result is SpanExportResult.SUCCESS else words.last or "the collector did not take them"
-        except Exception:  # the gateway goes on, whatever an exporter does
-            failure = "a fault, of which the log has the traceback"
+        except Exception:  # a fault of the exporter must not end the thread
+            failure = "a fault; the log has the traceback"
             if not self.failure:
                 log.exception("spans cannot be made")
         self._say(failure)
@@ -234,10 +234,10 @@ class Spans:
 
 
 def over_http(endpoint: str) -> SpanExporter:
-    """Sends spans to a collector.
+    """An exporter of spans.
 
     Args:
-        endpoint: its whole address.
+        endpoint: whole address of the collector.
     """
     return OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)
 
@@ -250,7 +250,7 @@ def _resource(service: str) -> Resource:
 
 
 class _Words(logging.Handler):
-    """What the exporter says to its log while it is at work: the reason of a failure, which it tells nobody else."""
+    """Catches the log of the exporter while it works: only there it tells the reason of a failure."""
 
     def __init__(self) -> None:
         super().__init__()

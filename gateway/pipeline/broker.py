@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from gateway.client import Client, Server, StompError
+from gateway.client import Client, StompError, StompServer
 from gateway.client.server import read_url
 
 from .errors import JobFailure, UsageFailure
@@ -64,7 +64,7 @@ class Broker:
         """
         passcode = os.environ.get(PASSCODE, "")
         try:
-            client = Client(Server(self.host, self.port, tls=self.tls, login=self.login, passcode=passcode))
+            client = Client(StompServer(self.host, self.port, tls=self.tls, login=self.login, passcode=passcode))
         except StompError as error:
             raise JobFailure(str(error)) from None
         client.disconnect()

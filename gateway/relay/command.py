@@ -1,6 +1,6 @@
-"""`gateway relay`: the process.  Each direction has a thread of its own; this one waits for signals and for failures.
+"""`gateway relay`: the process.  Each direction has a thread; the main thread waits for signals and failures.
 
-A service manager hears when it runs, and that it lives, as long as the threads turn (`gateway.process.systemd`).
+The service manager hears when the relay runs, and that it is alive, as long as the threads turn.
 
 Exit status: 0 after SIGTERM, 130 after Ctrl-C, 1 and one sentence when a server refuses at the start, 2 usage.
 """
@@ -12,61 +12,69 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
+from typing import Any
 
 import click
 import structlog
 
-from gateway.client import Server, StompError
+from gateway.client import StompError, StompServer
 from gateway.observe import logs
 from gateway.process import systemd
 
 from . import settings
 from .http import HttpError, serving
 from .pump import Pump
-from .settings import Orders, PlanError
-from .status import Status, not_alive
+from .settings import PlanError, RelayConfig
+from .status import RelayStatus, not_alive
 
 log = structlog.get_logger("gateway.relay")
 
-# Seconds for what is under way.  It is safe to end without: nothing is acknowledged too early.
+# Seconds for messages in flight.  They are safe at the source, because none is acknowledged too early.
 _LAST_WORDS = 10.0
 _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 _STATUS = {signal.SIGTERM: 0, signal.SIGINT: 130}
-_PASSCODE_HELP = "A file that holds the passcode of --{}; else {} does."
-_CA_HELP = "Certificates to trust for --{} instead of the system's."
-_CERT_HELP = "The certificate to show to --{}."
-_KEY_HELP = "The key of --{}-cert, where it has a file of its own."
-_VHOST_HELP = "The header `host` of CONNECT for --{}; RabbitMQ wants / here."
+_OF_A_SIDE = (
+    ("passcode-file", "A file with the passcode of --{side}; without it, {variable}."),
+    ("ca", "Certificates to trust for --{side} instead of the system's."),
+    ("cert", "The client certificate for --{side}."),
+    ("key", "The key of --{side}-cert, if it has a file of its own."),
+    ("vhost", "The header `host` of CONNECT for --{side}; RabbitMQ wants / here."),
+)
+_VARIABLES = {"from": settings.FROM_PASSCODE, "to": settings.TO_PASSCODE}
+
+
+def _of_sides(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the command the options of both servers."""
+    for name, text in reversed(_OF_A_SIDE):
+        for side in ("to", "from"):
+            described = text.format(side=side, variable=_VARIABLES[side])
+            kind: dict[str, Any] = {"default": ""} if name == "vhost" else {"type": _FILE}
+            command = click.option(f"--{side}-{name}", help=described, **kind)(command)
+    return command
 
 
 @click.command()
 @click.argument("destinations", nargs=-1, metavar="[SOURCE[=TARGET]]...")
-@click.option("--from", "source", default="", metavar="URL", help="Where messages come from: stomp://user@host:port.")
-@click.option("--to", "target", default="", metavar="URL", help="Where they go; stomps for TLS.")
+@click.option("--from", "source", default="", metavar="URL", help="The source of messages: stomp://user@host:port.")
+@click.option("--to", "target", default="", metavar="URL", help="Their target; stomps for TLS.")
 @click.option("--config", type=_FILE, help="A file with tables [[relay]], in place of all options but the log's.")
-@click.option("--from-passcode-file", type=_FILE, help=_PASSCODE_HELP.format("from", settings.FROM_PASSCODE))
-@click.option("--to-passcode-file", type=_FILE, help=_PASSCODE_HELP.format("to", settings.TO_PASSCODE))
-@click.option("--from-ca", type=_FILE, help=_CA_HELP.format("from"))
-@click.option("--to-ca", type=_FILE, help=_CA_HELP.format("to"))
-@click.option("--from-cert", type=_FILE, help=_CERT_HELP.format("from"))
-@click.option("--from-key", type=_FILE, help=_KEY_HELP.format("from"))
-@click.option("--to-cert", type=_FILE, help=_CERT_HELP.format("to"))
-@click.option("--to-key", type=_FILE, help=_KEY_HELP.format("to"))
-@click.option("--from-vhost", default="", help=_VHOST_HELP.format("from"))
-@click.option("--to-vhost", default="", help=_VHOST_HELP.format("to"))
+@_of_sides
 @click.option("--client-id", default="", help="The header `client-id` of CONNECT for --from.")
 @click.option("--durable", is_flag=True, help="Subscriptions to topics outlive the connection.")
 @click.option(
     "--prefetch",
     default=settings.PREFETCH,
     show_default=True,
-    help="Messages of one SOURCE that are under way, at most.",
+    help="Most messages of one SOURCE in flight.",
 )
-@click.option("--name", default="", help="The relay's name in the header `relayed`; else both servers' addresses.")
-@click.option("--http", default="", metavar="HOST:PORT", help="Where /healthz, /readyz and /metrics are; else nowhere.")
+@click.option(
+    "--name", default="", help="The relay's name in the header `relayed`; by default both servers' addresses."
+)
+@click.option("--http", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics there.")
 @click.option("--log-format", type=click.Choice(["auto", "json", "human"]), default="auto", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -78,12 +86,12 @@ def relay(
     config: Path | None,
     log_format: str,
     log_level: str,
-    **options: object,
+    **options: Any,
 ) -> None:
-    """Take messages from one STOMP server and give them to another, until SIGTERM or Ctrl-C.
+    """Take messages from one STOMP server and send them to another, until SIGTERM or Ctrl-C.
 
-    A message is acknowledged where it came from when the other server has confirmed it.  TARGET is where SOURCE's
-    messages go; without it, where they were sent to.
+    A message is acknowledged at its source when the target has confirmed it.  TARGET is the destination of SOURCE's
+    messages; without it, they go to the destination that they were sent to.
 
     Exit status: 0 after SIGTERM; 130 after Ctrl-C; 1 and one sentence when a server refuses login or destination at the
     start.
@@ -91,10 +99,10 @@ def relay(
     try:
         if config is not None:
             if destinations or source or target or any(_given(name) for name in options):
-                raise click.UsageError("--config has everything in its file, but for the options of the log")
+                raise click.UsageError("--config goes with the options of the log only: write all else into its file")
             orders = settings.read(config)
         else:
-            orders = _of_options(destinations, source, target, **options)  # type: ignore[arg-type]
+            orders = _of_options(destinations, source, target, **options)
     except PlanError as error:
         raise click.UsageError(str(error)) from None
     logs.configure(log_format, log_level)
@@ -109,35 +117,31 @@ def _of_options(
     destinations: tuple[str, ...],
     source: str,
     target: str,
-    from_passcode_file: Path | None,
-    to_passcode_file: Path | None,
     client_id: str,
     durable: bool,
     prefetch: int,
     name: str,
     http: str,
-    **of_sides: Path | str | None,
-) -> Orders:
+    **of_sides: Any,
+) -> RelayConfig:
     if not source or not target:
         raise PlanError("--from and --to are needed, or --config")
-    sides: list[Server] = []
-    for side, url, file, variable in (
-        ("from", source, from_passcode_file, settings.FROM_PASSCODE),
-        ("to", target, to_passcode_file, settings.TO_PASSCODE),
-    ):
-        passcode = os.environ.get(variable, "") if file is None else settings.read_passcode(file)
+    sides: list[StompServer] = []
+    for side, url in (("from", source), ("to", target)):
+        file = of_sides[f"{side}_passcode_file"]
+        passcode = os.environ.get(_VARIABLES[side], "") if file is None else settings.read_passcode(file)
         more = {key: of_sides[f"{side}_{key}"] for key in ("ca", "cert", "key", "vhost")}
-        sides.append(settings.server(url, passcode, variable, **more))  # type: ignore[arg-type]
+        sides.append(settings.server(url, passcode, _VARIABLES[side], **more))
     first, second = sides
     plan = settings.make(
         first, second, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id
     )
-    return Orders((plan,), settings.http_address(http))
+    return RelayConfig((plan,), settings.http_address(http))
 
 
-def _run(orders: Orders) -> int:
-    """Relay until a signal; the status."""
-    # The queue, unlike an Event, may be used by a signal's handler while the same thread waits for it.
+def _run(orders: RelayConfig) -> int:
+    """Relay until a signal; returns the exit status."""
+    # Unlike an Event, the queue may be used by a signal's handler while the same thread waits for it.
     news: SimpleQueue[int | str] = SimpleQueue()
 
     def tell(number: int, _frame: FrameType | None) -> None:
@@ -169,8 +173,8 @@ def _run(orders: Orders) -> int:
     return _STATUS[signal.Signals(first)]
 
 
-def _first(news: SimpleQueue[int | str], every: list[Status]) -> int | str:
-    """Wait for a signal or a failure, and show signs of life."""
+def _first(news: SimpleQueue[int | str], every: list[RelayStatus]) -> int | str:
+    """Wait for a signal or a failure, and report to the service manager meanwhile."""
     between = systemd.watchdog()
     while True:
         if not not_alive(every):

@@ -1,11 +1,11 @@
-"""What becomes of a message's headers on its way.
+"""Headers of a message on its way.
 
-What belongs to the delivery stays behind, and so does `user-id`: the target would compare it with the login of the
-relay.  A `reply-to` that begins with /temp- would be the relay's own at the target, and stays behind, too.  All others
-go on, and two come to them:
+Headers of the delivery stay behind, and so does `user-id`: the target would compare it with the login of the relay.  A
+`reply-to` that begins with /temp- would name a destination of the relay at the target, and stays behind, too.  All
+others go on, and two are added:
 
-    relayed     the relays that it has passed, with commas: who finds itself there would send it in a circle
-    dedup-id    the same whenever the same message of the same source comes again, unless its sender gave it one
+    relayed     the relays that the message has passed, with commas: a relay that finds its own name has found a circle
+    dedup-id    the same for each delivery of the same message of the same source, unless its publisher set one
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 
 from gateway.codec import Frame
 
-from .settings import Plan, Route, address
+from .settings import RelayPlan, Route, address
 
 RELAYED = "relayed"
 MOST_HOPS = 8
@@ -29,11 +29,11 @@ class Loop(Exception):
     """The message goes in a circle; the text is one sentence."""
 
 
-def onward(message: Frame, plan: Plan, route: Route) -> dict[str, str]:
+def onward(message: Frame, plan: RelayPlan, route: Route) -> dict[str, str]:
     """The headers of the SEND.
 
     Raises:
-        Loop: it must not be sent.
+        Loop: the message must not be sent.
     """
     headers = message.headers
     passed = [name for name in headers.get(RELAYED, "").split(",") if name]
@@ -47,11 +47,11 @@ def onward(message: Frame, plan: Plan, route: Route) -> dict[str, str]:
     own = headers.get("destination", route.source) if route.is_pattern else route.source
     kept |= {"destination": route.target or own, RELAYED: ",".join([*passed, plan.name])}
     if not any(kept.get(name) for name in _DEDUP):
-        kept["dedup-id"] = _identity(message, plan, route)
+        kept["dedup-id"] = _dedup_id(message, plan, route)
     return kept
 
 
-def _identity(message: Frame, plan: Plan, route: Route) -> str:
-    """Two queues may have a message of one SEND, with one id; so may two servers that count alike."""
+def _dedup_id(message: Frame, plan: RelayPlan, route: Route) -> str:
+    """A hash with server and destination: two queues may hold one SEND with one id, and two servers count alike."""
     parts = address(plan.source), message.headers.get("destination", route.source), message.headers["message-id"]
     return hashlib.blake2b("\n".join(parts).encode(errors="surrogatepass"), digest_size=16).hexdigest()

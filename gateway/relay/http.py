@@ -1,14 +1,14 @@
-"""What a relay says of itself over HTTP: three pages, for who watches it.
+"""Pages of a relay for monitoring.
 
-    /healthz    200: its threads turn; 503: one of them stands still, and the process should be started again
-    /readyz     200: both servers of each relay are there; 503, and which is away, and why
+    /healthz    200: its threads turn; 503: one of them is stuck, and the process should be restarted
+    /readyz     200: both servers of each relay are connected; 503, and which is away, and why
     /metrics    for Prometheus
 
-It has no login, and says nothing that is secret: addresses, names of destinations, numbers.  It is off until an address
-is named, and belongs on an address that only who watches can reach.
+It has no login, and shows no secret: addresses, names of destinations, numbers.  It is off by default, and belongs on
+an address that only the monitoring reaches.
 
-A request has a thread, and some seconds in all, however busy it looks.  There are few at once: whoever comes then is
-hung up on.
+A request has a thread, and a few seconds in all, even if the client keeps sending.  Beyond a few requests at once,
+connections are closed.
 """
 
 from __future__ import annotations
@@ -25,22 +25,94 @@ from socketserver import ThreadingTCPServer
 from typing import Any
 
 import structlog
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from gateway.config.address import Address
 
-from .metrics import Metrics
-from .status import Status, not_alive, not_ready
+from .status import RelayStatus, not_alive, not_ready
 
 log = structlog.get_logger("gateway.relay")
 
 _MOST = 16
-# Seconds for a request, from the accept to the last octet of its answer; and between two looks at who takes longer.
+# Seconds for a request, from the accept to the last byte of its answer; and between two checks of that.
 _PATIENCE = 5.0
 _LOOK = 0.1
 
 
 class HttpError(OSError):
-    """The address cannot be listened on; the text is a sentence."""
+    """The address cannot be used; the text is a sentence."""
+
+
+# Two tables may have the same servers, so the number of the table is a label, too.
+_LABELS = ("table", "source", "target")
+# Attribute of `Counts`, name, help.
+_OF_ROUTES = (
+    ("messages", "gateway_relay_messages", "Messages that the target has confirmed."),
+    ("nbytes", "gateway_relay_bytes", "Bytes of those messages, with their headers."),
+    ("refused", "gateway_relay_messages_refused", "Messages that the target refuses; they were given back."),
+    ("loops", "gateway_relay_messages_looped", "Messages that went in a circle; they were given back."),
+)
+
+
+class RelayMetrics:
+    """Metrics of all directions and of the process, read at each scrape."""
+
+    def __init__(self, every: Sequence[RelayStatus]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Directions(every))
+        ProcessCollector(registry=self._registry)
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        """The exposition and its content type, in the format of an Accept header."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type
+
+
+class _Directions(Collector):
+    def __init__(self, every: Sequence[RelayStatus]) -> None:
+        self._every = [
+            ([str(number), each.ends["source"], each.ends["target"]], each) for number, each in enumerate(every, 1)
+        ]
+
+    def collect(self) -> Iterator[Metric]:
+        for attribute, name, text in _OF_ROUTES:
+            routes = CounterMetricFamily(name, text, labels=(*_LABELS, "route"))
+            for labels, each in self._every:
+                for route, counts in each.routes.items():
+                    routes.add_metric([*labels, route], getattr(counts, attribute))
+            yield routes
+        yield from self._of_directions()
+        yield from self._of_links()
+
+    def _of_directions(self) -> Iterator[Metric]:
+        held = GaugeMetricFamily(
+            "gateway_relay_in_flight", "Messages that have come and are not confirmed.", labels=_LABELS
+        )
+        idle = GaugeMetricFamily(
+            "gateway_relay_idle_seconds",
+            "Seconds since a message was confirmed; without a first one, no series.",
+            labels=_LABELS,
+        )
+        for labels, each in self._every:
+            held.add_metric(labels, each.held)
+            if (seconds := each.idle()) is not None:
+                idle.add_metric(labels, seconds)
+        yield held
+        yield idle
+
+    def _of_links(self) -> Iterator[Metric]:
+        names = (*_LABELS, "end")
+        there = GaugeMetricFamily("gateway_relay_connected", "1 while that server is connected; else 0.", labels=names)
+        again = CounterMetricFamily("gateway_relay_reconnects", "Connections after the first one.", labels=names)
+        for labels, each in self._every:
+            for link in each.links:
+                there.add_metric([*labels, link.role], float(link.client is not None))
+                again.add_metric([*labels, link.role], max(0, link.opened - 1))
+        yield there
+        yield again
 
 
 class _Pages(BaseHTTPRequestHandler):
@@ -77,7 +149,7 @@ class _Pages(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Who watches asks all day."""
+        """Requests of the monitoring are not logged."""
 
 
 def _json(said: dict[str, str]) -> bytes:
@@ -86,11 +158,11 @@ def _json(said: dict[str, str]) -> bytes:
 
 class _Server(ThreadingTCPServer):
     allow_reuse_address = True
-    daemon_threads = True  # whoever is asked at the end is not waited for
+    daemon_threads = True  # a request does not delay the end of the process
 
-    def __init__(self, address: Address, every: Sequence[Status]) -> None:
+    def __init__(self, address: Address, every: Sequence[RelayStatus]) -> None:
         self.every = every
-        self.metrics = Metrics(every)
+        self.metrics = RelayMetrics(every)
         self._room = threading.BoundedSemaphore(_MOST)
         self._deadlines: dict[socket.socket, float] = {}
         if ":" in address.host:
@@ -112,25 +184,25 @@ class _Server(ThreadingTCPServer):
             self._room.release()
 
     def service_actions(self) -> None:
-        """Hang up on whoever takes too long; its thread finds that out by itself."""
+        """Shut down connections that take too long; their threads end by that."""
         now = time.monotonic()
-        for request, deadline in list(self._deadlines.items()):  # other threads change it
+        for request, deadline in list(self._deadlines.items()):  # other threads change the table
             if deadline < now:
-                with suppress(OSError):  # it has just ended
+                with suppress(OSError):  # the connection has just ended
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Whoever asks and goes is no event."""
+        """A client that has gone is no failure."""
         if not isinstance(sys.exception(), OSError):
             log.exception("a page failed")
 
 
 @contextmanager
-def serving(address: Address | None, every: Sequence[Status]) -> Iterator[None]:
-    """Answer for the time of the block; None: nobody asks.
+def serving(address: Address | None, every: Sequence[RelayStatus]) -> Iterator[None]:
+    """Serve for the time of the block; None: do not serve.
 
     Raises:
-        HttpError: the address cannot be listened on.
+        HttpError: the address cannot be used.
     """
     if address is None:
         yield

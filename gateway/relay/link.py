@@ -1,11 +1,11 @@
-"""A connection that comes back: it is told once when it goes and once when it works again.
+"""Connection that reconnects, with one line of the log when it is lost and one when it works again.
 
-After a failure there is a pause, which doubles from 0.1 to 30 s; a part of it is chance, so that many relays do not
-come at the same moment.  It is short again once a connection has lasted longer than the pause before it, or the server
-has confirmed something: one that takes connections and ends them at once is not asked more and more often.
+After a failure there is a pause, which doubles from 0.1 to 30 s.  A part of it is random, so that many relays do not
+reconnect at the same moment.  The pause is short again after a connection that lasted longer than the pause before it,
+or after the server has confirmed something: a server that accepts and closes is asked less and less often.
 
-Before it has worked for the first time, a refusal is final: login or destination is wrong, and waiting mends nothing.
-Later an operator may be at work, and it is waited for.
+At the first connection a refusal is final: login or destination is wrong, and a repetition does not help.  Later the
+relay waits, because an operator may be changing the server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from gateway.client import Client, Server, ServerError, StompError
+from gateway.client import Client, ServerError, StompError, StompServer
 
 from .settings import address
 
@@ -25,7 +25,7 @@ log = structlog.get_logger("gateway.relay")
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
-# So servers say that they have no room, or end; it is not the message's fault, nor the login's.
+# ERRORs of a server that has no room, or shuts down: neither the message nor the login is wrong.
 _PASSING = (
     "says: the store cannot be written",
     "says: memory limit reached",
@@ -38,33 +38,33 @@ _PASSING = (
 )
 
 
-class Lost(Exception):
-    """A link is gone, for the reason that the error tells."""
+class LinkLost(Exception):
+    """A link is lost."""
 
-    def __init__(self, link: Link, error: StompError) -> None:
+    def __init__(self, link: ServerLink, error: StompError) -> None:
         super().__init__(str(error))
         self.link = link
         self.error = error
 
     @property
     def is_refusal(self) -> bool:
-        """The server may have refused what it was sent, and not the connection."""
+        """True if the server may have refused a message, and not the connection."""
         return isinstance(self.error, ServerError) and not _is_passing(self.error)
 
 
-class Link:
-    """One side.
+class ServerLink:
+    """The connection to one server.
 
     Args:
         role: "source" or "target".
 
     Attributes:
-        client: the connection; None: there is none.
-        opened: how often there was one.
-        fault: why there is none.
+        client: the connection; None: it is lost.
+        opened: number of connections so far.
+        fault: the reason of the last loss.
     """
 
-    def __init__(self, role: str, server: Server) -> None:
+    def __init__(self, role: str, server: StompServer) -> None:
         self.client: Client | None = None
         self.opened = 0
         self.fault = "it was not reached yet"
@@ -74,7 +74,7 @@ class Link:
         self._pause = _FIRST_PAUSE
         self._next = 0.0
         self._has_worked = False
-        self._away_since = 0.0  # 0: it is not
+        self._away_since = 0.0  # 0: it is connected
         self._open_since = 0.0
 
     def __str__(self) -> str:
@@ -88,10 +88,10 @@ class Link:
         """Connect, if there is no connection and the pause is over.
 
         Args:
-            prepare: what the connection needs besides; it may raise, too.
+            prepare: sets the connection up, and may raise StompError.
 
         Raises:
-            ServerError: the server refuses, and has not worked before.
+            ServerError: the server refuses the first connection.
         """
         if self.client is not None or self.due():
             return
@@ -123,24 +123,24 @@ class Link:
         try:
             yield self.client
         except StompError as error:
-            raise Lost(self, error) from None
+            raise LinkLost(self, error) from None
 
     def works(self) -> None:
-        """It is not away."""
+        """Log the end of a loss."""
         if self._away_since:
             log.info(f"the {self.role} works again", server=self._name, seconds=self._away())
             self._away_since = 0.0
 
     def has_confirmed(self) -> None:
-        """It does what it is asked to."""
+        """The server has confirmed something: the next pause is short."""
         self._pause = _FIRST_PAUSE
         self.works()
 
     def lost(self, error: StompError, *, quiet: bool = False) -> None:
-        """There is no connection any more, or still none.
+        """The connection broke, or could not be opened.
 
         Args:
-            quiet: another line says why.
+            quiet: another line of the log tells the reason.
         """
         if self.client is not None and time.monotonic() - self._open_since > self._pause:
             self._pause = _FIRST_PAUSE

@@ -1,23 +1,23 @@
-"""What goes from one server to another: a link to each, and one thread for both.
+"""Messages from one server to another: a link to each, and one thread for both.
 
-    gather      what has come from the source is held
-    pass on     all that came together is sent to the target, and its RECEIPTs are waited for
-    settle      what is confirmed is acknowledged at the source, what is refused is given back there as a dead letter
+    gather      messages from the source are held
+    pass on     all that came together are sent to the target, and the thread waits for their RECEIPTs
+    settle      confirmed messages are acknowledged at the source, refused ones are given back there as dead letters
 
-Nothing is acknowledged that the target has not confirmed.  So whatever breaks, and wherever, a message is at the
-source, at the target, or at both; then its `dedup-id` says so.
+No message is acknowledged before the target has confirmed it.  So whatever breaks, a message is at the source, at the
+target, or at both, and then its `dedup-id` tells.
 
-STOMP's RECEIPT says of the frames before it only that they were received.  At our gateway it says that they were
-carried out, so one RECEIPT is for all that is sent together; at others each message asks for its own.
+In STOMP a RECEIPT says that the frames before it were received.  At our gateway it says that they were carried out, so
+one RECEIPT is enough for all messages that are sent together; at other servers each message asks for its own.
 
-**Refused.**  An ERROR ends the connection and need not say what it is about.  So what was under way is sent again, one
-by one, and a message that is refused twice, when nothing else was under way, is what the target does not want.
+**Refused.**  An ERROR ends the connection and need not name the message.  So the messages in flight are sent again, one
+by one; a message that is refused twice, while no other is in flight, is the one that the target refuses.
 
 **Away.**  Without the target, messages are held up to the prefetch of their subscriptions, and to `_MOST` bytes; then
-the source is not read.  Without the source, what is held is forgotten: it comes again.
+the source is not read.  Without the source, held messages are forgotten: they come again.
 
-The known weakness: one thread serves both sides, so that no call may wait longer for one than the other has patience
-with us.  The times in `settings` see to it.
+The known weakness: one thread serves both sides, so a call to one server must not exceed the patience of the other.
+The times in `settings` ensure that.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.client import Client, ConnectionLost, ServerError, StompError
-from gateway.codec import V10, V12, Frame
+from gateway.client.protocol import handle_of
+from gateway.codec import V10, Frame
 
 from .headers import Loop, onward
-from .link import Link, Lost
-from .settings import Plan, Route, address
-from .status import Status
+from .link import LinkLost, ServerLink
+from .settings import RelayPlan, Route, address
+from .status import RelayStatus
 
 log = structlog.get_logger("gateway.relay")
 
@@ -46,7 +47,7 @@ _BYTES = 1024**2
 _SLICE = 256 * 1024
 _MOST = 64 * 1024**2
 _PROOFS = 2
-# Seconds without a RECEIPT.  Long, because a target may hold back who sends: its queue is full.
+# Seconds without a RECEIPT.  Long, because a target with a full queue may hold back its publishers.
 _PATIENCE = 300.0
 _LINE_EVERY = 60.0
 
@@ -56,9 +57,9 @@ class _Held:
     """A message that has come and is not settled.
 
     Attributes:
-        refusals: ERRORs that came when nothing else was under way.
+        refusals: number of ERRORs while no other message was in flight.
         is_confirmed: by the target.
-        fault: why it is given back; "": it is not.
+        fault: reason to give it back; "": none.
     """
 
     frame: Frame
@@ -69,18 +70,17 @@ class _Held:
 
     @property
     def handle(self) -> str:
-        """By which it is acknowledged."""
-        headers = self.frame.headers
-        return headers.get("ack", headers["message-id"])
+        """Its name in an ACK."""
+        return handle_of(self.frame)
 
     @property
     def subscription(self) -> str:
-        """By which it came."""
+        """The id of its subscription."""
         return self.frame.headers.get("subscription", "")
 
     @property
     def nbytes(self) -> int:
-        """What it costs."""
+        """Its memory."""
         return len(self.frame.body) + self.frame.head.size
 
 
@@ -88,33 +88,33 @@ class Pump:
     """One direction.
 
     Args:
-        stop: set when it is to end.
+        stop: set to end it.
 
     Attributes:
-        status: what others see of it.
+        status: for other threads.
     """
 
-    def __init__(self, plan: Plan, stop: threading.Event) -> None:
+    def __init__(self, plan: RelayPlan, stop: threading.Event) -> None:
         self._plan = plan
         self._stop = stop
-        self._source = Link("source", plan.source)
-        self._target = Link("target", plan.target)
+        self._source = ServerLink("source", plan.source)
+        self._target = ServerLink("target", plan.target)
         self._routes = {route.source: route for route in plan.routes}
         self._held: list[_Held] = []
-        self._settled: list[_Held] = []  # and the source is not told yet
+        self._settled: list[_Held] = []  # not acknowledged at the source yet
         self._under_way: list[_Held] = []
-        self._alone = 0  # so many of those held are sent one by one
+        self._alone = 0  # number of held messages that are sent one by one
         self._receipts = 0
         self._is_ours = False
         self._told_loops: set[str] = set()
-        self.status = Status(plan, self._source, self._target, lambda: len(self._held))
+        self.status = RelayStatus(plan, self._source, self._target, lambda: len(self._held))
         self._next_line = time.monotonic() + _LINE_EVERY
 
     def run(self) -> None:
         """Relay until `stop` is set.
 
         Raises:
-            ServerError: a server refuses, before it has worked.
+            ServerError: a server refuses the first connection.
         """
         plan = self._plan
         names = [f"{route.source}={route.target}" if route.target else route.source for route in plan.routes]
@@ -135,7 +135,7 @@ class Pump:
         self._source.open(self._subscribe)
         try:
             self._turn()
-        except Lost as lost:
+        except LinkLost as lost:
             self._drop(lost)
         if time.monotonic() >= self._next_line:
             self._tell()
@@ -155,7 +155,7 @@ class Pump:
             self.status.turns()
 
     def _turn(self) -> None:
-        """One round of whatever is possible."""
+        """One round of all that is possible now."""
         has_source, has_target = self._source.client is not None, self._target.client is not None
         if has_source:
             self._settle()
@@ -202,7 +202,7 @@ class Pump:
                 )
 
     def _settle(self) -> None:
-        """Tell the source what has become of messages."""
+        """Acknowledge settled messages at the source."""
         if not self._settled:
             return
         confirmed: dict[str, list[str]] = {}
@@ -218,24 +218,24 @@ class Pump:
         self._settled.clear()
 
     def _beat(self) -> None:
-        """The source hears that we are there, while the target has us wait.
+        """Send a heart-beat to the source during a wait for the target.
 
-        If it has gone, that is found out later: a frame to the target must not end in its middle.
+        A lost source is noticed later: a frame to the target must not be cut in its middle.
         """
         self.status.turns()
         if self._source.client is not None:
-            with suppress(Lost), self._source.talk() as client:
+            with suppress(LinkLost), self._source.talk() as client:
                 client.rest(0.0)
 
     # The target.
 
     def _listen(self, seconds: float) -> None:
-        """Heart-beats, and what else may come from the target."""
+        """Read heart-beats and ERRORs of the target."""
         with self._target.talk() as client:
             client.receive(seconds)
 
     def _pass_on(self) -> None:
-        """Send what is held, or the first part of it, and wait until it is confirmed."""
+        """Send held messages, or the first part of them, and wait until they are confirmed."""
         self._under_way = self._next_part()
         try:
             self._send(self._under_way)
@@ -272,7 +272,7 @@ class Pump:
                 self._wait_for(client, waiting)
             except StompError:
                 with suppress(StompError):
-                    _confirm(client.receive(0.0), waiting)  # what came in front of the end
+                    _confirm(client.receive(0.0), waiting)  # RECEIPTs before the end
                 raise
 
     def _wait_for(self, client: Client, waiting: dict[str, list[_Held]]) -> None:
@@ -285,7 +285,7 @@ class Pump:
                 raise ConnectionLost(f"{address(self._plan.target)} did not confirm SEND in {_PATIENCE:g} s")
 
     def _release(self, settled: list[_Held]) -> None:
-        """They are held no longer; the source will be told."""
+        """Move messages from the held ones to the settled ones."""
         if not settled:
             return
         gone = set(settled)
@@ -299,7 +299,7 @@ class Pump:
 
     # What breaks.
 
-    def _drop(self, lost: Lost) -> None:
+    def _drop(self, lost: LinkLost) -> None:
         if lost.link is self._source:
             self._held, self._settled, self._under_way, self._alone = [], [], [], 0
             self._source.lost(lost.error)
@@ -311,7 +311,7 @@ class Pump:
         self._under_way = []
 
     def _suspect(self, reason: str) -> None:
-        """One of those under way was refused, and if it is only one, that one."""
+        """One message in flight was refused; a single one is known."""
         self._alone = max(self._alone, len(self._under_way))
         if len(self._under_way) > 1:
             return
@@ -336,11 +336,11 @@ class Pump:
     # The end.
 
     def _finish(self) -> None:
-        """What is held and not sent goes back to the source by itself."""
+        """Settle, and disconnect; the source takes back all other messages by itself."""
         try:
             if self._source.client is not None:
                 self._settle()
-        except Lost as lost:
+        except LinkLost as lost:
             self._source.lost(lost.error)
         self._source.disconnect()
         self._target.disconnect()
@@ -360,7 +360,7 @@ class Pump:
 
 
 def _confirm(frames: list[Frame], waiting: dict[str, list[_Held]]) -> bool:
-    """Whether RECEIPTs that were waited for are among the frames."""
+    """Confirm messages by their RECEIPTs; returns whether there were any."""
     confirmed = [each for frame in frames for each in waiting.pop(frame.headers.get("receipt-id", ""), ())]
     for each in confirmed:
         each.is_confirmed = True
@@ -368,8 +368,6 @@ def _confirm(frames: list[Frame], waiting: dict[str, list[_Held]]) -> bool:
 
 
 def _nack(client: Client, message: _Held) -> bytes:
-    """A NACK that makes a dead letter of it at once, as far as the server knows how."""
-    headers = {"id": message.handle}
-    if client.version is not V12:
-        headers = {"subscription": message.subscription, "message-id": message.handle}
-    return client.encode("NACK", headers | {"requeue": "false", "reason": message.fault[:500]})
+    """A NACK that makes a dead letter of the message at once, if the server knows the headers."""
+    headers = {"requeue": "false", "reason": message.fault[:500]}
+    return client.protocol.nack(message.subscription, message.handle, headers)

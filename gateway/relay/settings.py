@@ -1,13 +1,13 @@
-"""What is relayed from where to where: the options of the command line, or the tables of a file.
+"""Settings of a relay: the options of the command line, or the tables of a file.
 
     [[relay]]
     from = "stomp://a@one:61613"
     to = "stomps://b@two:61614"
     destinations = ["/queue/orders", "/topic/prices.>=/topic/prices"]
 
-In front of the tables may stand `http = "127.0.0.1:9000"`, where the relay says how it is.
+`http = "127.0.0.1:9000"` before the tables is the address of the pages for monitoring.
 
-Paths in the file count from its folder.  Passcodes stand in files or, for the command line, in the environment.
+Paths in the file are relative to its folder.  Passcodes stand in files or, for the command line, in the environment.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.client import Server
-from gateway.client.server import read_url
-from gateway.client.tls import FileError, context_of
+from gateway.client import StompServer
+from gateway.client.server import server_at
 from gateway.config.address import Address
 
 PREFETCH = 1000
@@ -30,41 +29,41 @@ _SIDES = ("from", "to")
 _OF_A_SIDE = ("passcode_file", "ca", "cert", "key", "vhost")
 _KEYS = {*_SIDES, "destinations", "name", "prefetch", "durable", "client_id"}
 _KEYS |= {f"{side}_{key}" for side in _SIDES for key in _OF_A_SIDE}
-# One thread serves both sides.  It may have to wait this long for one of them, and is not to be missed by the other.
+# One thread serves both sides: while it waits for one server, its heart-beats to the other must not be late.
 _HEARTBEAT = 30_000
 _RECEIPT_TIMEOUT = 10_000
 _CONNECT_TIMEOUT = 5_000
 
 
 class PlanError(ValueError):
-    """What is wrong with a plan, in one sentence."""
+    """The settings are wrong; the text is one sentence."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """What is subscribed, and where it goes; `target` "": where it was sent to."""
+    """A subscription, and the destination of its messages; `target` "": the one that they were sent to."""
 
     source: str
     target: str = ""
 
     @property
     def is_pattern(self) -> bool:
-        """Whether messages of other names come by it."""
+        """True if the source has wildcards."""
         return any(sign in self.source for sign in "*#>")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RelayPlan:
     """One direction.
 
     Attributes:
-        name: of the relay, which a message remembers; both directions between two servers share it.
-        prefetch: messages of one route that are under way, at most.
+        name: of the relay in the header `relayed`; both directions between two servers share it.
+        prefetch: most messages of one route in flight.
         durable: subscriptions to topics outlive the connection.
     """
 
-    source: Server
-    target: Server
+    source: StompServer
+    target: StompServer
     routes: tuple[Route, ...]
     name: str = ""
     prefetch: int = PREFETCH
@@ -72,36 +71,36 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Orders:
-    """What one process does.
+class RelayConfig:
+    """Settings of one process.
 
     Attributes:
-        http: where it says how it is; None: nowhere.
+        http: address of the pages for monitoring; None: none.
     """
 
-    plans: tuple[Plan, ...]
+    plans: tuple[RelayPlan, ...]
     http: Address | None = None
 
 
-def address(server: Server) -> str:
-    """A server as it is told."""
+def address(server: StompServer) -> str:
+    """A server in log lines and sentences."""
     return f"{server.host}:{server.port}"
 
 
 def make(
-    source: Server,
-    target: Server,
+    source: StompServer,
+    target: StompServer,
     destinations: Iterable[str],
     *,
     name: str = "",
     prefetch: int = PREFETCH,
     durable: bool = False,
     client_id: str = "",
-) -> Plan:
+) -> RelayPlan:
     """A plan of its parts.
 
     Raises:
-        PlanError: they make none.
+        PlanError: the parts are wrong.
     """
     routes = tuple([_route(text) for text in destinations])
     sources = [route.source for route in routes]
@@ -120,7 +119,7 @@ def make(
         "connect_timeout": _CONNECT_TIMEOUT,
         "versions": "1.1,1.2",
     }
-    return Plan(
+    return RelayPlan(
         replace(source, headers=headers, **times),  # type: ignore[arg-type]
         replace(target, **times),  # type: ignore[arg-type]
         routes,
@@ -141,42 +140,23 @@ def _route(text: str) -> Route:
     return route
 
 
-def server(
-    url: str,
-    passcode: str,
-    variable: str,
-    *,
-    ca: Path | None = None,
-    cert: Path | None = None,
-    key: Path | None = None,
-    vhost: str = "",
-) -> Server:
+def server(url: str, passcode: str, variable: str, **fields: Any) -> StompServer:
     """One side.
 
     Raises:
-        PlanError: the URL is none of a STOMP server, or a file of certificates or keys cannot be used.
+        PlanError: URL or files of certificates are wrong: without this check they would be tried for ever.
     """
     try:
-        found, destination = read_url(url, variable)
+        return server_at(url, variable, passcode=passcode, **fields)
     except ValueError as error:
         raise PlanError(str(error)) from None
-    if destination:
-        raise PlanError(f"{url[:80]!r} has a destination: those stand for themselves")
-    if (ca or cert or key) and not found.tls:  # whoever names authorities believes that nobody reads the passcode
-        raise PlanError(f"{url[:80]!r} has no TLS, and certificates are for TLS: write stomps://")
-    found = replace(found, passcode=passcode, vhost=vhost, ca=str(ca or ""), cert=str(cert or ""), key=str(key or ""))
-    try:  # each connection reads them anew; what is wrong from the start shall not be tried for ever
-        context_of(found.ca, found.cert, found.key)
-    except FileError as error:
-        raise PlanError(str(error)) from None
-    return found
 
 
 def http_address(text: str) -> Address | None:
-    """Where the relay says how it is; "": nowhere.
+    """The address of the pages for monitoring; "": none.
 
     Raises:
-        PlanError: that is no address of this machine.
+        PlanError: the text is not an address with a port.
     """
     try:
         found = Address.parse(text) if text else None
@@ -191,28 +171,28 @@ def read_passcode(path: Path) -> str:
     """The passcode in a file, without its line end.
 
     Raises:
-        PlanError: it cannot be read.
+        PlanError: the file cannot be read.
     """
+    return _text_in(path, "the passcode file ").rstrip("\r\n")
+
+
+def _text_in(path: Path, kind: str = "") -> str:
     try:
-        return path.read_text().rstrip("\r\n")
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise PlanError(f"the passcode file {path} cannot be read: {error.strerror}") from None
+        raise PlanError(f"{kind}{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise PlanError(f"the passcode file {path} cannot be read: it is not UTF-8") from None
+        raise PlanError(f"{kind}{path} cannot be read: it is not UTF-8") from None
 
 
-def read(path: Path) -> Orders:
-    """What a file says.
+def read(path: Path) -> RelayConfig:
+    """Read a file of settings.
 
     Raises:
-        PlanError: it is no such file.
+        PlanError: the file is wrong.
     """
     try:
-        values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise PlanError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise PlanError(f"{path} cannot be read: it is not UTF-8") from None
+        values = tomllib.loads(_text_in(path))
     except tomllib.TOMLDecodeError as error:
         raise PlanError(f"{path} cannot be read: {error}") from None
     tables = values.pop("relay", [])
@@ -231,10 +211,10 @@ def read(path: Path) -> Orders:
             plans.append(_of_table(table, path.parent))
         except PlanError as error:
             raise PlanError(f"{path}, [[relay]] number {number}: {error}") from None
-    return Orders(tuple(plans), http)
+    return RelayConfig(tuple(plans), http)
 
 
-def _of_table(table: Mapping[str, Any], folder: Path) -> Plan:
+def _of_table(table: Mapping[str, Any], folder: Path) -> RelayPlan:
     if unknown := sorted(table.keys() - _KEYS):
         raise PlanError(f"{unknown[0]!r} is unknown: keys are {', '.join(sorted(_KEYS))}")
     destinations = table.get("destinations", [])
@@ -250,7 +230,7 @@ def _of_table(table: Mapping[str, Any], folder: Path) -> Plan:
     return make(source, target, destinations, name=name, prefetch=prefetch, durable=durable, client_id=client_id)
 
 
-def _side(table: Mapping[str, Any], side: str, folder: Path) -> Server:
+def _side(table: Mapping[str, Any], side: str, folder: Path) -> StompServer:
     url = _text(table, side)
     if not url:
         raise PlanError(f'{side} is missing: write {side} = "stomp://user@host:port"')

@@ -1,20 +1,20 @@
-"""The gateway without HTTP: listeners, wheel and connections in one nursery, and the way it all ends.
+"""Gateway without HTTP: listeners, server and connections in one nursery, and their end.
 
     open_gateway
-      |- wheel                      heart-beats of all connections
-      |- functions                  the operator's, each message a task, where the setting `handlers` names any
+      |- server                     timers of all connections
+      |- functions                  of the setting `handlers`, each message a task
       |- a listener per address     each connection a task, with a nursery of its own
       '- (the caller's block)
 
-Around it stand the store, the journal and the traces: open before the first listener, closed behind the last session.
+Store, journal and traces are opened before the first listener, and closed after the last session.
 
-Draining.  Listeners close, so that nobody new comes; every session gets an ERROR that says when to come back, and over
-WebSocket the close code 1012; what was routed before is written; functions end what they have begun; all of it within
-`drain_timeout`, after which the connections are cut.  What waits in queues then is lost, and the log says how much.
+Draining.  Listeners close; every session gets an ERROR with the time to come back, and over WebSocket the close code
+1012; routed messages are written; functions finish; all of it within `drain_timeout`, after which connections are cut.
+Messages in queues without a store are lost then, and the log has their number.
 
-After a drain on an operator's word the process stays.  Sockets that came from systemd stay then, too, with somebody who
-accepts: systemd would go on listening, and whoever came would wait for ever.  So they are told when to come back.
-At the end of the process they do wait, for the next one.
+After a drain by an operator the process stays.  Sockets of systemd then stay open and accept, because systemd would go
+on listening, and new clients would wait without an answer: they get the ERROR with the time to come back.  At the end
+of the process new clients wait for the next one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gateway.config.settings import Settings, unusable, wrong
 from gateway.handlers import HandlersError, Runner, load
 from gateway.journal import Journal, JournalError
 from gateway.runtime.journal import close_journal, open_journal
-from gateway.runtime.listeners import addresses_of, entrance_of, open_all, read_certificates, warnings
+from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
 from gateway.runtime.store import last_words, open_the_store, recover_from
 from gateway.runtime.tracing import close_tracing, open_tracing
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway")
 
-# Seconds for the last batches at the end.
+# Seconds for the last batches.
 _LONGEST_WRITE = 10.0
 
 
@@ -71,21 +71,21 @@ class Gateway:
     Attributes:
         broker: the core.
         holds: the publishers that are held.
-        admission: how many connections there are, and whom there was no room for.
-        memory: whether there is enough of it.
-        turns: how long turns of clients take.
-        fair_gates: in front of who takes long, and of who is not known yet.
+        admission: counts and limits of connections.
+        memory: the memory guard.
+        turns: durations of clients' turns.
+        fair_gates: queues of bulk senders and of new connections.
         traces: show the frames of sessions to operators.
-        committer: writes to the store; None: there is none.
-        journal: of what happens; None: nothing is recorded.
-        addresses: kind of listener -> where it listens, with real ports.
+        committer: writes to the store; None: there is no store.
+        journal: None: events are not recorded.
+        addresses: kind of listener -> its addresses, with real ports.
         in_force: the settings, which a reload may change.
-        reloadables: what `reload` reads again.
-        trusted: proxies that may say who a client is.
+        reloadables: read again by `reload`.
+        trusted: proxies whose word on a client's address counts.
         certificates: of the TLS listeners; None: there are none.
-        functions: the operator's own; None: there are none.
-        tracing: sends spans to a collector; None: nothing is traced.
-        drained: an operator's drain is over: nothing is connected, and all that is durable is written.
+        functions: of the operator; None: there are none.
+        tracing: sends spans to a collector; None: messages are not traced.
+        drained: an operator's drain is complete: no client is connected, and the store has all durable messages.
     """
 
     def __init__(
@@ -119,12 +119,12 @@ class Gateway:
         self._server = server
         self.functions = functions
         self._listening = trio.CancelScope()
-        self._own_doors: list[trio.CancelScope] = []  # within it: those that nobody else holds open
+        self._own_listeners: list[trio.CancelScope] = []  # within it: those that are not systemd's
         self._drained_by = 0.0
         self._drain_asked = trio.Event()
 
     async def identify(self, credentials: Credentials) -> Identity:
-        """Who somebody is that has no session.
+        """The identity of a client without a session.
 
         Raises:
             LoginRefused: the credentials are refused.
@@ -133,14 +133,14 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Sessions are being ended, or have been, and none will be opened any more."""
+        """Whether sessions are being ended, and no new ones are opened."""
         return self._server.draining
 
     def not_ready(self) -> str | None:
-        """Why no new session should be sent here, or None."""
+        """The reason why new clients must not be sent here; None: they may."""
         if self._server.draining:
             return "the gateway is shutting down"
-        # Short memory is no reason: it would keep away the consumers, who alone can make room.  Full memory is one.
+        # Full memory is a reason; short memory is not: it would keep away the consumers, which alone can make room.
         if self.memory.reason:
             return f"memory is full: {self.memory.reason}"
         storage = self.broker.storage
@@ -149,7 +149,7 @@ class Gateway:
         return f"{'the store has failed' if storage.is_failing else 'the store is short of room'}: {storage.failure}"
 
     def complaints(self) -> dict[str, str]:
-        """What does not work as it should, by name, though clients are served all the same."""
+        """Faults that do not keep clients away: name -> sentence."""
         found = {
             "journal": self.journal.failure if self.journal is not None else "",
             "certificate": self.certificates.warning() if self.certificates is not None else "",
@@ -158,7 +158,7 @@ class Gateway:
         return {name: sentence for name, sentence in found.items() if sentence}
 
     async def drain(self) -> None:
-        """End all sessions as described at the top; returns when they are gone or the time is up."""
+        """End all sessions; returns when they have ended, or after `drain_timeout`."""
         self._begin_drain()
         self._listening.cancel()
         await self._end_sessions()
@@ -178,7 +178,7 @@ class Gateway:
                 await self.functions.finish()
 
     def begin_drain(self) -> None:
-        """Drain on an operator's word, and return at once; whoever has the block open goes on."""
+        """Drain for an operator, and return at once; the process stays."""
         if not self._drain_asked.is_set():
             log.info("draining", signal="an operator's word")
             self._begin_drain()
@@ -186,10 +186,10 @@ class Gateway:
 
     async def _drain_when_asked(self) -> None:
         await self._drain_asked.wait()
-        for door in self._own_doors:
-            door.cancel()
+        for scope in self._own_listeners:
+            scope.cancel()
         await self._end_sessions()
-        # Unlike a signal's drain this one need not end: the process stays, so whoever lingers is waited for.
+        # Unlike a signal's drain this one has no limit: the process stays, so it waits for every connection.
         await self._server.wait_empty()
         if self._server.committer is not None:
             await self._server.committer.finish()
@@ -197,7 +197,7 @@ class Gateway:
         log.info("drained", next="stop or restart the process: nothing is connected any more")
 
     async def store_all(self) -> bool:
-        """Write what is not in the store yet; False: it took too long."""
+        """Write all batches to the store; False: it took too long."""
         if self._server.committer is None:
             return True
         with trio.move_on_after(_LONGEST_WRITE) as waiting:
@@ -207,39 +207,41 @@ class Gateway:
         return not waiting.cancelled_caught
 
     def reload(self) -> None:
-        """Read again what lies in files and may change while sessions go on; what cannot be used stays as it was."""
+        """Read again all reloadable files; a file that cannot be used changes nothing."""
         self._reading.forget()
         reload_all(self.reloadables)
-        self._reading.forget()  # what nobody needs any more
+        self._reading.forget()  # frees the settings
         self.warn()
 
     def warn(self) -> None:
-        """Tell the log what an operator should know of the doors, and of their keys."""
+        """Log warnings on listeners and their keys."""
         for warning in warnings(self.in_force.now, self.certificates):
             log.warning(warning)
 
     def _take(self, settings: Settings) -> None:
-        """Other settings are in force: who comes from now on is judged by them."""
+        """Apply changed settings to new connections."""
         self.trusted.replace(settings.trusted_proxies)
         self._server.options = replace(self._server.options, allowed_origins=tuple(settings.allowed_origins))
 
-    async def _listen(self, doors: Iterable[tuple[ConnectionHandler, Listening]], connections: trio.Nursery) -> None:
+    async def _listen(
+        self, accepting: Iterable[tuple[ConnectionHandler, Listening]], connections: trio.Nursery
+    ) -> None:
         async def accept(
-            scope: trio.CancelScope, entrance: ConnectionHandler, listeners: list[trio.SocketListener]
+            scope: trio.CancelScope, handler: ConnectionHandler, listeners: list[trio.SocketListener]
         ) -> None:
             acceptors = [Acceptor(each) for each in listeners]
             with scope:
-                await trio.serve_listeners(entrance.serve, acceptors, handler_nursery=connections)
+                await trio.serve_listeners(handler.serve, acceptors, handler_nursery=connections)
 
         with self._listening:
             async with trio.open_nursery() as nursery:
-                for entrance, listening in doors:
+                for handler, listening in accepting:
                     own = [each for each in listening.listeners if each not in listening.inherited]
                     if own:
-                        self._own_doors.append(trio.CancelScope())
-                        nursery.start_soon(accept, self._own_doors[-1], entrance, own)
+                        self._own_listeners.append(trio.CancelScope())
+                        nursery.start_soon(accept, self._own_listeners[-1], handler, own)
                     if listening.inherited:
-                        nursery.start_soon(accept, trio.CancelScope(), entrance, listening.inherited)
+                        nursery.start_soon(accept, trio.CancelScope(), handler, listening.inherited)
 
 
 @asynccontextmanager
@@ -248,10 +250,10 @@ async def open_gateway(
 ) -> AsyncIterator[Gateway]:
     """Open all listeners, serve while the block runs, drain at its end.
 
-    To stop it, leave the block: a cancellation around it reaches the connections, too, and cuts them without a word.
+    To stop it, leave the block: a cancellation around it would cut the connections without an ERROR.
 
     Args:
-        read: reads the settings again, for a reload; by default they are what they were.
+        read: reads the settings again, for a reload; by default they never change.
 
     Raises:
         StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
@@ -262,7 +264,7 @@ async def open_gateway(
     policies = policies_of(settings)
     reading = Reading(read or (lambda: settings))
     rules = Rules(settings.rule, lambda: reading().rule)
-    server = _hub_of(settings, authenticator, policies, store, rules)
+    server = _server_of(settings, authenticator, policies, store, rules)
     opened: dict[str, Listening] = {}
     async with _closing(opened), _keeping(settings, server, policies, store) as kept:
         functions = runner_of(settings, server)
@@ -280,11 +282,10 @@ async def open_gateway(
                 users = FollowedSession(authenticator, server) if isinstance(authenticator, Reloadable) else None
                 changing = (certificates, users, rules, gateway.in_force)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
-                doors = [
-                    (entrance_of(kind, server, settings, certificates, gateway.trusted), opened[kind])
-                    for kind in opened
+                accepting = [
+                    (handler_of(kind, server, settings, certificates, gateway.trusted), opened[kind]) for kind in opened
                 ]
-                nursery.start_soon(gateway._listen, doors, nursery)
+                nursery.start_soon(gateway._listen, accepting, nursery)
                 nursery.start_soon(gateway._drain_when_asked)
                 log.info("listening", **{kind: " ".join(names) for kind, names in addresses.items()})
                 gateway.warn()
@@ -297,7 +298,7 @@ async def open_gateway(
                     nursery.cancel_scope.cancel()
 
 
-def _hub_of(
+def _server_of(
     settings: Settings, authenticator: Authenticator, policies: Policies, store: SQLiteStore | None, rules: Rules
 ) -> Server:
     options = options_of(settings)
@@ -317,7 +318,7 @@ def _recheck(broker: Broker) -> None:
 
 @asynccontextmanager
 async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
-    """Listeners of that table, whichever are in it when the block ends, are closed then."""
+    """Close the listeners of the table at the end of the block."""
     try:
         yield
     finally:
@@ -328,12 +329,10 @@ async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
 
 @dataclass
 class _Kept:
-    """What is open beside the broker while the gateway runs.
+    """Journal and traces of a running gateway.
 
     Attributes:
-        journal: None: nothing is recorded.
-        tracing: None: nothing is traced.
-        is_written: all that is durable is in the store.
+        is_written: all batches are in the store.
     """
 
     journal: Journal | None = None
@@ -345,9 +344,9 @@ class _Kept:
 async def _keeping(
     settings: Settings, server: Server, policies: Policies, store: SQLiteStore | None
 ) -> AsyncIterator[_Kept]:
-    """Journal and traces are open for the block, and the broker has what the store has; then all of them are closed.
+    """Open store, journal and traces for the block, and read the store into the broker.
 
-    What was opened first is closed last, and each of them though another one fails.
+    They are closed in the opposite order, each of them even if another one fails.
 
     Raises:
         StartError: one of them cannot be used.
@@ -357,7 +356,7 @@ async def _keeping(
         if store is not None:
             closing.push_async_callback(_shielded, partial(_close_store, store, kept))
             Message.run = store.token.encode()
-        # What a recovery throws away is recorded, too.
+        # The journal is open first: it records the messages that a recovery drops.
         kept.journal = journal = await _open_the_journal(settings, server, policies)
         if journal is not None:
             closing.push_async_callback(_shielded, partial(close_journal, journal, server.broker))
@@ -365,7 +364,7 @@ async def _keeping(
         if tracing is not None:
             closing.push_async_callback(_shielded, partial(close_tracing, tracing, server.broker))
         if store is not None:
-            damaged = recover_from(store, server.broker)  # nobody waits: no listener is open
+            damaged = recover_from(store, server.broker)  # may block: no listener is open
             assert server.committer is not None  # it came with the store
             server.committer.damaged += damaged
         elif unkept_policies := unkept(tables_of(settings)):
@@ -393,7 +392,7 @@ def runner_of(settings: Settings, server: Server) -> Runner | None:
     """The operator's functions, ready to run; None: there are none.
 
     Raises:
-        StartError: the setting names no functions, or more than limits allow.
+        StartError: the functions cannot be loaded, or exceed a limit.
     """
     if not settings.handlers:
         return None
@@ -406,4 +405,4 @@ def runner_of(settings: Settings, server: Server) -> Runner | None:
     except HandlersError as error:
         raise StartError(wrong("handlers", error)) from None
     except ProtocolError as error:
-        raise StartError(wrong("handlers", f"it has more functions than may be: {error.detail}")) from None
+        raise StartError(wrong("handlers", f"it has too many functions: {error.detail}")) from None

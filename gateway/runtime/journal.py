@@ -1,10 +1,10 @@
-"""The journal of a running gateway: opened as the settings say, told of all that the broker does, closed behind it.
+"""Journal of a running gateway: opened as the settings say, fed with the broker's events, closed at the end.
 
-open        behind the store's recovery, for message-ids start with the store's token; in a thread, for what the
-            last process left must be completed
+open        after the store is open, because message-ids start with its token; in a thread, because the segments of the
+            last process must be completed
 broker  ->  `EventLog`, each message and session; `Gauges`, every few seconds
 failure     one line in the log when it begins and one when it ends; the gateway goes on
-close       behind the last session, so that its end is in the journal, too
+close       after the last session, so that its end is in the journal
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gateway.transports import Server
 
 log = structlog.get_logger("gateway.journal")
 
-# Seconds for the last rows at the end.
+# Seconds for the last rows.
 _LONGEST_CLOSE = 5.0
 
 
 async def open_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
-    """Begin to record what the hub's broker does, if the settings say so.
+    """Begin to record the events of the broker, if the settings say so.
 
     Raises:
         JournalError: the folder cannot be used, or another gateway uses it.
@@ -66,7 +66,7 @@ async def open_journal(settings: Settings, server: Server, policies: Policies) -
 
 
 async def close_journal(journal: Journal, broker: Broker) -> None:
-    """Write what waits, within some seconds."""
+    """Write the waiting rows, within some seconds."""
     broker.records = None
     unwritten = await trio.to_thread.run_sync(journal.close, _LONGEST_CLOSE)
     missing = unwritten + journal.rows_dropped + journal.segments.lost
@@ -76,7 +76,7 @@ async def close_journal(journal: Journal, broker: Broker) -> None:
 
 
 def _bodies(policies: Policies, default: int) -> Callable[[str], int]:
-    """How much of a body is kept, by destination."""
+    """Bytes of a body that are kept, by destination."""
 
     def kept(destination: str) -> int:
         said = policies.find(destination).journal_bodies
@@ -86,7 +86,7 @@ def _bodies(policies: Policies, default: int) -> Callable[[str], int]:
 
 
 def _call_soon(token: trio.lowlevel.TrioToken, action: Callable[[], None]) -> None:
-    with suppress(trio.RunFinishedError):  # nobody is there to be told
+    with suppress(trio.RunFinishedError):  # the loop has ended
         token.run_sync_soon(action)
 
 

@@ -1,10 +1,10 @@
-"""From the settings to open listeners, and what stands at the door of each.
+"""Listeners: opened as the settings say, each with its handler of new connections.
 
 setting         transport   before STOMP
 tcp             tcp         PROXY header, if tcp_proxy_protocol
-tcp_tls         tcp         the same, then TLS
+tcp_tls         tcp         PROXY header, then TLS
 websocket       websocket   PROXY header, if websocket_proxy_protocol; then the HTTP upgrade
-websocket_tls   websocket   the same, with TLS before the upgrade
+websocket_tls   websocket   PROXY header, then TLS, then the HTTP upgrade
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KINDS = ("tcp", "websocket", *_TLS)
 
 
 def addresses_of(settings: Settings) -> Iterator[tuple[str, list[str]]]:
-    """Settings of STOMP listeners, with their addresses; those of TLS only where there are any."""
+    """Settings of STOMP listeners with their addresses; those of TLS only if they have addresses."""
     for kind in KINDS:
         texts = getattr(settings, kind)
         if texts or kind not in _TLS:
@@ -48,10 +48,10 @@ def addresses_of(settings: Settings) -> Iterator[tuple[str, list[str]]]:
 
 
 def read_certificates(settings: Settings) -> Certificates | None:
-    """What the TLS listeners show, and whom they believe; None: there are none.
+    """The certificates of the TLS listeners; None: there are no such listeners.
 
     Raises:
-        StartError: a file is not named, or cannot be used.
+        StartError: the setting of a file is missing, or the file cannot be used.
     """
     kinds = [kind for kind in _TLS if getattr(settings, kind)]
     if settings.tls_client_certificates == "required" and settings.tls_client_ca is None:
@@ -75,10 +75,10 @@ def read_certificates(settings: Settings) -> Certificates | None:
         raise StartError(unusable(error.setting, error)) from None
 
 
-def entrance_of(
+def handler_of(
     kind: str, server: Server, settings: Settings, certificates: Certificates | None, trusted: Trusted
 ) -> ConnectionHandler:
-    """What stands at the door of that kind of listener."""
+    """The handler of new connections of a kind of listener."""
     transport = kind.removesuffix("_tls")
     return ConnectionHandler(
         server,
@@ -90,14 +90,11 @@ def entrance_of(
 
 
 def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[str]:
-    """What an operator should know of the doors and their keys, a sentence each: what it is, a colon, what mends it.
-
-    Of a certificate that ends it says when, instead.
-    """
+    """Warnings on listeners and keys, a sentence each: the problem, a colon, the remedy."""
     expired = certificates.warning() if certificates is not None else None
     if expired:
         yield expired
-    # A trusted proxy in front may well do TLS; who has none lets the world in by these addresses itself.
+    # A trusted proxy in front may do TLS; without one these addresses are the public ones.
     open_ones = [str(each) for each in map(Address.parse, [*settings.tcp, *settings.websocket]) if not each.is_loopback]
     if open_ones and not settings.trusted_proxies:
         yield (
@@ -106,36 +103,36 @@ def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[
         )
     if settings.trusted_proxies and settings.anonymous:
         yield (
-            "trusted_proxies is set and no authenticator is, so everybody who comes through a proxy is let in, under "
-            "any name: set users_file (GATEWAY_USERS_FILE), or another authenticator"
+            "trusted_proxies is set and no authenticator is, so every client that comes through a proxy is let in, "
+            "under any name: set users_file (GATEWAY_USERS_FILE), or another authenticator"
         )
     if not (settings.anonymous or settings.admin_token or settings.admin_groups):
         yield (
-            "clients must log in, and every program on this machine may use the admin API without a login, whoever "
-            "runs it: set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups"
+            "clients must log in, but every program on this machine may use the admin API without a login"
+            ": set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups"
         )
     if not settings.rule and (reached := _for_pages_elsewhere(settings)):
         yield (
-            f"pages can reach {', '.join(reached)} from other machines, and there are no rules, so whoever is in may "
-            "do everything: write [[rule]] tables, and what none allows is refused"
+            f"pages can reach {', '.join(reached)} from other machines, and there are no rules, so every client may "
+            "do everything: write [[rule]] tables, and the gateway refuses all that they do not allow"
         )
     yield from file_permissions.warnings(settings)
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
             yield (
-                f"{transport}_proxy_protocol is on and trusted_proxies names nobody, so nobody can connect there: "
+                f"{transport}_proxy_protocol is on and trusted_proxies is empty, so no client can connect there: "
                 "name the proxy there, or turn it off"
             )
 
 
 def _for_pages_elsewhere(settings: Settings) -> list[str]:
-    """The WebSocket addresses that browsers on other machines can reach, be it through a proxy on this one."""
+    """The WebSocket addresses that browsers on other machines can reach, directly or through a proxy."""
     every = list(map(Address.parse, [*settings.websocket, *settings.websocket_tls]))
     return [str(each) for each in every if settings.trusted_proxies or not each.is_loopback]
 
 
 async def open_all(setting: str, texts: list[str]) -> Listening:
-    """Open the addresses of one setting; if one fails, close the others again."""
+    """Open the addresses of one setting; if one fails, close the others."""
     all_of_them = Listening([], [])
     for text in texts:
         address = Address.parse(text)
@@ -164,9 +161,9 @@ def _inherit(name: str) -> Listening:
 
 def _why_none(name: str, names: list[str]) -> str:
     if name in names:
-        return "another setting has that socket already"
+        return "another setting uses that socket"
     if names:
-        return f"of systemd came {', '.join(names)}; FileDescriptorName= of the .socket unit must be {name}"
+        return f"systemd passed {', '.join(names)}; FileDescriptorName= of the .socket unit must be {name}"
     return (
         "systemd passed no sockets; enable its .socket units, and where hypercorn is started, give it --config "
         "python:gateway.cli.sockets.options"

@@ -1,16 +1,14 @@
-"""What SIGHUP reads again, while sessions go on.
+"""Reload by SIGHUP, while sessions go on.
 
     certificates, users, keys     files that settings name
     rules                         the [[rule]] tables of the settings file
     settings                      the settings file: those of `RELOADED` come into force
 
-Each is a `Reloadable` and stands for itself: one that cannot be used stays as it was, with a sentence in the log, and
-the others are read all the same.
+Each is a `Reloadable` of its own: one that cannot be used stays as it was, with a sentence in the log, and the others
+are read all the same.
 
-Of the settings only those come into force that nothing was built upon: whoever needs one asks for it each time, or is
-told (`on_change`).  Of the others the log says which are not in force yet, so that nobody waits for what needs a
-restart.  A variable is stronger than the file, and does not change while the process lives: what is set by one needs a
-restart.
+A setting can be reloaded if its users ask for it each time, or follow `on_change`.  The log names changed settings that
+need a restart.  A variable of the environment overrides the file and cannot change, so its setting needs a restart.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ from gateway.config.settings import Settings, SettingsError
 log = structlog.get_logger("gateway")
 
 RELOADED = ("admin_token", "allowed_origins", "log_level", "metrics_token", "trusted_proxies")
-"""The settings that come into force without a restart; and the rules, which say themselves why they do not."""
+"""The settings that come into force without a restart, beside the rules, which have a `Reloadable` of their own."""
 
 _RULES = "rule"
 
 
 @runtime_checkable
 class Reloadable(Protocol):
-    """What may change while sessions go on.
+    """A part that can change while sessions go on.
 
     Attributes:
         name: for the log.
@@ -43,12 +41,12 @@ class Reloadable(Protocol):
     name: str
 
     def reload(self) -> str | None:
-        """Read it again; returns a sentence on what is wrong, then the old ones stay in force; None: nothing is."""
+        """Read it again; returns a sentence if it is wrong, and the old state stays; None: it is in force."""
         ...
 
 
 def reload_all(reloadables: Iterable[Reloadable]) -> None:
-    """Read all of them again, and tell the log of it."""
+    """Read all of them again, and log the result."""
     faults: dict[str, str] = {}
     fresh = []
     for each in reloadables:
@@ -59,7 +57,7 @@ def reload_all(reloadables: Iterable[Reloadable]) -> None:
             faults[each.name] = fault
     say = log.warning if faults else log.info
     say("reloaded", what=", ".join(fresh) or "nothing", kept=[*faults])
-    for reason in dict.fromkeys(faults.values()):  # several may have read the same file
+    for reason in dict.fromkeys(faults.values()):  # several may have read the same wrong file
         names = [name for name, fault in faults.items() if fault == reason]
         log.warning("what was in force stays after a reload", what=", ".join(names), reason=reason)
 
@@ -67,13 +65,13 @@ def reload_all(reloadables: Iterable[Reloadable]) -> None:
 def _reloaded(what: Reloadable) -> str | None:
     try:
         return what.reload() or None
-    except Exception:  # sessions go on, whatever lies in a file
+    except Exception:  # sessions go on, whatever is in a file
         log.exception("a reload failed", what=what.name)
         return "it failed; the log says why"
 
 
 class Reading:
-    """The settings as they are read for one reload: once for all who ask, so that none of them has another file.
+    """The settings of one reload, read once, so that all reloadables see the same file.
 
     Args:
         read: reads them.
@@ -84,7 +82,7 @@ class Reading:
         self._found: Settings | SettingsError | None = None
 
     def forget(self) -> None:
-        """A reload begins, or ends: whoever asks next has them read."""
+        """Begin or end a reload: the next call reads again."""
         self._found = None
 
     def __call__(self) -> Settings:
@@ -107,13 +105,13 @@ class InForce:
     """The settings in force.
 
     Attributes:
-        name: what it is, for the log.
+        name: for the log.
         now: the settings.
-        on_change: called with them when others have come into force.
+        on_change: functions that are called with changed settings.
 
     Args:
-        settings: those of the start.
-        read: reads them again; by default they are what they were.
+        settings: of the start.
+        read: reads them again; by default they never change.
     """
 
     name = "settings"
@@ -128,7 +126,7 @@ class InForce:
         """Read the settings again; those of `RELOADED` are in force at once, and the log names both kinds.
 
         Returns:
-            why they are not: the old ones stay, all of them.
+            a sentence if the settings are wrong: then the old ones stay.
         """
         try:
             if self._had_file:
@@ -152,10 +150,10 @@ class InForce:
 
 
 def _refuse_lost_file() -> None:
-    """Without the file all settings would be their defaults: nobody wants that, but whoever replaces it slowly has it.
+    """Without the file all settings would have their defaults: it may be missing while an editor replaces it.
 
     Raises:
-        SettingsError: there is none any more.
+        SettingsError: the file is missing.
     """
     path = toml_file.config_file()
     if not path.is_file():
@@ -163,10 +161,10 @@ def _refuse_lost_file() -> None:
 
 
 def _refuse_open_doors(now: Settings, fresh: Settings) -> None:
-    """A token that is not there any more is rather a mistake than a wish, and would not be noticed.
+    """A token that is missing after a reload is probably a mistake.
 
     Raises:
-        SettingsError: the admin API would be open to everybody on this machine, and was not.
+        SettingsError: the admin API would become open to every program on this machine.
     """
     if now.admin_token and not (fresh.admin_token or now.admin_groups):
         raise SettingsError(
@@ -176,7 +174,7 @@ def _refuse_open_doors(now: Settings, fresh: Settings) -> None:
 
 
 def _mixed(now: Settings, fresh: Settings) -> Settings:
-    """What is in force until a restart: those of `RELOADED` fresh, the others as they are.
+    """The settings in force until a restart: those of `RELOADED` fresh, the others as they were.
 
     Raises:
         SettingsError: they do not fit together, though the fresh ones do.
@@ -186,7 +184,7 @@ def _mixed(now: Settings, fresh: Settings) -> Settings:
         names.add(_RULES)
     values = dict(now) | {name: getattr(fresh, name) for name in names}
     try:
-        # Tables fit to all else, and are none of a file's any more.
+        # Tables are already validated objects, and fit to all other settings.
         Settings(**{name: value for name, value in values.items() if name not in ("policy", _RULES)})
     except ValidationError as error:
         reason = errors.sentence(error, errors.Sources(toml_file.read()))

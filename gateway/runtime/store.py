@@ -1,12 +1,12 @@
-"""The store of a running gateway: opened as the settings say, read into the broker, and at the end what is not in it.
+"""Store of a running gateway: opened, read into the broker, and at the end a count of the lost messages.
 
-open        with a lock on the file, which one gateway has; in a thread, for the log that a killed process left may have
-            to be carried into the file first
-read        before any listener is open, so on the loop itself: nobody waits.  Rows alone (the broker's `recovery`
-            says why); what must be read with its contents and is damaged is counted and stays where it is
-last words  when all sessions have given back what they had: how much of it ends with the process
+open        takes the lock of the file; in a thread, because the log of a killed process may have to be moved into the
+            file first
+read        before any listener is open, so it may block the loop.  Rows only (the broker's `recovery` says why); a
+            damaged message that must be read with its content is counted and stays in the file
+last words  after all sessions have given back their messages: the number of messages that end with the process
 
-It closes nothing: when the store may be closed, the runtime knows.
+The runtime closes the store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import structlog
 import trio
@@ -29,18 +28,19 @@ from gateway.broker.topic.topic import Topic
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings
 from gateway.stores import SQLiteStore, StoreDamaged, open_store
+from gateway.stores.repair import PageReader
 
 log = structlog.get_logger("gateway")
 
-# Names that a line of the log has at most.
+# Most names in a line of the log.
 _NAMED = 10
 
 
 async def open_the_store(settings: Settings) -> SQLiteStore | None:
-    """The store that the settings name; None: messages are kept in memory only.
+    """Open the store of the settings; None: messages are kept in memory only.
 
     Raises:
-        StartError: it cannot be used.
+        StartError: the store cannot be used.
     """
     try:
         return await trio.to_thread.run_sync(open_store, settings.store)
@@ -49,29 +49,38 @@ async def open_the_store(settings: Settings) -> SQLiteStore | None:
 
 
 def recover_from(store: SQLiteStore, broker: Broker) -> int:
-    """Fill the broker with what the store holds.
+    """Fill the broker with the content of the store.
 
     Returns:
-        messages that were to be read and are damaged: they stay where they are.
+        number of damaged messages; they stay in the file.
 
     Raises:
-        StartError: it cannot be read.
+        StartError: the store cannot be read.
     """
     storage = broker.storage
     assert storage is not None  # it came with the store
     started = time.perf_counter()
-    damaged: list[int] = []
+    damaged = 0
+
+    def read(rows: Sequence[int]) -> list[Stored]:
+        nonlocal damaged
+        page = PageReader(rows)
+        while not page.is_done:
+            page.step(store)
+        damaged += page.damaged
+        return page.found
+
     try:
         found = store.load()
         storage.places_from(max((place.number for place in found.places), default=0) + 1)
-        # What was never stored had numbers, too: by the clock they cannot come again.
+        # Messages that were never stored had numbers, too: the clock is ahead of them.
         broker.router.number_from(max(found.highest, int(broker.scheduler.epoch() * 1e6)))
         broker.router.restore_seen(found.seen)
-        recover(broker, found.places, found.rows, partial(_read_around, store, damaged), clean=found.clean)
+        recover(broker, found.places, found.rows, read, clean=found.clean)
     except StoreError as error:
         raise StartError(unusable("store", error)) from None
-    except (ValueError, KeyError, TypeError) as error:  # facts that nobody can have written so
-        fault = StoreDamaged(store.path, f"what it says of a message or a place cannot be read: {error!r}")
+    except (ValueError, KeyError, TypeError) as error:  # metadata that no gateway writes
+        fault = StoreDamaged(store.path, f"the metadata of a message or a place cannot be read: {error!r}")
         raise StartError(unusable("store", fault)) from None
     if store.is_new:
         log.info("a new store was made", store=str(store.path))
@@ -93,27 +102,12 @@ def recover_from(store: SQLiteStore, broker: Broker) -> int:
         clean=found.clean,
         seconds=round(time.perf_counter() - started, 3),
     )
-    return len(damaged)
-
-
-def _read_around(store: SQLiteStore, damaged: list[int], rows: Sequence[int]) -> list[Stored]:
-    """Read all that is not damaged; the rest goes to `damaged`, and to the log."""
-    try:
-        return store.read(rows)
-    except StoreError as error:
-        if not error.is_damage:
-            raise
-        half = len(rows) // 2
-        if half:
-            return _read_around(store, damaged, rows[:half]) + _read_around(store, damaged, rows[half:])
-        damaged += rows
-        log.error("a message in the store is damaged", row=rows[0], place=error.place, reason=str(error))
-        return []
+    return damaged
 
 
 @contextmanager
 def last_words(broker: Broker) -> Iterator[None]:
-    """Say what goes with the gateway, when all sessions have given back what they had."""
+    """Log the messages that end with the process, after all sessions have given back theirs."""
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""The traces of a running gateway: opened as the settings say, told of what happens to messages, closed behind it.
+"""Traces of a running gateway: opened as the settings say, closed at the end.
 
-open    behind the journal, around which they stand; before the store is read, for subscriptions remember whom to tell
-close   behind the last session; the collector has some seconds for what waits
+open    after the journal, whose recorder they wrap; before the store is read, because subscriptions keep the recorder
+close   after the last session; the collector has some seconds for the waiting spans
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.broker.model.message import Message
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings
 from gateway.journal import Journal
-from gateway.observe.nobody import Nobody
+from gateway.observe.null_recorder import NullRecorder
 from gateway.observe.tracing import Traced
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     """Begin to trace messages, if the settings say so.
 
     Args:
-        journal: is told of everything as before; None: there is none.
+        journal: None: there is none.
 
     Raises:
         StartError: the packages are missing.
@@ -46,7 +46,7 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     except ImportError as error:
         reason = f"{error.name} is not installed; pip install 'stomp-gateway[otel]' brings it"
         raise StartError(unusable("trace_endpoint", reason)) from None
-    recorder = Nobody() if journal is None else journal
+    recorder = NullRecorder() if journal is None else journal
     exporter = over_http(settings.trace_endpoint)
     spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)
     broker.records = Traced(broker, recorder, settings.trace_ratio, spans.tell, spans.may)
@@ -56,6 +56,6 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
 
 
 async def close_tracing(spans: Spans, broker: Broker) -> None:
-    """Send what waits, within some seconds."""
+    """Send the waiting spans, within some seconds."""
     broker.records = None
     await trio.to_thread.run_sync(partial(spans.close, _LONGEST_CLOSE))

@@ -1,6 +1,6 @@
-"""Where messages are kept: nowhere but in memory, or in a file of SQLite beside it.
+"""Stores of messages: memory only, or a file of SQLite.
 
-memory            the process is all there is
+memory            messages end with the process
 sqlite:PATH       a file; `sqlite:store.db` in the working directory, `sqlite:/var/lib/gateway/store.db` anywhere
 """
 
@@ -25,10 +25,10 @@ __all__ = [
 
 
 def open_store(url: str) -> SQLiteStore | None:
-    """The store of that name; None: messages are kept in memory only.
+    """Open the store of the setting `store`; None: messages are kept in memory only.
 
     Raises:
-        StoreError: the name is none, or the file cannot be used.
+        StoreError: the value is wrong, or the file cannot be used.
     """
     kind, _, path = url.partition(":")
     if url == "memory":

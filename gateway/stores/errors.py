@@ -1,7 +1,7 @@
-"""What can be wrong with a store: each a sentence that names the file and, where there is one, the way out.
+"""Errors of a store: one sentence each, with the path of the file and, where there is one, the remedy.
 
-SQLite says what failed, but seldom why: of a write that failed it knows that it was "disk I/O error".  So the reason is
-looked for where the file lies, by writing a few bytes there.
+SQLite reports a failed write as "disk I/O error", seldom with the reason.  So `_reason` tries to write a few bytes
+beside the file, and reports the system's error.
 """
 
 from __future__ import annotations
@@ -29,44 +29,44 @@ _PROBE = bytes(65_536)
 
 
 class StoreFull(StoreError):
-    """There is no room for it.  The same can be asked again when there is."""
+    """The disk is full.  The write can be repeated later."""
 
     public = "the disk is full"
 
 
 class StoreReadOnly(StoreError):
-    """The disk, or the file, cannot be written, though it may have room."""
+    """The disk or the file is read-only."""
 
     public = "the store is read-only"
 
 
 class StoreLocked(StoreError):
-    """Another process has the file."""
+    """Another process has the file open."""
 
 
 class StoreDamaged(StoreError):
-    """The file does not hold what it must.
+    """The file is damaged.
 
     Attributes:
-        found: what is wrong, without the file's name and the way out.
+        found: the damage, without path and remedy.
     """
 
     public = "the store is damaged"
     is_damage = True
 
-    def __init__(self, path: Path, found: object, way_out: str | None = None) -> None:
+    def __init__(self, path: Path, found: object, remedy: str | None = None) -> None:
         self.found = found
-        if way_out is None:
-            way_out = (
+        if remedy is None:
+            remedy = (
                 f"Look closer with `gateway store check {path}`; save what can be read with `gateway store export "
                 f"{path}`, and make a new store of that with `gateway store import`"
             )
-        super().__init__(f"{path} is damaged: {found}.  {way_out}")
+        super().__init__(f"{path} is damaged: {found}.  {remedy}")
 
 
 @contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the system raise inside into a `StoreError` on that file."""
+    """Turn errors of SQLite and the system into a `StoreError` with the path."""
     try:
         yield
     except sqlite3.Error as error:
@@ -76,7 +76,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the file is to blame, and not the disk, the rights or the caller."""
+    """True if the file is damaged; False if disk, permissions or caller are at fault."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:  # raised by Python's module itself
         return str(error).startswith("Could not decode to UTF-8")
@@ -86,7 +86,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 def _sentence(error: sqlite3.Error, path: Path) -> StoreError:
     if is_damage(error):
         return StoreDamaged(path, error)
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest of it tells kinds of a kind
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the upper bits tell sub-kinds
     if code == sqlite3.SQLITE_BUSY:
         return StoreLocked(f"{path} is in use: another gateway, or another program, has it open")
     if code == sqlite3.SQLITE_FULL:
@@ -108,7 +108,7 @@ def _refused(reason: OSError, path: Path) -> StoreError:
 
 
 def _reason(path: Path) -> OSError | None:
-    """Why that file cannot be written; None: it seems that it can."""
+    """The system's reason why the file cannot be written; None: writing beside it works."""
     try:
         with tempfile.TemporaryFile(dir=path.parent) as probe:
             probe.write(_PROBE)
@@ -116,7 +116,7 @@ def _reason(path: Path) -> OSError | None:
             os.fsync(probe.fileno())
     except OSError as error:
         return error
-    # Only asked, not opened: closing a file would give up this process's own lock on it.
+    # The file is not opened: closing it would release this process's own lock.
     if path.exists() and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
         return PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return None

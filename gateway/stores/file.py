@@ -1,12 +1,11 @@
-"""The file of a store: made whole, and opened for this process alone.
+"""File of a store: made in one step, and opened for this process alone.
 
-A new file is made beside its place, and moved there when it is complete.  So an empty file is never one of ours that
-was only begun, and is refused like every other damage: a store does not start empty where there was one.
+A new file is made beside its place and moved there when it is complete.  So an empty file is never a half-made store,
+and is refused as damaged: a gateway does not start with an empty store where there was a full one.
 
-SQLite's own lock keeps out a second gateway.  In `locking_mode=EXCLUSIVE` it is taken once, at the start, and lies on
-the file until the process ends, however it ends.  Nobody else can then read the file either: who wants to look into it
-asks the gateway, or stops it.  In return no other program can hold up a commit, or keep the write-ahead log from being
-emptied by reading for long, and there is no shared memory beside the file.
+With `locking_mode=EXCLUSIVE` SQLite takes its lock at the start and keeps it until the process ends.  So no second
+gateway can open the file, and no other program can read it; in return no program can delay a commit, or keep the
+write-ahead log from being moved into the file, and there is no shared memory beside the file.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from gateway.stores import schema
 from gateway.stores.errors import StoreDamaged, told
 
 PAGE = 8192
-"""Bytes.  A lone message is written as two pages, so they should be small; but of messages of 1 KiB a page of 4096
+"""Bytes.  A single message is written as two pages, so small pages are better; but of messages of 1 KiB a page of 4096
 holds three, with a quarter of it wasted, and one of 8192 seven."""
 
 LOG_PAGES = 1000
-"""Pages of the write-ahead log after which SQLite moves them into the file, in the commit that fills it: this commit is
-the slow one, 25 to 60 ms.  A longer log makes it slower, and little else better."""
+"""Pages of the write-ahead log after which a commit moves them into the file; that commit takes 25 to 60 ms.  A longer
+log makes it slower, and little else better."""
 
 CACHE = 16 * 1024
-"""KiB of pages in memory: the ends of the tables, and a log's worth.  Recovery reads straight through."""
+"""KiB of pages in memory: the ends of the tables, and as much as the log.  Recovery reads each page once."""
 
 _STATEMENTS = 128
 
 
 @contextmanager
 def made_whole(path: Path) -> Iterator[Path]:
-    """Make a file which is at its path only when it is complete, and which replaces no other.
+    """Make a file that appears at its path when it is complete, and replaces no other.
 
     Yields:
-        where to make it.
+        the path to write to.
 
     Raises:
-        StoreError: the folder is none, or cannot be written to.
+        StoreError: the folder is missing, or cannot be written to.
     """
     if not path.parent.is_dir():
         raise StoreError(f"{path} cannot be made: there is no folder {path.parent}")
@@ -58,24 +57,24 @@ def make(path: Path) -> None:
     """Make an empty store.
 
     Raises:
-        StoreError: that cannot be done there.
+        StoreError: the file cannot be made.
     """
     with made_whole(path) as new, closing(_connect(new, "rwc")) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE}")
-        _set_up(connection, synchronous="OFF")  # it is synchronized once, when it is complete
+        _set_up(connection, synchronous="OFF")  # `_move` synchronizes the complete file
         schema.create(connection)
 
 
 def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
-    """Open the store for this process alone, and bring it to the schema of this gateway.
+    """Open the store for this process alone.
 
     Args:
-        damaged: open it also where its end is missing, to read what is left.
+        damaged: open a file whose end is missing, too, to read the rest.
 
     Raises:
-        StoreLocked: another process has it.
-        StoreDamaged: it is one no more.
-        StoreError: it cannot be opened or written, or is no store.
+        StoreLocked: another process has it open.
+        StoreDamaged: the file is damaged.
+        StoreError: the file cannot be opened or written, or is not a store.
     """
     with told(path):
         if path.is_dir():
@@ -85,13 +84,12 @@ def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
         connection = _connect(path, "rw")
         try:
             if damaged:
-                connection.execute("PRAGMA writable_schema = ON")  # SQLite then believes the file how large it is
+                connection.execute("PRAGMA writable_schema = ON")  # SQLite then accepts the size of the file
             schema.check(connection, path)
             _set_up(connection)
-            schema.migrate(connection, path)
-        except UnicodeDecodeError as error:  # SQLite's message quotes what it found, which need not be text
+        except UnicodeDecodeError as error:  # SQLite's message quotes bytes of the file
             connection.close()
-            raise StoreDamaged(path, "what it says of its own tables is no text") from error
+            raise StoreDamaged(path, "the description of its tables is not text") from error
         except BaseException:
             connection.close()
             raise
@@ -99,10 +97,10 @@ def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a store, in whatever state.
+    """Whether the file exists, in any state.
 
     Raises:
-        StoreDamaged: only a part of it is there.
+        StoreDamaged: only its write-ahead log exists.
     """
     with told(path):
         if path.exists():
@@ -114,27 +112,27 @@ def is_there(path: Path) -> bool:
 
 
 def identities(path: Path) -> dict[Path, tuple[int, int]]:
-    """Which files an open store has: path -> device and number.
+    """The files of an open store: path -> device and inode.
 
     Raises:
-        StoreError: one of them is gone already.
+        StoreError: a file is gone.
     """
     with told(path):
         return {each: _identity(each) for each in (path, Path(f"{path}-wal"))}
 
 
 def refuse_others(path: Path, identities: dict[Path, tuple[int, int]]) -> None:
-    """See that the files of an open store are where they were.
+    """Check that the files of an open store are in their places.
 
     Raises:
-        StoreError: they are not: what is written now nobody will find.
+        StoreError: they are not, so what is written is lost with the process.
     """
     for each, identity in identities.items():
         try:
             found = _identity(each)
         except FileNotFoundError:
             raise StoreError(
-                f"{each} is gone, deleted or moved: put it back where it was, or nothing that comes now will last"
+                f"{each} is gone, deleted or moved: put it back where it was, or new messages will be lost"
             ) from None
         except OSError as error:
             raise StoreError(f"{path} cannot be used: {error.strerror}") from error
@@ -161,27 +159,27 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _set_up(connection: sqlite3.Connection, synchronous: str = "FULL") -> None:
-    """What SQLite does not keep in the file."""
+    """Set the pragmas that SQLite does not keep in the file."""
     for pragma in (
         f"synchronous = {synchronous}",
         "journal_mode = WAL",
         f"wal_autocheckpoint = {LOG_PAGES}",
         f"journal_size_limit = {LOG_PAGES * PAGE}",
         f"cache_size = -{CACHE}",
-        "cell_size_check = ON",  # finds a damaged page when it is read, not when it has done harm
-        "secure_delete = OFF",  # on in Debian: pages that become free would be written once more, as zeros
+        "cell_size_check = ON",  # finds a damaged page when it is read
+        "secure_delete = OFF",  # on in Debian: would write free pages once more, as zeros
         "temp_store = MEMORY",
-        "recursive_triggers = OFF",  # on in Debian: writing a row again would take away its content
+        "recursive_triggers = OFF",  # on in Debian: replacing a row would delete its content
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
 def _move(new: Path, path: Path) -> None:
-    """Give the file its name, and see that both outlive a power cut."""
+    """Give the file its name, safe against a power cut."""
     new.chmod(0o600)
     _synchronize(new)
     try:
-        os.link(new, path)  # and not a rename: it replaces nothing, should another gateway have been faster
+        os.link(new, path)  # unlike a rename it replaces no file of a faster gateway
     except FileExistsError:
         raise
     except OSError:  # a file system without links

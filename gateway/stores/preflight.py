@@ -1,7 +1,7 @@
-"""Would a gateway start with this store: as far as that shows without opening it.
+"""Check of a store before the start, without opening it: another gateway may be running with it.
 
-Only the first bytes of the file are read, and nothing is locked or written: another gateway may be running with it.
-So damage further on does not show, nor whether somebody has it.
+Only the first bytes of the file are read; no lock is taken.  So damage further on does not show, nor whether the file
+is in use.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gateway.broker.core.ports import StoreError
 from gateway.stores import file, schema
+from gateway.stores.disk_space import refuse_small
 from gateway.stores.errors import StoreDamaged, told
-from gateway.stores.room import refuse_small
 
 _MAGIC = b"SQLite format 3\0"
 
@@ -22,10 +22,10 @@ _LOGS = ("log_messages", "log_octets", "log_age")
 
 
 def look(url: str) -> None:
-    """See whether the store can be made, or used.
+    """Check that the store can be made, or used.
 
     Args:
-        url: as the setting has it.
+        url: value of the setting `store`.
 
     Raises:
         StoreError: it cannot.
@@ -59,7 +59,7 @@ def _see_access(path: Path, rights: int) -> None:
 
 
 def _read_head(path: Path, head: bytes, size: int, *, whole: bool) -> None:
-    """What SQLite writes first (https://www.sqlite.org/fileformat.html#the_database_header)."""
+    """Check the first bytes (https://www.sqlite.org/fileformat.html#the_database_header)."""
 
     def number(at: int, width: int = 4) -> int:
         return int.from_bytes(head[at : at + width])
@@ -70,12 +70,12 @@ def _read_head(path: Path, head: bytes, size: int, *, whole: bool) -> None:
         raise StoreDamaged(path, "it is no file of SQLite")
     schema.refuse(path, number(68), number(60))
     pages = number(28) * (number(16, 2) if number(16, 2) > 1 else 65_536)
-    if whole and size < pages:  # else a part of it may be in the log
-        raise StoreDamaged(path, f"it is cut off: it has {size} octets of {pages}")
+    if whole and size < pages:  # otherwise a part of it may be in the log
+        raise StoreDamaged(path, f"it is cut off: it has {size} bytes of {pages}")
 
 
 def unkept(policies: Iterable[tuple[str, Mapping[str, object]]]) -> str:
-    """A sentence on policies that mean nothing beyond the process while there is no store; empty: there are none.
+    """A sentence on policies that need a store, for a gateway without one; empty: none does.
 
     Args:
         policies: pattern and values.

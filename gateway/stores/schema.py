@@ -1,42 +1,34 @@
-"""The tables of a store, and how an older file comes to have them.
+"""Tables of a store.
 
-    store      one row: what is known of the file itself
-    places     what holds messages
-    rows       which message stands where: small, for all of them are read at every start
-    contents   headers and bodies: read only where they are wanted
+    store      one row: the name of the store, and whether the last gateway stopped in order
+    places     containers of messages: queues, topics, subscriptions
+    rows       one for each message in a place: small, because every start reads all of them
+    contents   headers and bodies: read only when needed
     seen       de-duplication ids, in the order in which they end
 
-Nothing but the row number is indexed in `rows`.  An index by place would touch one more page for each place that a
-batch writes to, and those pages are most of what a commit costs; all rows of a place go seldom, and then a scan finds
-them.
+`rows` has no index by place.  It would touch one more page for each place that a batch writes to, and those pages are
+most of the cost of a commit.  All rows of a place are deleted seldom; then a scan finds them.
 
-A content goes with the last row that has it: a trigger sees to that, whatever statement takes the row.  Of a row that
-shares with nobody it has only to look whether the index of those that share has its number; that index is empty where
-nothing is shared.
-
-Schemas have numbers.  `MIGRATIONS` has a function for every number before the last; each makes the next schema out of
-its own, and all that are needed run in one transaction.
+A content is deleted with its last row, by a trigger.  For a row that shares its content with no other, the trigger only
+looks into the index of shared contents, which is empty where no content is shared.
 """
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.broker.core.ports import StoreError
 from gateway.stores.errors import StoreDamaged
 
 APPLICATION = 0x53474154
-"""What SQLite keeps in the file to say whose it is."""
+"""SQLite's `application_id` of the file."""
 
 VERSION = 1
-"""Of the schema; in the file it is SQLite's `user_version`."""
+"""Of the schema; SQLite's `user_version` of the file."""
 
-Migration = Callable[[sqlite3.Connection], None]
-MIGRATIONS: Mapping[int, Migration] = {}
-
+_IDENTITY = ("application_id", "user_version")
 _TABLES = """
 CREATE TABLE store (token TEXT NOT NULL, highest INTEGER NOT NULL, clean INTEGER NOT NULL);
 CREATE TABLE places (place INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, facts TEXT NOT NULL);
@@ -73,50 +65,24 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that this gateway cannot use, before anything in it is changed.
+    """Refuse a file that this gateway cannot use; nothing in it is changed.
 
     Raises:
         StoreError: it is not a store, or a newer gateway made it.
     """
-    refuse(path, _number(connection, "application_id"), _number(connection, "user_version"))
+    application, version = [connection.execute(f"PRAGMA {each}").fetchone()[0] for each in _IDENTITY]
+    refuse(path, application, version)
 
 
-def refuse(path: Path, application: int, found: int) -> None:
-    """Refuse a file that says of itself that this gateway cannot use it.
+def refuse(path: Path, application: int, version: int) -> None:
+    """Refuse a file by its `application_id` and `user_version`.
 
     Raises:
         StoreError: it is not a store, or a newer gateway made it.
     """
     if application != APPLICATION:
         raise StoreError(f"{path} is an SQLite file, but not a store of the gateway: name another file")
-    if found > VERSION:
-        raise StoreError(
-            f"{path} was made by a newer gateway: it has schema {found}, and this gateway knows those up to {VERSION}"
-        )
-
-
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the schema of this gateway; it has it already, most of the time.
-
-    Raises:
-        StoreDamaged: no gateway made it as it is.
-    """
-    found = _number(connection, "user_version")
-    if found == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        for version in range(found, VERSION):
-            if version not in MIGRATIONS:
-                raise StoreDamaged(path, f"there never was a schema {version}")
-            MIGRATIONS[version](connection)
-        connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.rollback()
-        raise
-
-
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    number: int = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
-    return number
+    if version > VERSION:
+        raise StoreError(f"{path} was made by a newer gateway: it has schema {version}, and this one reads {VERSION}")
+    if version < VERSION:
+        raise StoreDamaged(path, f"there never was a schema {version}")

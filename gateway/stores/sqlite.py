@@ -1,24 +1,25 @@
-"""The store in a file of SQLite: writes what the broker decided, and reads it back.
+"""The store in a file of SQLite.
 
-It understands nothing of that.  One `Batch` is one transaction, and with `synchronous=FULL` it is on the disk when
-`write` returns.  What fails leaves the file as it was; the same batch can then be written again, and does no harm
-should it have reached the disk after all.
+One `Batch` is one transaction; with `synchronous=FULL` it is on the disk when `write` returns.  A failed write leaves
+the file as it was.  The same batch can be written again, even if the first attempt reached the disk after all.
 
-Blocking, and for one thread at a time: one worker thread calls everything.  Python gives up its lock with every step of
-a statement, and gets it back late while the event loop is busy: that is what few statements are for, each with many
-values.  A hundred messages by `executemany` would wait for the lock four hundred times.
+All calls are blocking, and one worker thread makes them.  Python gives up its lock with every step of a statement, and
+gets it back late while the event loop is busy.  Therefore there are few statements, each with many values: a hundred
+messages by `executemany` would wait for the lock four hundred times.
 
-`write` and `read` do only what must be done at once.  `tidy` is for the time when nobody waits.  It moves the
-write-ahead log into the file, so that the commits of busier times need not.  It takes out what was kept for the last
-process only, which `load` just does not show: with a million messages that takes longer than a start should.  And it
-gives back the room of a file that has become nearly empty, by writing the little anew: 0.3 s for 1.1 GB.  SQLite's own
-way, `incremental_vacuum`, takes 46 s for the same, and makes every write dearer.
+`write` and `read` do only urgent work.  `tidy` does the rest while the store is idle:
 
-A file that is deleted or moved away goes on to be written, by its descriptor: what comes then would be gone with the
-process.  So each commit looks whether the files are still where they were: 5 us.
+* It moves the write-ahead log into the file, so that later commits need not.
+* It deletes the rows of the last process that `load` hides: for a million messages that takes longer than a start
+  should.
+* It shrinks a file that has become nearly empty, by writing the rest anew: 0.3 s for 1.1 GB.  SQLite's own way,
+  `incremental_vacuum`, takes 46 s for the same, and slows down every write.
 
-Numbers that were once given are not given again, though nothing in the file may show them any more.  So the file names
-a number that is ahead of all of them, and moves it on in large steps.
+Writes to a file that was deleted or moved still succeed, by the descriptor, and would be lost at the end of the
+process. So each commit checks whether the files are in their place: 5 us.
+
+Row numbers are never used twice, even if the file no longer has the row.  The file names a number above all of them,
+and raises it in large steps.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
 from gateway.stores import file
-from gateway.stores.changes import Changes
+from gateway.stores.batch_writer import BatchWriter
+from gateway.stores.disk_space import RESERVE, DiskSpace, refuse_small
 from gateway.stores.errors import StoreDamaged, StoreFull, told
-from gateway.stores.room import RESERVE, Room, refuse_small
 
 AHEAD = 65_536
-"""Numbers that are reserved at a time."""
+"""Row numbers that are reserved at a time."""
 
-# Batches after which moving the log is worth the while: it costs what a commit costs.
+# Batches after which the log is moved into the file: that costs as much as a commit.
 _TIDY_AFTER = 50
 
-# Rows of the last process that go at a time: 25 ms.
+# Rows of the last process that are deleted at a time: 25 ms.
 _SLICE = 5000
 
 _FETCHED = 1000
@@ -61,13 +62,13 @@ _CONTENTS = """
 
 
 class Recovered(NamedTuple):
-    """What a store held when it was opened.
+    """The content of a store when it was opened.
 
     Attributes:
-        places: all of them.
-        rows: all of them, in order.  To be read through before anything is written.
+        places: of all containers.
+        rows: in order; to be read to the end before the first write.
         highest: no row or content ever had a higher number.
-        seen: de-duplication ids that still count, digest -> seconds since the epoch until which they do.
+        seen: de-duplication ids, digest -> seconds since the epoch until which they count.
         clean: the last gateway stopped in order.
     """
 
@@ -82,8 +83,8 @@ class SQLiteStore:
     """A store, open and locked.
 
     Attributes:
-        token: the store's own name, made once.
-        is_new: there was none before.
+        token: random name of the store.
+        is_new: the file was made by `open`.
     """
 
     def __init__(
@@ -94,28 +95,27 @@ class SQLiteStore:
         self._connection = connection
         self._sql = connection.execute
         self._clock = clock
-        # place -> a row before which it has none.  A place that is not here has no rows at all, but such as the last
-        # process left behind.
+        # place -> a row number that no row of the place is below.  A place without an entry has only hidden rows.
         self._first: dict[int, int] = {}
         self._written = _TIDY_AFTER  # batches since the log was last moved
-        self._left = 0  # messages that could not be taken out, since `notice`
-        self._stale: tuple[int, int] | None = None  # the first and the last row that the last process left behind
+        self._hidden = 0  # consumed rows that could not be deleted, since `notice`
+        self._stale: tuple[int, int] | None = None  # first and last of the hidden rows of the last process
         with self._transaction():
             self._first = dict.fromkeys([place for (place,) in self._sql("SELECT place FROM places")], 0)
             self.token, self._reserved, self._was_clean = self._identity()
             self._sql("UPDATE store SET clean = 0")
-        self._room = Room(path, lambda *statement: self._sql(*statement), reserve)
-        self._files = file.identities(path)  # now the log is there, too
+        self._room = DiskSpace(path, lambda *statement: self._sql(*statement), reserve)
+        self._files = file.identities(path)  # now the log exists, too
 
     def _identity(self) -> tuple[str, int, bool]:
-        """What the store says of itself: its token, the highest number, and whether the last gateway stopped in order.
+        """The row of the table `store`: the token, the highest number, and whether the last gateway stopped in order.
 
         Raises:
-            StoreDamaged: nothing, or nothing that a gateway would write.
+            StoreDamaged: a gateway did not write it.
         """
         found = self._sql("SELECT token, highest, clean FROM store").fetchone()
         if found is None or [type(value) for value in found] != [str, int, int]:
-            raise StoreDamaged(self.path, f"what it says of itself is {str(found)[:80]}")
+            raise StoreDamaged(self.path, f"its table store holds {str(found)[:80]}")
         token, highest, clean = found
         return token, highest, bool(clean)
 
@@ -128,9 +128,9 @@ class SQLiteStore:
             reserve: bytes that new messages leave free on the disk.
 
         Raises:
-            StoreLocked: another process has it.
-            StoreDamaged: it is one no more.
-            StoreError: it cannot be opened, made or written.
+            StoreLocked: another process has it open.
+            StoreDamaged: the file is damaged.
+            StoreError: the file cannot be opened, made or written.
         """
         is_new = not file.is_there(path)
         if reserve:
@@ -145,11 +145,11 @@ class SQLiteStore:
             raise
 
     def load(self) -> Recovered:
-        """What the store holds, without what was there only as long as the last process.  To be called once, first.
+        """Load the content, without rows that were for the last process only.  To be called once, first.
 
         Raises:
-            StoreDamaged: also while the rows are read.
-            StoreError: it cannot be read or written.
+            StoreDamaged: also while `rows` is read.
+            StoreError: the file cannot be read or written.
         """
         with self._transaction():
             self._sql("DELETE FROM seen WHERE until <= ?", (self._clock(),))
@@ -160,17 +160,17 @@ class SQLiteStore:
                 self._place(each) for each in self._sql("SELECT place, kind, name, facts FROM places ORDER BY place")
             ]
             for row, place in self._sql(_NOWHERE):
-                raise StoreDamaged(self.path, f"message {row} stands in place {place}, which is not there")
+                raise StoreDamaged(self.path, f"message {row} stands in place {place}, which is missing")
             seen = dict(self._sql("SELECT digest, until FROM seen ORDER BY until"))
         return Recovered(places, self._rows(), self._reserved, seen, self._was_clean)
 
     def _place(self, values: tuple[object, ...]) -> Container:
         if [type(value) for value in values] != [int, str, str, str]:
-            raise StoreDamaged(self.path, f"what it says of a place is {str(values)[:80]}")
+            raise StoreDamaged(self.path, f"its table places holds {str(values)[:80]}")
         return Container._make(values)
 
     def _rows(self) -> Iterator[StoredRow]:
-        # As Row._make, without asking each whether it has seven values: 0.3 us of 1.4.
+        # As StoredRow._make, without its check of the length: 0.3 us of 1.4.
         new: Callable[[Sequence[object]], StoredRow] = partial(tuple.__new__, StoredRow)
         first: dict[int, int] = {}
         with told(self.path):
@@ -182,67 +182,63 @@ class SQLiteStore:
         self._first = first
 
     def write(self, batch: Batch) -> None:
-        """Put the batch on the disk.  The store is as it was when that fails.
+        """Write the batch to the disk.  A failure leaves the store as it was.
 
         Raises:
-            StoreFull: there is no room.
-            StoreDamaged: damage is in the way; most of it is written around.
-            StoreError: it cannot be done for another reason, or the file is not where it was: nobody may count on it.
+            StoreFull: the disk is full.
+            StoreDamaged: rows cannot be written because of damage.
+            StoreError: the write failed for another reason, or the file is not in its place: the batch is not safe.
         """
         for row in batch.rows.values():
             self._first.setdefault(row.place, row.row)
         reserved = max(self._reserved, *batch.rows, *batch.contents, 0)
         if reserved > self._reserved:
             reserved += AHEAD
-        changes = Changes(self._sql, batch, self._first, self._clock())
-        while not self._write(changes, reserved):
-            pass
+        try:
+            self._write(batch, reserved)
+        except StoreDamaged:
+            self._write(batch, reserved, deletes=False)
         file.refuse_others(self.path, self._files)
         self._reserved = reserved
         self._written += 1
         for place in batch.emptied + batch.dropped:
             self._first.pop(place, None)
 
-    def _write(self, changes: Changes, reserved: int) -> bool:
-        """Try to write it; False: damage is in the way, but there may be a way around it."""
+    def _write(self, batch: Batch, reserved: int, *, deletes: bool = True) -> None:
+        writer = BatchWriter(self._sql, batch, self._first, self._clock(), deletes=deletes)
         try:
             with self._transaction():
                 if reserved > self._reserved:
                     self._sql("UPDATE store SET highest = ?", (reserved,))
-                changes.write()
-        except StoreDamaged:
-            if changes.narrow():
-                return False
-            raise
+                writer.write()
         except StoreFull:
             self._room.try_to_make_room()  # for the next attempt
             raise
-        self._left += changes.left
-        return True
+        self._hidden += writer.hidden
 
     def notice(self) -> str:
-        """What the operator should know that has happened since this was last asked; empty: nothing."""
-        left, self._left = self._left, 0
-        if not left:
+        """News for the operator since the last call; empty: none."""
+        hidden, self._hidden = self._hidden, 0
+        if not hidden:
             return ""
-        damage = StoreDamaged(self.path, f"{left} messages that were consumed cannot be taken out; nobody gets them")
-        return str(damage)
+        found = f"{hidden} messages that were consumed cannot be deleted; they are hidden, and no consumer gets them"
+        return str(StoreDamaged(self.path, found))
 
     def shortage(self) -> str:
-        """Why no more messages should come for now; empty: they may.  What is under way can still be written.
+        """The reason to refuse new messages; empty: none.  Batches can still be written.
 
         Raises:
-            StoreError: the disk does not say, or the file is not where it was.
+            StoreError: the disk cannot be asked, or the file is not in its place.
         """
         file.refuse_others(self.path, self._files)
         return self._room.shortage()
 
     def read(self, rows: Sequence[int]) -> list[Stored]:
-        """Rows with their contents, in the order asked; those that are not there are left out.
+        """Rows with their contents, in the order of `rows`; a missing row is left out.
 
         Raises:
-            StoreDamaged: a content cannot be read; where one row was asked for, it says in which place that stands.
-            StoreError: neither can the disk.
+            StoreDamaged: a content cannot be read; for a single row, `place` is the name of its place.
+            StoreError: the disk cannot be read.
         """
         try:
             stored = self._read(rows)
@@ -260,23 +256,23 @@ class SQLiteStore:
         try:
             return {each[0]: _stored(*each) for each in found}
         except (ValueError, TypeError) as error:
-            raise StoreDamaged(self.path, f"headers are not what was written: {error}") from error
+            raise StoreDamaged(self.path, f"headers cannot be read: {error}") from error
 
     def _place_of(self, row: int) -> str:
-        """The name of the place where a row stands; empty: that cannot be read."""
+        """The name of a row's place; empty: it cannot be read."""
         with suppress(sqlite3.Error):
             for (name,) in self._sql("SELECT name FROM rows JOIN places USING (place) WHERE row = ?", (row,)):
                 return str(name)
         return ""
 
     def tidy(self) -> bool:
-        """Do some of what can wait until nobody else does: mostly nothing, else it takes milliseconds.
+        """Do some of the work of an idle store: mostly nothing, else it takes milliseconds.
 
         Returns:
-            there is more of it.
+            more work is left.
 
         Raises:
-            StoreError: it cannot be done, for other reasons than that there is no room.
+            StoreError: it failed, for another reason than a full disk.
         """
         try:
             if self._stale is not None:
@@ -294,18 +290,18 @@ class SQLiteStore:
         with told(self.path):
             (end,) = self._sql(_SOME_STALE, (*stale, _SLICE)).fetchone()
         self._stale = None if end is None else (end + 1, stale[1])
-        # Where damage is in the way they stay, and nobody sees them.
+        # Damaged ones stay hidden in the file.
         with suppress(StoreDamaged), self._transaction():
             self._sql("DELETE FROM rows WHERE transient AND row BETWEEN ? AND ?", (stale[0], end))
 
     def close(self, *, clean: bool) -> None:
-        """Close the file; nothing can be done with the store any more.
+        """Close the file.
 
         Args:
-            clean: the gateway stops in order, and `load` shall say so next time.
+            clean: the gateway stops in order; the next `load` returns it.
 
         Raises:
-            StoreError: that could not be written.  The file is closed all the same.
+            StoreError: `clean` could not be written.  The file is closed all the same.
         """
         try:
             if clean:
@@ -325,23 +321,12 @@ class SQLiteStore:
                 yield
                 self._sql("COMMIT")
             except BaseException:
-                # SQLite has undone it by itself, most of the time.
+                # SQLite has rolled back by itself, most of the time.
                 with suppress(sqlite3.Error):
                     self._connection.rollback()
                 raise
 
 
-def _stored(
-    row: int,
-    place: int,
-    content: int,
-    rank: int,
-    size: int,
-    transient: int,
-    facts: str | None,
-    headers: str,
-    body: bytes,
-) -> Stored:
-    return Stored(
-        StoredRow(row, place, content, rank, size, bool(transient), facts), Payload(json.loads(headers), body)
-    )
+def _stored(*values: Any) -> Stored:
+    *row, transient, metadata, headers, body = values
+    return Stored(StoredRow._make([*row, bool(transient), metadata]), Payload(json.loads(headers), body))

@@ -1,6 +1,6 @@
-"""For the operator of a store that no gateway has open: look whether it is whole, and carry it to another file.
+"""Commands on a store that no gateway has open: check it, export it, import it into a new file.
 
-An export is lines of JSON, one for each thing:
+An export has one line of JSON for each row:
 
     {"store": TOKEN, "highest": 70000, "clean": 1}
     {"place": 1, "kind": "queue", "name": "/queue/a", "facts": "{}"}
@@ -8,8 +8,8 @@ An export is lines of JSON, one for each thing:
     {"row": 5, "place": 1, "content": 5, "rank": 5, "size": 400, "transient": 0, "facts": null}
     {"seen": "00ff", "until": 1763715600.5}
 
-The name of the store goes with it, so that what clients know of its messages stays true; so the old file should not be
-used beside the new one.
+The token goes with it, so that message ids known to clients stay valid.  Therefore the old file must not be used beside
+the new one.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gateway.broker.core.ports import StoreError
 from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import file
 from gateway.stores.errors import StoreDamaged, told
-from gateway.stores.salvage import Lost, readable
+from gateway.stores.repair import UnreadableKeys, readable
 from gateway.stores.sqlite import SQLiteStore
 
-_HOPELESS = "Nothing of it can be saved: go back to a copy"
+_HOPELESS = "Nothing of it can be saved: restore a backup"
 _MANY = 100
 _CONTENT = "content, headers, body"
 _LINES = 1000
@@ -42,7 +42,7 @@ _PLACELESS = "NOT transient AND place NOT IN (SELECT place FROM places)"
 _EMPTY = "content NOT IN (SELECT content FROM contents)"
 _UNUSED = "content NOT IN (SELECT content FROM rows)"
 
-# What a row looks like that was written, by its table.
+# Types of a row that a gateway wrote, by table.
 _ROW = (int, int, int, int, int, int)
 _TYPES: dict[str, set[tuple[type, ...]]] = {
     "store": {(int, str, int, int)},
@@ -52,28 +52,28 @@ _TYPES: dict[str, set[tuple[type, ...]]] = {
 }
 
 _FINDINGS = (
-    (f"SELECT count(*) FROM rows WHERE {_PLACELESS}", "messages stand in a place that is not there"),
+    (f"SELECT count(*) FROM rows WHERE {_PLACELESS}", "messages stand in a place that is missing"),
     ("SELECT 1 - count(*) FROM store", "rows are missing in the table `store`"),
 )
 
 
 def check(path: Path) -> list[str]:
-    """Read the whole store, and see whether everything is there and belongs together.
+    """Read the whole store and check that its tables fit together.
 
-    Nothing in it changes, but that the log beside it, which a kill has left, moves into the file.
+    The only change: the write-ahead log of a killed process moves into the file.
 
     Returns:
-        what is wrong, a sentence each; nothing where all is well.
+        a sentence for each fault.
 
     Raises:
-        StoreError: there is no store, or it cannot be opened.
+        StoreError: the store is missing, or cannot be opened.
     """
     findings: list[str] = []
     try:
         with told(path), closing(_opened(path)) as connection:
             findings += [f"{path}: {found}" for found in _integrity(connection)]
             for _ in _lines(path, connection, findings):
-                pass  # what can be exported can be read
+                pass  # a line that can be exported can be read
             findings += [] if findings else _belonging(connection)
     except StoreDamaged as error:
         findings.append(str(StoreDamaged(path, error.found, _HOPELESS)))
@@ -81,10 +81,10 @@ def check(path: Path) -> list[str]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """The file, also if its end is missing.
+    """Open the file, even if its end is missing.
 
     Raises:
-        StoreDamaged: not even that can be read which leads to all else.
+        StoreDamaged: the description of the tables cannot be read.
         StoreError: it cannot be opened for another reason.
     """
     try:
@@ -94,7 +94,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
-    connection.execute("PRAGMA cell_size_check = OFF")  # it would end the check at the first page that it finds
+    connection.execute("PRAGMA cell_size_check = OFF")  # it would end the check at the first damaged page
     try:
         for (found,) in connection.execute(f"PRAGMA integrity_check({_MANY})"):
             if found != "ok":
@@ -111,38 +111,34 @@ def _belonging(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def export(path: Path, out: TextIO) -> list[str]:
-    """Write down what the store holds, as far as it can be read.
+    """Write all rows that can be read.
 
     Returns:
-        what could not be read, a sentence each; nothing where all is there.
+        a sentence for each loss.
 
     Raises:
-        StoreError: there is no store, it cannot be opened, or nothing of it can be read.
+        StoreError: the store is missing, cannot be opened, or nothing of it can be read.
     """
     missing: list[str] = []
     with closing(_opened(path)) as connection:
         for line in _lines(path, connection, missing):
-            out.write(f"{line}\n")
+            out.write(f"{json.dumps(line)}\n")
     return missing
 
 
-def _lines(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[str]:
-    """What the store holds, line by line; what cannot be read goes to `missing`."""
-    for thing in _things(path, connection, missing):
-        yield json.dumps(thing)
+def _lines(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[Line]:
+    """The lines of an export; sentences on losses go to `missing`."""
 
-
-def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> Iterator[Line]:
     def read(table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-        bad: list[int] = []  # rows that follow each other: a damaged one may still look like one
+        bad: list[int] = []  # keys of rows in sequence with values of wrong types
         for found in readable(path, connection, table, columns):
-            if not isinstance(found, Lost) and tuple(map(type, found)) not in _TYPES[table]:
+            if not isinstance(found, UnreadableKeys) and tuple(map(type, found)) not in _TYPES[table]:
                 bad.append(found[0])
                 continue
             if bad:
                 missing.append(_damaged(table, bad[0], bad[-1]))
                 bad = []
-            if isinstance(found, Lost):
+            if isinstance(found, UnreadableKeys):
                 missing.append(_damaged(table, found.first, found.last))
             else:
                 yield found
@@ -153,8 +149,8 @@ def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> I
         yield {"store": token, "highest": highest, "clean": clean}
     for place, kind, name, facts in read("places", "place, kind, name, facts"):
         yield {"place": place, "kind": kind, "name": name, "facts": facts}
-    wanted: Counter[int] = Counter()  # content -> messages that have it
-    passing: set[int] = set()  # contents of messages that nobody will get any more
+    wanted: Counter[int] = Counter()  # content -> number of messages with it
+    passing: set[int] = set()  # contents of hidden messages
     for found in read("rows", ",".join(StoredRow._fields)):
         row = StoredRow(*found)
         yield row._asdict()
@@ -167,7 +163,7 @@ def _things(path: Path, connection: sqlite3.Connection, missing: list[str]) -> I
         unknown += each[0] not in wanted and each[0] not in passing
         wanted.pop(each[0], None)
         yield from _of_content(each, missing)
-    # A page of which a part is damaged may lead past others; so those that are missing are looked for one by one.
+    # A damaged inner page may lead past whole pages, so the missing contents are searched one by one.
     for number in list(wanted):
         with suppress(sqlite3.DatabaseError):
             one = connection.execute(f"SELECT {_CONTENT} FROM contents WHERE content = ?", (number,)).fetchall()
@@ -211,11 +207,10 @@ def import_(path: Path, lines: Iterable[str]) -> list[str]:
     """Make a new store of an export.
 
     Returns:
-        what was left out, because the export does not have all of it, a sentence each.
+        a sentence for each incomplete message that was left out.
 
     Raises:
-        StoreError: there is a store already, there are no lines or one is none of an export, or the store cannot be
-            made or written.
+        StoreError: the file exists, the lines are not an export, or the store cannot be made or written.
     """
     if file.is_there(path):
         raise StoreError(f"{path} is there already: an import makes a new store")
@@ -237,13 +232,13 @@ def _batches(lines: Iterable[str], heading: Line) -> Iterator[Batch]:
         try:
             _add(batch, json.loads(line), heading)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StoreError(f"line {number} is none that an export has: {error or line!r:.200}") from error
+            raise StoreError(f"line {number} is not a line of an export: {error or line!r:.200}") from error
         if number % _LINES == 0 or batch.nbytes > _BYTES:
             yield batch
             batch = Batch(batch.number + 1)
     if not number:
-        # Of an empty store an export has its heading; this is what is left of a command that failed.
-        raise StoreError("there is nothing to import: not even the first line of an export came")
+        # The export of an empty store has a heading: no line at all is left by a command that failed.
+        raise StoreError("there is nothing to import: the input is empty")
     yield batch
 
 
@@ -264,10 +259,10 @@ def _add(batch: Batch, line: Line, heading: Line) -> None:
 
 
 def _finish(connection: sqlite3.Connection, heading: Line) -> Iterator[str]:
-    """What concerns the store as a whole.  Yields what had to go."""
+    """Set the token, and delete incomplete messages; yields a sentence for each kind of loss."""
     if heading:
         connection.execute("UPDATE store SET token = :store, highest = max(highest, :highest), clean = :clean", heading)
-    # Of messages that were for the last process only nobody asks.
+    # Hidden messages without a content are no loss.
     connection.execute(f"DELETE FROM rows WHERE transient AND {_EMPTY}")
     for table, condition, finding in (
         ("rows", _PLACELESS, "messages were left out: their place is missing"),

@@ -1,15 +1,15 @@
-"""Writes what the broker has to store: batch after batch, each in one worker thread while the next one gathers.
+"""Writer of the store: batch after batch, each in one worker thread while the next one gathers.
 
     storage.take()        ->  store.write(batch)   in a thread: one transaction, one fsync
                           ->  storage.written()    back on the loop: receipts go out
-    storage.take_reads()  ->  store.read(rows)     in the same thread, behind the batch that may hold them
+    storage.take_reads()  ->  store.read(rows)     in the same thread, behind the batch that may hold the rows
 
-A store that fails is tried again until it works; what that means for clients is in `storage`.  Writes and reads take
-turns, and the pause of one is no pause of the other: a disk that cannot be read in one place can be written all the
-same, and those that are read from other places need not wait.
+A failed write or read is tried again until it succeeds; `storage` knows the consequences for clients.  Writes and reads
+take turns, and each has a pause of its own after a failure: a disk with an unreadable place can still be written, and
+other places can be read meanwhile.
 
-Damage alone is for good.  Of a page with damage each half is read for itself, and so on, until only the damaged
-messages are left out.  They stay in the store, and nobody gets them before it is mended.
+Damaged messages are left out of their page (`repair`): they stay in the file, and no consumer gets them before the file
+is repaired.
 """
 
 from __future__ import annotations
@@ -22,41 +22,39 @@ from typing import TypeVar
 import structlog
 import trio
 
-from gateway.broker.core.ports import Store, StoreError
+from gateway.broker.core.ports import Store, StoreError, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch, Stored
+
+from .repair import PageReader
 
 log = structlog.get_logger("gateway.store")
 
 T = TypeVar("T")
 
-# Seconds until a store that has failed is tried again.
+# Seconds until the next attempt after a failure.
 _RETRY = 1.0
-# Seconds in which there is one line for reads that fail.
+# Seconds between two lines of the log for reads that fail.
 _QUIET = 60.0
-# Damaged messages of a page that the log names.
-_MOST_NAMED = 10
-# Bytes after which who waits for `much` is told.
+# Most seconds between two checks of the disk.
+_PAUSE = 1.0
+# Part of the ERROR to clients.
+_TOLD = "the disk is nearly full"
+# Bytes after which `much` returns.
 _MUCH = 8 * 1024 * 1024
 
 
-class _Reading:
-    """Rows that somebody has asked for.
+class _Reading(PageReader):
+    """A page that the broker has asked for.
 
     Attributes:
-        pieces: what is still to be read, the next piece last.
-        found: what was read so far.
-        damaged: what cannot be read.
-        due: when it is to be tried again, by trio's clock; 0: it has not failed.
+        action: called with the messages.
+        due: time of the next attempt, by trio's clock; 0: none has failed.
     """
 
-    __slots__ = ("action", "damaged", "due", "found", "pieces")
-
     def __init__(self, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:
+        super().__init__(rows)
         self.action = action
-        self.pieces = [rows]
-        self.found: list[Stored] = []
-        self.damaged: list[int] = []
         self.due = 0.0
 
 
@@ -64,14 +62,14 @@ class Committer:
     """The task between storage and store.
 
     Attributes:
-        commits: batches that were written.
-        seconds: what writing them took.
-        rows: new messages that they had.
-        failures: attempts to write one, or to read, that failed.
-        damaged: messages that were left out, because they cannot be read.
+        commits: number of batches written.
+        seconds: time that writing them took.
+        rows: number of new messages in them.
+        failures: number of failed attempts to write or read.
+        damaged: number of messages left out because of damage.
 
     Args:
-        flush: writes what the broker has put into outboxes.
+        flush: writes the outboxes of sessions.
     """
 
     def __init__(self, storage: Storage, store: Store, flush: Callable[[], Awaitable[None]]) -> None:
@@ -86,18 +84,18 @@ class Committer:
         self._asked = trio.Event()
         self._written = trio.lowlevel.ParkingLot()
         self._thread = trio.CapacityLimiter(1)
-        self._due = 0.0  # when the batch that failed is to be written again; 0: none has
+        self._due = 0.0  # time of the next attempt to write; 0: none has failed
         self._readings: list[_Reading] = []
         self._quiet_until = -math.inf
         self._bytes = 0  # written since `_much` was set
         self._much = trio.Event()
 
     def ask(self) -> None:
-        """There is something to write, or to read."""
+        """Wake the task: there is something to write, or to read."""
         self._asked.set()
 
     def try_again(self) -> None:
-        """The store may work again.  A batch that has failed is the proof; where there is none, it does."""
+        """The store may work again: write a failed batch at once; without one, the store counts as working."""
         if self._due:
             self._due = trio.current_time()
             self.ask()
@@ -107,7 +105,7 @@ class Committer:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits for the store."""
+        """Whether no write and no read waits."""
         return not (self._asked.is_set() or self._readings or self._storage.unwritten)
 
     async def run(self) -> None:
@@ -119,25 +117,25 @@ class Committer:
                 pass
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Call one of the store's other functions: in the thread that writes, when its turn comes."""
+        """Call another function of the store, in the thread that writes."""
         return await trio.to_thread.run_sync(function, limiter=self._thread)
 
     async def wait_for(self, number: int) -> None:
-        """Wait until that batch is in the store."""
+        """Wait until the batch with that number is in the store."""
         while self._storage.committed < number:
             await self._written.park()
 
     async def finish(self) -> None:
-        """Wait until all is written."""
+        """Wait until all batches are written."""
         while self._storage.unwritten:
             await self._written.park()
 
     async def much(self) -> None:
-        """Wait until much more has been written."""
+        """Wait until 8 MiB more have been written."""
         await self._much.wait()
 
     async def _wait(self) -> None:
-        """Wait until there is something to do, or to try again."""
+        """Wait for `ask`, or for the time of the next attempt."""
         dates = [date for date in (self._due, *[each.due for each in self._readings]) if date]
         if not dates:
             await self._asked.wait()
@@ -146,7 +144,7 @@ class Committer:
             await self._asked.wait()
 
     async def _work(self) -> bool:
-        """Write what there is, then read what is asked for; False: there was nothing."""
+        """Write a batch, then read a piece of each page; False: there was nothing to do."""
         storage = self._storage
         batch = None
         if not self._due or self._due <= trio.current_time():
@@ -155,7 +153,7 @@ class Committer:
                 await self._write(batch)
             self._written.unpark_all()
         has_read = await self._read_on()
-        await self._flush()  # also of what was settled within one batch, and is not written
+        await self._flush()  # also after a batch that settled itself, and is not written
         return batch is not None or has_read
 
     async def _write(self, batch: Batch) -> None:
@@ -186,7 +184,7 @@ class Committer:
     # reading
 
     async def _read_on(self) -> bool:
-        """Read one piece of all that is asked for and due, up to the first that fails; False: nothing is due."""
+        """Read one piece of each page that is due, up to the first failure; False: none is due."""
         self._readings += [_Reading(*each) for each in self._storage.take_reads()]
         if not self._readings:
             return False
@@ -194,42 +192,94 @@ class Committer:
         due = [each for each in self._readings if each.due <= now]
         for reading in due:
             if not await self._read(reading):
-                break  # it may have taken long: first those who write
-        self._readings = [each for each in self._readings if each.pieces]
+                break  # it may have taken long: first the writes
+        self._readings = [each for each in self._readings if not each.is_done]
         return bool(due)
 
     async def _read(self, reading: _Reading) -> bool:
-        """Try to read a piece; False: that failed, and is to be tried again."""
-        rows = reading.pieces.pop()
+        """Try to read a piece; False: the attempt failed, and is repeated later."""
+        damaged = reading.damaged
         try:
-            reading.found += await trio.to_thread.run_sync(self._store.read, rows, limiter=self._thread)
+            await trio.to_thread.run_sync(reading.step, self._store, limiter=self._thread)
         except StoreError as error:
             self.failures += 1
-            if not error.is_damage:
-                reading.pieces.append(rows)
-                reading.due = trio.current_time() + _RETRY
-                self._tell(error, len(rows))
-                return False
-            self._narrow_down(reading, rows, error)
-        if not reading.pieces:
+            reading.due = trio.current_time() + _RETRY
+            self._tell(error, len(reading.next_rows))
+            return False
+        self.damaged += reading.damaged - damaged
+        if reading.is_done:
             reading.action(reading.found)
         return True
-
-    def _narrow_down(self, reading: _Reading, rows: Sequence[int], error: StoreError) -> None:
-        """A piece has damage in it: read its halves, or leave it out."""
-        half = len(rows) // 2
-        if half:
-            reading.pieces += [rows[half:], rows[:half]]
-            return
-        reading.damaged += rows
-        self.damaged += 1
-        if len(reading.damaged) <= _MOST_NAMED:
-            log.error("a message in the store is damaged", row=rows[0], place=error.place, reason=str(error))
-        elif len(reading.damaged) == _MOST_NAMED + 1:
-            log.error("more messages that were read with it are damaged", place=error.place)
 
     def _tell(self, error: StoreError, count: int) -> None:
         now = trio.current_time()
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET
             log.error("messages cannot be read back for now", reason=str(error), count=count)
+
+
+class Housekeeper:
+    """The task beside the committer: disk space, and the work that an idle store does.
+
+    Both run in the thread that writes.  The check of the disk costs next to nothing; it comes once a second, and sooner
+    after many writes, so messages are accepted again within a second after space is free.  The work of `tidy` comes a
+    slice at a time, and stops for reads and writes.
+
+    The check also finds that the file is gone.  Then the store has failed, as after a failed commit.
+    """
+
+    def __init__(self, storage: Storage, store: TendedStore, committer: Committer) -> None:
+        self._storage = storage
+        self._store = store
+        self._committer = committer
+        self._complaint = ""
+        self._is_missed = False
+
+    async def run(self) -> None:
+        """Look after the store until cancelled."""
+        while True:
+            await self._look()
+            await self._tidy()
+            with trio.move_on_after(_PAUSE):
+                await self._committer.much()
+
+    async def _look(self) -> None:
+        """Check that the file is in its place, and that the disk has space."""
+        storage = self._storage
+        try:
+            reason = await self._committer.call(self._store.shortage)
+        except StoreError as error:
+            self._miss(error)
+            return
+        if self._is_missed:
+            self._is_missed = False
+            self._committer.try_again()
+        notice = self._store.notice()
+        if notice:
+            log.error("the store is damaged", reason=notice)
+        if reason:
+            if not storage.is_short:
+                log.error("room for the store is short, durable messages are refused", reason=reason)
+            storage.run_short(reason, _TOLD)
+        elif storage.is_short:
+            log.info("there is room for the store again")
+            storage.has_room()
+
+    def _miss(self, error: StoreError) -> None:
+        """The file is not in its place."""
+        if not self._storage.is_failing:
+            log.error("the store has failed", reason=str(error))
+        self._is_missed = True
+        self._storage.failed(str(error), error.public)
+
+    async def _tidy(self) -> None:
+        """Let the store tidy up while no read and no write waits."""
+        complaint = ""
+        try:
+            while self._committer.is_idle and await self._committer.call(self._store.tidy):
+                pass
+        except StoreError as error:
+            complaint = str(error)
+            if complaint != self._complaint:
+                log.error("the store cannot be tidied up", reason=complaint)
+        self._complaint = complaint

@@ -26,8 +26,7 @@ from gateway.broker.model.identity import Identity
 from gateway.broker.model.policy import Policies
 from gateway.codec import Limits
 
-from ..stores.housekeeping import Housekeeper
-from ..stores.writer import Committer
+from ..stores.writer import Committer, Housekeeper
 from .flow.back_pressure import BackPressure
 from .flow.blocked_publishers import Blocks
 from .flow.connection_limits import Capacity, ConnectionLimits

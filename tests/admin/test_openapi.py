@@ -22,13 +22,13 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis import Case, GenerationMode
 from schemathesis.core import NotSet
 
-from gateway.admin import reference
+from docs.generate import api
 from gateway.admin.openapi import document
 from tests.app.asgi import Answer
 
 from .running import Running, running
 
-DOCUMENT = document(reference.table())
+DOCUMENT = document(api.table())
 # After a drain nothing could be asked that needs a listener; a tap does not end.
 LEFT_OUT = {("post", "/api/v1/drain"), ("get", "/api/v1/sessions/{id}/tap")}
 OPERATIONS = [

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 import trio
 
-from gateway.admin import reference
+from docs.generate import api
 from gateway.admin.endpoint import Endpoint
 from gateway.auth.passwords import hash_passcode
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
@@ -23,19 +23,19 @@ PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
 
 def test_committed_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == reference.page(), "run `make docs`"
+    assert PAGE.read_text() == api.page(), "run `make docs`"
 
 
 def test_every_endpoint_stands_there_once() -> None:
-    page = reference.page()
-    table = reference.table()
+    page = api.page()
+    table = api.table()
     for each in table:
         assert page.count(f"### `{each.method} {each.path}`\n") == 1
     assert len({(each.method, each.path) for each in table}) == len(table)
 
 
 def test_links_lead_somewhere() -> None:
-    page = reference.page()
+    page = api.page()
     links = {part.split(")")[0] for part in page.split("](#")[1:]}
     headings = {line.lstrip("# ").lower() for line in page.splitlines() if line.startswith("#")}
     assert links <= headings
@@ -60,7 +60,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 @pytest.fixture
 def table() -> list[Endpoint]:
-    return reference.table()
+    return api.table()
 
 
 class Shell:
@@ -118,7 +118,7 @@ class Shell:
     async def run(self, endpoint: Endpoint) -> None:
         """Do what the page says, and see that it goes well."""
         variables = await self.prepare()
-        command = reference.example_of(endpoint)
+        command = api.example_of(endpoint)
         if endpoint.media_type == "text/event-stream":
             await self.watch(command, variables)
             return

@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 from gateway.archive.columns import table_of
 from gateway.archive.schema import SCHEMA
 from gateway.journal import RecordError, schema
-from gateway.journal.record import LAYOUTS, Decoder, Facts, counted, headers_of, length_of, record, string, strings
+from gateway.journal.record import (
+    LAYOUTS,
+    RecordFacts,
+    RowDecoder,
+    counted,
+    headers_of,
+    length_of,
+    record,
+    string,
+    strings,
+)
 
-FACTS = Facts("g1", "r", 1_700_000_000_000_000, 1_700_000_000_000_000_999)
+FACTS = RecordFacts("g1", "r", 1_700_000_000_000_000, 1_700_000_000_000_000_999)
 TEXTS = st.text(max_size=10)
 BLOCK_TEXTS = st.text("a\0\x01é", max_size=4)
 
 
-def body_of(*rows: bytes, first_seq: int = 1, facts: Facts = FACTS) -> bytes:
+def body_of(*rows: bytes, first_seq: int = 1, facts: RecordFacts = FACTS) -> bytes:
     return b"".join(record(facts, first_seq, len(rows), rows))[8:]
 
 
@@ -60,7 +70,7 @@ def a_row(draw: st.DrawFn) -> bytes:
 @settings(max_examples=80, deadline=None)
 def test_the_same_rows(rows: list[bytes], first_seq: int) -> None:
     body = body_of(*rows, first_seq=first_seq)
-    assert rows_in(body) == Decoder().rows(body)
+    assert rows_in(body) == RowDecoder().rows(body)
 
 
 @given(st.data())
@@ -72,7 +82,7 @@ def test_the_same_errors(data: st.DataObject) -> None:
     octets[place] = data.draw(st.integers(0, 255))
     with contextlib.suppress(RecordError):
         rows = rows_in(bytes(octets))
-        assert rows == Decoder().rows(bytes(octets))
+        assert rows == RowDecoder().rows(bytes(octets))
 
 
 def connected(names: bytes, behind: bytes = b"", code: int = 14, time: int = 0) -> bytes:

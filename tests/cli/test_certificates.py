@@ -48,8 +48,14 @@ def test_nothing_is_shown(secured: Terminal, there: Demanding, command: tuple[st
         ),
         (("--key", "client.key"), "the key in client.key needs its certificate (cert)"),
         (("--ca", "client.key"), "the file of authorities client.key cannot be used: it has no certificate in PEM"),
-        (("--cert", "client.pem", "--url", "stomp://localhost"), "--ca, --cert and --key are for TLS: write stomps://"),
-        (("--ca", "client.pem", "--url", "stomp://localhost"), "--ca, --cert and --key are for TLS: write stomps://"),
+        (
+            ("--cert", "client.pem", "--url", "stomp://localhost"),
+            "has no TLS, and certificates are for TLS: write stomps://",
+        ),
+        (
+            ("--ca", "client.pem", "--url", "stomp://localhost"),
+            "has no TLS, and certificates are for TLS: write stomps://",
+        ),
         (("--cert", "gone.pem"), "File 'gone.pem' does not exist"),
     ],
 )

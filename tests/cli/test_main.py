@@ -129,7 +129,7 @@ class TestCheckConfig:
     def test_pages_of_elsewhere_may_do_everything(self, tmp_path: Path) -> None:
         passwords.write_user(tmp_path / "users.txt", "alice", passwords.hash_passcode("secret"))
         values = {"users_file": "users.txt", "websocket": "0.0.0.0:0", "admin_token": "sesame"}
-        assert "there are no rules, so whoever is in may do everything: write" in run("check-config", **values).stderr
+        assert "there are no rules, so every client may do everything: write" in run("check-config", **values).stderr
         (tmp_path / "gateway.toml").write_text('[[rule]]\ndestination = "**"\nallow = ["send"]\n')
         assert "there are no rules" not in run("check-config", **values).stderr
 
@@ -308,7 +308,7 @@ class TestPasswd:
         assert (result.exit_code, result.stdout) == (0, "removed user alice from users.txt\n")
         assert list(passwords.read_users(tmp_path / "users.txt")) == ["bob"]
         sentence = refused(run("passwd", "users.txt", "alice", "--remove"))
-        assert sentence == "users.txt has no user 'alice'; --list shows who is there"
+        assert sentence == "users.txt has no user 'alice'; --list shows all users"
 
     @pytest.mark.parametrize(
         ("arguments", "sentence"),

@@ -70,15 +70,15 @@ def test_headers_and_selectors(terminal: Terminal, queue: str) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (b"tea", "it is no JSON"),
-        (b"[]", "it is no object"),
-        (b'{"bodies": 1}', "'bodies' is none of body, body_encoding, destination, headers"),
+        (b"tea", "it is not JSON"),
+        (b"[]", "it is not an object"),
+        (b'{"bodies": 1}', "'bodies' is unknown: keys are body, body_encoding, destination, headers"),
         (b'{"headers": {"a": 1}}', "headers must be an object of strings"),
         (b'{"destination": 1}', "destination must be a string"),
         (b'{"body": 1}', "body must be a string"),
         (b'{"body": "", "body_encoding": "rot13"}', "body_encoding must be utf-8 or base64"),
-        (b'{"body": "?", "body_encoding": "base64"}', "body is no base64"),
-        (b'{"body": ""}', "it names no destination, and the command does not either"),
+        (b'{"body": "?", "body_encoding": "base64"}', "body is not base64"),
+        (b'{"body": ""}', "it has no destination, and the command names none"),
     ],
 )
 def test_lines_that_cannot_be_meant(terminal: Terminal, line: bytes, sentence: str) -> None:
@@ -96,7 +96,7 @@ def test_lines_that_cannot_be_meant(terminal: Terminal, line: bytes, sentence: s
         (["send", "/queue/a", "b", "--whole"], "exclude each other"),
         (["send", "/queue/a", "b", "-H", "colour"], "'colour' is no header: write NAME:VALUE"),
         (["send", "/queue/a", "b", "--url", "localhost"], "names no STOMP server"),
-        (["send", "/queue/a", "b", "--url", "stomp://host/queue/a"], "the destination is an argument of its own"),
+        (["send", "/queue/a", "b", "--url", "stomp://host/queue/a"], "has a destination: write destinations as"),
         (["subscribe"], "Missing argument 'DESTINATION...'"),
         (["subscribe", "/queue/a", "--count", "0"], "--count"),
     ],

@@ -190,7 +190,7 @@ class TestImport:
 
     @pytest.mark.parametrize(
         ("stdin", "sentence"),
-        [("tea for two\n", "line 1 is none that an export has"), (b"\xff\n", "what is to be imported is no export")],
+        [("tea for two\n", "line 1 is not a line of an export"), (b"\xff\n", "standard input is not an export")],
     )
     def test_of_something_else(self, stdin: str | bytes, sentence: str, tmp_path: Path) -> None:
         assert refused(run("import", FILE, stdin=stdin)).startswith(sentence)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.client.server import read_url
 
 
 @pytest.mark.parametrize(
     ("url", "server", "destination"),
     [
-        ("stomp://localhost", Server("localhost"), ""),
-        ("stomp://localhost/", Server("localhost"), ""),
+        ("stomp://localhost", StompServer("localhost"), ""),
+        ("stomp://localhost/", StompServer("localhost"), ""),
         (
             "stomps://alice@host.example:61614/topic/a",
-            Server("host.example", 61_614, tls=True, login="alice"),
+            StompServer("host.example", 61_614, tls=True, login="alice"),
             "/topic/a",
         ),
-        ("stomp://al%40ice@[::1]:7/queue/a%20b", Server("::1", 7, login="al@ice"), "/queue/a b"),
+        ("stomp://al%40ice@[::1]:7/queue/a%20b", StompServer("::1", 7, login="al@ice"), "/queue/a b"),
     ],
 )
-def test_urls(url: str, server: Server, destination: str) -> None:
+def test_urls(url: str, server: StompServer, destination: str) -> None:
     assert read_url(url, "X") == (server, destination)
 
 
@@ -41,8 +41,8 @@ def test_a_password_has_no_place_in_a_url() -> None:
 
 def test_headers_of_connect() -> None:
     plain = {"accept-version": "1.0,1.1,1.2", "host": "localhost", "heart-beat": "0,0"}
-    assert Server().connect_headers(0) == plain
-    named = Server(login="alice", passcode="wonderland", vhost="/", versions="1.2", headers={"client-id": "a"})
+    assert StompServer().connect_headers(0) == plain
+    named = StompServer(login="alice", passcode="wonderland", vhost="/", versions="1.2", headers={"client-id": "a"})
     assert named.connect_headers(500) == {
         "accept-version": "1.2",
         "host": "/",

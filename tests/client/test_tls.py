@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import Client, ConnectionLost, Server
+from gateway.client import Client, ConnectionLost, StompServer
 from gateway.client import blocking as module
 from gateway.client.errors import CertificateRefused
 from gateway.client.tls import FileError, context_of
@@ -53,7 +53,7 @@ def test_the_alert_is_read_though_nothing_can_be_written(there: Demanding, monke
     """The server has closed before CONNECT is there."""
     dial = module._dial
 
-    def slow(where: Server) -> socket.socket:
+    def slow(where: StompServer) -> socket.socket:
         found = dial(where)
         for sign in (select.POLLRDHUP, 0):  # the server has closed; and it has said so to who writes there
             waiting = select.poll()
@@ -69,7 +69,7 @@ def test_the_alert_is_read_though_nothing_can_be_written(there: Demanding, monke
 
 
 @contextmanager
-def old_server() -> Iterator[Server]:
+def old_server() -> Iterator[StompServer]:
     """One that speaks TLS 1.2 and demands a certificate."""
     context = papers.client_demanding()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -82,7 +82,7 @@ def old_server() -> Iterator[Server]:
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield Server(HOST, int(listener.getsockname()[1]), tls=True)
+        yield StompServer(HOST, int(listener.getsockname()[1]), tls=True)
     finally:
         thread.join(10)
         assert not thread.is_alive()
@@ -110,7 +110,7 @@ def test_a_server_that_closes_without_a_word(there: Demanding, tmp_path: Path) -
     listener = socket.create_server((HOST, 0))
     thread = threading.Thread(target=serve)
     thread.start()
-    where = Server(HOST, int(listener.getsockname()[1]), tls=True, ca=str(there.ca))
+    where = StompServer(HOST, int(listener.getsockname()[1]), tls=True, ca=str(there.ca))
     with pytest.raises(
         ConnectionLost, match="does it expect a client certificate, another protocol, or a PROXY header"
     ):
@@ -120,7 +120,7 @@ def test_a_server_that_closes_without_a_word(there: Demanding, tmp_path: Path) -
 
 def test_a_server_without_tls(gateway: GatewayProcess) -> None:
     with pytest.raises(ConnectionLost, match=f"cannot connect to {HOST}:{gateway.tcp_port}: .*"):
-        Client(Server(HOST, gateway.tcp_port, tls=True))
+        Client(StompServer(HOST, gateway.tcp_port, tls=True))
 
 
 class TestFiles:

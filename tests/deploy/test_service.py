@@ -293,7 +293,7 @@ def test_a_socket_of_another_name(tmp_path: Path) -> None:
     with kept("websocket", "http") as sockets:
         found = refusal(sockets, tmp_path, tcp="systemd:tcp")
     assert found == (
-        "Error: cannot listen on systemd:tcp: of systemd came websocket, http; FileDescriptorName= of the .socket "
+        "Error: cannot listen on systemd:tcp: systemd passed websocket, http; FileDescriptorName= of the .socket "
         "unit must be tcp; change the setting tcp (GATEWAY_TCP)"
     )
 
@@ -301,7 +301,7 @@ def test_a_socket_of_another_name(tmp_path: Path) -> None:
 def test_a_socket_of_two_settings(tmp_path: Path) -> None:
     with kept("tcp", "http") as sockets:
         found = refusal(sockets, tmp_path, websocket="systemd:tcp")
-    assert "systemd:tcp: another setting has that socket already; change the setting websocket" in found
+    assert "systemd:tcp: another setting uses that socket; change the setting websocket" in found
 
 
 def test_a_socket_that_others_reach_needs_users(tmp_path: Path) -> None:

@@ -123,11 +123,11 @@ class TestStart:
             ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
             (
                 {"max_subscriptions": 2},
-                "is wrong: it has more functions than may be: a session may have 2 (max_subscriptions)",
+                "is wrong: it has too many functions: a session may have 2 (max_subscriptions)",
             ),
             (
                 {"max_destinations": 2},
-                "is wrong: it has more functions than may be: the server may have 2 (max_destinations)",
+                "is wrong: it has too many functions: the server may have 2 (max_destinations)",
             ),
         ],
     )

@@ -59,7 +59,7 @@ def test_another_version(path: Path) -> None:
     segment = Segment(path)
     rows = iter(segment)
     assert next(rows)[2] == 1
-    with pytest.raises(RecordError, match=rf"000001\.seg, octet {each}: the record has version 9"):
+    with pytest.raises(RecordError, match=rf"000001\.seg, byte {each}: the record has version 9"):
         next(rows)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gateway.journal import RecordError, schema
 from gateway.journal.record import (
     LAYOUTS,
-    Decoder,
-    Facts,
+    RecordFacts,
+    RowDecoder,
     bodies,
     counted,
     headers_of,
@@ -25,11 +25,11 @@ from gateway.journal.record import (
     strings,
 )
 
-FACTS = Facts("g1", "r", 1_700_000_000_000_000, 999)
+FACTS = RecordFacts("g1", "r", 1_700_000_000_000_000, 999)
 TEXTS = st.text(max_size=20)
 
 
-def body_of(*rows: bytes, first_seq: int = 1, facts: Facts = FACTS) -> bytes:
+def body_of(*rows: bytes, first_seq: int = 1, facts: RecordFacts = FACTS) -> bytes:
     return b"".join(record(facts, first_seq, len(rows), rows))[8:]
 
 
@@ -45,7 +45,7 @@ def headers_in(block: bytes) -> object:
     layout = LAYOUTS["dead_lettered"]
     names, payload = string("/queue/a"), string("expired") + block
     row = layout.pack(layout.rest + len(names) + len(payload), 7, len(names), 1, 1, 0, 0, 0) + names + payload
-    return Decoder().rows(body_of(row))[0][schema.INDEX["headers"]]
+    return RowDecoder().rows(body_of(row))[0][schema.INDEX["headers"]]
 
 
 class TestHeaders:
@@ -108,7 +108,7 @@ class TestFile:
 
 class TestRows:
     def test_facts(self) -> None:
-        decoder = Decoder()
+        decoder = RowDecoder()
         rows = decoder.rows(body_of(connected(), connected(), first_seq=7))
         assert [row[:5] for row in rows] == [("g1", 1_700_000_000_000_000, seq, 1, "connected") for seq in (7, 8)]
         assert decoder.unknown == 0
@@ -146,7 +146,7 @@ class TestRows:
                     names += string(text)
         layout = LAYOUTS[event.name]
         nbytes = layout.pack(layout.rest + len(names) + len(payload), event.code, len(names), 1000, *numbers)
-        (row,) = Decoder().rows(body_of(nbytes + names + payload))
+        (row,) = RowDecoder().rows(body_of(nbytes + names + payload))
         given_columns = {each.name: row[schema.INDEX[each.name]] for each in schema.COLUMNS[5:]}
         assert given_columns == {each.name: wanted.get(each.name) for each in schema.COLUMNS[5:]}
         assert row[4] == event.name
@@ -155,7 +155,7 @@ class TestRows:
         """A reader does not keep all names that it ever saw."""
         monkeypatch.setattr("gateway.journal.record._MOST_NAMES", 2)
         names = [strings("tcp", "here", "me", str(number)) for number in (1, 2, 3, 1)]
-        rows = Decoder().rows(body_of(*[connected(each) for each in names]))
+        rows = RowDecoder().rows(body_of(*[connected(each) for each in names]))
         assert [row[schema.INDEX["session"]] for row in rows] == ["1", "2", "3", "1"]
 
 
@@ -165,22 +165,22 @@ class TestOthers:
     def test_another_version(self) -> None:
         body = b"\2" + body_of(connected())[1:]
         with pytest.raises(RecordError, match="the record has version 2, and this gateway reads 1 only"):
-            Decoder().rows(body)
+            RowDecoder().rows(body)
 
     def test_an_unknown_event(self) -> None:
-        decoder = Decoder()
+        decoder = RowDecoder()
         rows = decoder.rows(body_of(connected(), connected(code=99), connected()))
         assert [row[2] for row in rows] == [1, 3]
         assert decoder.unknown == 1
 
     def test_more_columns(self) -> None:
-        first, second = Decoder().rows(body_of(connected(behind=string("more")), connected()))
+        first, second = RowDecoder().rows(body_of(connected(behind=string("more")), connected()))
         assert first[5:] == second[5:]
 
     def test_fewer_columns(self) -> None:
         layout = LAYOUTS["disconnected"]
         names = strings("tcp", "here", "me", "s")
-        (row,) = Decoder().rows(body_of(layout.pack(layout.rest + len(names), 15, len(names), 1) + names))
+        (row,) = RowDecoder().rows(body_of(layout.pack(layout.rest + len(names), 15, len(names), 1) + names))
         assert row[schema.INDEX["reason"]] is None
 
 
@@ -206,7 +206,7 @@ class TestNonsense:
     )
     def test_is_an_error(self, row: bytes) -> None:
         with pytest.raises(RecordError, match="its rows are not as version 1 has them"):
-            Decoder().rows(body_of(row))
+            RowDecoder().rows(body_of(row))
 
     def test_of_any_kind(self) -> None:
         """Whatever byte is another one, there is a row, or the one error."""
@@ -215,7 +215,7 @@ class TestNonsense:
             for octet in (0, 0x7F, 0xFF):
                 other = body[:place] + bytes([octet]) + body[place + 1 :]
                 with contextlib.suppress(RecordError):
-                    Decoder().rows(other)
+                    RowDecoder().rows(other)
 
 
 def test_the_crc_covers_all() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.journal import JournalError, Segment, Sync, found, segments
-from gateway.journal.record import LAYOUTS, Facts, strings
+from gateway.journal.record import LAYOUTS, RecordFacts, strings
 from gateway.journal.segments import Mended, Segments, lock, order
 from tests.journal.desk import Fault
 
@@ -29,7 +29,7 @@ def opened(
     on_mended: Callable[[Mended], None] = lambda _: None,
 ) -> Segments:
     folder.mkdir(exist_ok=True)
-    facts = Facts("g1", "r", epoch, 0)
+    facts = RecordFacts("g1", "r", epoch, 0)
     return Segments(folder, facts, sync=sync, nbytes=nbytes, seconds=seconds, on_mended=on_mended)
 
 

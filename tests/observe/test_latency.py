@@ -7,7 +7,7 @@ import random
 import pytest
 
 from gateway.broker.core.histogram import BOUNDS, Histogram
-from gateway.observe.latency import Percentiles, Window, percentiles
+from gateway.observe.latency import LatencyWindow, Percentiles, percentiles
 
 
 @pytest.fixture
@@ -55,14 +55,14 @@ def test_a_percentile_is_nearly_right() -> None:
 class TestWindow:
     def test_what_was_there_before_does_not_count(self, histogram: Histogram) -> None:
         histogram.add(1e6, 1_000)
-        window = Window(histogram, 2)
+        window = LatencyWindow(histogram, 2)
         histogram.add(12)
         found = window.step()
         assert found is not None
         assert found.p99 <= 0.015
 
     def test_a_step_is_its_own(self, histogram: Histogram) -> None:
-        window = Window(histogram, 2)
+        window = LatencyWindow(histogram, 2)
         histogram.add(12)
         first = window.step()
         histogram.add(60_000)
@@ -73,7 +73,7 @@ class TestWindow:
         assert window.step() is None
 
     def test_all_steps_of_the_window_count_together(self, histogram: Histogram) -> None:
-        window = Window(histogram, 2)
+        window = LatencyWindow(histogram, 2)
         assert window.percentiles() is None
         histogram.add(12, 90)
         window.step()
@@ -85,7 +85,7 @@ class TestWindow:
         assert both.p95 > 50
 
     def test_older_steps_are_forgotten(self, histogram: Histogram) -> None:
-        window = Window(histogram, 2)
+        window = LatencyWindow(histogram, 2)
         histogram.add(60_000)
         window.step()
         assert window.percentiles() is not None

@@ -39,14 +39,20 @@ def _restored() -> Iterator[None]:
         logger.setLevel(logging.NOTSET)
 
 
+@pytest.fixture
+def stream() -> io.StringIO:
+    """Lines in JSON go there."""
+    stream = io.StringIO()
+    logs.configure("json", stream=stream)
+    return stream
+
+
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 class TestJson:
-    def test_one_object_a_line_with_time_level_and_event_first(self) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_one_object_a_line_with_time_level_and_event_first(self, stream: io.StringIO) -> None:
         structlog.get_logger().info("session failed", reason="line one\nline two", octets=7)
         assert stream.getvalue().count("\n") == 1
         line = lines(stream)[0]
@@ -54,33 +60,25 @@ class TestJson:
         assert line["timestamp"].endswith("Z")
         assert (line["level"], line["event"], line["reason"]) == ("info", "session failed", "line one\nline two")
 
-    def test_what_json_does_not_know_is_written_as_text(self) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_what_json_does_not_know_is_written_as_text(self, stream: io.StringIO) -> None:
         structlog.get_logger().info("x", value={1}, octets=b"\xff")
         assert (lines(stream)[0]["value"], lines(stream)[0]["octets"]) == ("{1}", "b'\\xff'")
 
-    def test_exceptions(self) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_exceptions(self, stream: io.StringIO) -> None:
         try:
             raise ZeroDivisionError("why")
         except ZeroDivisionError:
             structlog.get_logger().exception("failed")
         assert "ZeroDivisionError: why" in lines(stream)[0]["exception"]
 
-    def test_bound_session_ids(self) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_bound_session_ids(self, stream: io.StringIO) -> None:
         with structlog.contextvars.bound_contextvars(session="abc"):
             structlog.get_logger().info("one")
         structlog.get_logger().info("two")
         assert [line.get("session") for line in lines(stream)] == ["abc", None]
 
     @pytest.mark.parametrize("key", sorted(logs.SECRETS))
-    def test_secrets_are_hidden(self, key: str) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_secrets_are_hidden(self, stream: io.StringIO, key: str) -> None:
         structlog.get_logger().info("login", **{key: "sesame"}, login="alice")
         assert "sesame" not in stream.getvalue()
         assert lines(stream)[0][key] == "(hidden)"
@@ -203,9 +201,7 @@ class TestLevel:
 
 class TestLibraries:
     @pytest.mark.parametrize("name", logs.FOREIGN)
-    def test_same_form(self, name: str) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_same_form(self, stream: io.StringIO, name: str) -> None:
         logging.getLogger(name).warning("half %s", "closed")
         assert [(line["level"], line["event"]) for line in lines(stream)] == [("warning", "half closed")]
 
@@ -247,14 +243,10 @@ class TestLoggers:
         structlog.get_logger("gateway.audit").info("admin", action="drain")
         assert "gateway.audit" in stream.getvalue()
 
-    def test_between_level_and_event(self) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_between_level_and_event(self, stream: io.StringIO) -> None:
         structlog.get_logger("gateway.audit").info("admin", action="drain")
         assert list(lines(stream)[0]) == ["timestamp", "level", "logger", "event", "action"]
 
-    def test_of_a_library(self) -> None:
-        stream = io.StringIO()
-        logs.configure("json", stream=stream)
+    def test_of_a_library(self, stream: io.StringIO) -> None:
         logging.getLogger("trio-websocket").warning("closed")
         assert lines(stream)[0]["logger"] == "trio-websocket"

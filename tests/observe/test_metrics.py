@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -83,13 +82,9 @@ def test_every_metric_has_a_help_and_no_name_is_used_twice() -> None:
     names = [words[2] for words in helps]
     assert len(names) == len(set(names))
     assert all(len(words) == 4 for words in helps)
-
-
-def test_names_are_unique_to_open_metrics_too() -> None:
-    """There a counter goes by its name without `_total`."""
     content, _ = with_store(Store()).render("application/openmetrics-text; version=1.0.0")
     names = [line.split()[2] for line in content.decode().splitlines() if line.startswith("# TYPE")]
-    assert len(names) == len(set(names))
+    assert len(names) == len(set(names)), "in OpenMetrics a counter has its name without _total"
 
 
 def test_counters_are_read_when_asked() -> None:
@@ -155,20 +150,6 @@ def test_logs_of_topics() -> None:
     assert found["gateway_log_memory_bytes"] == broker.registry.streams.nbytes > 0
     assert broker.memory.used == broker.registry.streams.nbytes + 2 * 2_048  # and what two topics cost
     assert found["gateway_log_cursors"] == 0
-
-
-@pytest.mark.parametrize("count", [0, 50])
-def test_clients_make_no_time_series(count: int) -> None:
-    broker = Broker()
-    before = len(samples(Metrics(broker, ())))
-    for number in range(count):
-        name = f"/queue/{number}"
-        broker.deposit(name, Head.of("SEND", {"destination": name}), b"", PLAIN)
-        broker.open_session(
-            V12, f"user {number}", peer=str(number), transport="tcp", connected_at=0.0, carrier=Carrier()
-        )
-    assert len(broker.destinations) == count
-    assert len(samples(Metrics(broker, ()))) == before
 
 
 async def test_of_a_store() -> None:

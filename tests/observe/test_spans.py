@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from gateway.observe import spans as module
-from gateway.observe.condition import SpanCollector
+from gateway.observe.process_metrics import SpanCollector
 from gateway.observe.spans import MOST_PER_SECOND, QUEUE, Spans
 from gateway.observe.tracing import Mark
 

@@ -11,7 +11,7 @@ from gateway.broker import Broker, Session
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies, WhenFull
 from gateway.codec import V12, Frame, Head, ProtocolError
-from gateway.observe.nobody import Nobody
+from gateway.observe.null_recorder import NullRecorder
 from gateway.observe.tracing import Mark, Traced, is_traceparent, shown
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -36,7 +36,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.broker = Broker(policies=self.policies, clock=lambda: self.now)
-        self.broker.records = Traced(self.broker, Nobody(), self.ratio, self.marks.append, random=Random(7))
+        self.broker.records = Traced(self.broker, NullRecorder(), self.ratio, self.marks.append, random=Random(7))
 
     def session(self) -> Session:
         return self.broker.open_session(V12, "bob", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
@@ -105,7 +105,7 @@ class TestWhoIsTraced:
         scene = Scene()
         asked: list[int] = []
         scene.broker.records = Traced(
-            scene.broker, Nobody(), 1.0, scene.marks.append, lambda now: not asked.append(now) and len(asked) < 2
+            scene.broker, NullRecorder(), 1.0, scene.marks.append, lambda now: not asked.append(now) and len(asked) < 2
         )
         session = scene.session()
         handle(session, "SUBSCRIBE", id=1, destination="/queue/a")

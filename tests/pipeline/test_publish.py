@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from gateway.client import Client, Server
+from gateway.client import Client, StompServer
 from gateway.pipeline import publish
 from gateway.pipeline.broker import Broker
 from gateway.pipeline.errors import JobFailure, UsageFailure
@@ -188,7 +188,7 @@ def test_a_subscriber_gets_the_messages(spark: SparkSession, monkeypatch: pytest
     monkeypatch.setattr(publish, "_END", 110.0)  # the first start of Python in Spark, on a machine with other work
     err = io.StringIO()
     with start_gateway() as gateway:
-        listener = Client(Server(HOST, gateway.tcp_port, heartbeat=0))
+        listener = Client(StompServer(HOST, gateway.tcp_port, heartbeat=0))
         listener.request("SUBSCRIBE", {"id": "0", "destination": "/topic/a b.>", "ack": "auto"})
         sender = Publisher(spark, f"stomp://{HOST}:{gateway.tcp_port}/topic/a%20b", Progress(err=err))
         sender.offer("metrics", json.dumps({"a": "ä"}).encode())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.client import Server
+from gateway.client import StompServer
 from tests.gateway_process import GatewayProcess
 from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
 from tests.shared import name
@@ -32,19 +32,19 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
 
 
 @pytest.fixture
-def source(one: GatewayProcess) -> Server:
+def source(one: GatewayProcess) -> StompServer:
     """The first, for a client."""
     return at(one.tcp_port)
 
 
 @pytest.fixture
-def target(two: GatewayProcess) -> Server:
+def target(two: GatewayProcess) -> StompServer:
     """The second."""
     return at(two.tcp_port)
 
 
 @pytest.fixture(scope="package")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StompServer]:
     """A RabbitMQ that all tests share."""
     assert is_installed() or not os.environ.get("CI"), "RabbitMQ is missing: tests/install-tools brings it"
     with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as port:

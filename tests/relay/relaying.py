@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.client import Client, Server
+from gateway.client import Client, StompServer
 from tests.gateway_process import HOST, GatewayProcess
 
 PATIENCE = 60.0
@@ -92,9 +92,9 @@ def running(folder: Path, toml: str = "", **settings: object) -> Iterator[Gatewa
         yield process
 
 
-def at(port: int, **more: Any) -> Server:
+def at(port: int, **more: Any) -> StompServer:
     """The server on a port of this machine."""
-    return Server(HOST, port, **more)
+    return StompServer(HOST, port, **more)
 
 
 class Listener:
@@ -134,7 +134,7 @@ def url(gateway: GatewayProcess) -> str:
     return f"stomp://{HOST}:{gateway.tcp_port}"
 
 
-def send(where: Server, destination: str, bodies: list[str], **headers: str) -> None:
+def send(where: StompServer, destination: str, bodies: list[str], **headers: str) -> None:
     """Send messages; on return the server has them."""
     client = Client(where)
     lines = {"destination": destination, **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -147,7 +147,7 @@ def send(where: Server, destination: str, bodies: list[str], **headers: str) -> 
 class Reader:
     """A subscriber that takes all that comes."""
 
-    def __init__(self, where: Server, destination: str, **headers: str) -> None:
+    def __init__(self, where: StompServer, destination: str, **headers: str) -> None:
         self.client = Client(where)
         self.messages: list[tuple[dict[str, str], str]] = []
         lines = {"id": "0", "destination": destination, "ack": "auto"} | headers
@@ -174,7 +174,7 @@ class Reader:
         return self.bodies
 
 
-def waiting(where: Server, destination: str) -> list[tuple[dict[str, str], str]]:
+def waiting(where: StompServer, destination: str) -> list[tuple[dict[str, str], str]]:
     """Headers and bodies of what waits in a queue of a gateway."""
     reader = Reader(where, destination, browser="true")
     deadline = time.monotonic() + PATIENCE

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.codec import Frame, Head
 from gateway.relay.headers import MOST_HOPS, Loop, onward
-from gateway.relay.settings import Plan, make
+from gateway.relay.settings import RelayPlan, make
 
-PLAN = make(Server("one"), Server("two"), ["/queue/a", "/topic/b.>", "/topic/c.>=/queue/c"], name="here")
+PLAN = make(StompServer("one"), StompServer("two"), ["/queue/a", "/topic/b.>", "/topic/c.>=/queue/c"], name="here")
 MESSAGE = {"message-id": "m1", "destination": "/queue/a", "subscription": "/queue/a", "ack": "a1"}
 
 
-def sent(route: int = 0, plan: Plan = PLAN, **headers: str) -> dict[str, str]:
+def sent(route: int = 0, plan: RelayPlan = PLAN, **headers: str) -> dict[str, str]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return onward(Frame(Head.of("MESSAGE", MESSAGE | named), b""), plan, plan.routes[route])
 
@@ -52,7 +52,7 @@ class TestDedup:
         assert 1 <= len(first) <= 1000
 
     def test_others_have_others(self) -> None:
-        elsewhere = make(Server("three"), Server("two"), ["/queue/a"], name="here")
+        elsewhere = make(StompServer("three"), StompServer("two"), ["/queue/a"], name="here")
         found = [
             sent(),
             sent(message_id="m2"),

@@ -14,13 +14,12 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.config.address import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
-from gateway.relay.http import HttpError, serving
-from gateway.relay.link import Link
-from gateway.relay.metrics import Metrics
+from gateway.relay.http import HttpError, RelayMetrics, serving
+from gateway.relay.link import ServerLink
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
 from tests.deploy.manager import manager
@@ -63,7 +62,13 @@ def is_ready(port: int) -> bool:
 
 class TestRelay:
     def test_while_all_is_well(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         (port,) = free_ports(1)
         first, second = f"/queue/{name}.1", f"/queue/{name}.2"
@@ -92,7 +97,7 @@ class TestRelay:
         assert [each for each, _ in found if f"`{each}`" not in page] == []
 
     def test_while_one_is_away(
-        self, one: GatewayProcess, two: GatewayProcess, target: Server, name: str, tmp_path: Path
+        self, one: GatewayProcess, two: GatewayProcess, target: StompServer, name: str, tmp_path: Path
     ) -> None:
         """By a file with two tables, which have one of the servers in common."""
         port, nobody = free_ports(2)
@@ -142,7 +147,7 @@ def test_the_unit_listens_to_that() -> None:
 @pytest.fixture
 def pump() -> Pump:
     """One that nobody runs."""
-    return Pump(make(Server("one"), Server("two"), ["/queue/a"]), threading.Event())
+    return Pump(make(StompServer("one"), StompServer("two"), ["/queue/a"]), threading.Event())
 
 
 @pytest.fixture
@@ -166,13 +171,13 @@ class TestPages:
         now = 1_000.0
         stuck: list[float] = []
 
-        def open_slowly(_link: Link, _prepare: object) -> None:
+        def open_slowly(_link: ServerLink, _prepare: object) -> None:
             nonlocal now
             now += 40.0
             stuck.append(pump.status.stuck())
 
         monkeypatch.setattr(states, "time", SimpleNamespace(monotonic=lambda: now))
-        monkeypatch.setattr(Link, "open", open_slowly)
+        monkeypatch.setattr(ServerLink, "open", open_slowly)
         pump.status.turns()
         pump._step()
         assert stuck == [0.0, 0.0]
@@ -223,7 +228,7 @@ class TestPages:
     def test_who_reads_nothing(self, port: int, pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PATIENCE", 0.5)
         monkeypatch.setattr(module, "_MOST", 1)
-        monkeypatch.setattr(Metrics, "render", lambda *_: (bytes(64 * 1024**2), "text/plain"))
+        monkeypatch.setattr(RelayMetrics, "render", lambda *_: (bytes(64 * 1024**2), "text/plain"))
         (second,) = free_ports(1)
         with (
             serving(Address(HOST, second), [pump.status]),

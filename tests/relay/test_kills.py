@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.client import Server
+from gateway.client import StompServer
 
 from .relaying import Reader, at, relaying, running, send, url, waiting
 
@@ -12,7 +12,7 @@ COUNT = 20_000
 BODIES = [str(number) for number in range(COUNT)]
 
 
-def _some_have_come(where: Server, count: int, log: Path) -> None:
+def _some_have_come(where: StompServer, count: int, log: Path) -> None:
     """Wait until so many wait at the target; they are read by nobody."""
     reader = Reader(where, "/queue/work", browser="true", **{"browser-end": "false"})
     reader.until(count, log.read_text)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import Server, ServerError
+from gateway.client import ServerError, StompServer
 from gateway.codec import V12, Decoder, Frame, Limits
 from gateway.codec.encoder import frame
 from gateway.relay import settings
@@ -74,7 +74,7 @@ def foreign(answer: Answer, connected: bytes = CONNECTED) -> Iterator[Foreign]:
 
 
 @contextmanager
-def pumping(source: Server, target: Server, *destinations: str) -> Iterator[None]:
+def pumping(source: StompServer, target: StompServer, *destinations: str) -> Iterator[None]:
     stop = threading.Event()
     thread = threading.Thread(target=Pump(settings.make(source, target, destinations), stop).run)
     thread.start()
@@ -85,7 +85,7 @@ def pumping(source: Server, target: Server, *destinations: str) -> Iterator[None
         thread.join()
 
 
-def test_each_asks_for_a_receipt_of_its_own_at_a_foreign_server(source: Server, name: str) -> None:
+def test_each_asks_for_a_receipt_of_its_own_at_a_foreign_server(source: StompServer, name: str) -> None:
     """There, one says nothing of those before it."""
     send(source, f"/queue/{name}", ["1", "2", "3"])
     with foreign(receipt) as target:
@@ -95,7 +95,7 @@ def test_each_asks_for_a_receipt_of_its_own_at_a_foreign_server(source: Server, 
     assert waiting(source, f"/queue/{name}") == []
 
 
-def test_what_is_confirmed_is_not_sent_again(source: Server, name: str) -> None:
+def test_what_is_confirmed_is_not_sent_again(source: StompServer, name: str) -> None:
     def answer(sent: Frame) -> bytes:
         return frame("ERROR", {"message": "bad"}, version=V12) if sent.body == b"3" else receipt(sent)
 
@@ -107,7 +107,7 @@ def test_what_is_confirmed_is_not_sent_again(source: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("message", ["the store cannot be written", "memory limit reached", "session ended"])
-def test_what_is_not_the_messages_fault(message: str, source: Server, name: str) -> None:
+def test_what_is_not_the_messages_fault(message: str, source: StompServer, name: str) -> None:
     """It is waited for, however often."""
     answers = [frame("ERROR", {"message": message}, version=V12)] * 4
 
@@ -120,7 +120,7 @@ def test_what_is_not_the_messages_fault(message: str, source: Server, name: str)
     assert waiting(source, f"/queue/dlq.{name}") == []
 
 
-def test_nothing_is_acknowledged_without_a_receipt(source: Server, name: str) -> None:
+def test_nothing_is_acknowledged_without_a_receipt(source: StompServer, name: str) -> None:
     """Not even when the target has it: the connection breaks before it says so."""
     send(source, f"/queue/{name}", ["1", "2"])
     ending = frame("ERROR", {"message": "x", "retry-after": "1"}, version=V12)
@@ -131,7 +131,7 @@ def test_nothing_is_acknowledged_without_a_receipt(source: Server, name: str) ->
     reader.client.disconnect()
 
 
-def test_a_target_that_never_confirms_does_not_hold_up_the_end(source: Server, name: str, tmp_path: Path) -> None:
+def test_a_target_that_never_confirms_does_not_hold_up_the_end(source: StompServer, name: str, tmp_path: Path) -> None:
     send(source, f"/queue/{name}", ["1", "2"])
     with foreign(lambda _: b"") as target:
         urls = ("--from", f"stomp://{HOST}:{source.port}", "--to", f"stomp://{HOST}:{target.where.port}")
@@ -140,7 +140,7 @@ def test_a_target_that_never_confirms_does_not_hold_up_the_end(source: Server, n
     eventually(lambda: [body for _, body in waiting(source, f"/queue/{name}")] == ["1", "2"])
 
 
-def test_a_source_that_cannot_acknowledge_one_by_one(target: Server) -> None:
+def test_a_source_that_cannot_acknowledge_one_by_one(target: StompServer) -> None:
     with foreign(receipt, b"CONNECTED\n\n\0") as source:
         pump = Pump(settings.make(source.where, target, ["/queue/a"]), threading.Event())
         with pytest.raises(ServerError, match=r"speaks STOMP 1\.0, which cannot acknowledge one by one"):

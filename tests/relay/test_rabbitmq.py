@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import Server
+from gateway.client import StompServer
 from tests.gateway_process import HOST, GatewayProcess
 
 from .relaying import Reader, eventually, relaying, send, url, waiting
@@ -15,13 +15,13 @@ BODIES = [str(number) for number in range(500)]
 
 
 @pytest.fixture
-def there(rabbitmq: Server) -> str:
+def there(rabbitmq: StompServer) -> str:
     """Its URL."""
     return f"stomp://guest@{HOST}:{rabbitmq.port}"
 
 
 def test_to_rabbitmq(
-    one: GatewayProcess, source: Server, rabbitmq: Server, there: str, name: str, tmp_path: Path
+    one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
 ) -> None:
     send(source, f"/queue/{name}", BODIES, persistent="true", colour="red")
     words = ("--from", url(one), "--to", there, "--to-vhost", "/", f"/queue/{name}")
@@ -34,7 +34,7 @@ def test_to_rabbitmq(
 
 
 def test_from_rabbitmq(
-    one: GatewayProcess, source: Server, rabbitmq: Server, there: str, name: str, tmp_path: Path
+    one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
 ) -> None:
     send(rabbitmq, f"/queue/{name}", BODIES, persistent="true", colour="red")
     words = ("--from", there, "--from-vhost", "/", "--to", url(one), f"/queue/{name}")
@@ -50,7 +50,7 @@ def test_from_rabbitmq(
 
 
 def test_what_rabbitmq_refuses(
-    one: GatewayProcess, source: Server, rabbitmq: Server, there: str, name: str, tmp_path: Path
+    one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
 ) -> None:
     """It has no such destinations; the others go on."""
     send(source, f"/queue/{name}", ["1"])
@@ -70,7 +70,7 @@ def test_what_rabbitmq_refuses(
 
 
 def test_a_topic_of_rabbitmq_by_a_pattern(
-    one: GatewayProcess, source: Server, rabbitmq: Server, there: str, name: str, tmp_path: Path
+    one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
 ) -> None:
     words = ("--from", there, "--from-vhost", "/", "--to", url(one), f"/topic/{name}.#")
     with relaying(tmp_path, *words, STOMP_FROM_PASSCODE="guest") as relay:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.auth import passwords
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.relay.headers import MOST_HOPS
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 
@@ -24,7 +24,13 @@ def ends(one: GatewayProcess, two: GatewayProcess) -> tuple[str, ...]:
 
 class TestOnward:
     def test_many_destinations_in_order_over_one_connection(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         names = [f"/queue/{name}.{number}" for number in range(5)]
         bodies = [str(number) for number in range(300)]
@@ -40,7 +46,13 @@ class TestOnward:
         assert [waiting(source, each) for each in names] == [[]] * 5
 
     def test_headers(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         own = {"priority": "7", "reply-to": "/queue/answers", "content-type": "text/plain", "x:y": "a\nb\\c"}
         own |= {"persistent": "true", "expires": "4102444800000", "correlation-id": "c1"}
@@ -55,7 +67,13 @@ class TestOnward:
         reader.client.disconnect()
 
     def test_a_pattern(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         """Where its messages were sent to, or all to one place."""
         routes = (f"/topic/{name}.a.>", f"/topic/{name}.b.*=/queue/{name}.b")
@@ -78,7 +96,13 @@ class TestOnward:
         probe.client.disconnect()
 
     def test_both_directions_of_a_file(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         """And what has come from there does not go back."""
         table = '[[relay]]\nfrom = "{}"\nto = "{}"\ndestinations = ["/topic/{}"]\n'
@@ -103,7 +127,13 @@ class TestOnward:
 
 class TestRefused:
     def test_it_is_a_dead_letter_and_the_others_go_on(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         bodies = [LARGE if number in (7, 8, 30) else str(number) for number in range(40)]
         send(source, f"/queue/{name}", bodies)
@@ -120,7 +150,13 @@ class TestRefused:
         reader.client.disconnect()
 
     def test_a_destination_that_is_not_allowed(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         send(source, f"/queue/{name}.a", ["1"])
         send(source, f"/queue/{name}.b", ["2"])
@@ -135,7 +171,13 @@ class TestRefused:
 
 class TestCircles:
     def test_of_two_relays(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         """It has been everywhere, and it is set aside, whichever names they have."""
         (tmp_path / "a").mkdir()
@@ -152,7 +194,7 @@ class TestCircles:
         assert waiting(target, f"/queue/{name}") == []
 
     def test_too_many_hops(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, name: str, tmp_path: Path
+        self, one: GatewayProcess, two: GatewayProcess, source: StompServer, name: str, tmp_path: Path
     ) -> None:
         passed = [f"relay-{number}" for number in range(MOST_HOPS)]
         send(source, f"/queue/{name}", ["far"], relayed=",".join(passed))
@@ -162,7 +204,9 @@ class TestCircles:
 
 
 class TestAway:
-    def test_messages_stay_at_the_source(self, one: GatewayProcess, source: Server, name: str, tmp_path: Path) -> None:
+    def test_messages_stay_at_the_source(
+        self, one: GatewayProcess, source: StompServer, name: str, tmp_path: Path
+    ) -> None:
         """But for the prefetch; and when the target comes, they go."""
         bodies = [str(number) for number in range(500)]
         send(source, f"/queue/{name}", bodies)
@@ -173,13 +217,19 @@ class TestAway:
                 relay.wait_for("the target is away")
                 eventually(lambda: len(waiting(source, f"/queue/{name}")) == 400, lambda: relay.log)
                 late.start()
-                reader = Reader(Server(HOST, late.tcp_port), f"/queue/{name}")
+                reader = Reader(StompServer(HOST, late.tcp_port), f"/queue/{name}")
                 assert reader.until(500, lambda: relay.log) == bodies
                 reader.client.disconnect()
                 assert len(relay.events("the target is away")) == len(relay.events("the target works again")) == 1
 
     def test_topics_of_a_durable_relay(
-        self, one: GatewayProcess, two: GatewayProcess, source: Server, target: Server, name: str, tmp_path: Path
+        self,
+        one: GatewayProcess,
+        two: GatewayProcess,
+        source: StompServer,
+        target: StompServer,
+        name: str,
+        tmp_path: Path,
     ) -> None:
         """What was sent while no relay ran comes with the next."""
         words = (*ends(one, two), "--durable", "--client-id", name, f"/topic/{name}=/queue/{name}")
@@ -205,8 +255,8 @@ class TestEnds:
         status: int,
         one: GatewayProcess,
         two: GatewayProcess,
-        source: Server,
-        target: Server,
+        source: StompServer,
+        target: StompServer,
         name: str,
         tmp_path: Path,
     ) -> None:
@@ -248,14 +298,14 @@ class TestPasscodes:
         assert relay.end() == 1
         assert f"/nowhere/{name}" in relay.log.splitlines()[-1]
 
-    def test_later_it_is_waited_for(self, one: GatewayProcess, source: Server, name: str, tmp_path: Path) -> None:
+    def test_later_it_is_waited_for(self, one: GatewayProcess, source: StompServer, name: str, tmp_path: Path) -> None:
         """An operator changed it, and will change it here, too, or there again."""
         (tmp_path / "passcode").write_text("right\n")
         with running(tmp_path / "gateway", users_file=_users(tmp_path, "right")) as guarded:
             words = ("--from", url(one), "--to", url(guarded).replace("//", "//alice@"))
             with relaying(tmp_path, *words, "--to-passcode-file", "passcode", f"/queue/{name}") as relay:
                 send(source, f"/queue/{name}", ["1"])
-                server = Server(HOST, guarded.tcp_port, login="alice", passcode="right")
+                server = StompServer(HOST, guarded.tcp_port, login="alice", passcode="right")
                 reader = Reader(server, f"/queue/{name}")
                 assert reader.until(1, lambda: relay.log) == ["1"]
                 reader.client.disconnect()
@@ -288,8 +338,8 @@ class TestUsage:
             (("--from", "http://a", "--to", "stomp://b", "/queue/a"), "names no STOMP server"),
             (("--from", "stomp://a:b@c", "--to", "stomp://b", "/queue/a"), "put it into STOMP_FROM_PASSCODE"),
             (("--from", "stomp://a", "--to", "stomp://b", "/queue/a", "/queue/a"), "named twice"),
-            (("--config", "relay.toml", "/queue/a"), "--config has everything in its file"),
-            (("--config", "relay.toml", "--durable"), "--config has everything in its file"),
+            (("--config", "relay.toml", "/queue/a"), "--config goes with the options of the log only"),
+            (("--config", "relay.toml", "--durable"), "--config goes with the options of the log only"),
             (("--config", "relay.toml"), "has no table [[relay]]"),
         ],
     )

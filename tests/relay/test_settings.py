@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import Server
+from gateway.client import StompServer
 from gateway.relay import settings
 from gateway.relay.settings import PlanError, Route, make, read
 from tests.transports.papers import authority
 
-ONE, TWO = Server("one"), Server("two", 61_614)
+ONE, TWO = StompServer("one"), StompServer("two", 61_614)
 
 
 @pytest.mark.parametrize(

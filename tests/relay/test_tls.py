@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import Server
+from gateway.client import StompServer
 from tests.demanding import demanding
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 from tests.transports import papers
@@ -28,13 +28,13 @@ def trusted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory, trusted: Path) -> Iterator[Server]:
+def secured(tmp_path_factory: pytest.TempPathFactory, trusted: Path) -> Iterator[StompServer]:
     """A gateway with TLS, as a client finds it."""
     files = papers.write(tmp_path_factory.mktemp("papers"))
     (port,) = free_ports(1)
     values = {"tcp_tls": f"{HOST}:{port}", "tls_certificate": files.certificate, "tls_key": files.key}
     with running(tmp_path_factory.mktemp("secured") / "gateway", "", **values):
-        yield Server(HOST, port, tls=True, ca=str(trusted))
+        yield StompServer(HOST, port, tls=True, ca=str(trusted))
 
 
 class Door(Listener):
@@ -61,12 +61,12 @@ def door() -> Iterator[Door]:
     door.close()
 
 
-def address(server: Server) -> str:
+def address(server: StompServer) -> str:
     return f"stomps://{server.host}:{server.port}"
 
 
 def test_both_directions(
-    one: GatewayProcess, source: Server, secured: Server, trusted: Path, name: str, tmp_path: Path
+    one: GatewayProcess, source: StompServer, secured: StompServer, trusted: Path, name: str, tmp_path: Path
 ) -> None:
     """By the command line there, by a file back."""
     (tmp_path / "back").mkdir()
@@ -88,7 +88,7 @@ def test_both_directions(
 
 
 def test_an_authority_that_does_not_vouch_for_the_target(
-    one: GatewayProcess, source: Server, secured: Server, trusted: Path, name: str, tmp_path: Path
+    one: GatewayProcess, source: StompServer, secured: StompServer, trusted: Path, name: str, tmp_path: Path
 ) -> None:
     """It is told once, and tried again: as soon as the file has the right one, messages arrive."""
     file = tmp_path / "authority.pem"
@@ -110,7 +110,7 @@ def test_an_authority_that_does_not_vouch_for_the_target(
 
 
 def test_a_certificate_of_somebody_else(
-    one: GatewayProcess, secured: Server, trusted: Path, name: str, tmp_path: Path
+    one: GatewayProcess, secured: StompServer, trusted: Path, name: str, tmp_path: Path
 ) -> None:
     """The right authority vouches for another name."""
     elsewhere = f"stomps://localhost:{secured.port}"
@@ -141,7 +141,7 @@ def test_an_authority_that_is_none(tmp_path: Path) -> None:
     assert words.endswith("Error: the file of authorities empty.pem cannot be used: it has no certificate in PEM")
 
 
-def test_servers_that_demand_a_certificate(one: GatewayProcess, source: Server, name: str, tmp_path: Path) -> None:
+def test_servers_that_demand_a_certificate(one: GatewayProcess, source: StompServer, name: str, tmp_path: Path) -> None:
     """There by the command line, back by a file."""
     with demanding(tmp_path) as there:
         files = f'from_ca = "{there.ca}"\nfrom_cert = "{there.cert}"\nfrom_key = "{there.key}"\n'

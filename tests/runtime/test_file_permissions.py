@@ -31,7 +31,7 @@ def found(folder: Path, setting: str, mode: int, content: bytes = b"s" * 40) -> 
 def test_open_to_others(folder: Path, setting: str, mode: int, what: str) -> None:
     (sentence,) = found(folder, setting, mode)
     assert sentence == (
-        f"{setting}: every user of this machine can {what} {folder}/file: end that by `chmod o-rwx {folder}/file`"
+        f"{setting}: every user of this machine can {what} {folder}/file: run `chmod o-rwx {folder}/file`"
     )
 
 

@@ -27,11 +27,6 @@ FREE = "127.0.0.1:0"
 KINDS = ("tcp", "websocket")
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def settings(**values: object) -> Settings:
     return Settings(**{"tcp": FREE, "websocket": FREE, "close_linger": 0.2, **values})  # type: ignore[arg-type]
 

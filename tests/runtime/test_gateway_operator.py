@@ -21,11 +21,6 @@ STORE = "sqlite:store.db"
 COUNT = 700  # two slices, and so two commits
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def graves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with durable dead letters of /queue/a."""

@@ -56,29 +56,6 @@ async def test_a_store_that_fails_and_works_again(monkeypatch: pytest.MonkeyPatc
         await peer.aclose()
 
 
-async def test_what_was_counted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    write = SQLiteStore.write
-    failing = 3
-
-    def fail_thrice(store: SQLiteStore, *batch: object) -> None:
-        nonlocal failing
-        failing -= 1
-        if failing >= 0:
-            raise StoreFull(WHY)
-        write(store, *batch)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(SQLiteStore, "write", fail_thrice)
-    async with running(store="sqlite:store.db") as gateway:
-        peer = await connected(gateway, "tcp")
-        await peer.send_frame("SEND", b"x", destination="/queue/a", persistent="true", receipt="1")
-        await peer.frame("RECEIPT")
-        counted = gateway.committer
-        assert counted is not None
-        assert (counted.commits, counted.rows, counted.failures) == (1, 1, 3)
-        assert counted.seconds > 0
-        await peer.aclose()
-
-
 async def test_full_memory() -> None:
     """Short memory keeps nobody away: it would be those who make room."""
     async with running() as gateway:
@@ -95,22 +72,17 @@ async def test_full_memory() -> None:
         broker.memory.release(limit - 1)
 
 
-async def test_what_fails_beside_it_sends_nobody_away(tmp_path: Path) -> None:
-    async with running(journal=tmp_path / "journal") as gateway:
+async def test_a_complaint_keeps_no_client_away(tmp_path: Path) -> None:
+    endpoint = "http://127.0.0.1:9/v1/traces"
+    async with running(journal=tmp_path / "journal", trace_endpoint=endpoint, trace_ratio=0.0) as gateway:
         assert gateway.journal is not None
-        assert gateway.complaints() == {}
-        gateway.journal.failure = "the disk is full"
-        assert (gateway.not_ready(), gateway.complaints()) == (None, {"journal": "the disk is full"})
-        gateway.journal.failure = ""
-
-
-async def test_a_collector_that_takes_nothing_sends_nobody_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(trace_endpoint="http://127.0.0.1:9/v1/traces", trace_ratio=0.0) as gateway:
         assert gateway.tracing is not None
-        gateway.tracing.failure = "nobody is there"
-        assert (gateway.not_ready(), gateway.complaints()) == (None, {"tracing": "nobody is there"})
-        app = site.build(gateway, settings())
-        assert (await request(app, "/readyz")).json == {"status": "ready", "tracing": "nobody is there"}
+        assert gateway.complaints() == {}
+        gateway.journal.failure, gateway.tracing.failure = "the disk is full", "the collector is away"
+        told = {"journal": "the disk is full", "tracing": "the collector is away"}
+        assert (gateway.not_ready(), gateway.complaints()) == (None, told)
+        assert (await request(site.build(gateway, settings()), "/readyz")).json == {"status": "ready", **told}
+        gateway.journal.failure = ""
 
 
 def test_the_page_has_every_reason_and_every_complaint() -> None:

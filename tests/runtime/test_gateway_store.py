@@ -26,11 +26,6 @@ STORE = "sqlite:store.db"
 P = {"persistent": "true"}
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 async def fill(count: int = 3, destination: str = "/queue/a", *, store: str = STORE, **headers: object) -> None:
     """A gateway that takes so many durable messages, and stops in order."""
     async with running(store=store) as gateway:
@@ -87,21 +82,17 @@ def messages(path: str = "store.db") -> int:
 
 class TestStop:
     async def test_all_is_written(self) -> None:
-        """Also what nobody waits for a receipt of, and what sessions give back when they end."""
+        """Also messages without a receipt, and those that sessions give back when they end."""
         async with running(store=STORE) as gateway:
             peer = await connected(gateway, "tcp")
             await peer.subscribe("/queue/a", ack="client")
             for number in range(3):
                 await peer.send_frame("SEND", b"%d" % number, destination="/queue/a", **P)
                 await peer.frame("MESSAGE")
+        assert row()["clean"] == 1
         await peer.aclose()
         async with running(store=STORE) as gateway:
             assert await read(gateway, 3) == [(b"0", True), (b"1", True), (b"2", True)]
-
-    async def test_the_file_says_so(self) -> None:
-        async with running(store=STORE):
-            pass
-        assert row()["clean"] == 1
 
     async def test_what_is_not_stored_is_said(self) -> None:
         with structlog.testing.capture_logs() as logs:
@@ -187,18 +178,13 @@ class TestCannotStart:
         assert "store" in sentence
         return sentence
 
-    async def test_a_folder_that_is_not_there(self) -> None:
-        assert "nowhere" in await self.refused(store="sqlite:nowhere/store.db")
-
-    async def test_a_file_that_is_none(self) -> None:
-        write(b"not a store, but long enough to be looked at" * 100)
-        assert "store.db" in await self.refused(store=STORE)
-
-    async def test_a_file_of_somebody_else(self) -> None:
-        connection = sqlite3.connect("store.db")
-        connection.execute("CREATE TABLE t (x)")
-        connection.close()
-        assert "store.db" in await self.refused(store=STORE)
+    async def test_a_file_that_cannot_be_used(self) -> None:
+        """The sentence names the setting and the file; tests of the store have every reason."""
+        sentence = await self.refused(store="sqlite:nowhere/store.db")
+        assert sentence.startswith("store (GATEWAY_STORE) cannot be used: nowhere/store.db cannot be made")
+        await fill(200)
+        damage()
+        assert "store.db is damaged" in await self.refused(store=STORE)
 
     async def test_one_that_a_second_gateway_has(self) -> None:
         async with running(store=STORE):
@@ -206,11 +192,6 @@ class TestCannotStart:
             assert sentence.startswith("store (GATEWAY_STORE) cannot be used: store.db is in use")
         async with running(store=STORE):
             pass
-
-    async def test_one_that_is_damaged(self) -> None:
-        await fill(200)
-        damage()
-        assert "store.db" in await self.refused(store=STORE)
 
     @pytest.mark.parametrize("table", ["places", "rows"])
     async def test_one_whose_facts_are_none(self, table: str) -> None:
@@ -227,9 +208,6 @@ class TestCannotStart:
         assert "store.db" in reason
         assert "gateway store check" in reason
 
-    async def test_the_setting_is_named(self) -> None:
-        assert "GATEWAY_STORE" in await self.refused(store="sqlite:nowhere/store.db")
-
 
 class TestStartsAgain:
     """What keeps a gateway from starting leaves the file as it was, and free."""
@@ -244,14 +222,6 @@ class TestStartsAgain:
                     pass
         async with running(store=STORE) as gateway:
             assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
-
-    async def test_functions_that_are_not_there(self) -> None:
-        await fill()
-        with pytest.raises(StartError, match="handlers"):
-            async with running(store=STORE, handlers="no_such_module:app"):
-                pass
-        async with running(store=STORE) as gateway:
-            assert gateway.broker.context.waiting == 3
 
     async def test_a_store_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         await fill()

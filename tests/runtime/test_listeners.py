@@ -12,14 +12,14 @@ from gateway.auth.authenticator import Anonymous
 from gateway.cli.main import main
 from gateway.config.settings import Settings
 from gateway.runtime import file_permissions
-from gateway.runtime.listeners import addresses_of, entrance_of, read_certificates, warnings
+from gateway.runtime.listeners import addresses_of, handler_of, read_certificates, warnings
 from gateway.transports import Server, Trusted
 from tests.transports import papers
 
 RULES = ({"destination": "#", "allow": ["send", "subscribe"]},)
 RULELESS = (
-    "pages can reach {} from other machines, and there are no rules, so whoever is in may do everything: write "
-    "[[rule]] tables, and what none allows is refused"
+    "pages can reach {} from other machines, and there are no rules, so every client may do everything: write "
+    "[[rule]] tables, and the gateway refuses all that they do not allow"
 )
 
 
@@ -51,7 +51,7 @@ def test_kinds() -> None:
 async def test_what_stands_at_the_door(tmp_path: Path, kind: str, transport: str, secure: bool, proxied: bool) -> None:
     chosen = secured(tmp_path, tcp_proxy_protocol=True, trusted_proxies="10.0.0.0/8,unix")
     trusted = Trusted(chosen.trusted_proxies)
-    found = entrance_of(kind, Server(Anonymous()), chosen, read_certificates(chosen), trusted)
+    found = handler_of(kind, Server(Anonymous()), chosen, read_certificates(chosen), trusted)
     assert (found.transport, found.certificates is not None, found.proxied) == (transport, secure, proxied)
     assert found.trusted is trusted
 
@@ -116,7 +116,7 @@ class TestWarnings:
     @pytest.mark.parametrize("transport", ["tcp", "websocket"])
     def test_a_door_that_nobody_can_pass(self, transport: str) -> None:
         (sentence,) = warnings(settings(**{f"{transport}_proxy_protocol": True}), None)
-        assert sentence.startswith(f"{transport}_proxy_protocol is on and trusted_proxies names nobody")
+        assert sentence.startswith(f"{transport}_proxy_protocol is on and trusted_proxies is empty")
 
     def test_a_certificate_that_has_expired(self, tmp_path: Path) -> None:
         chosen = secured(tmp_path)

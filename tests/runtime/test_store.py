@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
 
 import pytest
 import structlog.testing
@@ -11,11 +10,6 @@ import trio
 
 from .test_gateway import connected, running
 from .test_gateway_store import STORE, P, fill, messages, read
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 async def test_what_was_there_is_there_again() -> None:

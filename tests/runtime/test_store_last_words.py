@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 import structlog.testing
 
 from ..transports.peers import frame
 from .test_gateway import connected, running
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 async def lost(*frames: bytes, ack: str = "auto", **values: object) -> list[Any]:

@@ -16,7 +16,6 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from gateway.broker.core.events import EventLog
 from gateway.journal import Segment, found
 from gateway.journal.schema import COLUMNS
-from gateway.observe.condition import SpanCollector
 from gateway.runtime.gateway import Gateway, StartError
 
 from ..observe.collector import Collector, collecting, facts
@@ -148,21 +147,6 @@ class TestWithACollector:
         assert len(spans) == count
         assert ("traceparent" in headers) == bool(count)
         assert not any(span.parent_span_id for span in spans[:1])
-
-    async def test_in_the_metrics(self) -> None:
-        with collecting() as collector:
-            async with tracing(collector.endpoint, trace_ratio=0.0) as gateway:
-                assert gateway.tracing is not None
-                await carried(gateway, traceparent=SAMPLED)
-                spans = gateway.tracing
-        found = {sample.name: sample.value for family in SpanCollector(spans).collect() for sample in family.samples}
-        assert found == {
-            "gateway_spans_sent_total": 3,
-            "gateway_spans_dropped_total": 0,
-            "gateway_messages_untraced_total": 0,
-            "gateway_spans_waiting": 0,
-            "gateway_spans_failed": 0,
-        }
 
 
 class TestWithout:

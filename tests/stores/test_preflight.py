@@ -72,7 +72,7 @@ class TestLook:
     def test_of_one_that_is_cut_off(self, closed: Path) -> None:
         size = closed.stat().st_size
         os.truncate(closed, size - file.PAGE)
-        with pytest.raises(StoreError, match=f"cut off: it has {size - file.PAGE} octets of {size}"):
+        with pytest.raises(StoreError, match=f"cut off: it has {size - file.PAGE} bytes of {size}"):
             look(closed)
         Path(f"{closed}-wal").write_bytes(b"the rest may be here")
         look(closed)

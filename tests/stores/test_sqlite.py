@@ -266,7 +266,7 @@ class TestStart:
 
     def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
         store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
-        with pytest.raises(StoreDamaged, match="message 5 stands in place 3, which is not there"):
+        with pytest.raises(StoreDamaged, match="message 5 stands in place 3, which is missing"):
             store.load()
 
 

@@ -57,7 +57,7 @@ def test_kills(path: Path) -> None:
     assert total > ROUNDS
 
 
-@pytest.mark.parametrize("moment", ["schema.create", "os.link", "os.fsync", "schema.migrate"])
+@pytest.mark.parametrize("moment", ["schema.create", "os.link", "os.fsync", "schema.check"])
 def test_a_kill_before_the_first_batch(path: Path, moment: str) -> None:
     """A store that was never made whole is none, and is simply made."""
     script = (
@@ -65,7 +65,7 @@ def test_a_kill_before_the_first_batch(path: Path, moment: str) -> None:
     )
     script += f"\n{moment} = lambda *_: os.kill(os.getpid(), 9)\nbatches.opened(Path(sys.argv[1]))"
     assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == -signal.SIGKILL
-    assert path.exists() is (moment == "schema.migrate")
+    assert path.exists() is (moment == "schema.check")
     assert written(path) == 0
 
 

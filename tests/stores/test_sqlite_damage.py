@@ -130,7 +130,7 @@ def test_ids_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
 def test_headers_that_are_none(store: SQLiteStore, headers: str) -> None:
     store.write(new([1, 2]))
     store._sql(f"UPDATE contents SET headers = {headers} WHERE content = 1")
-    with pytest.raises(StoreDamaged, match="headers are not what was written"):
+    with pytest.raises(StoreDamaged, match="headers cannot be read"):
         store.read([2, 1])
 
 

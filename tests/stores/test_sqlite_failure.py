@@ -202,7 +202,7 @@ class TestShortage:
     ) -> None:
         store = SQLiteStore.open(path, reserve=reserve * 4096)
         disk_of(monkeypatch, free, size)
-        nbytes = f"{free * 4096} octets are free on the disk of {path}, and {needed * 4096} should be"
+        nbytes = f"{free * 4096} bytes are free on the disk of {path}, and {needed * 4096} should be"
         assert store.shortage() == (nbytes if needed else "")
         store.close(clean=True)
 

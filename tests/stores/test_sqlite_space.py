@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.model.changes import Batch
-from gateway.stores import SQLiteStore, StoreFull, file, room, sqlite
+from gateway.stores import SQLiteStore, StoreFull, disk_space, file, sqlite
 from tests.stores.batches import new, rows_of, stored
 from tests.stores.test_sqlite_failure import disk_of
 
@@ -27,8 +27,8 @@ def tidy(store: SQLiteStore) -> None:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MUCH_FREE", 2 * MIB)
-    monkeypatch.setattr(room, "LITTLE_LEFT", MIB)
+    monkeypatch.setattr(disk_space, "MUCH_FREE", 2 * MIB)
+    monkeypatch.setattr(disk_space, "LITTLE_LEFT", MIB)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ class TestShortOfRoom:
     def test_only_the_log_where_much_is_left(
         self, short: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(room, "LITTLE_LEFT", 0)
+        monkeypatch.setattr(disk_space, "LITTLE_LEFT", 0)
         assert not short.tidy()
         assert size_of(path) > 4 * MIB
         assert size_of(Path(f"{path}-wal")) == 0

@@ -12,7 +12,7 @@ from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, tools
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
-HOPELESS = "Nothing of it can be saved: go back to a copy"
+HOPELESS = "Nothing of it can be saved: restore a backup"
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("harm", "findings"),
         [
-            ("DELETE FROM places WHERE place = 2", ["1 messages stand in a place that is not there"]),
+            ("DELETE FROM places WHERE place = 2", ["1 messages stand in a place that is missing"]),
             ("DELETE FROM contents WHERE content < 3", ["2 messages have no content"]),
             ("INSERT INTO contents VALUES (9999, '{}', x'')", ["1 contents belong to no message"]),
             ("DELETE FROM store", ["1 rows are missing in the table `store`"]),
@@ -231,7 +231,7 @@ class TestImport:
     )
     def test_of_other_lines(self, tmp_path: Path, line: str) -> None:
         good = '{"content": 1, "headers": {}, "body": ""}'
-        with pytest.raises(StoreError, match=r"^line 2 is none that an export has: "):
+        with pytest.raises(StoreError, match=r"^line 2 is not a line of an export: "):
             tools.import_(tmp_path / "a.db", [good, line])
         assert not list(tmp_path.iterdir())
 

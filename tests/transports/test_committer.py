@@ -411,21 +411,6 @@ class TestReading:
         await desk.committer.finish()
         assert desk.disk.calls[:2] == [(1,), 2]
 
-    @pytest.mark.parametrize("bad", [{3}, {1}, {16}, {3, 11}, {7, 8, 9}, set(range(1, 17))])
-    async def test_what_is_damaged_is_left_out(self, desk: Desk, bad: set[int]) -> None:
-        """And nothing else of what is read with it."""
-        rows, answer = desk.disk.keep(16), Answer()
-        desk.disk.bad = dict.fromkeys(bad, Damaged("store.db is damaged"))
-        with structlog.testing.capture_logs() as logs:
-            desk.storage.read(rows, answer)
-            found = await answer.wait()
-        assert [each.row.row for each in found] == [row for row in rows if row not in bad]
-        assert desk.committer.damaged == len(bad)
-        named = [(line["row"], line["place"], line["reason"]) for line in logs if "row" in line]
-        assert named == [(row, "/queue/a", "store.db is damaged") for row in sorted(bad)[:10]]
-        assert len(logs) == min(len(bad), 11)
-        assert len(desk.disk.calls) < 2 * 16
-
     async def test_writes_go_on_while_that_is_found_out(self, desk: Desk) -> None:
         rows, answer = desk.disk.keep(8), Answer()
         desk.storage.places_from(2)
@@ -437,15 +422,7 @@ class TestReading:
         desk.disk.let_go()
         assert await answer.wait() == []
         assert desk.disk.calls[:3] == [tuple(rows), 2, (1, 2, 3, 4)]
-
-    async def test_damage_and_a_fault_of_the_disk(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(committer_module, "_RETRY", 0.001)
-        rows, answer = desk.disk.keep(4), Answer()
-        desk.disk.bad = {2: Damaged("store.db is damaged"), 3: BAD_BLOCK}
-        desk.storage.read(rows, answer)
-        await until(lambda: bool(desk.committer.damaged))
-        del desk.disk.bad[3]
-        assert [each.row.row for each in await answer.wait()] == [1, 3, 4]
+        assert desk.committer.damaged == 8
 
 
 class StoredHouse(House):

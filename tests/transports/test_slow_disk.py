@@ -11,7 +11,7 @@ from gateway.auth.authenticator import Anonymous
 from gateway.broker.core import storage as storage_module
 from gateway.broker.core.storage import Storage
 from gateway.broker.queue import durable
-from gateway.stores import housekeeping
+from gateway.stores import writer
 from gateway.transports.flow import back_pressure
 
 from .house import Valve
@@ -28,7 +28,7 @@ async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Async
     """Twenty messages may wait to be written."""
     monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
     monkeypatch.setattr(back_pressure, "_LOOK_FOR_PEER", 0.01)
-    monkeypatch.setattr(housekeeping, "_PAUSE", 0.001)
+    monkeypatch.setattr(writer, "_PAUSE", 0.001)
     made = StoredHouse(nursery, authenticator=Anonymous())
     yield made
     made.disk.let_go()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.client import Client, Server
+from gateway.client import Client, StompServer
 from gateway.codec import Frame
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import replay
@@ -38,7 +38,7 @@ def gateway() -> Iterator[GatewayProcess]:
 
 def waiting(gateway: GatewayProcess, queue: str) -> list[Frame]:
     """What waits in a queue; it stays there."""
-    client = Client(Server(HOST, gateway.tcp_port))
+    client = Client(StompServer(HOST, gateway.tcp_port))
     client.request("SUBSCRIBE", {"id": "0", "destination": queue, "browser": "true", "ack": "auto"})
     found: list[Frame] = []
     while True:

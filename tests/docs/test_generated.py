@@ -1,0 +1,95 @@
+"""The pages that `docs/generate` writes are up to date, and the page of headers has all of the table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from docs.generate import headers, journal, metrics
+from gateway.broker.headers import TABLE, HeaderRow, Treatment
+from gateway.broker.headers.near_misses import OTHER_WORDS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def lines_of(title: str) -> list[str]:
+    """The rows of one section's table, without its head."""
+    section = headers.page().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| `")]
+
+
+@pytest.mark.parametrize(
+    ("name", "page"), [("headers", headers.page), ("journal", journal.page), ("metrics", metrics.page)]
+)
+def test_a_page_is_up_to_date(name: str, page: Callable[[], str]) -> None:
+    assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page(), "run `make docs`"
+
+
+def test_commands_are_those_of_the_program() -> None:
+    """In a process of its own: click keeps the name of the command that first asked for `--help`."""
+    command = [sys.executable, "-m", "docs.generate.commands"]
+    made = subprocess.run(command, cwd=DOCS.parent, capture_output=True, text=True, timeout=60, check=True)
+    assert (DOCS / "commands.md").read_text(encoding="utf-8") == made.stdout, "run `make docs`"
+
+
+def test_lines_of_the_journal_page_are_not_too_long() -> None:
+    assert max(map(len, journal.HEAD.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.frames[0]} {row.name}")
+def test_every_row_is_there_with_all_it_says(row: HeaderRow) -> None:
+    titles = {
+        "CONNECT": "CONNECT and STOMP",
+        "STOMP": "CONNECT and STOMP",
+        **dict.fromkeys(("BEGIN", "COMMIT", "ABORT"), "BEGIN, COMMIT and ABORT"),
+    }
+    sections = ["Queue arguments on SEND and SUBSCRIBE"] if row.argument else [titles.get(f, f) for f in row.frames]
+    for title in sections:
+        (line,) = [line for line in lines_of(title) if line.startswith(f"| `{row.name}`")]
+        assert line.endswith(f" | {row.meaning} |")
+        assert f"| {row.fate.value} |" in line
+        for spelling in row.spellings:
+            assert f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "") in line
+            if row.fate is not Treatment.REFUSED:
+                assert spelling.values.allowed in line
+            assert all(f"`{word}`" in line for word in spelling.passes if word)
+
+
+def test_nothing_else_is_there() -> None:
+    page = headers.page()
+    rows = sum(line.startswith("| `") for line in page.splitlines())
+    # CONNECT and STOMP share a section, and so do BEGIN, COMMIT and ABORT, and the frames with queue arguments.
+    shared = {"STOMP", "COMMIT", "ABORT"}
+    assert rows == sum(1 if row.argument else len(set(row.frames) - shared) for row in TABLE)
+
+
+def test_whether_subscribers_see_it() -> None:
+    seen = {line.split("`")[1]: line.split(" | ")[4] for line in lines_of("SEND")}
+    assert seen["priority"] == "yes"
+    assert seen["x-delay"] == "no"
+    assert seen["AMQ_SCHEDULED_CRON"] == "no"
+    assert seen["JMSXGroupID"] == "yes; by an alias, as `JMSXGroupID`, too"
+
+
+def test_the_names_that_are_taken_for_slips() -> None:
+    section = headers.page().split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
+    assert all(f"`{word}`" in section for word in OTHER_WORDS)
+
+
+def test_values_that_ask_for_nothing() -> None:
+    page = headers.page()
+    assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value passes |" in page
+    assert "| `x-stream-filter-value` (RabbitMQ) | none |" in page
+
+
+def test_tables_are_whole() -> None:
+    """Every line of a table has as many cells as its head."""
+    width = 0
+    for line in headers.page().splitlines():
+        cells = line.replace("\\|", "").count("|")
+        width = (width or cells) if line.startswith("|") else 0
+        assert cells == width or not line.startswith("|")

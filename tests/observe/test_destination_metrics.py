@@ -1,0 +1,169 @@
+"""The look at the destinations one by one: what it adds up, in rounds, and whom it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker import Broker
+from gateway.broker.model.options import PLAIN
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies
+from gateway.codec import V12, Frame, Head, ProtocolError
+from gateway.observe import destination_metrics as module
+from gateway.observe.destination_metrics import DestinationCollector
+
+
+class Carrier:
+    """A connection that nobody ends."""
+
+    def end(self, error: ProtocolError) -> None:
+        raise AssertionError(error)
+
+
+def deposit(broker: Broker, *names: str) -> None:
+    for name in names:
+        broker.deposit(name, Head.of("SEND", {"destination": name}), b"hello", PLAIN)
+
+
+def subscribe(broker: Broker, destination: str) -> None:
+    session = broker.open_session(V12, "bob", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
+    session.handle(Frame(Head.of("SUBSCRIBE", {"id": "1", "destination": destination, "ack": "client"}), b""))
+
+
+def found(survey: DestinationCollector) -> dict[str, float]:
+    return {
+        sample.name.removeprefix("gateway_") + "".join(sample.labels.values()): sample.value
+        for family in survey.collect()
+        for sample in family.samples
+    }
+
+
+class TestSums:
+    def test_what_waits_where_nobody_consumes(self) -> None:
+        broker = Broker()
+        deposit(broker, "/queue/a", "/queue/a", "/queue/b", "/queue/c", "/topic/t")
+        subscribe(broker, "/queue/c")
+        assert found(DestinationCollector(broker)) == {
+            "messages_unconsumed": 3,
+            "queues_unconsumed": 2,
+            "dead_letters_waiting": 0,
+            "queues_full": 0,
+            "oldest_message_age_seconds": 0,
+        }
+
+    def test_dead_letters_are_apart_by_name_and_by_policy(self) -> None:
+        broker = Broker()
+        deposit(broker, "/queue/dlq.a", "/queue/graveyard", "/queue/graveyard", "/queue/a")
+        sums = found(DestinationCollector(broker, {"/queue/graveyard"}))
+        assert (sums["dead_letters_waiting"], sums["messages_unconsumed"]) == (3, 1)
+
+    def test_full_queues(self) -> None:
+        broker = Broker(policies=Policies([(Pattern("/queue/a"), {"max_messages": 1})]))
+        deposit(broker, "/queue/a", "/queue/a")
+        assert found(DestinationCollector(broker))["queues_full"] == 1
+
+    def test_a_round_takes_scrapes_and_shows_the_last_one_that_is_complete(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "PER_SCRAPE", 2)
+        broker = Broker()
+        deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d", "/queue/e")
+        survey = DestinationCollector(broker)
+        shown = [found(survey)["messages_unconsumed"] for _ in range(3)]
+        deposit(broker, "/queue/a")
+        assert [*shown, *[found(survey)["messages_unconsumed"] for _ in range(3)]] == [0, 0, 5, 5, 5, 6]
+
+    def test_a_scrape_looks_at_so_many_and_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "PER_SCRAPE", 100)
+        broker = Broker()
+        deposit(broker, *[f"/queue/{number}" for number in range(1_000)])
+        survey = DestinationCollector(broker)
+        looked: list[str] = []
+        monkeypatch.setattr(survey, "_add", lambda queue: looked.append(queue.name))
+        for scrape in range(1, 11):
+            found(survey)
+            assert len(looked) == 100 * scrape
+        assert len(set(looked)) == 1_000
+
+
+class TestOldest:
+    @pytest.fixture
+    def broker(self) -> Broker:
+        """Its clock shows how often somebody has noted what the last message was."""
+        now = [0.0]
+        broker = Broker(clock=lambda: now[0])
+        broker.dates.note(0)
+        for name in ("/queue/dlq.a", "/queue/a", "/queue/b", "/queue/a"):
+            deposit(broker, name)
+            now[0] += 10
+            broker.dates.note(broker.router.number)
+        return broker
+
+    def test_of_all_but_dead_letters(self, broker: Broker) -> None:
+        survey = DestinationCollector(broker, (), ["/queue/#"])
+        shown = {name.rpartition("_seconds")[2]: age for name, age in found(survey).items() if "_age_" in name}
+        assert shown == {"": 20, "/queue/a": 20, "/queue/b": 10, "/queue/dlq.a": 30}
+
+    def test_what_a_consumer_has_waits_no_longer(self, broker: Broker) -> None:
+        subscribe(broker, "/queue/a")
+        survey = DestinationCollector(broker)
+        assert found(survey)["oldest_message_age_seconds"] == 10
+        subscribe(broker, "/queue/b")
+        assert found(survey)["oldest_message_age_seconds"] == 0
+
+
+class TestShown:
+    def test_nobody_unless_it_is_asked_for(self) -> None:
+        broker = Broker()
+        deposit(broker, "/queue/a")
+        assert not [name for name in found(DestinationCollector(broker)) if name.startswith("destination")]
+
+    def test_by_name_and_by_pattern(self) -> None:
+        broker = Broker()
+        deposit(broker, "/queue/a", "/queue/a", "/queue/orders.eu", "/queue/b")
+        subscribe(broker, "/queue/orders.eu")
+        subscribe(broker, "/topic/t")
+        sums = found(DestinationCollector(broker, (), ["/queue/a", "/queue/orders.#", "/topic/t", "/queue/nobody"]))
+        shown = {name: value for name, value in sums.items() if name.startswith("destination")}
+        nbytes = shown.pop("destination_waiting_bytes/queue/a")
+        assert nbytes > 600
+        assert shown == {
+            "destination_messages_waiting/queue/a": 2,
+            "destination_oldest_message_age_seconds/queue/a": 0,
+            "destination_messages_unacknowledged/queue/a": 0,
+            "destination_subscriptions/queue/a": 0,
+            "destination_messages_waiting/queue/orders.eu": 0,
+            "destination_oldest_message_age_seconds/queue/orders.eu": 0,
+            "destination_waiting_bytes/queue/orders.eu": 0,
+            "destination_messages_unacknowledged/queue/orders.eu": 1,
+            "destination_subscriptions/queue/orders.eu": 1,
+            "destination_messages_waiting/topic/t": 0,
+            "destination_oldest_message_age_seconds/topic/t": 0,
+            "destination_waiting_bytes/topic/t": 0,
+            "destination_messages_unacknowledged/topic/t": 0,
+            "destination_subscriptions/topic/t": 1,
+        }
+
+    def test_who_is_named_has_a_place_whatever_patterns_find(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_SHOWN", 3)
+        broker = Broker()
+        deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
+        survey = DestinationCollector(broker, (), ["/queue/late", "/queue/*", "/queue/late"])
+        assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
+        deposit(broker, "/queue/late")
+        for _ in range(2):
+            shown = [name for name in found(survey) if name.startswith("destination_subscriptions")]
+            assert [name.rpartition("/")[2] for name in shown] == ["late", "a", "b"]
+
+    def test_whoever_is_shown_stays_until_it_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_SHOWN", 2)
+        monkeypatch.setattr(module, "NAMES_PER_SCRAPE", 2)
+        broker = Broker()
+        deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
+        survey = DestinationCollector(broker, (), ["/queue/*"])
+        for _ in range(4):
+            assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
+        del broker.destinations["/queue/a"]
+        for _ in range(3):
+            shown = {name[-1] for name in found(survey) if name.startswith("destination")}
+        assert shown == {"b", "c"}

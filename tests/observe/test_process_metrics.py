@@ -1,0 +1,109 @@
+"""The gateway's own condition: what is shown of it, and that a disk that hangs holds nobody up."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from prometheus_client.registry import Collector
+
+from gateway.observe import process_metrics as module
+from gateway.observe.process_metrics import DiskCollector, HealthCollector
+from gateway.transports.wire.certificates import CertificateFiles, Certificates
+from tests.transports.peers import dial, until
+
+from .everything import everything, scraped
+
+
+def found(collector: Collector) -> dict[str, float]:
+    return {
+        sample.name + "".join(sample.labels.values()): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+    }
+
+
+class TestCondition:
+    def test_what_is_not_there_is_not_shown(self) -> None:
+        assert found(HealthCollector(lambda: None, dict)) == {"gateway_ready": 1, "gateway_complaints": 0}
+
+    def test_all_of_it(self) -> None:
+        collector = HealthCollector(
+            lambda: "memory is full", lambda: {"journal": "x", "tracing": "y"}, lambda: 7.5, lambda: 3
+        )
+        assert found(collector) == {
+            "gateway_ready": 0,
+            "gateway_complaints": 2,
+            "gateway_certificate_expiry_timestamp_seconds": 7.5,
+            "gateway_handler_failures_total": 3,
+        }
+
+    async def test_of_a_running_gateway(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with everything(tmp_path, monkeypatch) as (gateway, metrics):
+            families = await scraped(metrics)
+            ends = Certificates(CertificateFiles(tmp_path / "server.pem", tmp_path / "server.key")).ends
+            assert families["gateway_certificate_expiry_timestamp_seconds"].samples[0].value == ends
+            assert families["gateway_ready"].samples[0].value == 1
+            places = [sample.labels["place"] for sample in families["gateway_disk_free_bytes"].samples]
+            assert sorted(places) == ["journal", "store"]
+            await gateway.drain()
+            assert (await scraped(metrics))["gateway_ready"].samples[0].value == 0
+
+    async def test_functions_that_fail(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with everything(tmp_path, monkeypatch) as (gateway, metrics):
+            peer = await dial("tcp", gateway.addresses["tcp"][0])
+            await peer.connect()
+            await peer.publish("/app/work")
+            await peer.publish("/app/fail")
+            functions = gateway.functions
+            assert functions is not None
+            await until(lambda: functions.failures)
+            families = await scraped(metrics)
+            assert families["gateway_handler_failures"].samples[0].value == 1
+            await peer.aclose()
+
+
+class TestDisks:
+    async def test_what_is_free(self, tmp_path: Path) -> None:
+        disks = DiskCollector({"store": tmp_path, "journal": tmp_path / "not-there"})
+        assert found(disks) == {}
+        await disks.look()
+        shown = found(disks)
+        assert shown.keys() == {"gateway_disk_free_bytesstore", "gateway_disk_size_bytesstore"}
+        assert 0 < shown["gateway_disk_free_bytesstore"] <= shown["gateway_disk_size_bytesstore"]
+
+    async def test_nobody_is_asked_where_nothing_is_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        disks = DiskCollector({})
+        monkeypatch.setattr(disks, "look_now", lambda: pytest.fail("it was asked"))
+        await disks.look()
+
+    async def test_one_that_hangs_holds_nobody_up_and_has_one_thread(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung: threading.Event
+    ) -> None:
+        asked: list[object] = []
+
+        def hang(folder: object) -> None:
+            asked.append(folder)
+            hung.wait(20)
+            raise OSError("it has gone")
+
+        monkeypatch.setattr(module, "LONGEST_LOOK", 0.01)
+        monkeypatch.setattr(os, "statvfs", hang)
+        disks = DiskCollector({"store": tmp_path})
+        with trio.fail_after(10):
+            for _ in range(3):
+                await disks.look()
+        assert len(asked) == 1
+        assert found(disks) == {}
+
+
+@pytest.fixture
+def hung() -> Iterator[threading.Event]:
+    """Set at the end, so that no thread is left behind."""
+    event = threading.Event()
+    yield event
+    event.set()
