@@ -19,9 +19,9 @@ from typing import Self
 from gateway.journal.segments import OPEN, found, reason_of
 
 from . import layout
+from .config import ArchivedFile, ArchiverOptions
 from .errors import ArchiveError, UnusableError
-from .gateway import Gateway, unusable
-from .way import Way, Written
+from .gateway_archiver import GatewayArchiver, unusable
 
 _MIB = 1024 * 1024
 
@@ -32,7 +32,7 @@ class Archiver:
     Args:
         journal: the folder, with one in it for each gateway.
         archive: is made, if there is none.
-        roll, max_bytes, tell, warn, stopping: see `Way`.
+        roll, max_bytes, tell, warn, stopping: see `ArchiverOptions`.
         at, clock: for tests.
 
     Raises:
@@ -46,7 +46,7 @@ class Archiver:
         *,
         roll: float = 60.0,
         max_bytes: int = 64 * _MIB,
-        tell: Callable[[Written], None] = lambda _: None,
+        tell: Callable[[ArchivedFile], None] = lambda _: None,
         warn: Callable[[str], None] = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
         at: Callable[[str], None] = lambda _: None,
@@ -54,8 +54,8 @@ class Archiver:
     ) -> None:
         self._journal = journal
         self._archive = archive
-        self._way = Way(roll, max_bytes, tell, warn, stopping, at, clock)
-        self._gateways: dict[str, Gateway] = {}
+        self._way = ArchiverOptions(roll, max_bytes, tell, warn, stopping, at, clock)
+        self._gateways: dict[str, GatewayArchiver] = {}
         self._said: set[str] = set()
         try:
             for folder in self._folders():
@@ -124,7 +124,7 @@ class Archiver:
         except OSError as error:
             raise UnusableError(unusable(folder, reason_of(error))) from error
         if is_new:
-            self._gateways[folder.name] = Gateway(folder, self._archive, self._way)
+            self._gateways[folder.name] = GatewayArchiver(folder, self._archive, self._way)
 
     def _folders(self) -> list[Path]:
         """Those that may be of gateways."""

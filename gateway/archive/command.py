@@ -28,7 +28,7 @@ from .errors import ArchiveError
 
 if TYPE_CHECKING:
     from .archiver import Archiver
-    from .way import Written
+    from .config import ArchivedFile
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
 _EXPIRE_EVERY = 60.0
@@ -114,7 +114,7 @@ def archive(
         click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
         sys.exit(3)
 
-    def tell(what: Written) -> None:
+    def tell(what: ArchivedFile) -> None:
         if as_json:
             click.echo(json.dumps(what.json(), separators=(",", ":")))
         else:

@@ -35,7 +35,7 @@ from . import history, layout
 from .errors import ArchiveError
 from .history import MANIFEST, PENDING, Manifest
 from .locks import lock_in
-from .parts import Part
+from .parquet_files import ParquetWriter
 from .schema import aligned
 from .sorting import ordered
 
@@ -145,7 +145,7 @@ class _Hour:
         self._folder = archive / layout.HISTORY / layout.folder_of(hour)
         self._warn = warn
         self._at = at
-        self._parts: list[Part] = []
+        self._parts: list[ParquetWriter] = []
 
     def compact(self) -> Compacted | None:
         """Do it; None: there is nothing to do.
@@ -211,7 +211,7 @@ class _Hour:
                 if self._parts:
                     self._parts[-1].finish()
                 name = f"{generation:04d}-{len(self._parts) + 1:04d}{layout.ENDING}"
-                self._parts.append(Part(self._folder / name))
+                self._parts.append(ParquetWriter(self._folder / name))
             self._parts[-1].add(table)
         if self._parts:
             self._parts[-1].finish()

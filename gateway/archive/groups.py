@@ -20,7 +20,7 @@ from .layout import Range
 
 
 @dataclass(slots=True)
-class Group:
+class SegmentGroup:
     """Segments of one epoch that follow one another.
 
     Attributes:
@@ -53,7 +53,7 @@ class Group:
         return Range(self.paths[0].parent.name, epoch, first, order(self.paths[-1])[1])
 
 
-def groups(paths: Iterable[Path], most: int) -> list[Group]:
+def groups(paths: Iterable[Path], most: int) -> list[SegmentGroup]:
     """Segments in groups.
 
     Args:
@@ -63,14 +63,14 @@ def groups(paths: Iterable[Path], most: int) -> list[Group]:
     Raises:
         OSError: a segment cannot be looked at.
     """
-    found: list[Group] = []
+    found: list[SegmentGroup] = []
     for path in paths:
         status = path.stat()
         hour = int(status.st_mtime // 3600)
         if not found or not found[-1].joins(path, status.st_size, hour, most):
             if found:
                 found[-1].is_closed = True
-            found.append(Group([path], status.st_size, hour))
+            found.append(SegmentGroup([path], status.st_size, hour))
     if found and found[-1].octets >= most:
         found[-1].is_closed = True
     return found

@@ -12,9 +12,9 @@ import trio
 
 from gateway.config.errors import StartError
 from gateway.config.settings import Settings
-from gateway.pipeline import doctor as pipeline_doctor
-from gateway.pipeline import java
 from gateway.pipeline.errors import PipelineFailure
+from gateway.pipeline.spark import doctor as pipeline_doctor
+from gateway.pipeline.spark import java
 from gateway.runtime import listeners
 
 from . import addresses, doors, files, nginx, pages, ports, sessions, silence, upgrades

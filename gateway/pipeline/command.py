@@ -22,14 +22,14 @@ import click
 
 from gateway.files import SHOWN, store
 
-from . import options, places
+from . import options, paths
+from .cli_errors import GIVEN_UP, ErrorSentences
 from .errors import EnvironmentFailure, PipelineFailure, UsageFailure
-from .sentences import GIVEN_UP, Sentences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .jobs.replay import Options, Plan
+    from .replay.run import ReplayOptions, ReplayPlan
 
 # Under this a command finds the arguments that it was called with.
 _ARGUMENTS = "gateway.pipeline.arguments"
@@ -37,7 +37,7 @@ _ARGUMENTS = "gateway.pipeline.arguments"
 Settings = Sequence[tuple[str, str]]
 
 
-@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorSentences, context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
     """Tables, reports and replays out of the archive, by Spark.
 
@@ -50,7 +50,7 @@ def pipeline() -> None:
 @options.as_json
 def doctor(as_json: bool) -> None:
     """Look whether this machine has all that jobs need, and say what mends it."""
-    from .doctor import examine
+    from .spark.doctor import examine
 
     healthy = True
     for finding in examine():
@@ -84,20 +84,20 @@ def run(
 
     With --journal the archive is filled by the same process, which is all that one machine needs.
     """
-    from .progress import Progress
-    from .stopping import Stopping
+    from .signals import StopOnSignal
+    from .streaming.progress import Progress
 
     if remote is not None:
         # Spark Connect runs the function that each batch goes through in its server.
         raise UsageFailure("run cannot use --remote, which would write the tables where the server is: use --master")
-    source, into = places.archive(archive), places.make("--tables", places.tables(tables))
-    segments = None if journal is None else places.folder("--journal", journal)
+    source, into = paths.archive(archive), paths.make("--tables", paths.tables(tables))
+    segments = None if journal is None else paths.folder("--journal", journal)
     progress = Progress(as_json)
-    with Stopping(progress.say, "what is begun is in the archive") as stopping:
+    with StopOnSignal(progress.say, "what is begun is in the archive") as stopping:
         with stopping.at_once():
             _check()
-            from . import archiving, checkpoints, stream
-            from .jobs import JOBS, Limits
+            from .jobs import JOBS, AlarmLimits
+            from .streaming import archiving, checkpoints, runner
 
         chosen = list(JOBS.values()) if job == "all" else [JOBS[job]]
         if reset_checkpoint:
@@ -107,7 +107,7 @@ def run(
             with stopping.at_once():
                 spark = _spark(f"run {job}", master, None, conf)
             stopping.until = "this batch is done"
-            stream.run(
+            runner.run(
                 spark,
                 chosen,
                 source,
@@ -118,7 +118,7 @@ def run(
                 publish=publish,
                 progress=progress,
                 stopping=stopping.event,
-                limits=Limits(stuck_after=stuck_after),
+                limits=AlarmLimits(stuck_after=stuck_after),
             )
         spark.stop()
 
@@ -145,31 +145,31 @@ def report(
     conf: Settings,
 ) -> None:
     """Write one HTML file: traffic, latencies, top destinations, dead letters, stuck consumers."""
-    from .span import span
+    from .time_range import span
 
     context = click.get_current_context()
     context.meta[GIVEN_UP] = f"{out} is not written"
-    source = places.archive(archive)
+    source = paths.archive(archive)
     begin, end = span(since or "24h", until, datetime.now(UTC))
-    segments = None if journal is None else places.folder("--journal", journal)
-    places.writable("--out", out.absolute().parent)
+    segments = None if journal is None else paths.folder("--journal", journal)
+    paths.writable("--out", out.absolute().parent)
     if csv_folder is not None:
-        places.writable("--csv", _standing(csv_folder.absolute()))
+        paths.writable("--csv", _standing(csv_folder.absolute()))
     _check()
-    from . import archiving
-    from .jobs import Limits
-    from .reading import paths
+    from .jobs import AlarmLimits
     from .report import build, extent, page, sheets
+    from .spark.dataframe import files_of
+    from .streaming import archiving
 
     archiving.now(segments, source, _say)
-    places.existing("--archive", source, "`gateway archive`")
-    if not since and not places.is_uri(source):
+    paths.existing("--archive", source, "`gateway archive`")
+    if not since and not paths.is_uri(source):
         begin, end = extent.fitted(Path(source), begin, end)
     _watched("Spark starts")
     spark = _spark("report", master, remote, conf)
-    files = "" if places.is_uri(source) else f"{len(paths(source, begin, end)):,} files of "
+    files = "" if paths.is_uri(source) else f"{len(files_of(source, begin, end)):,} files of "
     _watched(f"reads {files}the archive")
-    made = build.report(spark, source, begin, end, limits=Limits(stuck_after=stuck_after))
+    made = build.report(spark, source, begin, end, limits=AlarmLimits(stuck_after=stuck_after))
     _watched(f"writes {out}")
     store(out.absolute(), page.html(made).encode(), SHOWN)
     if csv_folder is not None:
@@ -236,16 +236,16 @@ def replay(
 
     The passcode of the broker is in GATEWAY_PIPELINE_PASSCODE.
     """
-    from .stopping import Stopping
+    from .signals import StopOnSignal
 
-    source = places.existing("--archive", places.archive(archive), "`gateway archive`")
-    into = places.make("--tables", places.tables(tables))
-    with Stopping(_say, "this part is sent") as stopping:
+    source = paths.existing("--archive", paths.archive(archive), "`gateway archive`")
+    into = paths.make("--tables", paths.tables(tables))
+    with StopOnSignal(_say, "this part is sent") as stopping:
         with stopping.at_once():
             _check()
-            from .jobs import replay as job
+            from .replay import run as job
 
-            chosen = job.Options(**told, id=name, partial=partial_bodies)
+            chosen = job.ReplayOptions(**told, id=name, partial=partial_bodies)
             spark = _spark("replay", master, remote, conf)
             plan = job.plan(spark, source, into, chosen, datetime.now(UTC), dry_run=dry_run)
             click.echo(plan.text())
@@ -255,7 +255,7 @@ def replay(
         spark.stop()
 
 
-def _is_wanted(plan: Plan, chosen: Options, *, yes: bool) -> bool:
+def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
     """Whether there is something to send, and whoever is asked wants it.
 
     Raises:
@@ -271,7 +271,7 @@ def _is_wanted(plan: Plan, chosen: Options, *, yes: bool) -> bool:
 
 def _say_how_to_go_on(since: str, until: str, name: str) -> None:
     """Where the same words mean another span later, and would be another replay: the command for this one."""
-    from .span import is_fixed
+    from .time_range import is_fixed
 
     if is_fixed(since) and is_fixed(until):
         return
@@ -285,15 +285,15 @@ def _say_how_to_go_on(since: str, until: str, name: str) -> None:
 @click.option("--before", default="15m", show_default=True, help="Hours that ended before: 2h, today, 2026-11-21: UTC.")
 def compact(archive: str | None, before: str) -> None:
     """Make one sorted file of each hour's many, for reports and replays."""
-    from .span import moment
-    from .stopping import Stopping
+    from .signals import StopOnSignal
+    from .time_range import moment
 
-    source = places.folder("--archive", places.archive(archive))
-    places.existing("--archive", str(source), "`gateway archive`")
+    source = paths.folder("--archive", paths.archive(archive))
+    paths.existing("--archive", str(source), "`gateway archive`")
     _check(("pyarrow",))
-    from . import archiving
+    from .streaming import archiving
 
-    with Stopping(_say, "this hour is compacted") as stopping:
+    with StopOnSignal(_say, "this hour is compacted") as stopping:
         archiving.compact(source, moment(before, datetime.now(UTC)), _say, stopping.event)
 
 
@@ -304,13 +304,13 @@ def compact(archive: str | None, before: str) -> None:
 @options.as_json
 def status(journal: str | None, archive: str | None, tables: str | None, as_json: bool) -> None:
     """Say how far archive and tables are; the status is 1 where the last run of a job failed."""
-    source = places.archive(archive)
-    segments, told = journal or places.settings("journal"), tables or places.settings("tables")
-    into = places.tables(told) if told else None
+    source = paths.archive(archive)
+    segments, told = journal or paths.settings("journal"), tables or paths.settings("tables")
+    into = paths.tables(told) if told else None
     _check(("pyarrow",))
     from .status import status as look
 
-    found = look(places.folder("--journal", segments) if segments else None, source, into, datetime.now(UTC))
+    found = look(paths.folder("--journal", segments) if segments else None, source, into, datetime.now(UTC))
     for line in [json.dumps(found.json())] if as_json else found.lines():
         click.echo(line)
     if found.failed:
@@ -342,13 +342,13 @@ def submit_command(
     python: str,
 ) -> None:
     """Print the line that runs a job on a cluster, by spark-submit; on standard error, what it needs."""
-    arguments = ["run", job, "--archive", places.archive(archive), "--tables", str(places.tables(tables))]
+    arguments = ["run", job, "--archive", paths.archive(archive), "--tables", str(paths.tables(tables))]
     arguments += ["--interval", f"{interval:g}", "--stuck-after", f"{stuck_after:g}", "--files", str(files)]
     arguments += ["--publish", publish] if publish else []
     for wanted, name in ((once, "--once"), (reset_checkpoint, "--reset-checkpoint"), (as_json, "--json")):
         arguments += [name] if wanted else []
     _check(("pyspark",))
-    from .submit import submission
+    from .spark.submit import submission
 
     found = submission(
         arguments,
@@ -366,7 +366,7 @@ def submit_command(
 
 def _check(names: tuple[str, ...] | None = None) -> None:
     """See that the packages are there, before anything else is done."""
-    from . import session
+    from .spark import session
 
     session.check_packages(names or session.PACKAGES)
 
@@ -374,7 +374,7 @@ def _check(names: tuple[str, ...] | None = None) -> None:
 def _spark(name: str, master: str | None, remote: str | None, conf: Settings) -> SparkSession:
     if master is not None and remote is not None:
         raise UsageFailure("--master and --remote exclude each other: give one of them")
-    from .session import session, silence
+    from .spark.session import session, silence
 
     silence()
     return session(master, remote, f"gateway pipeline {name}", dict(conf))

@@ -3,7 +3,7 @@
 All of it is found by looking at the files, without Spark, so it costs no more than a second, and can be asked while
 everything runs.  It is a look, not a transaction: while it looks a segment may go and a file come.
 
-Which files of the archive a job has read is what Spark keeps in its checkpoint (`sources`).  Those of a batch that is
+Which files of the archive a job has read is what Spark keeps in its checkpoint (`file_log`).  Those of a batch that is
 not over wait: Spark plans it before it runs, and it may fail.
 """
 
@@ -19,14 +19,15 @@ from typing import Any
 from gateway.archive import layout
 from gateway.journal import segments
 
-from . import checkpoints, places, sources, tables
+from . import paths, tables
 from .jobs import JOBS, Job
+from .streaming import checkpoints, file_log
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
+class JournalStatus:
     """What waits to be archived, of one gateway.
 
     Attributes:
@@ -44,7 +45,7 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class ArchiveStatus:
     """What the archive has.
 
     Attributes:
@@ -92,11 +93,11 @@ class JobStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class PipelineStatus:
     """All of it; None: that is not on this machine, or not known."""
 
-    journal: tuple[Journal, ...] | None
-    archive: Archive | None
+    journal: tuple[JournalStatus, ...] | None
+    archive: ArchiveStatus | None
     jobs: tuple[JobStatus, ...] | None
 
     @property
@@ -127,7 +128,7 @@ class Status:
             yield f"{'journal':<12} {each.gateway}: {waits}{grows}"
 
 
-def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> Status:
+def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> PipelineStatus:
     """Look.
 
     Args:
@@ -138,16 +139,16 @@ def status(journal: Path | None, archive: str, into: Path | None, now: datetime)
     Raises:
         JobFailure: a file of a table or of a checkpoint is damaged.
     """
-    folder = None if places.is_uri(archive) else places.folder("--archive", archive)
+    folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)
-    return Status(
+    return PipelineStatus(
         None if journal is None else _journals(journal, now),
         None if folder is None or raw is None else _archive(folder, raw),
         None if into is None else tuple([_job(into, job, raw) for job in JOBS.values()]),
     )
 
 
-def _journals(folder: Path, now: datetime) -> tuple[Journal, ...]:
+def _journals(folder: Path, now: datetime) -> tuple[JournalStatus, ...]:
     found = []
     for each in sorted(folder.iterdir()) if folder.is_dir() else ():
         waiting = [state for path in segments.found(each) if (state := _stat(path)) is not None]
@@ -155,7 +156,9 @@ def _journals(folder: Path, now: datetime) -> tuple[Journal, ...]:
         if waiting or growing or (each / "lock").exists():
             oldest = min([state.st_mtime for state in waiting], default=None)
             age = None if oldest is None else max(0.0, round(now.timestamp() - oldest, 1))
-            found.append(Journal(each.name, len(waiting), sum([state.st_size for state in waiting]), age, growing))
+            found.append(
+                JournalStatus(each.name, len(waiting), sum([state.st_size for state in waiting]), age, growing)
+            )
     return tuple(found)
 
 
@@ -169,11 +172,11 @@ def _raw(folder: Path) -> dict[str, int]:
     return found
 
 
-def _archive(folder: Path, raw: dict[str, int]) -> Archive:
+def _archive(folder: Path, raw: dict[str, int]) -> ArchiveStatus:
     history = [hour for hour, _ in layout.hours(folder / layout.HISTORY)]
     hours = [*history, *[hour for hour, place in layout.hours(folder / layout.RAW) if layout.visible(place)]]
     newest = layout.start_of(max(hours)).isoformat() if hours else None
-    return Archive(str(folder), folder.is_dir(), len(raw), sum(raw.values()), newest, len(history))
+    return ArchiveStatus(str(folder), folder.is_dir(), len(raw), sum(raw.values()), newest, len(history))
 
 
 def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
@@ -182,7 +185,7 @@ def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
     facts = table.facts()
     batch = files[-1].last if files else None
     checkpoint = checkpoints.folder(into, job.name)
-    waiting = None if raw is None else len(raw.keys() - set(sources.done_by(checkpoint, batch)))
+    waiting = None if raw is None else len(raw.keys() - set(file_log.done_by(checkpoint, batch)))
     return JobStatus(
         job.name,
         batch,
@@ -205,7 +208,7 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-def _archive_line(archive: Archive | None) -> str:
+def _archive_line(archive: ArchiveStatus | None) -> str:
     if archive is None:
         return f"{'archive':<12} not on this machine"
     if not archive.exists:

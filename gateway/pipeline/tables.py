@@ -43,7 +43,7 @@ import pyarrow.parquet as pq
 
 from gateway.files import make_folder, writing
 
-from . import damage
+from . import corrupt_files
 from .errors import JobFailure
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class BatchSummary:
     """What a file says of its batches beside its rows.
 
     Attributes:
@@ -87,9 +87,9 @@ class Facts:
     missing: int = 0
     digest: str = ""
 
-    def __add__(self, other: Facts) -> Facts:
+    def __add__(self, other: BatchSummary) -> BatchSummary:
         times = [each for each in (self.newest, other.newest) if each is not None]
-        return Facts(
+        return BatchSummary(
             self.rows + other.rows,
             max(times, default=None),
             round(self.seconds + other.seconds, 3),
@@ -99,7 +99,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Piece:
+class TableFile:
     """A file of a table: what the batches from first to last add."""
 
     first: int
@@ -111,14 +111,14 @@ class Piece:
         """How many batches it covers."""
         return self.last - self.first + 1
 
-    def facts(self) -> Facts:
+    def facts(self) -> BatchSummary:
         """What it says of its batches.
 
         Raises:
             OSError: it cannot be read.
             JobFailure: it is damaged.
         """
-        with damage.named(self.path, damage.ANEW):
+        with corrupt_files.named(self.path, corrupt_files.ANEW):
             return _facts_of(pq.read_schema(self.path))
 
     def extent(self, time: str) -> tuple[int, datetime | None]:
@@ -128,7 +128,7 @@ class Piece:
             OSError: it cannot be read.
             JobFailure: it is damaged.
         """
-        with damage.named(self.path, damage.ANEW):
+        with corrupt_files.named(self.path, corrupt_files.ANEW):
             metadata = pq.read_metadata(self.path)
             place = metadata.schema.names.index(time)  # tables are flat up to there
             groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
@@ -141,12 +141,12 @@ class Piece:
             OSError: it cannot be read.
             JobFailure: it is damaged.
         """
-        with damage.named(self.path, damage.ANEW):
+        with corrupt_files.named(self.path, corrupt_files.ANEW):
             return int(pq.read_metadata(self.path).num_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class JobTable:
     """A table.
 
     Attributes:
@@ -160,13 +160,13 @@ class Table:
     merges: Mapping[str, Merge] = field(default_factory=dict)
     time: str = ""
 
-    def files(self) -> list[Piece]:
+    def files(self) -> list[TableFile]:
         """The files that are read, in the order of their batches."""
         try:
             found = [_NAME.fullmatch(name) for name in os.listdir(self.folder)]
         except FileNotFoundError:
             return []
-        return _in_force([Piece(int(each[1]), int(each[2]), self.folder / each[0]) for each in found if each])
+        return _in_force([TableFile(int(each[1]), int(each[2]), self.folder / each[0]) for each in found if each])
 
     def check(self, batch: int) -> None:
         """See that this batch comes next, or is the last one again.
@@ -184,7 +184,7 @@ class Table:
             "together, and --reset-checkpoint begins both anew"
         )
 
-    def facts_of(self, batch: int) -> Facts | None:
+    def facts_of(self, batch: int) -> BatchSummary | None:
         """What the file of a batch says; None: there is none, as far as it has not become one with others.
 
         Raises:
@@ -193,7 +193,7 @@ class Table:
         found = [piece for piece in self.files() if piece.first == piece.last == batch]
         return found[0].facts() if found else None
 
-    def write(self, batch: int, rows: pa.Table, facts: Facts | None = None) -> Path:
+    def write(self, batch: int, rows: pa.Table, facts: BatchSummary | None = None) -> Path:
         """Write what a batch adds; the same batch again would take the place of its file.
 
         Raises:
@@ -202,7 +202,7 @@ class Table:
         """
         self.check(batch)
         make_folder(self.folder)
-        return self._write(batch, batch, self.merged([rows]), facts or Facts())
+        return self._write(batch, batch, self.merged([rows]), facts or BatchSummary())
 
     def merge(self, before: int) -> int:
         """Make one file of many, as often as there are enough.
@@ -246,7 +246,7 @@ class Table:
         """
         return self.steady(lambda: self.read_files(self.files(), since))
 
-    def read_files(self, pieces: Sequence[Piece], since: datetime | None = None) -> pa.Table:
+    def read_files(self, pieces: Sequence[TableFile], since: datetime | None = None) -> pa.Table:
         """The merged rows of some files.
 
         Raises:
@@ -263,13 +263,15 @@ class Table:
         found = [_rows_of(piece.path).join(keys, list(self.keys), join_type="left semi") for piece in pieces]
         return self.merged(found)
 
-    def facts(self) -> Facts:
+    def facts(self) -> BatchSummary:
         """What all batches were, as far as their files are there.
 
         Raises:
             OSError: a file cannot be read.
         """
-        return self.steady(lambda: reduce(Facts.__add__, [piece.facts() for piece in self.files()], Facts()))
+        return self.steady(
+            lambda: reduce(BatchSummary.__add__, [piece.facts() for piece in self.files()], BatchSummary())
+        )
 
     def steady(self, read: Callable[[], _T]) -> _T:
         """Read files, and begin again where they became one meanwhile.
@@ -294,14 +296,14 @@ class Table:
             rows = rows.sort_by(self.time)
         return rows.combine_chunks()
 
-    def _merge(self, run: Sequence[Piece]) -> None:
-        facts = reduce(Facts.__add__, [piece.facts() for piece in run], Facts())
+    def _merge(self, run: Sequence[TableFile]) -> None:
+        facts = reduce(BatchSummary.__add__, [piece.facts() for piece in run], BatchSummary())
         rows = self.merged([_rows_of(piece.path) for piece in run])
         self._write(run[0].first, run[-1].last, rows, facts)
         for piece in run:
             piece.path.unlink()
 
-    def _write(self, first: int, last: int, rows: pa.Table, facts: Facts) -> Path:
+    def _write(self, first: int, last: int, rows: pa.Table, facts: BatchSummary) -> Path:
         path = self.folder / f"{first:010d}-{last:010d}.parquet"
         rows = rows.replace_schema_metadata({_FACTS: json.dumps(asdict(facts)).encode()})
         with writing(path) as file:
@@ -309,24 +311,24 @@ class Table:
         return path
 
 
-def of(tables: Path, job: Job) -> Table:
+def of(tables: Path, job: Job) -> JobTable:
     """The table of a job."""
-    return Table(tables / job.name, job.keys, job.merges, job.time)
+    return JobTable(tables / job.name, job.keys, job.merges, job.time)
 
 
-def _in_force(pieces: Iterable[Piece]) -> list[Piece]:
+def _in_force(pieces: Iterable[TableFile]) -> list[TableFile]:
     """Those that no wider one covers; of files that begin alike the wider one is first."""
-    force: list[Piece] = []
+    force: list[TableFile] = []
     for piece in sorted(pieces, key=lambda each: (each.first, -each.last)):
         if not force or piece.last > force[-1].last:
             force.append(piece)
     return force
 
 
-def _runs(pieces: Sequence[Piece]) -> list[list[Piece]]:
+def _runs(pieces: Sequence[TableFile]) -> list[list[TableFile]]:
     """As many rows of `FAN` files as there are in which each one begins where the one before it ends."""
-    runs: list[list[Piece]] = []
-    run: list[Piece] = []
+    runs: list[list[TableFile]] = []
+    run: list[TableFile] = []
     for piece in pieces:
         if run and piece.first != run[-1].last + 1:
             run = []
@@ -338,10 +340,10 @@ def _runs(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _rows_of(path: Path, which: pc.Expression | None = None) -> pa.Table:
-    with damage.named(path, damage.ANEW):
+    with corrupt_files.named(path, corrupt_files.ANEW):
         return pq.ParquetFile(path).read() if which is None else pq.read_table(path, filters=which, partitioning=None)
 
 
-def _facts_of(schema: pa.Schema) -> Facts:
+def _facts_of(schema: pa.Schema) -> BatchSummary:
     told: dict[str, Any] = json.loads((schema.metadata or {}).get(_FACTS, b"{}"))
-    return Facts(**told)
+    return BatchSummary(**told)

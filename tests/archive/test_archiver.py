@@ -193,7 +193,7 @@ class TestFailure:
         rows = journal_rows(desk.journal)
         with desk.archiver() as archiver, monkeypatch.context() as patch:
             if step == "write":
-                patch.setattr("gateway.archive.parts.opened", lambda path: Full(io.FileIO(path, "wb")))
+                patch.setattr("gateway.archive.parquet_files.opened", lambda path: Full(io.FileIO(path, "wb")))
             else:
                 patch.setattr(os, step, failing(getattr(os, step), after=1))
             assert not archiver.step(everything=True)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive import compact as module
-from gateway.archive import history, layout, parts, sorting
+from gateway.archive import history, layout, parquet_files, sorting
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import Compacted, compact
 from gateway.archive.errors import ArchiveError
@@ -151,7 +151,7 @@ def test_large_hours(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several runs, and several files."""
     monkeypatch.setattr(sorting, "RUN", 100_000)
     monkeypatch.setattr(sorting, "CHUNK", 10_000)
-    monkeypatch.setattr(parts, "GROUP_ROWS", 50)
+    monkeypatch.setattr(parquet_files, "GROUP_ROWS", 50)
     monkeypatch.setattr(module, "FILE_OCTETS", 10_000)
     for _ in range(4):
         desk.fill(100, body=os.urandom(2000))

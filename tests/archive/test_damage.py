@@ -89,7 +89,7 @@ def test_one_that_gets_worse(desk: Desk, damaged: tuple[Path, list[Row]], monkey
             if self.damaged:
                 path.write_bytes(b"nonsense" * 10)
 
-    monkeypatch.setattr("gateway.archive.gateway.Tables", Worse)
+    monkeypatch.setattr("gateway.archive.gateway_archiver.Tables", Worse)
     assert desk.all()
     assert archive_rows(desk.archive) == rows[:2]
     assert "makes no sense, and is kept" in desk.said[0]

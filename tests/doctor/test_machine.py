@@ -21,9 +21,9 @@ from gateway.doctor import files, ports, processes, rights
 from gateway.doctor.finding import Level, Trouble
 from gateway.doctor.processes import Process
 from gateway.doctor.rights import READ, WRITE, User
-from gateway.pipeline import java
-from gateway.pipeline.doctor import Finding as JobFinding
 from gateway.pipeline.errors import EnvironmentFailure
+from gateway.pipeline.spark import java
+from gateway.pipeline.spark.doctor import Finding as JobFinding
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 from tests.transports import papers

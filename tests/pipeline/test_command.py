@@ -16,10 +16,12 @@ from pyspark.errors import PySparkException
 
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
-from gateway.pipeline import checkpoints, command, doctor, options, session, status, stream
-from gateway.pipeline.doctor import Finding
+from gateway.pipeline import command, options, status
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS
+from gateway.pipeline.spark import doctor, session
+from gateway.pipeline.spark.doctor import Finding
+from gateway.pipeline.streaming import checkpoints, runner
 from tests.archive.desk import Writer
 
 from .commands import Calls, Spark, folders, invoke, run, spark
@@ -77,7 +79,7 @@ class TestGroup:
     def test_a_failure_is_a_sentence(
         self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception, status: int, sentence: str
     ) -> None:
-        monkeypatch.setattr(stream, "run", Calls(error))
+        monkeypatch.setattr(runner, "run", Calls(error))
         result = run()
         assert (result.exit_code, result.stdout, result.stderr) == (status, "", f"Error: {sentence}\n")
 
@@ -85,7 +87,7 @@ class TestGroup:
     def test_a_fault_of_ours_is_not_hidden(
         self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception
     ) -> None:
-        monkeypatch.setattr(stream, "run", Calls(error))
+        monkeypatch.setattr(runner, "run", Calls(error))
         with pytest.raises(type(error)):
             CliRunner().invoke(
                 command.pipeline, ["run", "all", "--archive", "a", "--tables", "t"], catch_exceptions=False
@@ -127,7 +129,7 @@ class TestGroup:
         program = (
             "import logging, sys\n"
             "from pyspark.logger import PySparkLogger\n"
-            "from gateway.pipeline import session\n"
+            "from gateway.pipeline.spark import session\n"
             "from gateway.pipeline.command import pipeline\n"
             "def start(*asked):\n"
             "    for name in ('SQLQueryContextLogger', 'DataFrameQueryContextLogger'):\n"
@@ -242,10 +244,10 @@ class TestOthers:
         assert "is not on this machine" in result.stderr
 
     def test_status(self, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        calls = Calls(status.Status(None, None, ()))
+        calls = Calls(status.PipelineStatus(None, None, ()))
         monkeypatch.setattr(status, "status", calls)
         line = ["status", "--archive", "archive", "--tables", "tables"]
-        assert invoke(*line).stdout.splitlines() == status.Status(None, None, ()).lines()
+        assert invoke(*line).stdout.splitlines() == status.PipelineStatus(None, None, ()).lines()
         assert calls.places[:3] == (None, str(folders / "archive"), folders / "tables")
         monkeypatch.setenv("GATEWAY_JOURNAL", "j")
         assert json.loads(invoke(*line, "--json").stdout) == {"journal": None, "archive": None, "jobs": []}

@@ -1,4 +1,4 @@
-"""`gateway pipeline report` and `replay`: what they hand on, and what they ask."""
+"""`gateway pipeline report` and `run`: what they hand on, and what they ask."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from click.testing import Result
 
 from gateway.pipeline import command
 from gateway.pipeline.errors import UsageFailure
-from gateway.pipeline.jobs import Limits, replay
-from gateway.pipeline.jobs.replay_record import Record
+from gateway.pipeline.jobs import AlarmLimits
+from gateway.pipeline.replay import run
+from gateway.pipeline.replay.record import ReplayRecord
 from gateway.pipeline.report import build, page, sheets
 
 from .commands import Calls, Spark, folders, invoke, spark
@@ -42,7 +43,7 @@ class TestReport:
         assert (result.exit_code, result.output) == (0, "wrote r.html\n")
         days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
         assert built.places == (spark, str(folders / "archive"), *days)
-        assert built.names == {"limits": Limits()}
+        assert built.names == {"limits": AlarmLimits()}
         assert csv.places == ("figures", Path("c"))
         assert (folders / "r.html").read_text() == "<p>figures"
         assert spark.stopped
@@ -104,7 +105,7 @@ class Plan:
 
     def __init__(self, rows: int, stands_against: str = "", name: str = "x") -> None:
         self.rows = rows
-        self.record = Record(name, {}, "", "")
+        self.record = ReplayRecord(name, {}, "", "")
         self._against = stands_against
 
     def text(self) -> str:
@@ -116,7 +117,7 @@ class Plan:
 
 
 class TestReplay:
-    """`replay`."""
+    """`run`."""
 
     FIRST = "If it is broken off go on with this, for the same command again would send all of it again:"
     LINE = (
@@ -125,14 +126,14 @@ class TestReplay:
 
     @pytest.fixture
     def sent(self, monkeypatch: pytest.MonkeyPatch) -> Calls:
-        """What `replay.run` was called with."""
+        """What `run.run` was called with."""
         calls = Calls(7)
-        monkeypatch.setattr(replay, "run", calls)
+        monkeypatch.setattr(run, "run", calls)
         return calls
 
     def plan(self, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> Calls:
         calls = Calls(plan)
-        monkeypatch.setattr(replay, "plan", calls)
+        monkeypatch.setattr(run, "plan", calls)
         return calls
 
     def test_what_is_handed_on(self, folders: Path, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +141,7 @@ class TestReplay:
         more = ["--where", "size > 1", *"--rate 10 --limit 20 --id x --partial-bodies skip --yes".split()]
         result = invoke(*self.LINE, *more)
         assert (result.exit_code, result.stdout) == (0, "7 messages\n")
-        chosen = replay.Options(
+        chosen = run.ReplayOptions(
             since="2h",
             until="now",
             destination="/queue/a",
@@ -198,7 +199,7 @@ class TestReplay:
         result = invoke(*self.LINE, "--id", "x")
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "7 messages\n")
         assert result.stderr == "Ends at once, for nothing has been begun.\n"
-        monkeypatch.setattr(replay, "plan", planned)
+        monkeypatch.setattr(run, "plan", planned)
         result = invoke(*self.LINE, "--yes")
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "")
         assert result.stderr == "Ends at once, for nothing has been begun.\n"

@@ -20,10 +20,12 @@ import pytest
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
 from gateway.journal import found
-from gateway.pipeline import checkpoints, session, stream, tables
-from gateway.pipeline.jobs import JOBS, Limits
-from gateway.pipeline.progress import Batch
+from gateway.pipeline import tables
+from gateway.pipeline.jobs import JOBS, AlarmLimits
 from gateway.pipeline.report import build, page
+from gateway.pipeline.spark import session
+from gateway.pipeline.streaming import checkpoints, runner
+from gateway.pipeline.streaming.progress import BatchReport
 from tests.archive.desk import Writer, archive_rows
 from tests.pipeline.rows import accepted, write
 
@@ -46,7 +48,7 @@ class TestRun:
         assert ran.places == (spark, [JOBS["metrics"]], str(folders / "archive"), folders / "tables")
         names = ran.names
         assert (names["once"], names["interval"], names["publish"]) == (True, 5.0, "stomp://h/topic/a")
-        assert (names["files"], names["limits"]) == (7, Limits(stuck_after=120))
+        assert (names["files"], names["limits"]) == (7, AlarmLimits(stuck_after=120))
         assert isinstance(names["stopping"], threading.Event)
         assert spark.stopped
 
@@ -54,7 +56,7 @@ class TestRun:
         assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
         assert spark.asked[:2] == (None, None)
         assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
-        assert ran.names["files"] == stream.FILES
+        assert ran.names["files"] == runner.FILES
 
     def test_the_settings_say_where(self, folders: Path, spark: Spark, ran: Calls) -> None:
         (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')
@@ -103,10 +105,10 @@ class TestRun:
 
     def test_json_is_all_there_is_on_standard_output(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
         def work(*places: Any, progress: Any, **names: Any) -> None:
-            progress.batch(Batch("metrics", 3, 10, 0.5, None, 0))
+            progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
             progress.say("a sentence")
 
-        monkeypatch.setattr(stream, "run", work)
+        monkeypatch.setattr(runner, "run", work)
         result = run("--json")
         assert json.loads(result.stdout)["batch"] == 3
         assert result.stderr == "a sentence\n"
@@ -129,7 +131,7 @@ class TestJournal:
 
     def test_once(self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[int] = []
-        monkeypatch.setattr(stream, "run", lambda *places, **names: seen.append(self.raw(folders)))
+        monkeypatch.setattr(runner, "run", lambda *places, **names: seen.append(self.raw(folders)))
         assert run("--once", "--journal", "journal").exit_code == 0
         assert seen == [1]
 
@@ -142,7 +144,7 @@ class TestJournal:
                 if not found(journal.folder) or stopping.wait(0.02):
                     break
 
-        monkeypatch.setattr(stream, "run", work)
+        monkeypatch.setattr(runner, "run", work)
         assert run("--journal", "journal", "--interval", "0.1").exit_code == 0
         assert not found(journal.folder)
         assert len(archive_rows(folders / "archive")) == 20
@@ -161,7 +163,7 @@ class TestJournal:
             assert tried.acquire(timeout=20)
 
         monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
-        monkeypatch.setattr(stream, "run", work)
+        monkeypatch.setattr(runner, "run", work)
         result = run("--journal", "journal", "--interval", "0.1")
         assert (result.exit_code, result.stderr) == (
             0,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure
-from gateway.pipeline.tables import FAN, Facts, Table
+from gateway.pipeline.tables import FAN, BatchSummary, JobTable
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -30,14 +30,14 @@ SCHEMA = pa.schema(
 )
 
 
-def table(folder: Path) -> Table:
+def table(folder: Path) -> JobTable:
     """A table of counts."""
-    return Table(folder, ("minute", "name", "bucket"), {"count": "sum", "least": "min", "most": "max"}, "minute")
+    return JobTable(folder, ("minute", "name", "bucket"), {"count": "sum", "least": "min", "most": "max"}, "minute")
 
 
-def sessions(folder: Path) -> Table:
+def sessions(folder: Path) -> JobTable:
     """A table whose time is merged."""
-    return Table(folder, ("name",), {"first": "min", "last": "max"}, "last")
+    return JobTable(folder, ("name",), {"first": "min", "last": "max"}, "last")
 
 
 def partial(minute: int, count: int = 1, name: str = "a", **more: Any) -> pa.Table:
@@ -70,7 +70,7 @@ def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
     written = table(tmp_path / "t")
     assert written.read().num_rows == 0
     assert written.files() == []
-    assert written.facts() == Facts()
+    assert written.facts() == BatchSummary()
     written.write(0, partial(0, 3))
     written.write(1, pa.concat_tables([partial(0, 4), partial(0, 5, "b"), partial(1, 6)]))
     rows = sorted(written.read().to_pylist(), key=lambda row: (row["minute"], row["name"]))
@@ -85,17 +85,17 @@ def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
 def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) -> None:
     written = table(tmp_path)
     written.write(0, partial(0, 3))
-    written.write(1, partial(0, 4), Facts(10, 5, 0.5, 7))
+    written.write(1, partial(0, 4), BatchSummary(10, 5, 0.5, 7))
     assert written.facts_of(2) is None
-    assert written.facts_of(1) == Facts(10, 5, 0.5, 7)
-    written.write(1, partial(0, 4), Facts(10, 5, 0.25, 8))
+    assert written.facts_of(1) == BatchSummary(10, 5, 0.5, 7)
+    written.write(1, partial(0, 4), BatchSummary(10, 5, 0.25, 8))
     assert counts(written.read()) == {"a": 7}
-    assert written.facts() == Facts(10, 5, 0.25, 8)
+    assert written.facts() == BatchSummary(10, 5, 0.25, 8)
     assert names(tmp_path) == ["0000000000-0000000000.parquet", "0000000001-0000000001.parquet"]
 
 
 def test_a_list_is_not_merged(tmp_path: Path) -> None:
-    letters = Table(tmp_path, time="ts")
+    letters = JobTable(tmp_path, time="ts")
     rows = [pa.table({"ts": pa.array([START], pa.timestamp("us", "UTC")), "headers": [[("a", "1")]]})] * 2
     letters.write(0, pa.concat_tables(rows))
     letters.write(1, rows[0])
@@ -133,12 +133,12 @@ def test_the_oldest_files_may_go(tmp_path: Path) -> None:
 def test_small_files_become_one_of_batches_that_are_over(tmp_path: Path) -> None:
     written = table(tmp_path)
     for batch in range(FAN):
-        written.write(batch, partial(0), Facts(1, batch, 0.001, batch))
+        written.write(batch, partial(0), BatchSummary(1, batch, 0.001, batch))
     assert written.merge(before=FAN - 1) == 0
     assert written.merge(before=FAN) == 1
     assert names(tmp_path) == [f"{0:010d}-{FAN - 1:010d}.parquet"]
     assert counts(written.read()) == {"a": FAN}
-    assert written.facts() == Facts(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
+    assert written.facts() == BatchSummary(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
     with pytest.raises(JobFailure, match="do not belong together"):
         written.write(FAN - 1, partial(0))  # Spark never runs a batch that is over again
     written.write(FAN, partial(1))

@@ -14,8 +14,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway.pipeline import java
-from gateway.pipeline.submit import submission
+from gateway.pipeline.spark import java
+from gateway.pipeline.spark.submit import submission
 from tests.gateway_process import HOST, free_ports
 from tests.pipeline import rows
 from tests.pyspark_stomp import job

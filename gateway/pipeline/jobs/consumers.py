@@ -45,7 +45,7 @@ from gateway.journal import schema
 
 from . import bounded
 from .alarms import CLEARED, HELD, SLOW, STUCK, Look, Suspect, Watch
-from .job import Job, Limits, State
+from .job import AlarmLimits, Job, State
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,7 +97,7 @@ def transform(rows: DataFrame) -> DataFrame:
     return near.select("*", between).groupBy(*kept, "between").agg(*sums).drop("between")
 
 
-def fold(state: State, partial: pyarrow.Table, limits: Limits) -> tuple[State, pyarrow.Table]:
+def fold(state: State, partial: pyarrow.Table, limits: AlarmLimits) -> tuple[State, pyarrow.Table]:
     """The partial rows of one more batch.
 
     It does not matter how rows are split into batches, as long as those of a gateway come in the order of (epoch, seq).

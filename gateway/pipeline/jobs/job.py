@@ -30,7 +30,7 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AlarmLimits:
     """From when on something is wrong.
 
     Attributes:
@@ -40,7 +40,7 @@ class Limits:
     stuck_after: float = 60.0
 
 
-class Snapshot(Protocol):
+class MakeSnapshot(Protocol):
     """What the console shows of a job."""
 
     def __call__(self, table: pyarrow.Table, now: datetime, octets: int = ...) -> dict[str, Any]:
@@ -78,5 +78,5 @@ class Job:
     keys: tuple[str, ...]
     merges: Mapping[str, Merge]
     time: str
-    snapshot: Snapshot
-    fold: Callable[[State, pyarrow.Table, Limits], tuple[State, pyarrow.Table]] | None = None
+    snapshot: MakeSnapshot
+    fold: Callable[[State, pyarrow.Table, AlarmLimits], tuple[State, pyarrow.Table]] | None = None

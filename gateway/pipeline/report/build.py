@@ -21,11 +21,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import reading
-from ..jobs import JOBS, Limits
+from ..jobs import JOBS, AlarmLimits
 from ..jobs import figures as sums
+from ..spark import dataframe
 from . import census, consumers, counts, times
-from .figures import DeadLetter, Destination, Gap, Report, Step
+from .figures import DestinationFigures, Gap, LastDeadLetter, Report, Step
 
 if TYPE_CHECKING:
     import pyarrow
@@ -43,7 +43,7 @@ def report(
     since: datetime,
     until: datetime,
     *,
-    limits: Limits | None = None,
+    limits: AlarmLimits | None = None,
     gateways: Sequence[str] | None = None,
 ) -> Report:
     """The figures of a span.
@@ -58,8 +58,8 @@ def report(
         UsageFailure: there is no archive.
     """
     since, until = since.astimezone(UTC), until.astimezone(UTC)
-    limits = limits or Limits()
-    rows = reading.rows(spark, archive, since, until)
+    limits = limits or AlarmLimits()
+    rows = dataframe.rows(spark, archive, since, until)
     if gateways is not None:
         rows = rows.where(rows["gateway"].isin(list(gateways)))
     step = times.step_of(until - since)
@@ -85,7 +85,7 @@ def report(
         events=_events(totals, by_step),
         transports=_sum([each for each in totals if each["transport"]], "transport"),
         steps=tuple(_steps(by_step, since, until, step)),
-        destinations=tuple([Destination(name, had, depths.get(name)) for name, had in ranking.top]),
+        destinations=tuple([DestinationFigures(name, had, depths.get(name)) for name, had in ranking.top]),
         others=ranking.others,
         reasons=reasons,
         unlisted=unlisted,
@@ -103,7 +103,7 @@ def _counted(
     until: datetime,
     gateways: Sequence[str] | None,
     step: timedelta,
-    limits: Limits,
+    limits: AlarmLimits,
 ) -> DataFrame:
     """The partial rows of the span, merged; `rows` are all of it."""
     from pyspark import cloudpickle
@@ -115,7 +115,7 @@ def _counted(
         found = rows.select(*counts.READ).mapInArrow(partial(counts.of_rows, seconds=seconds, limit=limit), counts.DDL)
     else:
         spark = rows.sparkSession
-        paths = spark.createDataFrame([(path,) for path in reading.paths(archive, since, until)], "path string")
+        paths = spark.createDataFrame([(path,) for path in dataframe.files_of(archive, since, until)], "path string")
         count = partial(counts.of_files, since=since, until=until, gateways=gateways, seconds=seconds, limit=limit)
         parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         found = paths.repartition(parts).mapInArrow(count, counts.DDL)
@@ -152,7 +152,7 @@ def _gaps(counted: Iterable[dict[str, Any]]) -> tuple[Gap, ...]:
     return tuple(sorted(found, key=lambda gap: (gap.at, gap.gateway)))
 
 
-def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[DeadLetter, ...]:
+def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[LastDeadLetter, ...]:
     """The last ones, the latest first."""
     from pyspark.sql import functions as f
 
@@ -171,10 +171,10 @@ def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[DeadLe
     job = JOBS["deadletters"]
     letters = job.transform(rows.where(f.col("ts") >= f.lit(start)).select(*job.columns))
     latest = letters.orderBy(f.desc("ts"), f.desc("gateway"), f.desc("seq")).limit(LETTERS).toArrow()
-    names = DeadLetter.__dataclass_fields__.keys() - {"headers"}
+    names = LastDeadLetter.__dataclass_fields__.keys() - {"headers"}
     return tuple(
         [
-            DeadLetter(**{name: each[name] for name in names}, headers=dict(each["headers"] or ()))
+            LastDeadLetter(**{name: each[name] for name in names}, headers=dict(each["headers"] or ()))
             for each in latest.to_pylist()
         ]
     )

@@ -1,4 +1,4 @@
-"""The stuck and slow consumers of a span: the job `consumers` over all of it, and of each alarm one `Consumer`.
+"""The stuck and slow consumers of a span: the job `consumers` over all of it, and of each alarm one `ConsumerAlarm`.
 
 Only sessions that had a delivery which was too old, at two looks, can have an alarm, and the census knows them: so
 Spark looks for their rows alone.  The census also knows how late it was for each gateway, by which the job sees that an
@@ -14,9 +14,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..jobs import JOBS, Limits
+from ..jobs import JOBS, AlarmLimits
 from ..jobs.alarms import CLEARED
-from .figures import Consumer
+from .figures import ConsumerAlarm
 from .times import EPOCH
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ Process = tuple[str, int]
 
 
 def found(
-    rows: DataFrame, limits: Limits, suspects: Iterable[str], lasts: Mapping[Process, datetime]
-) -> tuple[Consumer, ...]:
+    rows: DataFrame, limits: AlarmLimits, suspects: Iterable[str], lasts: Mapping[Process, datetime]
+) -> tuple[ConsumerAlarm, ...]:
     """The latest first.
 
     Args:
@@ -64,9 +64,9 @@ def _with_time(partial: pyarrow.Table, lasts: Mapping[Process, datetime]) -> pya
     return pa.concat_tables([partial, pa.Table.from_pylist(told, schema=partial.schema)])
 
 
-def alarms(rows: Iterable[dict[str, Any]]) -> tuple[Consumer, ...]:
+def alarms(rows: Iterable[dict[str, Any]]) -> tuple[ConsumerAlarm, ...]:
     """Of the rows of the job's table; the latest first."""
-    known: dict[tuple[Any, ...], Consumer] = {}
+    known: dict[tuple[Any, ...], ConsumerAlarm] = {}
     for row in rows:
         key = tuple([row[name] for name in _WHOSE])
         before = known.get(key) or _begun(row)
@@ -79,6 +79,6 @@ def alarms(rows: Iterable[dict[str, Any]]) -> tuple[Consumer, ...]:
     return tuple(sorted(known.values(), key=lambda each: each.raised, reverse=True))
 
 
-def _begun(row: dict[str, Any]) -> Consumer:
+def _begun(row: dict[str, Any]) -> ConsumerAlarm:
     names = ("kind", "gateway", "session", "principal", "peer", "subscription", "destination", "pending", "oldest_us")
-    return Consumer(raised=row["since"], cleared=None, **{name: row[name] for name in names})
+    return ConsumerAlarm(raised=row["since"], cleared=None, **{name: row[name] for name in names})

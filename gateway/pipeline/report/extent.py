@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.archive import history
 
-from .. import damage
+from .. import corrupt_files
 from . import times
 
 _SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -31,7 +31,7 @@ def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, d
 
     first, last = until, since
     for path in history.files(archive, since, until):
-        with damage.named(path, damage.of_archive(path)):
+        with corrupt_files.named(path, corrupt_files.of_archive(path)):
             metadata = pq.read_metadata(path)
         place = metadata.schema.names.index("ts")
         for number in range(metadata.num_row_groups):

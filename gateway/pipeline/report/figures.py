@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class DestinationFigures:
     """A destination.
 
     Attributes:
@@ -71,7 +71,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class LastDeadLetter:
     """One dead letter; `size` in octets."""
 
     ts: datetime
@@ -84,7 +84,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class ConsumerAlarm:
     """A subscription that was stuck or slow.
 
     Attributes:
@@ -152,12 +152,12 @@ class Report:
     events: Counts = field(default_factory=dict)
     transports: Counts = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    destinations: tuple[Destination, ...] = ()
+    destinations: tuple[DestinationFigures, ...] = ()
     others: int = 0
     reasons: tuple[Reason, ...] = ()
     unlisted: Counts = field(default_factory=dict)
-    dead_letters: tuple[DeadLetter, ...] = ()
-    consumers: tuple[Consumer, ...] = ()
+    dead_letters: tuple[LastDeadLetter, ...] = ()
+    consumers: tuple[ConsumerAlarm, ...] = ()
     stuck_after: timedelta = timedelta(seconds=60)
     gaps: tuple[Gap, ...] = ()
 
@@ -179,6 +179,6 @@ class Report:
         """The reasons of these events, the most frequent first."""
         return [each for each in self.reasons if each.event in events]
 
-    def consumers_that_were(self, kind: str) -> list[Consumer]:
+    def consumers_that_were(self, kind: str) -> list[ConsumerAlarm]:
         """`stuck` or `slow`."""
         return [each for each in self.consumers if each.kind == kind]

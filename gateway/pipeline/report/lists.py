@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import parts, svg, values
-from .figures import EXCEPTIONS, Consumer, DeadLetter, Destination, Gap, Reason, Report, percentiles
+from .figures import EXCEPTIONS, ConsumerAlarm, DestinationFigures, Gap, LastDeadLetter, Reason, Report, percentiles
 from .markup import Markup, element, join
 
 # How many rows are shown; the CSV files have all.
@@ -37,11 +37,11 @@ def destinations(report: Report) -> Markup:
 _FLOWS = (("Accepted", "accepted"), ("Delivered", "delivered"), ("Acknowledged", "acked"))
 
 
-def _busiest(destination: Destination) -> int:
+def _busiest(destination: DestinationFigures) -> int:
     return max(destination.figures.counts["accepted"], destination.figures.counts["delivered"])
 
 
-def _destination(each: Destination, most: int) -> Markup:
+def _destination(each: DestinationFigures, most: int) -> Markup:
     accepted, delivered = [each.figures.counts[event] for event in ("accepted", "delivered")]
     other = sum([each.figures.counts[event] for event in EXCEPTIONS])
     return parts.row(
@@ -83,7 +83,7 @@ def dead_letters(report: Report) -> Markup:
     return parts.section("dead-letters", "Dead letters", *content, class_="long")
 
 
-def _dead_letter(each: DeadLetter) -> Markup:
+def _dead_letter(each: LastDeadLetter) -> Markup:
     headers = sorted(each.headers.items())[:_MOST_HEADERS]
     listed = join(
         [join([element("dt", parts.clipped(key)), element("dd", parts.clipped(value))]) for key, value in headers]
@@ -121,7 +121,7 @@ def consumers(report: Report) -> Markup:
     return parts.section("consumers", "Stuck and slow consumers", remark, table, *more, class_="long")
 
 
-def _consumer(each: Consumer) -> Markup:
+def _consumer(each: ConsumerAlarm) -> Markup:
     who = [
         ("login", each.principal),
         ("from", each.peer),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from gateway.pipeline.jobs import JOBS, Limits
+from gateway.pipeline.jobs import JOBS, AlarmLimits
 from gateway.pipeline.jobs.consumers import fold
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import LOOKS, in_order, looks_of
@@ -22,11 +22,11 @@ from tests.pipeline.jobs.story import CHANCES, cut, story
 
 JOB = JOBS["consumers"]
 NOW = rows.START + timedelta(hours=2)
-LIMITS = Limits(stuck_after=60)
+LIMITS = AlarmLimits(stuck_after=60)
 OVER, UNDER = 70_000_000, 1_000_000
 
 
-def folded(batches: list[list[rows.Row]], limits: Limits = LIMITS) -> tuple[dict[str, Any], pyarrow.Table]:
+def folded(batches: list[list[rows.Row]], limits: AlarmLimits = LIMITS) -> tuple[dict[str, Any], pyarrow.Table]:
     """The state behind the last batch, and all rows of the table."""
     state: dict[str, Any] = {}
     tables = []
@@ -36,7 +36,7 @@ def folded(batches: list[list[rows.Row]], limits: Limits = LIMITS) -> tuple[dict
     return state, pyarrow.concat_tables(tables)
 
 
-def told(*several: rows.Row, limits: Limits = LIMITS) -> list[tuple[float, str, str, str]]:
+def told(*several: rows.Row, limits: AlarmLimits = LIMITS) -> list[tuple[float, str, str, str]]:
     """Seconds after START, state, kind and session of what the table gets of one batch."""
     found = folded([list(several)], limits)[1].to_pylist()
     return [((row["ts"] - rows.START).total_seconds(), row["state"], row["kind"], row["session"]) for row in found]
@@ -127,7 +127,7 @@ def test_consumer_that_is_stuck_among_some_that_are_not() -> None:
     for number, row in enumerate(sorted(several, key=lambda row: row["ts"])):
         row["seq"] = number
     assert told(*several) == [(10, "raised", "stuck", "bad"), (15, "raised", "slow", "slow")]
-    assert told(*several, limits=Limits(stuck_after=71)) == []
+    assert told(*several, limits=AlarmLimits(stuck_after=71)) == []
 
 
 def test_what_a_pattern_reads_is_settled_under_other_names() -> None:

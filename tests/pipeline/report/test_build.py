@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.pipeline import reading
-from gateway.pipeline.jobs import Limits
+from gateway.pipeline.jobs import AlarmLimits
 from gateway.pipeline.report import Report, build, census, consumers, html, report
 from gateway.pipeline.report.consumers import alarms
+from gateway.pipeline.spark import dataframe
 from tests.pipeline import rows as synthetic
 from tests.pipeline.report.conftest import Look
 from tests.pipeline.rows import START
@@ -67,7 +67,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(spark: SparkSession, archive: Path) -> Report:
-    return report(spark, str(archive), START, START + 10 * MINUTES, limits=Limits(stuck_after=60))
+    return report(spark, str(archive), START, START + 10 * MINUTES, limits=AlarmLimits(stuck_after=60))
 
 
 def inside() -> list[synthetic.Row]:
@@ -194,9 +194,9 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     assert found.unlisted == {"error": 4}
     assert len(found.consumers) == 5
     assert [(each.name, each.waiting) for each in found.destinations] == [("/queue/0", 1), ("/queue/1", 2)]
-    rows = reading.rows(spark, str(tmp_path), START, START + 10 * MINUTES)
+    rows = dataframe.rows(spark, str(tmp_path), START, START + 10 * MINUTES)
     counted = census.Census(
-        build._counted(rows, str(tmp_path), START, START + 10 * MINUTES, None, MINUTES, Limits(stuck_after=60))
+        build._counted(rows, str(tmp_path), START, START + 10 * MINUTES, None, MINUTES, AlarmLimits(stuck_after=60))
     )
     assert len(counted.suspects(2)) == 3
     assert counted.depths(["/queue/4"]) == {"/queue/4": 5}

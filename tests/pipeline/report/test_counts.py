@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from gateway.pipeline.jobs import Limits, latency
+from gateway.pipeline.jobs import AlarmLimits, latency
 from gateway.pipeline.report import counts, report
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import METRICS, metrics_of
@@ -145,7 +145,7 @@ def test_a_uri_has_the_report_of_its_folder(spark: SparkSession, tmp_path: Path)
 
     rows.write(tmp_path, told())
     of_folder, of_uri = [
-        report(spark, archive, START, END, gateways=["g1"], limits=Limits(stuck_after=60))
+        report(spark, archive, START, END, gateways=["g1"], limits=AlarmLimits(stuck_after=60))
         for archive in (str(tmp_path), f"file://{tmp_path}")
     ]
     assert of_folder.rows > 100

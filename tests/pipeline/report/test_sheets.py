@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.pipeline.report import sheets
-from gateway.pipeline.report.figures import Destination
+from gateway.pipeline.report.figures import DestinationFigures
 from tests.pipeline.report import made
 
 
@@ -48,7 +48,7 @@ def test_an_empty_span_has_files_with_headings(tmp_path: Path) -> None:
 def test_no_text_is_a_formula(tmp_path: Path) -> None:
     report = made.minutes()
     names = ["=cmd()", "+1", "-1", "@a", "\tx", "plain", "a\0b\nc\ud800"]
-    report = replace(report, destinations=tuple([Destination(name, report.whole) for name in names]))
+    report = replace(report, destinations=tuple([DestinationFigures(name, report.whole) for name in names]))
     sheets.csv(report, tmp_path)
     found = [row["destination"] for row in read(tmp_path / "destinations.csv")]
     assert found == ["'=cmd()", "'+1", "'-1", "'@a", "'\tx", "plain", "a\\x00b\nc\\ud800"]

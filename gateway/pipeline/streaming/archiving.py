@@ -1,0 +1,141 @@
+"""The archiver and the compaction, as commands of the pipeline use them.
+
+`beside` does what `gateway archive` does, in a thread of this process while a job runs, so that one machine needs no
+other service.  The thread never ends the job: what fails is said and tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from .. import paths
+from ..errors import JobFailure
+
+Say = Callable[[str], None]
+
+# Of raw files that the history has, as `gateway archive` without options; and how often somebody looks.
+_RETENTION = 48 * 3600.0
+_EXPIRE_EVERY = 3600.0
+
+
+def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], bool] = lambda: False) -> None:
+    """Bring all complete segments into the archive; without a journal, nothing.
+
+    Args:
+        stopping: whether to leave the rest of them where it is.
+
+    Raises:
+        UsageFailure: the archive is not on this machine, or there is no such journal.
+        EnvironmentFailure: the archive cannot be made.
+        JobFailure: another archiver is at work, or not all could be archived.
+    """
+    if journal is None:
+        return
+    with _archiver(journal, archive, say, roll=0, stopping=stopping) as step:
+        if not step(True):
+            raise JobFailure(f"not all of the journal {journal} could be archived")
+
+
+@contextlib.contextmanager
+def beside(
+    journal: Path | None, archive: str, stopping: threading.Event, say: Say, *, once: bool, interval: float
+) -> Iterator[None]:
+    """Archive while the block runs, or, for a job that runs once, before it.
+
+    Args:
+        stopping: ends it early.
+        interval: seconds between two looks, and the age from which segments are archived.
+
+    Raises:
+        As `now`.
+    """
+    if once or journal is None:
+        now(journal, archive, say, stopping.is_set)
+        yield
+        return
+    over = threading.Event()
+
+    def ends() -> bool:
+        return over.is_set() or stopping.is_set()
+
+    with _archiver(journal, archive, say, roll=interval, stopping=ends) as step:
+        work = _Work(step, paths.folder("--archive", archive), say)
+        thread = threading.Thread(target=work.go_on, args=(over, interval), name="archiver")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event) -> None:
+    """Make history of the hours that ended before a moment.
+
+    Raises:
+        JobFailure: another compaction is at work, or not all could be compacted.
+    """
+    from gateway.archive.compact import compact as compacted
+    from gateway.archive.errors import ArchiveError
+
+    try:
+        good = compacted(archive, before, tell=lambda what: say(str(what)), warn=say, stopping=stopping.is_set)
+    except ArchiveError as error:
+        raise JobFailure(str(error)) from None
+    if not good:
+        raise JobFailure(f"not all of the archive {archive} could be compacted")
+
+
+@contextlib.contextmanager
+def _archiver(
+    journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]
+) -> Iterator[Callable[[bool], bool]]:
+    """What archives once: all complete segments (True), or those whose time has come; whether nothing failed."""
+    from gateway.archive.archiver import Archiver
+    from gateway.archive.errors import ArchiveError
+
+    paths.existing("--journal", str(journal), "a gateway with the setting `journal`")
+    target = paths.make("--archive", paths.folder("--archive", archive))
+    try:
+        with Archiver(journal, target, roll=roll, warn=say, stopping=stopping) as archiver:
+            yield lambda everything: archiver.step(everything=everything)
+    except ArchiveError as error:
+        raise JobFailure(str(error)) from None
+
+
+class _Work:
+    """What the thread does."""
+
+    def __init__(self, step: Callable[[bool], bool], archive: Path, say: Say) -> None:
+        self._step = step
+        self._archive = archive
+        self._say = say
+        self._said = ""
+        self._expire_at = 0.0
+
+    def go_on(self, over: threading.Event, interval: float) -> None:
+        """Archive and expire until it is over."""
+        while True:
+            self._once(time.time())
+            if over.wait(interval):
+                return
+
+    def _once(self, now: float) -> None:
+        from gateway.archive.retention import expire_raw
+
+        try:
+            self._step(False)
+            if now >= self._expire_at:
+                self._expire_at = now + _EXPIRE_EVERY
+                expire_raw(self._archive, _RETENTION, now)
+            self._said = ""
+        except Exception as error:  # noqa: BLE001  # a thread that ends silently would look like a journal at rest
+            sentence = f"the archiver failed, and tries again: {error}"
+            if sentence != self._said:
+                self._say(sentence)
+            self._said = sentence

@@ -1,0 +1,107 @@
+"""What a job says while it runs: one line for each batch, on the standard error or as JSON on the standard output.
+
+    metrics    batch 12: 120,000 rows in 0.31 s, 387,097 rows/s, lag 4.2 s
+    {"job":"metrics","batch":12,"rows":120000,"seconds":0.31,"rows_per_second":387097,"lag":4.2,"at":"2026-..."}
+
+The lag is how old the newest row was when its batch was over: the roll of the journal, the archiver's wait, the trigger
+and the batch itself.  It is null where a batch had no row that the job reads.
+
+Lines are whole and only ever added, so that they look the same in a terminal, a file and a log of a service.  Several
+queries and threads speak at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """A batch that is over.
+
+    Attributes:
+        rows: of the archive, that the job has read.
+        seconds: that it took.
+        newest: the latest `ts` among the rows, microseconds since 1970; None: there was none.
+        at: when it was over, microseconds since 1970.
+    """
+
+    job: str
+    number: int
+    rows: int
+    seconds: float
+    newest: int | None
+    at: int
+
+    @property
+    def speed(self) -> int:
+        """Rows per second."""
+        return round(self.rows / self.seconds) if self.seconds > 0 else 0
+
+    @property
+    def lag(self) -> float | None:
+        """Seconds from the newest row to the end of the batch; None: there was no row."""
+        return None if self.newest is None else round((self.at - self.newest) / 1e6, 1)
+
+    def line(self) -> str:
+        """The batch for people."""
+        parts = [f"{self.job:<11} batch {self.number}: {self.rows:,} rows in {self.seconds:.2f} s"]
+        if self.rows:
+            parts.append(f"{self.speed:,} rows/s")
+        if self.lag is not None:
+            parts.append(f"lag {self.lag:,.1f} s")
+        return ", ".join(parts)
+
+    def json(self) -> dict[str, Any]:
+        """The batch for programs."""
+        return {
+            "job": self.job,
+            "batch": self.number,
+            "rows": self.rows,
+            "seconds": round(self.seconds, 3),
+            "rows_per_second": self.speed,
+            "lag": self.lag,
+            "at": datetime.fromtimestamp(self.at / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        }
+
+
+class Progress:
+    """Where it is said.
+
+    Attributes:
+        batches: how many there were.
+        rows: of all of them.
+    """
+
+    def __init__(self, as_json: bool = False, *, err: TextIO | None = None, out: TextIO | None = None) -> None:
+        self.batches = 0
+        self.rows = 0
+        self._as_json = as_json
+        self._err = sys.stderr if err is None else err
+        self._out = sys.stdout if out is None else out
+        self._lock = threading.RLock()  # a handler of signals may speak in the middle of a line
+
+    def batch(self, batch: BatchReport) -> None:
+        """Say what a batch was."""
+        with self._lock:
+            self.batches += 1
+            self.rows += batch.rows
+            if self._as_json:
+                _print(self._out, json.dumps(batch.json(), separators=(",", ":")))
+            else:
+                _print(self._err, batch.line())
+
+    def say(self, sentence: str) -> None:
+        """Say something else, to people."""
+        with self._lock:
+            _print(self._err, sentence)
+
+
+def _print(where: TextIO, line: str) -> None:
+    where.write(line + "\n")
+    where.flush()  # a pipe keeps lines back otherwise
