@@ -63,7 +63,7 @@ def report(scale: float) -> Iterator[Figure]:
         spark = session(None, None, "benchmark")
         with watch() as spent:
             made = build.report(spark, str(archive), synthetic.START, synthetic.END)
-            octets = len(page.html(made).encode())
+            octets = len(page.page_of(made).encode())
         note = f"a page of {octets:,} B"
         yield Figure("report of an hour", spent.seconds, "s", 20, at_least=False, rows=rows, cpu=spent.cpu, note=note)
         spark.stop()

@@ -157,24 +157,24 @@ def report(
         paths.writable("--csv", _standing(csv_folder.absolute()))
     _check()
     from .jobs import AlarmLimits
-    from .report import build, extent, page, sheets
+    from .report import build, csv_files, page, time_steps
     from .spark.dataframe import files_of
     from .streaming import archiving
 
     archiving.now(segments, source, _say)
     paths.existing("--archive", source, "`gateway archive`")
     if not since and not paths.is_uri(source):
-        begin, end = extent.fitted(Path(source), begin, end)
+        begin, end = time_steps.fitted(Path(source), begin, end)
     _watched("Spark starts")
     spark = _spark("report", master, remote, conf)
     files = "" if paths.is_uri(source) else f"{len(files_of(source, begin, end)):,} files of "
     _watched(f"reads {files}the archive")
     made = build.report(spark, source, begin, end, limits=AlarmLimits(stuck_after=stuck_after))
     _watched(f"writes {out}")
-    store(out.absolute(), page.html(made).encode(), SHOWN)
+    store(out.absolute(), page.page_of(made).encode(), SHOWN)
     if csv_folder is not None:
         context.meta[GIVEN_UP] = f"{out} is written, the files in {csv_folder} are not, or not all"
-        sheets.csv(made, csv_folder)
+        csv_files.write(made, csv_folder)
     context.meta[GIVEN_UP] = None
     spark.stop()
     click.echo(f"wrote {out}")

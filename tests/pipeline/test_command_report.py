@@ -17,7 +17,7 @@ from gateway.pipeline.errors import UsageFailure
 from gateway.pipeline.jobs import AlarmLimits
 from gateway.pipeline.replay import run
 from gateway.pipeline.replay.record import ReplayRecord
-from gateway.pipeline.report import build, page, sheets
+from gateway.pipeline.report import build, csv_files, page
 
 from .commands import Calls, Spark, folders, invoke, spark
 from .rows import accepted, write
@@ -37,8 +37,8 @@ class TestReport:
     def test_what_is_handed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         built, csv = Calls("figures"), Calls()
         monkeypatch.setattr(build, "report", built)
-        monkeypatch.setattr(page, "html", lambda figures: f"<p>{figures}")
-        monkeypatch.setattr(sheets, "csv", csv)
+        monkeypatch.setattr(page, "page_of", lambda figures: f"<p>{figures}")
+        monkeypatch.setattr(csv_files, "write", csv)
         result = report("--since", "2026-03-01", "--until", "2026-03-02", "--out", "r.html", "--csv", "c")
         assert (result.exit_code, result.output) == (0, "wrote r.html\n")
         days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
@@ -51,7 +51,7 @@ class TestReport:
     def test_a_terminal_sees_what_it_is_at(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         write(folders / "archive", [accepted()])
         monkeypatch.setattr(build, "report", Calls())
-        monkeypatch.setattr(page, "html", lambda figures: "")
+        monkeypatch.setattr(page, "page_of", lambda figures: "")
         monkeypatch.setattr(command, "_is_watched", lambda: True)
         result = report("--since", "2026-03-01", "--out", "r.html")
         assert result.stderr.splitlines() == ["Spark starts", "reads 1 files of the archive", "writes r.html"]
@@ -64,8 +64,8 @@ class TestReport:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(build, "report", Calls())
-        monkeypatch.setattr(page, "html", lambda figures: "")
-        monkeypatch.setattr(sheets, "csv", interrupted)
+        monkeypatch.setattr(page, "page_of", lambda figures: "")
+        monkeypatch.setattr(csv_files, "write", interrupted)
         result = report("--out", "r.html", "--csv", "c")
         assert (result.exit_code, result.stdout) == (130, "")
         assert result.stderr == "Aborted: r.html is written, the files in c are not, or not all.\n"

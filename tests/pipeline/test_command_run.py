@@ -174,7 +174,7 @@ class TestJournal:
         self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(build, "report", Calls("figures"))
-        monkeypatch.setattr(page, "html", Calls("page"))
+        monkeypatch.setattr(page, "page_of", Calls("page"))
         assert invoke("report", "--archive", "archive", "--journal", "journal").exit_code == 0
         assert self.raw(folders) == 1
 

@@ -34,12 +34,12 @@ class Figures:
 
     Attributes:
         counts: rows of each event; 0 where there was none.
-        octets: of their bodies.
+        body_bytes: of the bodies of these rows.
         queue, ack: rows in each bucket; fewer than `counts` has where a time is not known.
     """
 
     counts: Mapping[str, int]
-    octets: Mapping[str, int]
+    body_bytes: Mapping[str, int]
     queue: Histogram
     ack: Histogram
 
@@ -118,17 +118,17 @@ def heat(table: pyarrow.Table, kind: str = "queue", step: timedelta = MINUTE) ->
 
 def add(several: Iterable[Figures]) -> Figures:
     """All of them together."""
-    counts, octets = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
+    counts, body_bytes = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
     queue: dict[int, int] = {}
     ack: dict[int, int] = {}
     for each in several:
-        for sums, more in ((counts, each.counts), (octets, each.octets)):
+        for sums, more in ((counts, each.counts), (body_bytes, each.body_bytes)):
             for event, number in more.items():
                 sums[event] += number
         for histogram, others in ((queue, each.queue), (ack, each.ack)):
             for bucket, number in others.items():
                 histogram[bucket] = histogram.get(bucket, 0) + number
-    return Figures(counts, octets, queue, ack)
+    return Figures(counts, body_bytes, queue, ack)
 
 
 Key = tuple[Any, ...]
@@ -141,15 +141,15 @@ def _rank(name: str, counts: Mapping[str, int]) -> tuple[int, int, str]:
 def _grouped(table: pyarrow.Table, by: list[str]) -> dict[Key, Figures]:
     """The figures of all rows that have equal values in those columns."""
     counts: dict[Key, dict[str, int]] = {}
-    octets: dict[Key, dict[str, int]] = {}
+    sizes: dict[Key, dict[str, int]] = {}
     if not table.num_rows:
         return {}
     for (*values, event), count, size in _sums(table, [*by, "event"]):
         key = tuple(values)
         counts.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = count
-        octets.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = size
+        sizes.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = size
     queue, ack = [_histograms(table, by, event) for event in KINDS.values()]
-    return {key: Figures(counts[key], octets[key], queue.get(key, {}), ack.get(key, {})) for key in counts}
+    return {key: Figures(counts[key], sizes[key], queue.get(key, {}), ack.get(key, {})) for key in counts}
 
 
 def _histograms(table: pyarrow.Table, by: list[str], event: str) -> dict[Key, dict[int, int]]:

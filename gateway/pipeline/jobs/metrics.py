@@ -86,8 +86,8 @@ def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) 
 def _shown(each: Figures) -> dict[str, Any]:
     return {
         **each.counts,
-        "octets": each.octets["accepted"],
-        "octets_delivered": each.octets["delivered"] + each.octets["redelivered"],
+        "octets": each.body_bytes["accepted"],
+        "octets_delivered": each.body_bytes["delivered"] + each.body_bytes["redelivered"],
         "queue": _percentiles(each.queue),
         "ack": _percentiles(each.ack),
     }
@@ -102,7 +102,7 @@ def _minutes(table: pyarrow.Table) -> dict[str, list[Any]]:
     slots = figures.by_time(table)
     lists: dict[str, list[Any]] = {"at": [bounded.iso(at) for at, _ in slots]}
     lists |= {event: [each.counts[event] for _, each in slots] for event in EVENTS}
-    lists["octets"] = [each.octets["accepted"] for _, each in slots]
+    lists["octets"] = [each.body_bytes["accepted"] for _, each in slots]
     for kind in ("queue", "ack"):
         found = [_percentiles(getattr(each, kind)) or {} for _, each in slots]
         lists |= {f"{kind}_{name}": [each.get(name) for each in found] for name in ("p50_us", "p99_us")}

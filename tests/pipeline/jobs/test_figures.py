@@ -23,7 +23,7 @@ def test_all_of_them_together_are_the_whole(random: Random) -> None:
     whole = figures.figures(table)
     for event in EVENTS:
         own = [row for row in told if row["event"] == event]
-        assert (whole.counts[event], whole.octets[event]) == (len(own), sum([row["size"] or 0 for row in own]))
+        assert (whole.counts[event], whole.body_bytes[event]) == (len(own), sum([row["size"] or 0 for row in own]))
     ranking = figures.by_destination(table, random.randrange(5))
     assert figures.add([ranking.rest, *[each for _, each in ranking.top]]) == whole
     names = {folded(row["destination"]) for row in told if row["event"] in EVENTS}

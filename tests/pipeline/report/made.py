@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.pipeline.jobs import latency
 from gateway.pipeline.jobs.figures import EVENTS, Figures, Histogram, add
-from gateway.pipeline.report import times
+from gateway.pipeline.report import time_steps
 from gateway.pipeline.report.figures import ConsumerAlarm, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -31,7 +31,7 @@ def histogram(dice: random.Random, many: int, middle_us: float, width: float = 0
 def figures(counts: dict[str, int], octets: int, queue: Histogram, ack: Histogram) -> Figures:
     """Octets are those of `accepted`."""
     nothing = add([])
-    return Figures({**nothing.counts, **counts}, {**nothing.octets, "accepted": octets}, queue, ack)
+    return Figures({**nothing.counts, **counts}, {**nothing.body_bytes, "accepted": octets}, queue, ack)
 
 
 def nothing() -> Report:
@@ -44,7 +44,9 @@ def minutes() -> Report:
     since, until = MIDNIGHT.replace(hour=14, minute=3), MIDNIGHT.replace(hour=14, minute=8)
     dice = random.Random(2)
     steps = []
-    for (start, end), many in zip(times.steps(since, until, timedelta(minutes=1)), (40, 62, 55, 71, 18), strict=True):
+    for (start, end), many in zip(
+        time_steps.steps(since, until, timedelta(minutes=1)), (40, 62, 55, 71, 18), strict=True
+    ):
         counts = {"accepted": many, "delivered": many, "acked": many - 1}
         queue, ack = histogram(dice, many, 700), histogram(dice, many - 1, 4000)
         steps.append(Step(start, end, figures(counts, many * 120, queue, ack)))
@@ -71,10 +73,10 @@ def minutes() -> Report:
 def day() -> Report:
     """A day, 40 destinations, and everything that can go wrong."""
     since, until = MIDNIGHT, MIDNIGHT + timedelta(days=1)
-    step = times.step_of(until - since)
+    step = time_steps.step_of(until - since)
     dice = random.Random(1)
     steps = []
-    for start, end in times.steps(since, until, step):
+    for start, end in time_steps.steps(since, until, step):
         hour = (start - since) / timedelta(hours=1)
         load = int((900 + 14_000 * max(math.sin((hour - 6) / 24 * 2 * math.pi), 0) ** 1.5) * dice.uniform(0.9, 1.1))
         burst = 3 if 13 <= hour < 13.75 else 1
@@ -102,7 +104,7 @@ def day() -> Report:
     )  # fmt: skip
     return replace(
         report,
-        destinations=_destinations(dice, totals, report.whole.octets["accepted"]),
+        destinations=_destinations(dice, totals, report.whole.body_bytes["accepted"]),
         others=212,
         reasons=_reasons(totals["dead_lettered"]),
         dead_letters=_dead_letters(),

@@ -1,4 +1,4 @@
-"""Numbers as people read them: always with their unit, times always UTC.
+"""Formats of numbers and times for people: always with a unit, and times in UTC.
 
 Latencies come out of buckets that are 9 % wide, so they have two digits.
 """
@@ -14,6 +14,7 @@ NONE = "\u2013"
 """Stands where there is no value."""
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SIZES = ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB"))
 _DURATIONS = ((86_400e6, 2, "d"), (3_600e6, 2, "h"), (60e6, 2, "min"), (1e6, 1, "s"), (1e3, 1, "ms"), (1.0, 1, "µs"))
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
@@ -31,9 +32,9 @@ def short(value: float) -> str:
     return _digits(value, 3)
 
 
-def octets(value: float) -> str:
-    """1536 -> 1.5 KiB."""
-    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+def size(value: float) -> str:
+    """Bytes: 1536 -> 1.5 KiB."""
+    for power, unit in _SIZES:
         if value >= 1024**power:
             return f"{_digits(value / 1024**power, 3)}{SPACE}{unit}"
     return f"{value:.0f}{SPACE}B"
@@ -51,7 +52,7 @@ def latency(us: float | None) -> str:
 
 
 def length(span: timedelta) -> str:
-    """Of a span, exact: 1 d 2 h, 5 min, 90 s."""
+    """The exact length of a span: 1 d 2 h, 5 min, 90 s."""
     rest = span // timedelta(seconds=1)
     parts = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
@@ -62,7 +63,7 @@ def length(span: timedelta) -> str:
 
 
 def _digits(value: float, digits: int) -> str:
-    """As many digits as that, never an exponent; zeros after the point go."""
+    """So many significant digits, never an exponent; zeros at the end of a fraction go."""
     if value == 0:
         return "0"
     places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
@@ -71,7 +72,7 @@ def _digits(value: float, digits: int) -> str:
 
 
 def moment(when: datetime) -> str:
-    """21 Nov 2026 14:03:07; without the seconds when there are none."""
+    """21 Nov 2026 14:03:07; without the seconds if they are 0."""
     when = when.astimezone(UTC)
     return f"{day(when)} {when.year} {clock(when)}"
 
