@@ -1,8 +1,8 @@
-"""The STOMP server that a job sends to, as the command line names it: stomp://user@host:port/topic/name
+"""The STOMP server that a job sends to, from the command line: stomp://user@host:port/topic/name
 
-`stomps` is the same by TLS.  Without a port it is 61613, without a user nobody logs in.  A password stands in the
-environment, in GATEWAY_PIPELINE_PASSCODE: whatever is on a command line can be read by everybody on the machine.  Where
-the executors are other machines, theirs must have it, too.
+`stomps` is STOMP over TLS.  The default port is 61613; without a user there is no login.  The password stands in the
+environment, in GATEWAY_PIPELINE_PASSCODE, because each user of the machine can read command lines.  Executors on other
+machines need it in their environments, too.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PASSCODE = "GATEWAY_PIPELINE_PASSCODE"
 
 @dataclass(frozen=True)
 class BrokerUrl:
-    """A server and who we are there.
+    """A server and the login there.
 
     Attributes:
-        login: "": nobody.
-        destination: what stands behind the port; "": nothing.
+        login: "": none.
+        destination: the path after the port; "": none.
     """
 
     host: str
@@ -35,11 +35,7 @@ class BrokerUrl:
 
     @classmethod
     def of(cls, url: str) -> BrokerUrl:
-        """Read a URL.
-
-        Raises:
-            UsageFailure: it is none of a STOMP server, or has a password in it.
-        """
+        """Read a URL.  `UsageFailure`: it is no URL of a STOMP server, or has a password in it."""
         try:
             server, destination = read_url(url, PASSCODE)
         except ValueError as error:
@@ -47,20 +43,20 @@ class BrokerUrl:
         return cls(server.host, server.port, server.login, server.tls, destination)
 
     def __str__(self) -> str:
-        """The URL without who we are."""
+        """The URL without the login."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'stomps' if self.tls else 'stomp'}://{host}:{self.port}"
 
     def options(self) -> dict[str, str]:
-        """Those of `format("stomp")` that say where to and who, and no destination."""
+        """The options of `format("stomp")` for server and login, without a destination."""
         told = {"host": self.host, "port": str(self.port), "ssl": str(self.tls).lower(), "login": self.login}
         return told | {"passcodeEnv": PASSCODE} if os.environ.get(PASSCODE) else told
 
     def check(self) -> str:
-        """Connect once, so that a wrong password is told at once and in few words; returns what the server is.
+        """Connect once, so that a wrong password is told early and in few words; returns the name of the server.
 
         Raises:
-            JobFailure: it does not answer, or does not let us in.
+            JobFailure: the server does not answer, or refuses the login.
         """
         passcode = os.environ.get(PASSCODE, "")
         try:

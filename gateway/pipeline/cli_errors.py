@@ -1,7 +1,7 @@
-"""What a command says that fails: one sentence on standard error, and the exit status that belongs to it.
+"""Errors of commands: one sentence on standard error, and the exit status that belongs to it.
 
-What is neither a failure of ours, nor of the system, of Spark or of a library that reads files, is a fault of this
-program, and has its traceback.
+An error that comes neither from us, nor from the system, Spark or a library that reads files, is a bug of this program,
+and has its traceback.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from .errors import EnvironmentFailure, JobFailure, PipelineFailure
 
 _HEAVY = ("pyspark", "pyarrow", "pandas", "numpy", "grpc")
 
-# What Spark says when the rows that a query leaves are too many for it, all together or of one task.
+# Spark says this when a query, or one task of it, returns too many rows.
 _TOO_MUCH = ("spark.driver.maxResultSize", "TaskResultLost")
 _SMALLER = (
-    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; of a job, a batch that was begun "
-    "needs that in any case, and --files 20 makes those that follow smaller"
+    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; a batch of a job that was begun "
+    "needs that in any case, and --files 20 makes the next ones smaller"
 )
 
 GIVEN_UP = "gateway.pipeline.given_up"
-"""Under this a command keeps in its context what a Ctrl-C takes from its user."""
+"""The key under which a command keeps in its context what a Ctrl-C takes from its user."""
 
-# As a shell has it where a Ctrl-C ended a program: 128 and the signal's number.
+# As in a shell after a Ctrl-C: 128 and the number of the signal.
 _INTERRUPTED = 130
 
 
 class ErrorSentences(click.Group):
-    """A group whose commands end with a sentence and its status, whatever they raise."""
+    """A group of commands: each error ends with a sentence and its status."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -51,7 +51,7 @@ class ErrorSentences(click.Group):
 
 
 def _failure(error: Exception) -> PipelineFailure | None:
-    """What a user is told; None: it is a fault of this program."""
+    """The error as the user sees it; None: it is a bug of this program."""
     if isinstance(error, JobFailure) and any(each in str(error) for each in _TOO_MUCH):
         return JobFailure(f"{error}: {_SMALLER}")
     if isinstance(error, PipelineFailure):

@@ -1,7 +1,7 @@
-"""Files that make no sense: which one it is, and what mends it.
+"""Damaged files: which file it is, and what repairs it.
 
-Whoever reads a file of the archive, of a table or of a checkpoint does so in `named`.  Spark reads its checkpoint by
-itself, and of most files says only that something is wrong: so they are looked at before (`check_checkpoint`).
+Each reader of the archive, of a table or of a checkpoint reads inside `named`.  Spark reads its checkpoint by itself,
+and of most files says only that something is wrong: so they are checked before (`check_checkpoint`).
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _UNLISTED = (
 )
 
 _VERSION = re.compile(r"v\d+")
-# What Spark writes in place of an offset that there is not.
+# Spark writes this in place of an offset that does not exist.
 _NONE = "-"
-# Of each log Spark reads the last file when it begins, and the one before where a batch was not over.
+# Spark starts with the last file of each log, and with the one before if a batch was not over.
 _READ = 2
 
 
 @contextlib.contextmanager
 def named(path: Path, remedy: str) -> Iterator[None]:
-    """Read a file.
+    """A block that reads a file.
 
     Raises:
-        JobFailure: it makes no sense; the sentence names it and the remedy.
+        JobFailure: the file is damaged; the sentence names it and the remedy.
         OSError: it cannot be read.
     """
     try:
@@ -49,23 +49,23 @@ def named(path: Path, remedy: str) -> Iterator[None]:
 
 
 def of_archive(path: Path) -> str:
-    """What mends a Parquet file of the archive."""
+    """The remedy for a damaged Parquet file of the archive."""
     return _UNLISTED if layout.HISTORY in path.parts[-4:-3] else _WITHOUT
 
 
 def refuse_empty(path: Path) -> None:
-    """See that a Parquet file has octets; of one without any Spark makes no rows, and no error.
+    """Check that a Parquet file is not empty; Spark reads an empty one as no rows, without an error.
 
     Raises:
-        JobFailure: it has none.
+        JobFailure: the file is empty.
     """
     with contextlib.suppress(FileNotFoundError):
         if not path.stat().st_size:
-            raise JobFailure(f"{path} is damaged: it has no octets; {of_archive(path)}")
+            raise JobFailure(f"{path} is damaged: it is empty; {of_archive(path)}")
 
 
 def check_checkpoint(folder: Path) -> None:
-    """See that Spark can read a checkpoint, as far as it is there.
+    """Check that Spark can read the files of a checkpoint that exist.
 
     Raises:
         JobFailure: a file is damaged.
@@ -81,10 +81,10 @@ def check_checkpoint(folder: Path) -> None:
 
 
 def entries(text: str) -> list[Any]:
-    """What is in a file of Spark's logs: behind the version of the format a JSON value in each line.
+    """The JSON values in a log file of Spark: one in each line after the version of the format.
 
     Raises:
-        ValueError: it has no version, or a line is no JSON.
+        ValueError: the version is missing, or a line is no JSON.
     """
     version, *lines = text.splitlines() or [""]
     if not _VERSION.fullmatch(version):

@@ -1,7 +1,7 @@
-"""What an exception says, in one sentence for whoever typed the command.
+"""Error text: the one sentence of an exception for the user of a command.
 
 Spark's text has the sentence anywhere: behind its own condition, in the last line of a Python traceback, or in the last
-of Java's causes.  What stands around it is for programmers.
+of Java's causes.  The rest is for programmers.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from .corrupt_files import of_archive
 from .errors import PipelineFailure
 
 _MOST = 500
-# What an exception of our data source looks like in the text of Spark's.
+# An exception of our data source inside Spark's text.
 _OURS = re.compile(r"(?:pyspark_stomp|gateway\.client)\.errors\.\w+: ([^\n]+)")
-# What Java throws through py4j, its causes, and what Python throws: the last one is the first that happened.
+# Exceptions of Java through py4j, their causes, and those of Python: the last one happened first.
 _CAUSE = re.compile(
     r"^(?:(?:Caused by)?: [\w.$]+|(?:[A-Za-z_][\w.]*)?(?:Error|Exception)\w*): (?!Traceback )([^\n]+)", re.MULTILINE
 )
-# Of a query: the words in front of its failure.
+# The words in front of the failure of a query.
 _FAILED = "terminated with exception: "
 _FILE = re.compile(r"while reading file ((?:\w+:)?/\S+?)\.?(?:\s|$)")
 _LOCAL = re.compile("^file:/+")
-# What libraries say of a Parquet file that makes no sense, and never of one that may not be read.
+# Libraries say this of a damaged Parquet file, and never of one without permission.
 _DAMAGE = re.compile(
     r"thrift|required field|not a parquet file|magic (?:number|bytes)|corrupt|deserialize|decompress|end of stream"
     r"|page header",
@@ -35,7 +35,7 @@ _STATE = re.compile(r" ?SQLSTATE: .*")
 
 
 def reason(error: BaseException) -> str:
-    """The one sentence: of ours, of the system, of our data source, of the last cause, or the first line."""
+    """The sentence of an error: ours, the system's, our data source's, that of the last cause, or the first line."""
     if isinstance(error, PipelineFailure):
         return str(error)
     if isinstance(error, OSError) and error.strerror:

@@ -1,7 +1,7 @@
-"""Where the archive and the tables are: what the command line says, else what the settings say.
+"""Paths of the archive and the tables: from the command line, or else from the settings.
 
-The archive may be a Hadoop URI, which Spark alone can read (`hdfs://...`, `s3a://...`); whoever needs its files asks
-for a folder (`folder`).  The settings are read only when an option is missing.
+The archive may be a Hadoop URI that only Spark can read (`hdfs://...`, `s3a://...`); a command that needs its files
+calls `folder`.  The settings are read only if an option is missing.
 """
 
 from __future__ import annotations
@@ -19,63 +19,51 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def archive(option: str | None) -> str:
-    """The archive: an absolute path, or a URI.
-
-    Raises:
-        UsageFailure: it is not known.
-    """
-    told = option or _setting("archive")
+    """The archive: an absolute path, or a URI.  `UsageFailure`: neither the option nor the settings name it."""
+    told = option or _required("archive")
     return told if is_uri(told) else str(folder("--archive", told))
 
 
 def tables(option: str | None) -> Path:
-    """The folder of the tables.
-
-    Raises:
-        UsageFailure: it is not known.
-    """
-    return folder("--tables", option or _setting("tables"))
+    """The folder of the tables.  `UsageFailure`: neither the option nor the settings name it."""
+    return folder("--tables", option or _required("tables"))
 
 
 def is_uri(place: str) -> bool:
-    """Whether it is somewhere that only Spark can read; `file:` is here."""
+    """True if only Spark can read the place; `file:` is on this machine."""
     found = _URI.match(place)
     return found is not None and found[1].lower() != "file"
 
 
 def folder(option: str, place: str) -> Path:
-    """The folder that an option names, absolute.
-
-    Raises:
-        UsageFailure: it names a URI, or a file.
-    """
+    """The folder that an option names, absolute.  `UsageFailure`: the option names a URI, or a file."""
     if is_uri(place):
-        raise UsageFailure(f"{option} {place} is not on this machine, and this command needs a folder that is")
+        raise UsageFailure(f"{option} {place} is not on this machine: this command needs a local folder")
     path = Path(os.path.abspath(re.sub("^file:(//(?=/))?", "", place, flags=re.IGNORECASE)))
     if path.exists() and not path.is_dir():
         raise UsageFailure(f"{option} {path} is not a folder")
     return path
 
 
-def existing(option: str, place: str, whence: str) -> str:
-    """The same place, which is there, as far as this machine can see.
+def existing(option: str, place: str, maker: str) -> str:
+    """The place itself, if it exists as far as this machine can see.
 
     Args:
-        whence: what makes such a folder.
+        maker: the command that makes such a folder.
 
     Raises:
         UsageFailure: there is no such folder.
     """
     if not is_uri(place) and not Path(place).is_dir():
-        raise UsageFailure(f"{option} {place} does not exist; {whence} makes it")
+        raise UsageFailure(f"{option} {place} does not exist; {maker} makes it")
     return place
 
 
 def make(option: str, path: Path) -> Path:
-    """The same folder, which is there now; one that had to be made is its owner's alone.
+    """The folder itself, which exists now; a new one is for its owner alone.
 
     Raises:
-        EnvironmentFailure: it cannot be made, or nothing can be written there.
+        EnvironmentFailure: it cannot be made or written.
     """
     try:
         make_private(path)
@@ -87,7 +75,7 @@ def make(option: str, path: Path) -> Path:
 
 
 def writable(option: str, folder: Path) -> None:
-    """See that files can be made in a folder, before the work for them is done.
+    """Check that files can be made in a folder, before the work for them is done.
 
     Raises:
         EnvironmentFailure: they cannot.
@@ -97,19 +85,15 @@ def writable(option: str, folder: Path) -> None:
             pass
     except FileNotFoundError:
         sentence = f"{option}: the folder {folder} does not exist: make it, or name another one"
-        if folder.is_dir():  # what /proc says where nobody can make files
+        if folder.is_dir():  # /proc says so: no files can be made there
             sentence = f"{option}: nothing can be written in {folder}: name another folder"
         raise EnvironmentFailure(sentence) from None
     except OSError as error:
         raise EnvironmentFailure(f"{option}: nothing can be written in {folder}: {error.strerror}") from None
 
 
-def settings(name: str) -> str | None:
-    """What the settings say of a place; None: nothing.
-
-    Raises:
-        UsageFailure: the settings are wrong.
-    """
+def setting(name: str) -> str | None:
+    """The setting of a path; None: it is not set.  `UsageFailure`: the settings are wrong."""
     from gateway.config.settings import SettingsError, load
 
     try:
@@ -119,11 +103,8 @@ def settings(name: str) -> str | None:
     return None if told is None else str(told)
 
 
-def _setting(name: str) -> str:
-    told = settings(name)
+def _required(name: str) -> str:
+    told = setting(name)
     if told is None:
-        raise UsageFailure(
-            f"where is the {'folder of the ' if name == 'tables' else ''}{name}? "
-            f"Give --{name}, or set {name} in gateway.toml or GATEWAY_{name.upper()}"
-        )
+        raise UsageFailure(f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}")
     return told

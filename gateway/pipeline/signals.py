@@ -1,8 +1,8 @@
-"""SIGTERM and Ctrl-C as an event, so that what runs finishes its batch.
+"""SIGTERM and Ctrl-C as an event, so that the running batch is finished.
 
-The first of them sets the event, and says what is waited for.  Where nothing is at stake (`at_once`) it also leaves the
-context, as if its block were over.  Who does not want to wait sends another one: that ends the process as a kill does,
-whatever any thread is at, and all that is written here outlives it.  Its status is 130 after Ctrl-C, 143 after SIGTERM.
+The first signal sets the event and says what the command finishes.  Before anything has begun (`at_once`) it also
+leaves the context, as if its block were over.  A second signal ends the process like a kill, whatever its threads do;
+all files here survive that.  The status is 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 class _Left(BaseException):
-    """The context is left; no handler of errors has to do with it."""
+    """The context is left; handlers of errors do not catch it."""
 
 
 class StopOnSignal:
-    """A context: within it the signals set `event`.  Only the main thread can have one.
+    """A context in which signals set `event`.  Only the main thread can have one.
 
     Args:
-        say: is told once, in one sentence.
+        say: called once, with one sentence.
 
     Attributes:
-        until: what is waited for, as the sentence goes on: `this batch is done`.
+        until: the work that is finished first, as the sentence goes on: `this batch is done`.
     """
 
     def __init__(self, say: Callable[[str], None], until: str) -> None:
@@ -54,7 +54,8 @@ class StopOnSignal:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """A part of the block in which nothing is at stake: a signal leaves all of it, also one that came before."""
+        """A part of the block in which nothing has begun: a signal leaves the whole block, also one that came
+        before."""
         self._at_once = True
         try:
             if self.event.is_set():
@@ -68,6 +69,6 @@ class StopOnSignal:
             signal.signal(each, _end)
         self.event.set()
         if self._at_once:
-            self._say("Ends at once, for nothing has been begun.")
+            self._say("Ends at once: nothing has begun.")
             raise _Left
         self._say(f"Ends when {self.until}; another Ctrl-C or SIGTERM ends it at once.")

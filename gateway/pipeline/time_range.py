@@ -1,12 +1,12 @@
-"""`--since` and `--until`: words for moments.
+"""Time ranges: the words of `--since` and `--until`.
 
     now, today, yesterday       today and yesterday are their midnights
     90s, 30m, 2h, 7d, 2w        so long before now
     2026-11-21                  midnight
     2026-11-21T14:30            also with seconds, with a blank for the T, with Z or +01:00 behind
 
-All is UTC, as the archive is, but for a time that says its own zone.  Whoever asks says what time it is now, so that
-both ends of a span are seen from the same moment.
+All times are UTC, as in the archive, unless a time names its own zone.  The caller hands in the present time, so that
+both ends of a range are seen from the same moment.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _KNOWN = "now, today, yesterday, a time ago like 90m, 2h or 7d, or a moment like
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """The moment that a text names, UTC.
+    """The moment that a text names, in UTC.
 
     Args:
         now: with a zone.
 
     Raises:
-        UsageFailure: it names none.
+        UsageFailure: the text names no moment.
     """
     now = now.astimezone(UTC)
     words = {"now": now, "today": _midnight(now), "yesterday": _midnight(now) - timedelta(days=1)}
@@ -41,33 +41,31 @@ def moment(text: str, now: datetime) -> datetime:
         told = datetime.fromisoformat(text.strip())
         return told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise UsageFailure(f"{text[:80]!r} is no moment; one is {_KNOWN}") from None
+        raise UsageFailure(f"{text[:80]!r} is no moment; write {_KNOWN}") from None
 
 
 def span(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
-    """The moments that two texts name: the first is in the span, the second is not any more.
+    """The moments that two texts name: the range includes the first and not the second.
 
     Raises:
-        UsageFailure: they name none, or the second is not later.
+        UsageFailure: a text names no moment, or the second is not later.
     """
     begin, end = moment(since, now), moment(until, now)
     if begin >= end:
-        raise UsageFailure(f"there is nothing between {since!r}, {shown(begin)}, and {until!r}, {shown(end)}")
+        raise UsageFailure(
+            f"the range from {since!r}, {shown(begin)}, to {until!r}, {shown(end)}, is empty: --until must be later"
+        )
     return begin, end
 
 
 def is_fixed(text: str) -> bool:
-    """Whether a text names the same moment whenever it is read.
-
-    Raises:
-        UsageFailure: it names none.
-    """
+    """True if a text names the same moment whenever it is read.  `UsageFailure`: the text names no moment."""
     early = datetime(2026, 1, 1, tzinfo=UTC)
     return moment(text, early) == moment(text, early + timedelta(days=1))
 
 
 def shown(when: datetime) -> str:
-    """A moment as people read it."""
+    """A moment for people."""
     return when.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

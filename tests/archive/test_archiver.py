@@ -122,7 +122,7 @@ class TestRows:
             refuse(monkeypatch, desk.journal / "aa")
             assert not archiver.step(everything=True)
             assert {row[0] for row in archive_rows(desk.archive)} == {"c", "d"}
-            foreign = f"{desk.journal / 'b'} cannot be used: {desk.journal / 'b'}/archiver.lock cannot be made"
+            foreign = f"{desk.journal / 'b'} cannot be used: {desk.journal / 'b'}/archiver.lock cannot be locked"
             owner = "the archiver must be run by the user of the gateway"
             assert desk.said == [
                 f"the journal {desk.journal / 'a'} cannot be used: Permission denied; {owner}",
@@ -271,7 +271,7 @@ class TestLock:
     def test_an_archive_that_cannot_be_made(self, desk: Desk) -> None:
         Writer(desk.journal).segments(1)
         desk.archive.write_text("a file")
-        with pytest.raises(ArchiveError, match=r"g1\.lock cannot be made: Not a directory"):
+        with pytest.raises(ArchiveError, match=r"g1\.lock cannot be locked: Not a directory"):
             desk.archiver()
 
 

@@ -55,5 +55,5 @@ def failing(*_: object) -> None:
 
 def test_it_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(ArchiveError, match="b cannot be made: Not a directory"):
+    with pytest.raises(ArchiveError, match="b cannot be locked: Not a directory"):
         lock(tmp_path / "a" / "b", "busy")

@@ -35,8 +35,8 @@ COMMANDS = ("doctor", "run", "report", "replay", "compact", "status", "submit-co
 
 TOO_MUCH = "Total size of serialized results of 9 tasks is bigger than spark.driver.maxResultSize (1024.0 MiB)"
 SMALLER = (
-    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; of a job, a batch that was begun "
-    "needs that in any case, and --files 20 makes those that follow smaller"
+    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; a batch of a job that was begun "
+    "needs that in any case, and --files 20 makes the next ones smaller"
 )
 
 
@@ -166,7 +166,7 @@ class TestGroup:
             check=False,
         )
         assert (told.returncode, told.stdout) == (3, "")
-        assert told.stderr.startswith("Error: Spark needs Java 17 or newer and there is none: pip install 'stomp-gate")
+        assert told.stderr.startswith("Error: Spark needs Java 17 or newer, and none was found: pip install 'stomp")
         assert len(told.stderr.splitlines()) == 1
 
 
@@ -198,7 +198,7 @@ class TestOptions:
     def test_nobody_says_where(self) -> None:
         result = invoke("run", "all", "--tables", "tables")
         assert result.exit_code == 2
-        assert "Give --archive, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
+        assert "--archive is missing: give it, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
 
     def test_both_kinds_of_spark(self) -> None:
         result = invoke("report", "--archive", "archive", "--master", "local", "--remote", "sc://h")

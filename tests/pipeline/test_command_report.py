@@ -77,7 +77,7 @@ class TestReport:
     def test_no_span(self) -> None:
         result = report("--since", "now", "--until", "yesterday")
         assert result.exit_code == 2
-        assert "there is nothing between" in result.stderr
+        assert "is empty: --until must be later" in result.stderr
 
     @pytest.mark.parametrize("option", ["--out", "--csv"])
     def test_nowhere_to_write(self, folders: Path, spark: Spark, option: str) -> None:
@@ -119,7 +119,7 @@ class Plan:
 class TestReplay:
     """`run`."""
 
-    FIRST = "If it is broken off go on with this, for the same command again would send all of it again:"
+    FIRST = "If the replay is interrupted, continue with this command; the same again would send all messages again:"
     LINE = (
         "replay --archive archive --tables tables --since 2h --destination /queue/a --to /queue/b --broker stomp://h"
     ).split()
@@ -198,11 +198,11 @@ class TestReplay:
         monkeypatch.setattr("click.confirm", asked)
         result = invoke(*self.LINE, "--id", "x")
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "7 messages\n")
-        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+        assert result.stderr == "Ends at once: nothing has begun.\n"
         monkeypatch.setattr(run, "plan", planned)
         result = invoke(*self.LINE, "--yes")
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "")
-        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+        assert result.stderr == "Ends at once: nothing has begun.\n"
 
     def test_something_stands_against_it(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan(monkeypatch, Plan(7, "some bodies were not kept"))

@@ -85,7 +85,7 @@ class TestRun:
         monkeypatch.setattr(session, "session", start)
         result = run()
         assert (result.exit_code, ran.count) == (0, 0)
-        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+        assert result.stderr == "Ends at once: nothing has begun.\n"
 
     def test_a_signal_while_it_archives(
         self, folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls
@@ -100,7 +100,7 @@ class TestRun:
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", step)
         result = run("--once", "--journal", "journal")
         assert (result.exit_code, ran.count, spark.asked) == (0, 0, ())
-        told = "Ends when what is begun is in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
+        told = "Ends when the segments in work are in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
         assert result.stderr == told
 
     def test_json_is_all_there_is_on_standard_output(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
@@ -167,7 +167,7 @@ class TestJournal:
         result = run("--journal", "journal", "--interval", "0.1")
         assert (result.exit_code, result.stderr) == (
             0,
-            "the archiver failed, and tries again: a manifest makes no sense\n",
+            "the archiver failed and tries again: a manifest makes no sense\n",
         )
 
     def test_before_a_report(

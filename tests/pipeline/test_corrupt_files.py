@@ -54,7 +54,7 @@ def test_a_file_of_a_table(folders: Path, damaged: Damage) -> None:
     path.write_bytes(damaged(path.read_bytes()))
     table = JobTable(path.parent, ("count",), {}, "count")
     (piece,) = table.files()
-    for read in (table.read, table.facts, piece.count, lambda: piece.extent("count"), lambda: table.facts_of(0)):
+    for read in (table.read, table.summary, piece.count, lambda: piece.extent("count"), lambda: table.summary_of(0)):
         with pytest.raises(JobFailure) as caught:
             read()
         assert str(caught.value).startswith(f"{path} is damaged (")
@@ -72,7 +72,7 @@ def test_a_table_file_of_something_else(tmp_path: Path) -> None:
     with pytest.raises(
         JobFailure, match=rf"^{path} is damaged \(.*unexpected keyword argument 'unknown'\); restore it"
     ):
-        JobTable(tmp_path).facts()
+        JobTable(tmp_path).summary()
 
 
 def test_what_the_system_says_stays_what_it_is(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_the_system_says_stays_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError), corrupt_files.named(path, ANEW):
         raise caught.value
     with pytest.raises(FileNotFoundError):
-        tables.TableFile(0, 0, tmp_path / "gone").facts()
+        tables.TableFile(0, 0, tmp_path / "gone").summary()
 
 
 @DAMAGES
@@ -184,9 +184,9 @@ def test_a_state(tmp_path: Path) -> None:
 
 def test_a_file_of_a_batch_that_has_lost_its_octets(tmp_path: Path) -> None:
     (path,) = rows.write(tmp_path / "archive", [rows.accepted()])
-    losses = MissingData("metrics", tmp_path, tmp_path / "archive", Progress(err=io.StringIO()))
+    missing = MissingData("metrics", tmp_path, tmp_path / "archive", Progress(err=io.StringIO()))
     name = f"date=2026-03-01/hour=12/{path.name}"
-    assert losses.deleted(frozenset({name})) == []
+    assert missing.deleted(frozenset({name})) == []
     path.write_bytes(b"")
-    with pytest.raises(JobFailure, match=f"^{path} is damaged: it has no octets; {WITHOUT}$"):
-        losses.deleted(frozenset({name}))
+    with pytest.raises(JobFailure, match=f"^{path} is damaged: it is empty; {WITHOUT}$"):
+        missing.deleted(frozenset({name}))

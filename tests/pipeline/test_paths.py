@@ -34,7 +34,7 @@ def test_else_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_nobody_says(name: str) -> None:
     with pytest.raises(UsageFailure) as caught:
         getattr(paths, name)(None)
-    assert f"Give --{name}, or set {name} in gateway.toml or GATEWAY_{name.upper()}" in str(caught.value)
+    assert f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}" in str(caught.value)
 
 
 def test_settings_that_are_wrong(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_where_nothing_is_at_stake_the_block_is_left(number: signal.Signals) -> 
         reached.append("what comes behind")
     assert reached == ["what is cleaned up"]
     assert stopping.event.is_set()
-    assert said == ["Ends at once, for nothing has been begun."]
+    assert said == ["Ends at once: nothing has begun."]
 
 
 def test_one_that_came_before_leaves_it_too() -> None:

@@ -177,8 +177,8 @@ def test_files_that_went_unread_are_told(tmp_path: Path) -> None:
     assert checkpoints.note_missed(tmp_path, JOB.name, {"date=2026-03-01/hour=12": 1000})
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
     assert jobs_of(found)[0].missing == 1002
-    assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before it read them")
-    assert tables.of(tmp_path, JOB).facts().digest == ""
+    assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before the job read them")
+    assert tables.of(tmp_path, JOB).summary().digest == ""
 
 
 def test_large_archives_have_large_units(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
     written = table(tmp_path / "t")
     assert written.read().num_rows == 0
     assert written.files() == []
-    assert written.facts() == BatchSummary()
+    assert written.summary() == BatchSummary()
     written.write(0, partial(0, 3))
     written.write(1, pa.concat_tables([partial(0, 4), partial(0, 5, "b"), partial(1, 6)]))
     rows = sorted(written.read().to_pylist(), key=lambda row: (row["minute"], row["name"]))
@@ -86,11 +86,11 @@ def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) ->
     written = table(tmp_path)
     written.write(0, partial(0, 3))
     written.write(1, partial(0, 4), BatchSummary(10, 5, 0.5, 7))
-    assert written.facts_of(2) is None
-    assert written.facts_of(1) == BatchSummary(10, 5, 0.5, 7)
+    assert written.summary_of(2) is None
+    assert written.summary_of(1) == BatchSummary(10, 5, 0.5, 7)
     written.write(1, partial(0, 4), BatchSummary(10, 5, 0.25, 8))
     assert counts(written.read()) == {"a": 7}
-    assert written.facts() == BatchSummary(10, 5, 0.25, 8)
+    assert written.summary() == BatchSummary(10, 5, 0.25, 8)
     assert names(tmp_path) == ["0000000000-0000000000.parquet", "0000000001-0000000001.parquet"]
 
 
@@ -112,12 +112,12 @@ def test_a_batch_that_is_not_next_is_refused(tmp_path: Path, batch: int) -> None
     if batch == 2:
         written.write(2, partial(0))
         batch = 4
-    with pytest.raises(JobFailure, match=rf"ends with batch [12], .* goes on with batch {batch}: .*--reset-checkpoint"):
+    with pytest.raises(JobFailure, match=rf"ends with batch [12], .* continues with batch {batch}: .*--reset"):
         written.write(batch, partial(0))
 
 
 def test_a_table_without_files_begins_with_batch_0(tmp_path: Path) -> None:
-    with pytest.raises(JobFailure, match="is empty, but its checkpoint goes on with batch 7"):
+    with pytest.raises(JobFailure, match="is empty, but its checkpoint continues with batch 7"):
         table(tmp_path / "none").write(7, partial(0))
 
 
@@ -138,7 +138,7 @@ def test_small_files_become_one_of_batches_that_are_over(tmp_path: Path) -> None
     assert written.merge(before=FAN) == 1
     assert names(tmp_path) == [f"{0:010d}-{FAN - 1:010d}.parquet"]
     assert counts(written.read()) == {"a": FAN}
-    assert written.facts() == BatchSummary(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
+    assert written.summary() == BatchSummary(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
     with pytest.raises(JobFailure, match="do not belong together"):
         written.write(FAN - 1, partial(0))  # Spark never runs a batch that is over again
     written.write(FAN, partial(1))

@@ -42,7 +42,7 @@ def test_moments(text: str, meant: datetime) -> None:
     "text", ["", "soon", "2", "2y", "-2h", "2026-13-01", "99:99", "999999999w", "0001-01-01T00:00+01:00"]
 )
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(UsageFailure, match="is no moment; one is now, today"):
+    with pytest.raises(UsageFailure, match="is no moment; write now, today"):
         moment(text, NOW)
 
 
@@ -57,7 +57,7 @@ def test_a_span() -> None:
 
 @pytest.mark.parametrize(("since", "until"), [("now", "2h"), ("1h", "60m")])
 def test_nothing_between(since: str, until: str) -> None:
-    with pytest.raises(UsageFailure, match=r"there is nothing between .* UTC"):
+    with pytest.raises(UsageFailure, match=r"UTC, is empty: --until must be later"):
         span(since, until, NOW)
 
 

@@ -1,4 +1,4 @@
-"""The jobs, by name; `job` says what one is."""
+"""The jobs, by name; `job` defines what a job is."""
 
 from . import consumers, deadletters, metrics, sessions
 from .job import AlarmLimits, Job

@@ -1,10 +1,10 @@
-"""The table of `metrics` in figures: counts, octets and histograms of all, of each destination, of each piece of time.
+"""Figures of the table of `metrics`: counts, bytes and histograms of the whole, of each destination, of each time.
 
-The console's snapshot and the report say the same, because both ask here.  A histogram is bucket -> count; `latency`
-makes percentiles of it.
+The console's snapshot and the report use the same functions.  A histogram is bucket -> count; `latency` makes
+percentiles of it.
 
     queue   how long messages waited for their first delivery: rows of `delivered`
-    ack     how long consumers took for what they finished: rows of `acked`
+    ack     how long consumers took to acknowledge: rows of `acked`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVENTS = ("accepted", "delivered", "redelivered", "acked", "nacked", "expired", 
 """The events that are counted."""
 
 KINDS = {"queue": "delivered", "ack": "acked"}
-"""Of which event's rows each histogram is made."""
+"""The event of each histogram."""
 
 MINUTE = timedelta(minutes=1)
 
@@ -30,12 +30,12 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What there was.
+    """The figures of some messages.
 
     Attributes:
-        counts: rows of each event; 0 where there was none.
+        counts: rows of each event; 0 if there was none.
         body_bytes: of the bodies of these rows.
-        queue, ack: rows in each bucket; fewer than `counts` has where a time is not known.
+        queue, ack: rows in each bucket; fewer than `counts` if a time is not known.
     """
 
     counts: Mapping[str, int]
@@ -45,7 +45,7 @@ class Figures:
 
     @property
     def messages(self) -> int:
-        """Those that clients sent."""
+        """Messages that clients sent."""
         return self.counts["accepted"]
 
 
@@ -56,7 +56,7 @@ class Ranking:
     Attributes:
         top: names and figures of the first.
         others: how many more there are.
-        rest: what these had, all together.
+        rest: the figures of these, all together.
     """
 
     top: list[tuple[str, Figures]]
@@ -65,9 +65,9 @@ class Ranking:
 
 
 def figures(table: pyarrow.Table) -> Figures:
-    """All of a table of `metrics`.
+    """The figures of a table of `metrics`.
 
-    It may have no columns, and rows that could be merged may stand beside each other; so with all functions here.
+    For all functions here the table may have no columns, and rows that could be merged may stand beside each other.
     """
     return _grouped(table, []).get((), add([]))
 
@@ -97,27 +97,23 @@ def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
 
 
 def by_time(table: pyarrow.Table, step: timedelta = MINUTE) -> list[tuple[datetime, Figures]]:
-    """Pieces of time that have rows, in order: when each starts, and what it had.
+    """The pieces of time that have rows, in order: the start and the figures of each.
 
     Args:
-        step: length of a piece, whole seconds; they are counted from 1970.
+        step: length of a piece, whole seconds, counted from 1970.
     """
     found = _grouped(_slotted(table, step), ["slot"])
     return [(_moment(slot), found[(slot,)]) for (slot,) in sorted(found)]
 
 
 def heat(table: pyarrow.Table, kind: str = "queue", step: timedelta = MINUTE) -> dict[datetime, dict[int, int]]:
-    """The histogram of each piece of time, in order.
-
-    Args:
-        kind: one of `KINDS`.
-    """
+    """The histogram of each piece of time, in order; `kind` is one of `KINDS`."""
     found = _histograms(_slotted(table, step), ["slot"], KINDS[kind])
     return {_moment(slot): found[(slot,)] for (slot,) in sorted(found)}
 
 
 def add(several: Iterable[Figures]) -> Figures:
-    """All of them together."""
+    """The sum of several figures."""
     counts, body_bytes = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
     queue: dict[int, int] = {}
     ack: dict[int, int] = {}
@@ -139,7 +135,7 @@ def _rank(name: str, counts: Mapping[str, int]) -> tuple[int, int, str]:
 
 
 def _grouped(table: pyarrow.Table, by: list[str]) -> dict[Key, Figures]:
-    """The figures of all rows that have equal values in those columns."""
+    """The figures of all rows with equal values in these columns."""
     counts: dict[Key, dict[str, int]] = {}
     sizes: dict[Key, dict[str, int]] = {}
     if not table.num_rows:
@@ -172,7 +168,7 @@ def _sums(table: pyarrow.Table, by: list[str]) -> Iterable[tuple[Key, int, int]]
 
 
 def _slotted(table: pyarrow.Table, step: timedelta) -> pyarrow.Table:
-    """With a column `slot`: the second since 1970 at which its piece of time starts."""
+    """The table with a column `slot`: the second since 1970 at which the piece of time starts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,13 +1,13 @@
-"""Which rows a replay sends, and what messages it makes of them: columns in, columns out, nothing is read or sent here.
+"""Messages of a replay, made of rows: columns in, columns out; nothing is read or sent here.
 
 A message is sent as its subscribers saw it, with these differences:
 
-* `x-replayed-from: gateway/epoch/seq` and `x-original-message-id` say where it comes from, and `dedup-id` and
-  `x-dedup-id`, which the sink makes of the column `dedup_id`, are `<replay>:<gateway>:<epoch>:<seq>`;
-* headers that steered the first sending are left out: that transaction, receipt and delay are over, and a retained
-  message must not come back in the place of a newer one;
-* so are what the server says of a delivery, `user-id`, which must be whoever sends, and a `reply-to` that names a
-  temporary destination, for that is gone;
+* `x-replayed-from: gateway/epoch/seq` and `x-original-message-id` name its origin, and `dedup-id` and `x-dedup-id`,
+  which the sink makes of the column `dedup_id`, are `<replay>:<gateway>:<epoch>:<seq>`;
+* headers that controlled the first sending are left out: that transaction, receipt and delay are over, and a retained
+  message must not replace a newer one;
+* headers that the server sets for a delivery are left out, too, and `user-id`, which must be that of the sender, and a
+  `reply-to` with a temporary destination, because that is gone;
 * `expires` is as far from now as it was from then: a message that was good for 30 seconds is so again.  Unchanged, it
   would be over before it arrives.
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 TEMPLATE = "{destination}"
-"""What stands in `--to` for the destination that the message had."""
+"""Stands in `--to` for the original destination."""
 
 KEYS = ("gateway", "epoch", "seq")
-"""What makes a row unique, and the order in which rows are sent."""
+"""The columns that identify a row, and the order in which rows are sent."""
 
 _FROM = "x-replayed-from"
 _ORIGINAL = "x-original-message-id"
@@ -47,7 +47,7 @@ _LAST = 253_402_300_799_999
 
 
 def regular_expression(pattern: str) -> str:
-    """What all of a destination must look like that is of a pattern, once its words are written `/word/word`.
+    """A regular expression for the destinations of a pattern, once their words are written `/word/word`.
 
     Java and Python read it alike.
     """
@@ -61,7 +61,7 @@ def regular_expression(pattern: str) -> str:
 
 
 def is_of(pattern: str) -> Column:
-    """Whether `destination` is one of a pattern; a pattern without wildcards is one destination."""
+    """True if `destination` matches a pattern; a pattern without wildcards is one destination."""
     from pyspark.sql import functions as f
 
     destination = f.col("destination")
@@ -72,14 +72,14 @@ def is_of(pattern: str) -> Column:
 
 
 def is_partial() -> Column:
-    """Whether the journal kept less of the body than the message had."""
+    """True if the journal kept less of the body than the message had."""
     from pyspark.sql import functions as f
 
     return f.coalesce(f.octet_length("body"), f.lit(0)) < f.col("size")
 
 
 def is_sendable(to: str) -> Column:
-    """Whether a client can send to where the message goes; what only the server can name, nobody can."""
+    """True if a client can send to the new destination; some destinations only the server can name."""
     from pyspark.sql import functions as f
 
     if TEMPLATE not in to:
@@ -93,7 +93,7 @@ def is_sendable(to: str) -> Column:
 
 
 def dedup_id(replay: str) -> Column:
-    """By what the broker knows a message that it got already."""
+    """The id by which the broker recognizes a message that it has already."""
     from pyspark.sql import functions as f
 
     return f.concat_ws(":", f.lit(replay), *[f.col(name) for name in KEYS])
@@ -105,12 +105,12 @@ def messages(frame: DataFrame, replay: str, to: str, rate: int = 0) -> DataFrame
     Args:
         frame: in one partition, in the order in which they are sent.
         replay: its id.
-        to: a destination, in which `TEMPLATE` stands for the one that the message had.
+        to: a destination, in which `TEMPLATE` stands for the original one.
         rate: messages in a second; 0: all at once.
     """
     from pyspark.sql import functions as f
 
-    # A column of its own: inside of a condition it would count only the rows that fulfil it.
+    # A column of its own: inside a condition it would count only the rows that fulfil it.
     placed = frame.withColumn(_PLACE, f.monotonically_increasing_id())
     return placed.select(
         _target(to).alias("destination"),
@@ -144,7 +144,7 @@ def _headers(rate: int) -> Column:
 
 
 def _expiry(rate: int) -> Column:
-    """`expires`, moved on by the age that the message has when it is sent; no header where there was none."""
+    """`expires`, moved by the age that the message has when it is sent; no header if there was none."""
     from pyspark.sql import functions as f
 
     told = f.col("headers")[_EXPIRES]

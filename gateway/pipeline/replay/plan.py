@@ -1,4 +1,4 @@
-"""What a replay was asked for, and what it would do: the options, the plan, and the plan in words."""
+"""The plan of a replay: its options, what it would do, and that in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .messages import TEMPLATE
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
 PARTIAL = ("refuse", "skip", "send")
-"""What becomes of messages whose body the journal did not keep whole."""
+"""What to do with messages whose body the journal did not keep whole."""
 
 # Characters of a line of the plan: a destination may have thousands.
 _LONGEST_LINE = 300
@@ -24,17 +24,17 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What is to be replayed, as the command line has it.
+    """The options of a replay, as the command line has them.
 
     Attributes:
-        since, until: see `span`.
+        since, until: see `time_range`.
         destination: a name or pattern, as the gateway reads them.
         where: an SQL expression over the columns of the archive; "": all rows.
-        to: a destination, in which `{destination}` is the one that the message had.
+        to: a destination, in which `{destination}` is the original one.
         broker: a URL, see `BrokerUrl`.
-        rate: messages in a second, at most; 0: as fast as it goes.
-        limit: messages of the replay, at most, over all its runs; 0: all.
-        id: of the replay; "": made of all that says which rows go where.
+        rate: messages in a second, at most; 0: no limit.
+        limit: messages of the replay, at most, over all its runs; 0: no limit.
+        id: name of the replay; "": made of the options that say which rows go where.
         partial: one of `PARTIAL`, for bodies that were not kept whole.
     """
 
@@ -50,17 +50,13 @@ class ReplayOptions:
     partial: str = "refuse"
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
-
-        Raises:
-            UsageFailure: it says what.
-        """
+        """Refuse wrong options.  `UsageFailure`: it says which."""
         if self.id and not _ID.fullmatch(self.id):
             raise UsageFailure(f"--id {self.id[:80]!r} must be up to 64 letters, digits, dots, hyphens and _")
         if self.partial not in PARTIAL:
             raise UsageFailure(f"--partial-bodies must be one of {', '.join(PARTIAL)}, not {self.partial!r}")
         if self.rate < 0 or self.limit < 0:
-            raise UsageFailure("--rate and --limit must not be below 0, which sets none")
+            raise UsageFailure("--rate and --limit must be 0, for no limit, or higher")
         if not self.destination:
             raise UsageFailure("--destination is missing: name one, or a pattern; # is all of them")
         if not self.to or re.search(r"[{}]", self.to.replace(TEMPLATE, "")):
@@ -75,12 +71,11 @@ class ReplayPlan:
     """What a run would do.
 
     Attributes:
-        record: of what was sent before.
-        parts: what is to be sent, in order; the last one may be cut by the limit.
-        octets: of all bodies.
+        record: what was sent before.
+        parts: the parts to send, in order; the limit may cut the last one.
         partial: rows whose body was not kept whole, sent or not.
         nowhere: rows whose destination no client can send to.
-        late: rows that came into the archive behind later ones that were sent already; they are not.
+        late: rows that came into the archive behind later ones that were sent already; they are not sent.
         destinations: those with most messages, and how many they have.
         others: messages of other destinations.
         examples: some messages, one line each.
@@ -101,12 +96,12 @@ class ReplayPlan:
 
     @property
     def rows(self) -> int:
-        """Messages that are to be sent."""
+        """Messages to send."""
         return sum([part.rows for part in self.parts])
 
     @property
-    def octets(self) -> int:
-        """Octets of their bodies."""
+    def body_bytes(self) -> int:
+        """Bytes of their bodies."""
         return sum([part.octets for part in self.parts])
 
     def text(self) -> str:
@@ -117,7 +112,7 @@ class ReplayPlan:
             f"replay {record.id}",
             f"from     {self.archive}: {begin} to {end}, destination {options.destination}",
             f"to       {options.to} at {self.broker}",
-            f"messages {self.rows:,}, {self.octets:,} octets of bodies",
+            f"messages {self.rows:,}, {self.body_bytes:,} bytes of bodies",
         ]
         if options.where:
             lines.insert(2, f"where    {options.where}")
@@ -129,13 +124,13 @@ class ReplayPlan:
         if record.rows:
             lines.append(f"before   {record.rows:,} were sent already and are not sent again")
         lines += self._warnings()
-        # Whoever may send chose some of these words.
+        # Publishers chose some of these words.
         return "\n".join([visible(line)[:_LONGEST_LINE] for line in (*lines, *self.examples)])
 
     def _warnings(self) -> list[str]:
         lines = []
         if self.partial:
-            what = {"refuse": "so nothing is sent", "skip": "which are left out", "send": "which are sent as they are"}
+            what = {"refuse": "so nothing is sent", "skip": "which are skipped", "send": "which are sent as they are"}
             lines.append(f"partial  {self.partial:,} bodies were not kept whole, {what[self.options.partial]}")
         if self.nowhere:
             lines.append(f"nowhere  {self.nowhere:,} had a destination that no client can send to")
@@ -148,22 +143,21 @@ class ReplayPlan:
             rows = sum([part.rows for part in doubts])
             lines.append(
                 f"doubt    a run ended after {shown(datetime.fromisoformat(doubts[0].begun))} while it sent {rows:,} "
-                "messages: those that the archive does not show as sent are sent again; a gateway drops the ones that "
-                "it knows, while it remembers their ids (dedup_window, 10 minutes by default)"
+                "messages: those that the archive does not show as sent are sent again; a gateway drops duplicates "
+                "as long as it remembers their ids (dedup_window, 10 minutes by default)"
             )
         return lines
 
     def check(self) -> None:
-        """Refuse to send where something stands against it.
+        """Refuse to send an impossible plan.
 
         Raises:
-            UsageFailure: bodies are not whole, or destinations are nobody's.
+            UsageFailure: bodies are not whole, or a destination cannot be sent to.
         """
         if self.partial and self.options.partial == "refuse":
             raise UsageFailure(
-                f"{self.partial:,} of the selected messages cannot be sent back whole, because the journal kept only "
-                "part of their bodies: leave them out with --partial-bodies skip, or send what there is with "
-                "--partial-bodies send"
+                f"{self.partial:,} of the selected messages cannot be sent whole, because the journal kept only part "
+                "of their bodies: leave them out with --partial-bodies skip, or send parts with --partial-bodies send"
             )
         if self.nowhere:
             raise UsageFailure(

@@ -1,22 +1,21 @@
-"""Replay: what was accepted once is sent again, in the order in which it came.
+"""A replay: accepted messages are sent again, in their order.
 
-    plan(...)    which rows, how many, what stands against it: nothing is sent
-    run(...)     sends them, and writes down how far it got
+    plan(...)    which rows, how many, and obstacles: nothing is sent
+    run(...)     sends them, and records how far it got
 
-The rows of one run of a gateway come in the order of their numbers, and the runs one behind the other.  They are cut
+The rows of one run of a gateway come in the order of their numbers, and the runs one after the other.  They are cut
 into parts; each part is one Spark job that sorts its rows and writes them by `format("stomp")` in one task, so that the
-order is kept and one task holds the rate.  Only the numbers of a part stand in the plan, and none of its rows.
+order is kept and one task holds the rate.  The plan has only the numbers of a part, and none of its rows.
 
-**Nothing twice.**  What is done is in the record (`replay_record`), for good.  What was being sent when a run ended
-without saying so is in doubt; of that, rows that the archive shows as accepted from this replay are left out, which
-works where the broker's own journal comes into this archive; the others are sent again under the ids that they had, and
-the broker drops those that it remembers.  Our gateway remembers them for `dedup_window`, 10 minutes if nothing else is
-set, and `max_dedup_ids`, 100,000: a part is smaller than that, and takes less time.  So what can come twice is a part
-of a run that ended by force and is begun again later than that, against a broker whose journal is not here.
+**Nothing twice.**  The record (`record`) keeps for ever what is done.  A part that was being sent when a run was killed
+is in doubt; of that, rows that the archive shows as accepted from this replay are left out, provided that the broker's
+own journal comes into this archive; the others are sent again under the same ids, and the broker drops those that it
+remembers.  Our gateway remembers them for `dedup_window`, 10 minutes by default, and `max_dedup_ids`, 100,000: a part
+is smaller than that, and takes less time.  So messages can come twice only from a part of a run that was killed and is
+begun again later than that, against a broker whose journal is not here.
 
-**A body that the journal did not keep whole is not sent**: half an order is worse than none.  As long as such rows are
-selected nothing at all is sent, unless it is said what becomes of them: `skip` leaves them out, `send` sends what there
-is.
+**A body that the journal did not keep whole is not sent**: half an order is worse than none.  If such rows are selected
+nothing at all is sent, unless the user decides: `skip` leaves them out, `send` sends the parts.
 """
 
 from __future__ import annotations
@@ -45,35 +44,35 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTIAL", "ReplayOptions", "ReplayPlan", "plan", "run"]
 
-# Of a part.  With a rate it takes so many seconds, which must be much less than a broker remembers ids, and much more
-# than the second or two that Spark needs for each part.
+# Limits of a part.  With a rate it takes so many seconds, which must be much less than a broker remembers ids, and much
+# more than the second or two that Spark needs for each part.
 _ROWS = 50_000
-_OCTETS = 256 * 1024**2
+_BYTES = 256 * 1024**2
 _SECONDS = 60
 _TOP = 10
 _EXAMPLES = 5
 _LONGEST = 100
-# The clocks of two machines may differ by so much.
+# How much the clocks of two machines may differ.
 _SLACK = timedelta(minutes=5)
 
 
 def plan(
     spark: SparkSession, archive: str, tables: Path, options: ReplayOptions, now: datetime, *, dry_run: bool = False
 ) -> ReplayPlan:
-    """Find out what a replay would do.
+    """The plan of a replay.
 
     Args:
-        tables: where records are kept.
+        tables: the folder with the records.
         dry_run: nothing will be sent: the broker need not be there, and examples are wanted.
 
     Raises:
-        UsageFailure: options cannot be meant, or are not those that the replay was begun with.
+        UsageFailure: an option is wrong, or differs from those that the replay was begun with.
         JobFailure: the broker or the archive cannot be used.
     """
     options.check()
     broker = BrokerUrl.of(options.broker)
     if broker.destination:
-        raise UsageFailure(f"--broker has {broker.destination} behind the port: say that with --to")
+        raise UsageFailure(f"--broker has {broker.destination} behind the port: give the destination with --to")
     if not dry_run:
         broker.check()
     records = ReplayRecords(tables)
@@ -82,7 +81,7 @@ def plan(
         return _counted(spark, bare, with_examples=dry_run)
     except PipelineFailure:
         raise
-    except Exception as error:  # whatever Spark throws, one sentence is what a user can read
+    except Exception as error:  # any error of Spark becomes one sentence
         raise JobFailure(reason(error)) from error
 
 
@@ -92,17 +91,17 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send what is planned.
+    """Send the messages of a plan.
 
     Args:
-        say: told how far it is, after each part.
-        stopping: set to end behind the part that is being sent.
+        say: called after each part, with the progress.
+        stopping: set to end after the present part.
 
     Returns:
         messages that were sent.
 
     Raises:
-        UsageFailure: something stands against it (`ReplayPlan.check`).
+        UsageFailure: the plan cannot be carried out (`ReplayPlan.check`).
         JobFailure: the broker refused, or was lost; the same replay can be run again.
     """
     plan.check()
@@ -147,10 +146,10 @@ def _record(records: ReplayRecords, options: ReplayOptions, broker: BrokerUrl, n
 
 
 def _unchanged(plan: ReplayPlan) -> ReplayRecord:
-    """The record, with which nobody else has gone on since the plan was made."""
+    """The record, if no other process has continued the replay since the plan was made."""
     now = plan.records.read(plan.record.id)
     if now is not None and now != plan.record:
-        raise JobFailure(f"replay {plan.record.id} went on somewhere else meanwhile: run it again")
+        raise JobFailure(f"another process continued replay {plan.record.id} meanwhile: run it again")
     return plan.record
 
 
@@ -162,7 +161,7 @@ def _selected(
 ) -> DataFrame:
     """The rows of a span that are left to send, partial ones among them; or those that are `behind`.
 
-    These are no further than the record says of their run: what was sent, and what came too late for that.
+    These have numbers that the record says are passed: rows that were sent, and rows that came too late.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as f
@@ -174,7 +173,7 @@ def _selected(
             frame = frame.where(options.where)
             frame.schema  # noqa: B018 - Spark Connect looks at the expression only now
         except AnalysisException as error:
-            raise UsageFailure(f"--where {options.where[:80]!r} cannot be meant: {reason(error)}") from None
+            raise UsageFailure(f"--where {options.where[:80]!r} is no valid expression: {reason(error)}") from None
     if sent:
         done = f.create_map(*[f.lit(each) for pair in sent.items() for each in pair])
         run = f.concat_ws("/", "gateway", "epoch")
@@ -184,7 +183,7 @@ def _selected(
 
 
 def _counted(spark: SparkSession, plan: ReplayPlan, *, with_examples: bool) -> ReplayPlan:
-    """The plan with what there is to send."""
+    """The plan with the rows to send."""
     from pyspark.sql import functions as f
 
     options, record = plan.options, plan.record
@@ -196,7 +195,7 @@ def _counted(spark: SparkSession, plan: ReplayPlan, *, with_examples: bool) -> R
         passed = passed.where(~messages.is_partial()) if options.partial == "skip" else passed
         late = max(0, passed.count() - record.rows)
     counts = [f.count("*"), f.count_if(messages.is_partial()), f.count_if(~messages.is_sendable(options.to))]
-    # The row of all destinations comes first.  Of temporary ones there may be very many: those with most are named.
+    # The row of all destinations comes first.  There may be very many temporary ones: those with most are named.
     names = frame.rollup("destination").agg(f.grouping_id().alias("all"), *counts)
     named = names.orderBy(f.desc("all"), f.desc(f.col(names.columns[2])), "destination").limit(_TOP + 1).collect()
     sums = named[0][2:] if named else (0, 0, 0)
@@ -228,7 +227,7 @@ def _parts(frame: DataFrame, rate: int) -> Iterator[ReplayPart]:
     part: ReplayPart | None = None
     for gateway, epoch, _, *numbers in counted.orderBy("gateway", "epoch", "step").collect():
         more = ReplayPart(gateway, epoch, *numbers)
-        if part is not None and (part.run != more.run or part.rows + more.rows > most or part.octets > _OCTETS):
+        if part is not None and (part.run != more.run or part.rows + more.rows > most or part.octets > _BYTES):
             yield part
             part = None
         part = more if part is None else part.joined(more)
@@ -263,7 +262,7 @@ def _examples(frame: DataFrame) -> Iterator[str]:
     rows = frame.orderBy(*messages.KEYS).select("ts", "destination", "message_id", "size", "headers")
     for row in rows.limit(_EXAMPLES).collect():
         headers = ", ".join([f"{name}:{value}" for name, value in sorted((row.headers or {}).items())])
-        text = f"{row.message_id} of {row.destination}, {row.size:,} octets, {headers}"
+        text = f"{row.message_id} of {row.destination}, {row.size:,} bytes, {headers}"
         yield f"example  {text[:_LONGEST]}"
 
 

@@ -31,11 +31,7 @@ Rows = Iterable[Sequence[Value]]
 
 
 def write(report: Report, folder: Path) -> list[Path]:
-    """Write all files into the folder, which is made; returns them.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Write all files into the folder, which is made; returns them.  `OSError`: a file cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, (columns, rows) in _FILES.items():

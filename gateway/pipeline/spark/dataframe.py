@@ -1,14 +1,14 @@
-"""The archive as a DataFrame, for whoever reads a span of it at once: the report, and the replay.
+"""The archive as a DataFrame: a span of it at once, for report and replay.
 
     on this machine     the files that `gateway.archive.history` names: each hour's history, and the raw files that no
                         manifest lists, so that no row comes twice
-    anywhere else       ARCHIVE is a Hadoop URI: what is below its `raw`, all of it
+    anywhere else       ARCHIVE is a Hadoop URI: all files below its `raw`
 
 The columns are those of `gateway.journal.schema`, then `date` and `hour`.  Files are handed to Spark one by one, so it
-looks for no partitions: `date` and `hour` are computed from `ts`, and cost nothing where nobody asks for them.  A file
-that is older than a column has null there; a column that is newer than this program is not read.
+looks for no partitions: `date` and `hour` are computed from `ts`, and cost nothing if they are not used.  A file that
+is older than a column has null there; a column that is newer than this program is not read.
 
-The files are named once, when the DataFrame is made.  Who takes long, while the archive is compacted, may find one
+The files are named once, when the DataFrame is made.  If the archive is compacted during a long read, a file may be
 gone; then the reading fails, and must be begun again.
 """
 
@@ -47,8 +47,7 @@ def rows(
     Args:
         archive: a folder, or a Hadoop URI.
         since, until: with a zone; the span ends before `until`.
-        events: those that are wanted; None: all.
-        columns: those that are wanted; None: all.
+        events, columns: the wanted ones; None: all.
 
     Raises:
         UsageFailure: there is no archive.
@@ -72,7 +71,7 @@ def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
     """
     folder = Path(archive)
     if not folder.is_dir():
-        raise UsageFailure(f"there is no archive in {archive}: name its folder by --archive")
+        raise UsageFailure(f"there is no archive in {archive}: name its folder with --archive")
     try:
         found = history.files(folder, since, until)
         for path in found:
@@ -101,5 +100,5 @@ def _remote(spark: SparkSession, archive: str, since: datetime, until: datetime)
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
         raise UsageFailure(f"there is no archive at {archive}: it has no folder raw") from None
-    # Whole days are left out before a file is opened.
+    # Spark skips whole days before it opens a file.
     return frame.where(f.col("date").between(f.to_date(f.lit(since)), f.to_date(f.lit(until))))

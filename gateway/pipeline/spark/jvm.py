@@ -1,15 +1,15 @@
-"""The JVM of this process: a child that starts with us, and goes with us however early.
+"""The JVM of this process: a child that starts and ends with it, however early it ends.
 
-pyspark can start one, too, but says which child it is only when that answers, seconds later.  A Ctrl-C before takes the
-folder away in which the JVM answers, and it stays for ever.  So it is started here, in the way of pyspark:
+pyspark can start one, too, but knows which child it is only when that answers, seconds later.  A Ctrl-C before removes
+the folder in which the JVM answers, and the JVM stays for ever.  So it is started here, in the way of pyspark:
 
     spark-submit pyspark-shell          runs one `java` that makes the command line, and then another, which is Spark
-    _PYSPARK_DRIVER_CONN_INFO_PATH      names the file in which Spark says its port and its secret
+    _PYSPARK_DRIVER_CONN_INFO_PATH      names the file in which Spark writes its port and its secret
     standard input                      a pipe of ours: Spark ends when it reads the end of it
 
-Until there is a session whatever ends us ends the child first.  It leads a process group of its own, which is all that
-is ever sent a signal, and as long as it has not been waited for, so that its number is nobody else's.  From then on
-the pipe does it: it is closed however this process ends, and a Spark that runs looks.
+Until there is a session, anything that ends this process ends the child first.  The child leads a process group, and a
+signal goes to that group only while the child has not been waited for, so that its number cannot belong to another
+process.  Afterwards the pipe ends it: it is closed however this process ends, and a running Spark reads it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 GRACE = 2.0
-"""Seconds for a child that is to end, until it is killed."""
+"""Seconds that a child has to end, until it is killed."""
 
 _ANSWER = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
-# What is in front of the secret: the port, and its octets.
+# The port, and the length of the secret behind it.
 _HEAD = struct.Struct("!ii")
-# How often somebody looks whether there is an answer, or an end.
+# Seconds between two looks for an answer or an end.
 _LOOK = 0.05
 
 
@@ -49,9 +49,9 @@ class _Terminated(BaseException):
 
 @contextlib.contextmanager
 def starting(conf: SparkConf, log: Path | None) -> Iterator[JavaGateway]:
-    """Start a JVM, with its output in the log; in the block a session is made of it.
+    """Start a JVM, with its output in the log; the block makes a session of it.
 
-    What is no `Exception` ends the JVM: a Ctrl-C, SIGTERM, or a signal's handler that raises.
+    An exception that is no `Exception` ends the JVM: a Ctrl-C, SIGTERM, or one that a signal handler raises.
 
     Raises:
         PySparkRuntimeError: the JVM ended without an answer.
@@ -77,14 +77,14 @@ def starting(conf: SparkConf, log: Path | None) -> Iterator[JavaGateway]:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a child, and those that it has started."""
+    """End a child and its own children."""
     try:
         if process.poll() is None:
             _signal(process, signal.SIGTERM)
             _wait(process, GRACE)
     finally:
         if process.returncode is None:
-            _signal(process, signal.SIGKILL)  # of the group somebody may be left, whoever led it
+            _signal(process, signal.SIGKILL)  # a member of the group may be left
             process.wait()
         if process.stdin is not None:
             process.stdin.close()
@@ -92,7 +92,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM come when the block is over."""
+    """A block in which Ctrl-C and SIGTERM wait until its end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -113,7 +113,7 @@ def deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Where SIGTERM would end this process without a word, have it do so behind the block."""
+    """A block in which a SIGTERM that would end this process ends it after the block has cleaned up."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
@@ -148,7 +148,7 @@ def _started(conf: SparkConf, log: Path | None, answer: Path) -> subprocess.Pope
 
 
 def _connected(process: subprocess.Popen[bytes], answer: Path) -> JavaGateway:
-    """What pyspark makes of the answer."""
+    """Have pyspark connect to the JVM that answered."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
@@ -156,25 +156,25 @@ def _connected(process: subprocess.Popen[bytes], answer: Path) -> JavaGateway:
         if process.poll() is not None and not answer.exists():
             raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
         time.sleep(_LOOK)
-    octets = answer.read_bytes()
-    port, length = _HEAD.unpack_from(octets)
-    os.environ[_PORT] = str(port)  # from which pyspark knows that there is one
-    os.environ[_SECRET] = octets[_HEAD.size : _HEAD.size + length].decode()
+    data = answer.read_bytes()
+    port, length = _HEAD.unpack_from(data)
+    os.environ[_PORT] = str(port)  # pyspark reads them, and starts no JVM
+    os.environ[_SECRET] = data[_HEAD.size : _HEAD.size + length].decode()
     try:
         gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         del os.environ[_PORT], os.environ[_SECRET]
-    gateway.proc = process  # its pipe is open as long as somebody has it
+    gateway.proc = process  # keeps its pipe open
     return gateway
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # of a group of dead ones, somewhere
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # a group without living members, on some systems
         os.killpg(process.pid, number)
 
 
 def _wait(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Until the child has ended, which leaves its number taken, or for so many seconds."""
+    """Wait until the child has ended, which leaves its number taken, or for so many seconds."""
     until = time.monotonic() + patience
     while time.monotonic() < until:
         if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:

@@ -1,18 +1,16 @@
-"""A Spark session, on whatever machine.
-
-Three ways to one:
+"""The Spark session, in one of three ways:
 
     local[2], spark://host:7077 ...   a JVM of ours, which works by itself or leads the executors of a cluster
-    sc://host:15002                   Spark Connect: the JVM is somewhere else, and no Java is needed here
+    sc://host:15002                   Spark Connect: the JVM is on another machine, and no Java is needed here
     inside spark-submit               the JVM is there already, and knows its master
 
-What is set, and why.  PYSPARK_PYTHON, or Spark's workers run the system's Python, which has no pyarrow.  127.0.0.1 for
-local masters, or Spark listens where others can reach it.  UTC, because the archive's times are.  The threshold of the
-hash aggregation: its default makes percentiles more than twice as slow.
+Settings and their reasons.  PYSPARK_PYTHON, or Spark's workers run the system's Python, which has no pyarrow.
+127.0.0.1 for local masters, or Spark listens to other machines.  UTC, because the archive's times are.  The threshold
+of the hash
+aggregation: its default makes percentiles more than twice as slow.
 
-The JVM writes to a file in the user's cache instead of the terminal: what it says is for whoever looks for a fault.  It
-has a process group of its own, so that a Ctrl-C ends no batch in the middle: this process does, when the batch is done.
-How it starts and ends is in `jvm`.
+The JVM writes to a file in the user's cache instead of the terminal.  It has a process group of its own, so that a
+Ctrl-C ends no batch in the middle: this process does, when the batch is done.  `jvm` starts and ends it.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
-"""The master where none is named: two threads, so that a source and its sink never wait for each other."""
+"""The default master: two threads, so that a source and its sink never wait for each other."""
 
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 NEEDED = "pip install 'stomp-gateway[pipeline,java]'"
@@ -49,8 +47,8 @@ _SQL = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
 }
 QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-# What a JVM compiles in its first minute costs a small machine more than the best code gives back in the next: a report
-# over ten million rows takes 29 s of CPU with these and 46 without.
+# Compiling costs a small machine more in the first minute than the best code gives back in the next: a report over ten
+# million rows takes 29 s of CPU with these and 46 without.
 _COMPILED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _ON_LOOPBACK = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 _THREADS = re.compile(r"local\[(\d+|\*)(?:, *\d+)?\]")
@@ -58,10 +56,10 @@ _ENDS = re.compile(r"(?:Exception|Error)\b.*|Caused by:.*")
 
 
 def check_packages(names: tuple[str, ...] = PACKAGES, needed: str = NEEDED) -> None:
-    """See that packages are there, without importing them.
+    """Check that packages are installed, without importing them.
 
     Args:
-        needed: what brings them.
+        needed: the command that installs them.
 
     Raises:
         EnvironmentFailure: one is not.
@@ -75,15 +73,15 @@ def check_packages(names: tuple[str, ...] = PACKAGES, needed: str = NEEDED) -> N
 def _is_there(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):  # not even its parent is there; it was taken out of `sys.modules`
+    except (ImportError, ValueError):  # its parent is missing, or it was taken out of `sys.modules`
         return False
 
 
 def silence() -> None:
-    """Have nothing of what pyspark and py4j log on the terminal: whatever goes wrong is told in a sentence of ours.
+    """Keep the logs of pyspark and py4j off the terminal: each error is told in a sentence of ours.
 
     pyspark logs each error in an SQL expression, with Java's stack trace, by a handler of its own.  py4j logs a Ctrl-C
-    by the root logger, which makes itself a handler where it has none.
+    by the root logger, which makes itself a handler if it has none.
     """
     from pyspark.logger import PySparkLogger
 
@@ -95,28 +93,28 @@ def silence() -> None:
 
 
 def is_local(master: str) -> bool:
-    """Whether all of Spark is on this machine."""
+    """True if all of Spark is on this machine."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def partitions(master: str) -> int:
-    """Into how many parts a local Spark shuffles: one for each thread.  Two hundred would be work without rows."""
+    """The partitions of a local shuffle: one for each thread.  Spark's default of 200 would be work without rows."""
     found = _THREADS.fullmatch(master)
     threads = found[1] if found else "1"
     return max(2, (os.cpu_count() or 1) if threads == "*" else int(threads))
 
 
 def session(master: str | None, remote: str | None, app: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session; of a process that has one already, that one.
+    """A session; the present one, if the process has one.
 
     Args:
         master: as Spark writes it; None: `LOCAL`, or that of spark-submit.
         remote: a server of Spark Connect, `sc://host:port`, in place of a master.
-        app: how Spark names what runs.
+        app: Spark's name for the application.
         conf: settings of Spark, stronger than those made here.
 
     Raises:
-        EnvironmentFailure: there is no Java, no package, or Spark does not start.
+        EnvironmentFailure: Java or a package is missing, or Spark does not start.
     """
     check_packages()
     if remote is not None:
@@ -134,17 +132,13 @@ def session(master: str | None, remote: str | None, app: str, conf: Mapping[str,
 
 
 def _set_environment(local: bool) -> None:
-    """Variables that the JVM and its workers inherit.
-
-    Raises:
-        EnvironmentFailure: there is no Java.
-    """
+    """Set the variables that the JVM and its workers inherit.  `EnvironmentFailure`: there is no Java."""
     os.environ["JAVA_HOME"] = str(java.find().home)
     if local:
         os.environ["SPARK_LOCAL_IP"] = _LOOPBACK
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # which the workers of a cluster have elsewhere
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers of a cluster may have another one
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
@@ -152,7 +146,7 @@ def _started(settings: Mapping[str, str], submitted: bool) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    os.environ.pop("SPARK_REMOTE", None)  # it would be stronger than the master, and the two exclude each other
+    os.environ.pop("SPARK_REMOTE", None)  # it would override the master
     fresh = not submitted and SparkContext._gateway is None
     log = _log(settings["spark.app.name"]) if fresh else None
     ctrl_c = signal.getsignal(signal.SIGINT)
@@ -166,7 +160,7 @@ def _started(settings: Mapping[str, str], submitted: bool) -> SparkSession:
         spark: SparkSession = builder.getOrCreate()
         _take_back(ctrl_c)
         spark.sparkContext.setLogLevel("ERROR")
-    except Exception as error:  # whatever Java throws, one sentence is what a user can read
+    except Exception as error:  # any error of Java becomes one sentence
         raise EnvironmentFailure(f"Spark did not start: {_reason(error, log)}") from error
     return spark
 
@@ -180,7 +174,7 @@ def _launch(conf: SparkConf, log: Path | None) -> None:
 
 
 def _take_back(handler: Any) -> None:
-    """Have the handler of Ctrl-C again: Spark puts one in its place that talks to the JVM in the middle of anything."""
+    """Restore the handler of Ctrl-C: Spark replaces it by one that talks to the JVM in the middle of anything."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
 
@@ -201,7 +195,7 @@ def _connected(remote: str, app: str, conf: dict[str, str]) -> SparkSession:
 
 
 def _log(app: str) -> Path | None:
-    """A fresh file for what the JVM says; None: there is no place for one, and it says it to nobody."""
+    """A fresh log file for the JVM; None: it cannot be made, and the JVM's output is dropped."""
     try:
         folder = java.cache()
         folder.mkdir(parents=True, exist_ok=True)
@@ -213,7 +207,7 @@ def _log(app: str) -> Path | None:
 
 
 def _reason(error: Exception, log: Path | None) -> str:
-    """The first words that say why, and where the others are."""
+    """The first words that say why, and the path of the log."""
     said = str(error)
     if log is not None and "JAVA_GATEWAY_EXITED" in said:
         said = log.read_text(errors="replace")

@@ -1,9 +1,9 @@
-"""Spark itself, tried: a session, a Python worker, and one micro-batch of `format("stomp")`.
+"""A check of Spark itself: a session, a Python worker, and one micro-batch of `format("stomp")`.
 
     python -m gateway.pipeline.spark.spark_check
 
-It is a process of its own, so that whoever waits for it can give up.  Each step that succeeds is a line of JSON on
-standard output, `{"step": ..., "detail": ...}`; the first that does not is the last line, with `"reason"` instead.
+It is a process of its own, so that the caller can stop waiting.  Each step that succeeds is a line of JSON on standard
+output, `{"step": ..., "detail": ...}`; the first that fails is the last line, with `"reason"` instead.
 
 The source needs a server: a thread that knows as much STOMP as one subscription takes.
 """
@@ -31,7 +31,7 @@ _MESSAGES = 3
 _RECEIPT = re.compile(rb"\nreceipt:([^\n]+)")
 _SUBSCRIBE = re.compile(rb"\s*SUBSCRIBE\nid:([^\n]+)")
 _NAMED = re.compile(r"[A-Za-z_][\w.$]*(?:Error|Exception)\b")
-# Of a session that nobody ends: the thread is a daemon, and this only bounds what it waits for.
+# Seconds for the query, and for a client that sends nothing.
 _PATIENCE = 120.0
 
 
@@ -49,14 +49,14 @@ def main() -> int:
     except PipelineFailure as error:
         _tell(step, reason=str(error))
         return error.status
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is what the user has to know
+    except Exception as error:  # noqa: BLE001  # any error is the answer of the check
         _tell(step, reason=_reason(error))
         return 1
     return 0
 
 
 def _reason(error: Exception) -> str:
-    """One line: the exception of a Python worker stands last in what Spark says, and in front of it those of Java."""
+    """One line: the exception of a Python worker stands last in Spark's text, behind those of Java."""
     lines = [line.strip(" :") for line in str(error).splitlines()]
     named = [line for line in lines if _NAMED.match(line)]
     return (named or [line for line in lines if line] or [repr(error)])[-1 if named else 0][:300]
@@ -68,7 +68,7 @@ def _tell(step: str, **words: str) -> None:
 
 
 def _worker(spark: SparkSession) -> str:
-    """One row through Python."""
+    """Send one row through Python."""
     from pyspark.sql.functions import udf
 
     def interpreter(_: int) -> str:
@@ -81,7 +81,7 @@ def _worker(spark: SparkSession) -> str:
 
 
 def _micro_batch(spark: SparkSession) -> str:
-    """Some messages through the source, found by its name alone."""
+    """Send some messages through the source, which Spark finds by its name alone."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=_serve, args=(server,), daemon=True).start()
         options = {"host": "127.0.0.1", "port": str(server.getsockname()[1]), "destination": "/queue/doctor"}

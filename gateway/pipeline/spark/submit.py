@@ -1,14 +1,13 @@
-"""How a job runs on a cluster: the line for spark-submit, and the two files that it names.
+"""A job on a cluster: the line for spark-submit, and the two files that it names.
 
     stomp_gateway-VERSION.zip   our packages, for the executors and for the processes that plan a source on the driver
-    driver.py                   what spark-submit runs: `gateway pipeline`
+    driver.py                   the program of spark-submit: `gateway pipeline`
 
-A zip and no wheel: of what `--py-files` names Spark puts only .zip, .egg and .jar on the path of its workers.  It also
-stands in PYTHONPATH of the executors' environment, because that is what the planning processes on the driver get, which
-`--py-files` does not reach.
+A zip and no wheel: of `--py-files` Spark puts only .zip, .egg and .jar on the path of its workers.  The zip also stands
+in PYTHONPATH of the executors' environment, because `--py-files` does not reach the planning processes on the driver.
 
 The driver runs where spark-submit does (`--deploy-mode client`), in this same Python: it writes the tables and the
-checkpoints, which need no shared disk.  The executors read the archive, so that must be where all of them see it.
+checkpoints, which need no shared disk.  The executors read the archive, so all of them must see it.
 """
 
 from __future__ import annotations
@@ -29,24 +28,19 @@ from ..errors import EnvironmentFailure
 from . import java, session
 
 _PACKAGES = ("gateway", "pyspark_stomp")
-_DRIVER = '''"""What spark-submit runs: `gateway pipeline`, with the arguments behind this file's name."""
+_DRIVER = '''"""The program of spark-submit: `gateway pipeline`, with the arguments behind this file's name."""
 
 from gateway.pipeline.command import pipeline
 
 pipeline(prog_name="gateway pipeline")
 '''
-# Of every member, so that the same packages always make the same octets.
+# The date of every member, so that the same packages always make the same bytes.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What to do, and what it needs.
-
-    Attributes:
-        line: for a shell.
-        needs: sentences.
-    """
+    """A line for a shell, and sentences on what it needs."""
 
     line: str
     needs: tuple[str, ...]
@@ -62,11 +56,11 @@ def submission(
     publishes: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> Submission:
-    """Write the files, and say how they are run.
+    """Write the files, and make the line that runs them.
 
     Args:
         arguments: of `gateway pipeline`.
-        name: how Spark names the application.
+        name: Spark's name for the application.
         into: folder for the files.
         python: the interpreter on the machines of the workers.
         publishes: results go to a broker, from the workers.
@@ -98,7 +92,7 @@ def submission(
     for key, value in settings.items():
         words += ["--conf", f"{key}={value}"]
     words += [str(driver), *arguments]
-    # In front of the words, where another Spark or Java of this user's cannot come between.  Spark finds
+    # These stand in front of the line, so that no other Spark or Java of this user is taken.  Spark finds
     # `format("stomp")` with the Python of the environment, and not with the one that its settings name.
     variables = {"JAVA_HOME": java.find().home, "SPARK_HOME": home, "PYSPARK_DRIVER_PYTHON": sys.executable}
     before = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
@@ -120,25 +114,17 @@ def _needs(python: str, publishes: bool) -> list[str]:
 
 
 def _spark_home() -> Path:
-    """The Spark that came with this Python's pyspark.
-
-    Raises:
-        EnvironmentFailure: there is none.
-    """
+    """The Spark of this Python's pyspark.  `EnvironmentFailure`: pyspark is missing."""
     session.check_packages(("pyspark",))
     spec = importlib.util.find_spec("pyspark")
-    assert spec is not None  # as was just seen
+    assert spec is not None  # checked just now
     assert spec.origin is not None
     return Path(spec.origin).parent
 
 
 def _pack(target: Path) -> None:
-    """Our packages as a zip, which becomes visible when it is whole.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with writing(target, SHOWN) as octets, zipfile.ZipFile(octets, "w", zipfile.ZIP_DEFLATED) as file:
+    """Write our packages as a zip.  `OSError`: it cannot be written."""
+    with writing(target, SHOWN) as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as file:
         for name in _PACKAGES:
             root = Path(gateway.__path__[0]).parent / name
             for path in sorted(root.rglob("*.py")):

@@ -1,7 +1,7 @@
 """The archiver and the compaction, as commands of the pipeline use them.
 
-`beside` does what `gateway archive` does, in a thread of this process while a job runs, so that one machine needs no
-other service.  The thread never ends the job: what fails is said and tried again.
+`beside` does the work of `gateway archive`, in a thread of this process while a job runs, so that one machine needs no
+other service.  The thread never ends the job: an error is printed, and the work is tried again.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from ..errors import JobFailure
 
 Say = Callable[[str], None]
 
-# Of raw files that the history has, as `gateway archive` without options; and how often somebody looks.
+# Seconds that raw files stay which the history has, as with `gateway archive`; and seconds between two looks.
 _RETENTION = 48 * 3600.0
 _EXPIRE_EVERY = 3600.0
 
 
 def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], bool] = lambda: False) -> None:
-    """Bring all complete segments into the archive; without a journal, nothing.
+    """Archive all complete segments; without a journal, do nothing.
 
     Args:
-        stopping: whether to leave the rest of them where it is.
+        stopping: True: leave the rest in the journal.
 
     Raises:
         UsageFailure: the archive is not on this machine, or there is no such journal.
         EnvironmentFailure: the archive cannot be made.
-        JobFailure: another archiver is at work, or not all could be archived.
+        JobFailure: another archiver is at work, or some segments could not be archived.
     """
     if journal is None:
         return
@@ -75,10 +75,10 @@ def beside(
 
 
 def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event) -> None:
-    """Make history of the hours that ended before a moment.
+    """Compact the hours that ended before a moment.
 
     Raises:
-        JobFailure: another compaction is at work, or not all could be compacted.
+        JobFailure: another compaction is at work, or some hours could not be compacted.
     """
     from gateway.archive.compact import compact as compacted
     from gateway.archive.errors import ArchiveError
@@ -95,7 +95,7 @@ def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event
 def _archiver(
     journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]
 ) -> Iterator[Callable[[bool], bool]]:
-    """What archives once: all complete segments (True), or those whose time has come; whether nothing failed."""
+    """A function that archives all complete segments (True), or the due ones; it returns True if nothing failed."""
     from gateway.archive.archiver import Archiver
     from gateway.archive.errors import ArchiveError
 
@@ -109,7 +109,7 @@ def _archiver(
 
 
 class _Work:
-    """What the thread does."""
+    """The work of the thread."""
 
     def __init__(self, step: Callable[[bool], bool], archive: Path, say: Say) -> None:
         self._step = step
@@ -119,7 +119,7 @@ class _Work:
         self._expire_at = 0.0
 
     def go_on(self, over: threading.Event, interval: float) -> None:
-        """Archive and expire until it is over."""
+        """Archive and expire until `over` is set."""
         while True:
             self._once(time.time())
             if over.wait(interval):
@@ -135,7 +135,7 @@ class _Work:
                 expire_raw(self._archive, _RETENTION, now)
             self._said = ""
         except Exception as error:  # noqa: BLE001  # a thread that ends silently would look like a journal at rest
-            sentence = f"the archiver failed, and tries again: {error}"
+            sentence = f"the archiver failed and tries again: {error}"
             if sentence != self._said:
                 self._say(sentence)
             self._said = sentence

@@ -1,18 +1,18 @@
-"""Which files of the archive a job reads, has read, and can read no more.
+"""The file log: which files of the archive a job reads, has read, and can no longer read.
 
-Spark keeps that in the job's checkpoint.  It looks for new files, gives each look a number, and plans a batch of looks:
+Spark keeps it in the job's checkpoint.  It looks for new files, numbers each look, and plans a batch of looks:
 
     _checkpoints/<job>/sources/0/<look>             the files that are new at that look, a line of JSON for each
     _checkpoints/<job>/sources/0/<look>.compact     those of this look and of all before
     _checkpoints/<job>/offsets/<batch>              its last line says up to which look the batch goes
 
-Mostly batch n is look n.  They part where a kill came after the look and before the batch: then two looks are one
-batch.  A file counts as read when a look has found it, and as done when the batch of that look is in the table.  Its
-name here is `date=/hour=/name`, as it is below `raw`.
+Mostly batch n is look n.  After a kill between the look and the batch, two looks are one batch.  A file counts as read
+when a look has found it, and as done when the batch of that look is in the table.  Its name here is `date=/hour=/name`,
+as below `raw`.
 
-A job reads `raw` alone.  What is deleted there is in `history` before, so the manifests say which files there were:
-those that are in `raw` no more and that no look has found are not in the table, and never will be.  An archive that is
-elsewhere (`hdfs:`) is not looked at.
+A job reads `raw` alone.  A file that is deleted there is in `history` before, so the manifests say which files there
+were: those that are no longer in `raw` and that no look has found are missing in the table for ever.  An archive at a
+URI (`hdfs:`) is not looked at.
 """
 
 from __future__ import annotations
@@ -36,17 +36,13 @@ _COMPACT = ".compact"
 
 
 def read_by(checkpoint: Path) -> Iterator[str]:
-    """The files that a job has read.
-
-    Raises:
-        JobFailure: Spark's files are damaged.
-    """
+    """The files that a job has read.  `JobFailure`: Spark's files are damaged."""
     for _, name in _found(checkpoint):
         yield name
 
 
 def done_by(checkpoint: Path, batch: int | None) -> Iterator[str]:
-    """The files whose rows are in the table; where Spark's plan of its last batch is gone, those that the job has read.
+    """The files whose rows are in the table; if Spark's plan of its last batch is gone, those that the job has read.
 
     Args:
         batch: the last one of the table; None: it has none.
@@ -66,11 +62,7 @@ def done_by(checkpoint: Path, batch: int | None) -> Iterator[str]:
 
 
 def _found(checkpoint: Path) -> Iterator[tuple[int, str]]:
-    """Looks, and the files that they have found.
-
-    Raises:
-        JobFailure: Spark's files are damaged.
-    """
+    """Looks, and the files that they have found."""
     folder = _log(checkpoint)
     try:
         names = [name for name in os.listdir(folder) if name.removesuffix(_COMPACT).isdigit()]
@@ -86,7 +78,7 @@ def _found(checkpoint: Path) -> Iterator[tuple[int, str]]:
 
 
 def planned(checkpoint: Path, batch: int) -> frozenset[str] | None:
-    """The files of a batch; None: Spark's files do not tell."""
+    """The files of a batch; None: Spark's files do not say."""
     try:
         looks = _looks(checkpoint, batch)
         entries = [each for look in looks for each in _entries(_file_of(checkpoint, look))]
@@ -96,15 +88,16 @@ def planned(checkpoint: Path, batch: int) -> frozenset[str] | None:
 
 
 def digest(names: Iterable[str]) -> str:
-    """What tells one set of files from another."""
+    """A text that differs for different sets of files."""
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:32]
 
 
 def settle(checkpoint: Path, batch: int) -> None:
-    """See that a power cut does not take the plan of a batch away, which Spark leaves to the system's cache.
+    """Synchronize the plan of a batch to the disk; Spark leaves it to the system's cache, and a power cut would lose
+    it.
 
     Raises:
-        OSError: that cannot be done.
+        OSError: a file cannot be synchronized.
     """
     paths = [checkpoint / "offsets" / str(batch)]
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -119,7 +112,7 @@ def settle(checkpoint: Path, batch: int) -> None:
 
 
 def deleted(archive: Path, names: Iterable[str]) -> list[str]:
-    """Those of these files that are not in `raw`."""
+    """The files that are not in `raw`."""
     return sorted([name for name in names if not (archive / layout.RAW / name).exists()])
 
 
@@ -133,12 +126,12 @@ def in_history(archive: Path, names: Iterable[str]) -> int:
 
 
 def missed(archive: Path, checkpoint: Path) -> dict[str, int]:
-    """How many files of each hour, `date=/hour=`, were deleted before the job has seen them."""
+    """How many files of each hour, `date=/hour=`, were deleted before the job saw them."""
     seen = set(read_by(checkpoint))
     found = {}
     for hour, place in layout.hours(archive / layout.HISTORY):
         name = layout.folder_of(hour)
-        listed = _listed(place)  # before `raw`: what is listed and not there has gone, and does not come yet
+        listed = _listed(place)  # before `raw`: a listed file that is not there is deleted, and not still to come
         raw = set(layout.visible(archive / layout.RAW / name))
         if gone := [each for each in listed - raw if f"{name}/{each}" not in seen]:
             found[name] = len(gone)
@@ -159,7 +152,7 @@ def _last_look(checkpoint: Path, batch: int) -> int:
     """The look that a batch goes up to.
 
     Raises:
-        OSError, ValueError, LookupError, TypeError: Spark's file is gone, or does not tell.
+        OSError, ValueError, LookupError, TypeError: Spark's file is gone or damaged.
     """
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return int(json.loads(lines[-1])["logOffset"])
@@ -174,18 +167,14 @@ def _file_of(checkpoint: Path, look: int) -> Path:
 
 
 def _entries(path: Path) -> Iterator[tuple[int, str]]:
-    """Looks and files in a file of Spark's.
-
-    Raises:
-        JobFailure: it is damaged.
-    """
+    """Looks and files in a file of Spark's.  `JobFailure`: it is damaged."""
     with corrupt_files.named(path, corrupt_files.ANEW):
         for entry in corrupt_files.entries(path.read_text("utf-8")):
             yield int(entry["batchId"]), "/".join(unquote(entry["path"]).rsplit("/", 3)[1:])
 
 
 def _listed(folder: Path) -> frozenset[str]:
-    """The raw files of an hour whose rows are in the history; where that cannot be read, none."""
+    """The raw files of an hour whose rows are in the history; none if its manifest cannot be read."""
     try:
         return history.read(folder).raw
     except (ArchiveError, OSError):

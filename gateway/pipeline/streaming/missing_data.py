@@ -1,12 +1,12 @@
-"""What a job can read no more: it is said once, kept for `status`, and ends what runs `once` with a failure.
+"""Missing data: files that a job can no longer read are told once, kept for `status`, and fail a run with `--once`.
 
-A job reads `raw`, from which files go that are in the history for long enough.  What goes before a job has read it is
-missing in its table for ever.  There are two ways:
+A job reads `raw`, from which files go that have been in the history for long enough.  A file that goes before a job has
+read it is missing in its table for ever.  There are two ways:
 
-    no batch has seen the file      a job that was away for too long, or that is new.  `missed` keeps it (`checkpoints`)
+    no batch has seen the file      the job was away for too long, or is new.  `missed` keeps it (`checkpoints`)
     a batch has planned it          a kill, and then the job was away too long.  The batch's file keeps it (`tables`)
 
-Nothing stops for that.  A new job in an old archive is as it should be, so that alone is no failure.
+The job goes on in both cases.  A new job in an old archive is normal, so that alone is no failure.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _NAMED = 3
 
 
 class MissingData:
-    """Those of a job in this run.
+    """The missing files of a job in this run.
+
+    Args:
+        archive: None: it cannot be looked at.
 
     Attributes:
-        found: sentences on what is found for the first time, without what a new job misses.
+        found: sentences on files found missing for the first time, without those of a new job.
     """
 
     def __init__(self, job: str, tables: Path, archive: Path | None, progress: Progress) -> None:
-        """Args: `archive` is None where it cannot be looked at."""
         self.found: list[str] = []
         self._job = job
         self._tables = tables
@@ -41,11 +43,7 @@ class MissingData:
         self._progress = progress
 
     def look_back(self) -> None:
-        """Say what was deleted before any batch has seen it.
-
-        Raises:
-            OSError: it cannot be kept.
-        """
+        """Tell which files were deleted before any batch saw them.  `OSError`: it cannot be kept."""
         if self._archive is None:
             return
         checkpoint = checkpoints.folder(self._tables, self._job)
@@ -56,20 +54,20 @@ class MissingData:
         if next(file_log.read_by(checkpoint), None) is None:
             self._progress.say(
                 f"{self._job}: in history/ alone, which no job reads: {what}; `report` and `replay` read them, and "
-                "a longer --raw-retention of the archiver keeps files where jobs find them"
+                "a longer --raw-retention of the archiver keeps files longer for jobs"
             )
             return
         self._say(
-            f"{self._job}: deleted from raw/ before the job has seen them: {what}; `report` and `replay` read them "
+            f"{self._job}: deleted from raw/ before the job saw them: {what}; `report` and `replay` read them "
             "in history/, and a longer --raw-retention of the archiver gives jobs more time"
         )
 
     def deleted(self, planned: frozenset[str] | None) -> list[str]:
-        """The files of a batch that are there no more, as far as that can be known.
+        """The files of a batch that no longer exist, as far as that can be known.
 
         Raises:
-            JobFailure: one has lost its octets.
-            FileNotFoundError: nothing is there, so the disk was taken away rather than the files.
+            JobFailure: a file is empty.
+            FileNotFoundError: the whole archive is gone, so a disk was removed rather than the files.
         """
         if planned is None or self._archive is None:
             return []
@@ -81,7 +79,7 @@ class MissingData:
         return gone
 
     def tell(self, batch: int, deleted: Sequence[str]) -> None:
-        """Say what a batch did not find."""
+        """Tell which files a batch did not find."""
         if self._archive is None or not deleted:
             return
         loss = (

@@ -1,13 +1,13 @@
-"""What a job says while it runs: one line for each batch, on the standard error or as JSON on the standard output.
+"""Progress of jobs: one line for each batch, on standard error, or as JSON on standard output.
 
     metrics    batch 12: 120,000 rows in 0.31 s, 387,097 rows/s, lag 4.2 s
     {"job":"metrics","batch":12,"rows":120000,"seconds":0.31,"rows_per_second":387097,"lag":4.2,"at":"2026-..."}
 
-The lag is how old the newest row was when its batch was over: the roll of the journal, the archiver's wait, the trigger
-and the batch itself.  It is null where a batch had no row that the job reads.
+The lag is the age of the newest row at the end of its batch: the roll of the journal, the archiver's wait, the trigger
+and the batch itself.  It is null if a batch had no row that the job reads.
 
-Lines are whole and only ever added, so that they look the same in a terminal, a file and a log of a service.  Several
-queries and threads speak at the same time.
+Lines are whole and only ever added, so they look the same in a terminal, a file and the log of a service.  Several
+queries and threads write at the same time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, TextIO
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A batch that is over.
+    """A finished batch.
 
     Attributes:
-        rows: of the archive, that the job has read.
-        seconds: that it took.
+        rows: rows of the archive that the job has read.
+        seconds: duration.
         newest: the latest `ts` among the rows, microseconds since 1970; None: there was none.
-        at: when it was over, microseconds since 1970.
+        at: the end, microseconds since 1970.
     """
 
     job: str
@@ -71,12 +71,7 @@ class BatchReport:
 
 
 class Progress:
-    """Where it is said.
-
-    Attributes:
-        batches: how many there were.
-        rows: of all of them.
-    """
+    """The output of a run, and the number of its `batches` and their `rows`."""
 
     def __init__(self, as_json: bool = False, *, err: TextIO | None = None, out: TextIO | None = None) -> None:
         self.batches = 0
@@ -84,10 +79,10 @@ class Progress:
         self._as_json = as_json
         self._err = sys.stderr if err is None else err
         self._out = sys.stdout if out is None else out
-        self._lock = threading.RLock()  # a handler of signals may speak in the middle of a line
+        self._lock = threading.RLock()  # a signal handler may print in the middle of a line
 
     def batch(self, batch: BatchReport) -> None:
-        """Say what a batch was."""
+        """Report a batch."""
         with self._lock:
             self.batches += 1
             self.rows += batch.rows
@@ -97,7 +92,7 @@ class Progress:
                 _print(self._err, batch.line())
 
     def say(self, sentence: str) -> None:
-        """Say something else, to people."""
+        """Print another sentence, for people."""
         with self._lock:
             _print(self._err, sentence)
 

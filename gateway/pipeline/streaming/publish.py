@@ -1,11 +1,11 @@
-"""`--publish stomp://user@host:port/topic/gateway.pipeline`: each snapshot's last minutes to whoever listens.
+"""`--publish stomp://user@host:port/topic/gateway.pipeline`: the last minutes of each snapshot, for subscribers.
 
-A message of a job goes to `<destination>.<job>`, by our own sink, and is JSON: the same as TABLES/_console/<job>.json,
-but over the last ten minutes alone.  Who listens has the file for what was before, and replaces what the message has.
+A message of a job goes to `<destination>.<job>`, by our own sink.  It is JSON like TABLES/_console/<job>.json, but of
+the last ten minutes alone: a subscriber reads the file for the time before, and replaces what the message has.
 
-Nobody waits for a message: a thread sends, and of what it has not sent yet the newest of each job counts.  A server
-that is away, or does not want us, stops no job.  That is told once, and once more when it is back; until then it is
-asked now and then, by a connection that costs Spark nothing.
+No job waits for a message: a thread sends, and of the messages that wait only the newest of each job counts.  A server
+that is away, or refuses us, stops no job.  One sentence tells so, and another that it is back; until then a cheap
+connection without Spark asks now and then.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A server that does not answer holds a thread, and one of Spark's, for so many milliseconds.
+# A silent server holds a thread, and one of Spark's, for so many milliseconds.
 _TIMES = {"connectTimeoutMs": "5000", "receiptTimeoutMs": "10000", "maxReconnectMs": "0"}
-# Seconds until a server that was away is asked again; doubled each time.
+# Seconds until a server that was away is tried again; doubled each time.
 _SOON = 5.0
 _LATE = 60.0
-# Seconds that the last messages may take at the end: Spark starts Python for the first one.
+# Seconds for the last messages at the end: Spark starts Python for the first one.
 _END = 60.0
 
 
@@ -57,27 +57,27 @@ class SnapshotPublisher:
         self._changed = threading.Condition()
         self._ending = False
         self._away: str | None = None  # why; None: the last attempt went well
-        self._known = False  # whether the server has ever let us in
+        self._known = False  # the server has accepted us since it was away
         self._pause = _SOON
         self._not_before = 0.0
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
         self._thread.start()
 
     def offer(self, job: str, body: bytes) -> None:
-        """Have a message sent, in place of one of the same job that waits."""
+        """Send a message soon, in place of one of the same job that waits."""
         with self._changed:
             self.failed += job in self._waiting and self._away is not None
             self._waiting[job] = body
             self._changed.notify()
 
     def close(self) -> None:
-        """Send what waits, if that is possible soon, and end."""
+        """Send the waiting messages, if that is possible soon, and end."""
         with self._changed:
             self._ending = True
             self._changed.notify()
         self._thread.join(_END)
         if self._thread.is_alive():
-            self._progress.say(f"the last messages for {self._broker} are given up: {_END:g} s are over")
+            self._progress.say(f"the last messages for {self._broker} are dropped: they took longer than {_END:g} s")
         if self.failed:
             self._progress.say(f"{self.failed} messages for {self._broker} were not sent")
 
@@ -103,7 +103,7 @@ class SnapshotPublisher:
         else:
             self.sent += len(messages)
             if self._away is not None:
-                self._progress.say(f"{self._broker} is there again")
+                self._progress.say(f"{self._broker} answers again")
             self._away = None
             self._pause = _SOON
 
@@ -113,7 +113,7 @@ class SnapshotPublisher:
         self._not_before = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LATE)
         if self._away is None:
-            self._progress.say(f"nothing is published to {self._broker} for now, the jobs go on: {why}")
+            self._progress.say(f"publishing to {self._broker} fails, the jobs go on: {why}")
         self._away = why
 
     def _send(self, messages: dict[str, bytes]) -> None:

@@ -1,28 +1,27 @@
-"""Jobs as streams: whatever comes into the archive goes through them, batch by batch.
+"""The runner of jobs: each new file of the archive goes through them, batch by batch.
 
 A job is a query of Spark without a state of Spark's.  A batch is some files of ARCHIVE/raw that no batch had before;
-the job's `transform` makes partial rows of it, and these become one file of its table (`tables`).  So nothing is late
-and nothing is left out, and a kill anywhere changes no figure.
+the job's `transform` makes partial rows of it, and these become one file of its table (`tables`).  So no row is late or
+left out, and a kill anywhere changes no figure.
 
-For batch n of a job, in this order:
+Batch n of a job, in this order:
 
-    the plan of n, which Spark has written, is seen to the disk
-    batches below n are over: the small files among them become one, where there are enough
+    the plan of n, which Spark has written, is synchronized to the disk
+    small files of the batches below n, which are over, are merged
     transform, then fold with the state after n - 1
     the state after n, then the file of n in the table
     Spark's commit of n
 
-Where the file of n is there already, Spark did not come to its commit the last time, and nothing is left to do, as long
-as it is a file of the same files of the archive.  Where it is not, Spark has lost its plan and made another one, and n
-is computed anew.
+If the file of n is there already, Spark did not reach its commit the last time, and nothing is left to do, provided
+that it is a file of the same files of the archive.  Otherwise Spark has lost its plan and made another one, and n is
+computed anew.
 
-All jobs of a call run at the same time in one session, each as a query with a checkpoint of its own.  Who stops is
-heard between two batches: a batch that runs is finished, one that Spark wants to begin is refused, which leaves it for
-the next run.  A query that fails ends the run, when the batches of the others are finished.
+All jobs of a call run at the same time in one session, each as a query with a checkpoint of its own.  A stop takes
+effect between two batches: a running batch is finished, the next one is refused, which leaves it for the next run.  A
+query that fails ends the run, when the batches of the others are finished.
 
-What Spark keeps of every file it has seen grows with the archive's age: some hundred octets for each, which are read at
-the start and written again once in a while.  That is nothing for months; a job that is years old is begun anew some day
-(`--reset-checkpoint`), once reading what is there is cheaper.
+Spark keeps some hundred bytes of each file that it has seen, reads them at the start and writes them again once in a
+while.  That costs nothing for months; a job that is years old is begun anew some day (`--reset-checkpoint`).
 """
 
 from __future__ import annotations
@@ -62,20 +61,21 @@ if TYPE_CHECKING:
     from ..jobs import AlarmLimits, Job
 
 FILES = 200
-"""Files of a batch, at most: enough that what each batch costs by itself does not count, and so few that a batch, which
-is what who stops has to wait for, is over in a minute."""
+"""Files of a batch, at most: so many that the fixed cost of a batch does not count, and so few that a batch, which a
+stop waits for, is over in a minute.
+"""
 
-# A restored file has the time of its first writing, and Spark leaves out what is older than this, seen from the newest.
+# A restored file has an old time, and Spark skips files that are older than this, compared to the newest one.
 _FOR_EVER = "36500d"
-# How often the thread that watches looks up, seconds.
+# Seconds between two looks of the main thread.
 _LOOK = 0.2
-# And between two looks whether the end is asked for: before Spark has planned another batch.
+# Seconds between two looks whether the end is asked for: before Spark has planned another batch.
 _GLANCE = 0.01
-# A batch that is not over after so many seconds is broken off, which loses nothing.
+# A batch that is not over after so many seconds is interrupted, which loses nothing.
 _PATIENCE = 120.0
-# What Spark has for that.
+# Spark's own limit for that.
 _STOP = "60s"
-# What Spark says where the folder of an hour goes between two steps of its listing.
+# Spark's text if the folder of an hour is removed between two steps of its listing.
 _VANISHED = re.compile(r"(?:file:)?(/.*/date=[^:\s]*)(?:: Permission denied| does not exist)")
 _CONF = {
     # A listing of more folders than that would be a job of its own, for some hundred hours of files on a local disk.
@@ -83,7 +83,7 @@ _CONF = {
     # How often Spark writes the list of all files it has seen.
     "spark.sql.streaming.fileSource.log.compactInterval": "100",
     "spark.sql.streaming.stopTimeout": _STOP,
-    # A folder may go while Spark lists it, and a file before it is read; each batch looks which files have gone.
+    # A folder may go while Spark lists it, and a file before it is read; each batch finds out which files are gone.
     "spark.sql.files.ignoreMissingFiles": "true",
 }
 
@@ -106,19 +106,18 @@ def run(
     stopping: threading.Event,
     limits: AlarmLimits,
 ) -> None:
-    """Run jobs, until all there is has been read (`once`), or until `stopping`.
+    """Run jobs, until the whole archive has been read (`once`), or until `stopping`.
 
     Args:
-        archive: its folder, or a URI of Hadoop's.
+        archive: its folder, or a Hadoop URI.
         into: the folder of the tables.
         interval: seconds from the beginning of a batch to that of the next.
-        files: of the archive, that a batch has at most.
+        files: files of the archive in a batch, at most.
         publish: where snapshots are sent, `stomp://user@host:port/destination`.
 
     Raises:
-        UsageFailure: the checkpoint is not that of this job; the job runs elsewhere; there is no such archive.
-        JobFailure: one of them failed, the sentence names it; or `once`, and files were deleted before it could read
-            them, which is found for the first time.
+        UsageFailure: the checkpoint belongs to another job; the job runs elsewhere; there is no such archive.
+        JobFailure: a job failed, the sentence names it; or `once`, and files were deleted before the job read them.
         EnvironmentFailure: the tables cannot be written.
     """
     place = prepared(archive, progress)
@@ -134,15 +133,15 @@ def run(
             works.append(_Work(job, into, checkpoint, folder, progress, limits))
         trigger = {"availableNow": True} if once else {"processingTime": f"{round(interval * 1000)} milliseconds"}
         for work in works:
-            work.losses.look_back()
+            work.missing.look_back()
         _Run(works, publisher, progress).run(rows_of(spark, place, files), trigger, stopping)
-        losses = [loss for work in works for loss in work.losses.found]
-        if once and losses:
-            raise JobFailure("; ".join(losses))
+        missing = [sentence for work in works for sentence in work.missing.found]
+        if once and missing:
+            raise JobFailure("; ".join(missing))
 
 
 def prepared(archive: str, progress: Progress) -> str:
-    """The archive as Spark names it, the same for each way to write it; its folder `raw` is there.
+    """The archive as Spark names it, one name for each way to write it; its folder `raw` exists now.
 
     Raises:
         UsageFailure: it cannot be made.
@@ -155,17 +154,13 @@ def prepared(archive: str, progress: Progress) -> str:
             make_private(folder)
             make_folder(folder / RAW)
         except OSError as error:
-            raise UsageFailure(f"there is no archive {folder}, and it cannot be made: {error.strerror}") from None
-        progress.say(f"there is nothing in the archive {folder} yet; `gateway archive` fills it from a journal")
+            raise UsageFailure(f"the archive {folder} does not exist and cannot be made: {error.strerror}") from None
+        progress.say(f"the archive {folder} is empty; `gateway archive` fills it from a journal")
     return f"file://{folder}"
 
 
 def rows_of(spark: SparkSession, place: str, files: int) -> DataFrame:
-    """The archive's rows as a stream.
-
-    Raises:
-        UsageFailure: Spark finds no such folder.
-    """
+    """The archive's rows as a stream.  `UsageFailure`: Spark finds no such folder."""
     for name, value in _CONF.items():
         spark.conf.set(name, value)
     columns = ", ".join([schema.ddl(), *[f"{each.name} {each.type}" for each in schema.PARTITIONS]])
@@ -177,14 +172,14 @@ def rows_of(spark: SparkSession, place: str, files: int) -> DataFrame:
 
 
 class _Work:
-    """A job in this run: what each of its batches does.
+    """A job in this run.  Spark calls it for each batch.
 
     Attributes:
         closed: no batch may begin any more.
-        stopped: a batch was not begun for that reason, or was broken off.
+        stopped: a batch was refused or interrupted for that reason.
         last: the last batch that was finished; None: none yet.
-        failure: what went wrong in a batch; None: nothing.
-        losses: files that were deleted before the job could read them.
+        failure: the error of a batch; None: none.
+        missing: files that were deleted before the job read them.
     """
 
     def __init__(
@@ -193,7 +188,7 @@ class _Work:
         self.job = job
         self.tables = into
         self.checkpoint = checkpoint
-        self.losses = MissingData(job.name, into, archive, progress)
+        self.missing = MissingData(job.name, into, archive, progress)
         self.closed = threading.Event()
         self.stopped = False
         self.last: int | None = None
@@ -207,7 +202,7 @@ class _Work:
         self._table.clean()
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
-        """One batch, as Spark calls for it."""
+        """Run one batch."""
         with self._busy:
             if self.closed.is_set():
                 self.stopped = True
@@ -227,7 +222,7 @@ class _Work:
 
     @property
     def settled(self) -> bool:
-        """Whether no batch runs, and Spark knows that the last one is over."""
+        """True if no batch runs, and Spark knows that the last one is over."""
         if self._busy.locked():
             return False
         over = checkpoints.committed(self.tables, self.job.name)
@@ -238,34 +233,34 @@ class _Work:
         file_log.settle(self.checkpoint, batch)
         planned = file_log.planned(self.checkpoint, batch)
         self._table.check(batch)
-        facts = self._table.facts_of(batch)
-        if facts is not None and planned is not None and facts.digest not in ("", file_log.digest(planned)):
+        done = self._table.summary_of(batch)
+        if done is not None and planned is not None and done.digest not in ("", file_log.digest(planned)):
             self._progress.say(
-                f"{self.job.name}: batch {batch} has other files than before, as Spark has lost its plan (a power cut "
-                "does that), so it is computed anew"
+                f"{self.job.name}: batch {batch} has other files than before, because Spark has lost its plan (after a "
+                "power cut, for example), so it is computed anew"
             )
-            facts = None
-        if facts is None:
+            done = None
+        if done is None:
             self._table.merge(before=batch)
-            facts = self._compute(rows, batch, planned, began)
+            done = self._compute(rows, batch, planned, began)
         if self.last is None:
             checkpoints.note_failure(self.tables, self.job.name, None)
         self.last = batch
-        self._progress.batch(BatchReport(self.job.name, batch, facts.rows, facts.seconds, facts.newest, facts.written))
+        self._progress.batch(BatchReport(self.job.name, batch, done.rows, done.seconds, done.newest, done.written))
 
     def _compute(
         self, rows: DataFrame, batch: int, planned: frozenset[str] | None, began: float
     ) -> tables.BatchSummary:
         before: list[str] | None = None
-        missing = self.losses.deleted(planned)
-        while missing != before:  # of what goes meanwhile nobody knows whether it was read
+        missing = self.missing.deleted(planned)
+        while missing != before:  # a file that is deleted meanwhile may have been read or not
             before = missing
             found, partial = self._transformed(rows)
-            missing = self.losses.deleted(planned)
+            missing = self.missing.deleted(planned)
         if self.job.fold is not None:
             state, partial = self.job.fold(self._states.before(batch), partial, self._limits)
             self._states.write(batch, state)
-        facts = tables.BatchSummary(
+        summary = tables.BatchSummary(
             found["rows"],
             found["newest"],
             round(time.monotonic() - began, 3),
@@ -273,12 +268,12 @@ class _Work:
             len(missing),
             "" if planned is None else file_log.digest(planned),
         )
-        self._table.write(batch, partial, facts)
-        self.losses.tell(batch, missing)
-        return facts
+        self._table.write(batch, partial, summary)
+        self.missing.tell(batch, missing)
+        return summary
 
     def _transformed(self, rows: DataFrame) -> tuple[Mapping[str, Any], pa.Table]:
-        """What the rows were, and what the job makes of them."""
+        """A summary of the rows, and the partial rows."""
         seen = Observation()
         asked = [F.count(F.lit(1)).alias("rows"), F.unix_micros(F.max("ts")).alias("newest")]
         partial = self.job.transform(rows.observe(seen, *asked)).toArrow()
@@ -287,16 +282,16 @@ class _Work:
 
 
 def _stumbled(work: _Work, query: StreamingQuery) -> bool:
-    """Whether a query has ended for a folder that has gone while Spark listed it; begun again, it goes on."""
+    """True if a query ended because a folder was removed while Spark listed it; it can be started again."""
     error = None if query.isActive or work.failure else query.exception()
     gone = None if error is None else _VANISHED.search(reason(error))
     return gone is not None and not Path(gone[1]).exists()
 
 
 def _rest(stopping: threading.Event) -> bool:
-    """Wait until it is time to look again; whether the end is asked for, which is seen sooner.
+    """Wait until the next look; True if the end is asked for, which is seen sooner.
 
-    By `sleep` and no `wait`: a handler of signals that sets what its own thread waits for may hang.
+    By `sleep` and no `wait`: a signal handler that sets an event on which its own thread waits may hang.
     """
     until = time.monotonic() + _LOOK
     while not stopping.is_set() and time.monotonic() < until:
@@ -315,11 +310,7 @@ class _Run:
         self._told = False
 
     def run(self, rows: DataFrame, trigger: Mapping[str, Any], stopping: threading.Event) -> None:
-        """Start the queries, and return when the last has ended.
-
-        Raises:
-            JobFailure: one failed.
-        """
+        """Start the queries, and return when the last has ended.  `JobFailure`: one failed."""
         try:
             for work in self._works:
                 self._queries.append((work, work.start(rows, trigger)))
@@ -339,7 +330,7 @@ class _Run:
             self._show(work)
 
     def _check(self) -> None:
-        """Look whether one has failed."""
+        """Raise the error of a query that failed."""
         for work, query in self._queries:
             error = None if query.isActive else query.exception()
             if error is None or work.stopped or _stumbled(work, query):
@@ -349,7 +340,7 @@ class _Run:
             raise JobFailure(why) from error
 
     def _resume(self, rows: DataFrame, trigger: Mapping[str, Any]) -> bool:
-        """Begin those again that have stumbled; whether there was one."""
+        """Start queries again that have stumbled; True if there was one."""
         stumbled = [_stumbled(*each) for each in self._queries]
         for place, (work, _) in enumerate(self._queries):
             if stumbled[place]:
@@ -357,7 +348,7 @@ class _Run:
         return any(stumbled)
 
     def _show(self, work: _Work) -> None:
-        """Make a snapshot; where that is not possible the job goes on."""
+        """Make a snapshot; if it cannot be written the job goes on."""
         try:
             made = work.snapshots.make()
         except OSError as error:
@@ -371,7 +362,7 @@ class _Run:
             self._publisher.offer(work.job.name, made.lately)
 
     def _stop(self) -> None:
-        """Stop what still runs: between two batches, or, where one takes too long, in the middle of it."""
+        """Stop the running queries: between two batches, or inside a batch that takes too long."""
         for work in self._works:
             work.closed.set()
         until = time.monotonic() + _PATIENCE

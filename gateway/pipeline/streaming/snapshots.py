@@ -1,15 +1,14 @@
-"""What the console shows of a job: TABLES/_console/<job>.json, and the same of the last minutes for who listens.
+"""Snapshots: what the console shows of a job, TABLES/_console/<job>.json, and the last minutes of it for subscribers.
 
 A snapshot is what `job.snapshot` makes of the table's last 24 hours, with three keys beside: `job`, `at` (when it was
-made) and `since` (from when on it is complete).  It is written by rename, so who reads it sees a whole one.
+made) and `since` (from when on it is complete).  It is written by rename, so readers see a whole one.
 
 Every batch changes the table, and reading a day of it each time would cost more than the job.  So its rows are kept
-here, and those of new files are merged into them.  They are read anew once an hour, and when files became one in a way
-that cannot be followed.  A snapshot is made some seconds after the last one at the earliest, and never costs more than
-a tenth of the time.
+here, and those of new files are merged into them.  They are read anew once an hour, and after a merge of files that
+cannot be followed.  Some seconds lie between two snapshots, and they never cost more than a tenth of the time.
 
-Nothing here grows without an end: where a day has too many rows to be held, `since` is later than a day ago, and a job
-cuts its lists to the octets it gets.
+Memory is bounded: if a day has too many rows, `since` is later than a day ago, and a job cuts its lists to the bytes
+that it gets.
 """
 
 from __future__ import annotations
@@ -35,32 +34,27 @@ if TYPE_CHECKING:
     from ..jobs import Job
 
 DAY = timedelta(hours=24)
-MOST_OCTETS = 2 * 1024**2
-"""Of a snapshot."""
+MOST_BYTES = 2 * 1024**2
+"""Bytes of a snapshot."""
 
 LATELY = timedelta(minutes=10)
-"""What a snapshot for those who listen is about: all that may have changed since the one before, and some more."""
+"""The span of a snapshot for subscribers: all that may have changed since the one before, and some more."""
 
-# What a message to a browser should have at most.
+# Bytes of a message to a browser, at most.
 _MOST_MESSAGE = 256 * 1024
-# Of them, for the keys beside what the job makes.
+# Bytes of these for the keys that the job does not make.
 _BESIDE = 200
-# Rows that are held; a row of metrics has about 60 octets, and merging needs them twice.
+# Rows that are held; a row of metrics has about 60 bytes, and merging needs them twice.
 _MOST_ROWS = 5_000_000
 _AGAIN = 3600.0
 _PAUSE = 5.0
-# The part of the time that snapshots may cost.
+# The share of the time that snapshots may cost.
 _SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot.
-
-    Attributes:
-        all: JSON of the last day, as it is in the file.
-        lately: JSON of the last minutes.
-    """
+    """A snapshot as JSON: `all` of the last day, as in the file, and `lately` of the last minutes."""
 
     all: bytes
     lately: bytes
@@ -71,8 +65,8 @@ class Snapshots:
 
     Args:
         pause: seconds from one to the next, at least.
-        most_rows: that are held.
-        most_octets: of JSON.
+        most_rows: rows that are held.
+        most_bytes: bytes of JSON.
     """
 
     def __init__(
@@ -82,25 +76,25 @@ class Snapshots:
         *,
         pause: float = _PAUSE,
         most_rows: int = _MOST_ROWS,
-        most_octets: int = MOST_OCTETS,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._job = job
         self._path = into / checkpoints.CONSOLE / f"{job.name}.json"
-        self._most_octets = most_octets
+        self._most_bytes = most_bytes
         self._pause = pause
         self._due = 0.0
         self._shown = -1
         self._recent = _Recent(tables.of(into, job), most_rows)
 
     def due(self, last: int | None) -> bool:
-        """Whether it is time for one: there is a new batch, and the last snapshot is old enough."""
+        """True if there is a new batch, and the last snapshot is old enough."""
         return last is not None and last > self._shown and time.monotonic() >= self._due
 
     def make(self, now: datetime | None = None) -> Snapshot | None:
         """Make one, and write it; None: the table has no rows yet.
 
         Raises:
-            OSError: a file of the table cannot be read, or the snapshot not be written.
+            OSError: a file of the table cannot be read, or the snapshot cannot be written.
         """
         began = time.monotonic()
         now = now or datetime.now(UTC)
@@ -109,7 +103,7 @@ class Snapshots:
         made = None
         if rows is not None:
             made = Snapshot(
-                self._json(rows, since, now, self._most_octets),
+                self._json(rows, since, now, self._most_bytes),
                 self._json(rows, max(since, now - LATELY), now, _MOST_MESSAGE),
             )
             make_folder(self._path.parent)
@@ -125,11 +119,7 @@ class Snapshots:
 
 
 class _Recent:
-    """The rows of a table's last day, merged.
-
-    Attributes:
-        last: the last batch that is in them.
-    """
+    """The rows of a table's last day, merged; `last` is the last batch among them."""
 
     def __init__(self, table: tables.JobTable, most: int) -> None:
         self.last = -1
@@ -152,8 +142,8 @@ class _Recent:
         files = self._table.files()
         if not files:
             return None
-        new = [piece for piece in files if piece.first > self.last]
-        straddles = any(piece.first <= self.last < piece.last for piece in files)
+        new = [each for each in files if each.first > self.last]
+        straddles = any(each.first <= self.last < each.last for each in files)
         if self._rows is None or straddles or time.monotonic() >= self._again or self._rows.num_rows > self._most:
             rows = self._read(files, since)
             self._again = time.monotonic() + _AGAIN
@@ -174,7 +164,7 @@ class _Recent:
                 continue
             held += rows
             if held > self._most and place + 1 < len(files):
-                # What is as old as the newest row left out may be there in part alone.
+                # Rows as old as the newest one left out may be incomplete.
                 self._since = max(self._since, newest + timedelta(microseconds=1))
                 files = files[place + 1 :]
                 break

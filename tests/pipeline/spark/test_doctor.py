@@ -150,7 +150,7 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GATEWAY_TABLES", str(tmp_path / "file" / "b"))
-    assert found("tables").remedy.startswith(f"Nothing can be written in {tmp_path / 'file'} (")
+    assert found("tables").remedy.startswith(f"No file can be made in {tmp_path / 'file'} (")
 
 
 def test_settings_that_are_wrong(tmp_path: Path) -> None:
@@ -174,12 +174,12 @@ def test_the_first_step_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_process_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(tmp_path, monkeypatch, "echo before >&2; echo 'Killed: 9' >&2; exit 1")
-    assert next(doctor._spark(20)).remedy == "it ended without a word: Killed: 9"
+    assert next(doctor._spark(20)).remedy == "it ended without a result: Killed: 9"
 
 
 def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(tmp_path, monkeypatch, f"{step('session', detail='x')}; exec sleep 60")
-    assert [each.remedy for each in doctor._spark(0.2)][1] == "no end after 0.2 s"
+    assert [each.remedy for each in doctor._spark(0.2)][1] == "it did not end within 0.2 s"
 
 
 def hidden() -> list[str]:

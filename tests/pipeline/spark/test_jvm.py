@@ -37,9 +37,9 @@ def java(folder: Path, body: str) -> dict[str, str]:
     [
         (REPORT, signal.SIGINT, 130, "Aborted: report.html is not written."),
         (REPORT, signal.SIGTERM, -signal.SIGTERM, ""),
-        (RUN, signal.SIGINT, 0, "Ends at once, for nothing has been begun."),
-        (RUN, signal.SIGTERM, 0, "Ends at once, for nothing has been begun."),
-        (REPLAY, signal.SIGINT, 0, "Ends at once, for nothing has been begun."),
+        (RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
+        (RUN, signal.SIGTERM, 0, "Ends at once: nothing has begun."),
+        (REPLAY, signal.SIGINT, 0, "Ends at once: nothing has begun."),
     ],
 )
 @pytest.mark.parametrize("body", [NEVER, SECOND], ids=["launcher", "spark"])

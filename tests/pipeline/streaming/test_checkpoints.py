@@ -37,12 +37,10 @@ def begun(tables: Path) -> Path:
 
 
 def test_a_checkpoint_says_whose_it_is(tmp_path: Path) -> None:
-    assert checkpoints.whose(tmp_path, JOB.name) is None
     assert committed(tmp_path, JOB.name) is None
     path = begun(tmp_path)
     assert path == tmp_path / "_checkpoints" / "metrics"
     assert json.loads((path / "job.json").read_text()) == {"job": "metrics", "version": JOB.version, "archive": ARCHIVE}
-    assert checkpoints.whose(tmp_path, JOB.name) == {"job": "metrics", "version": JOB.version, "archive": ARCHIVE}
     assert committed(tmp_path, JOB.name) == 10
     with claimed(tmp_path, JOB, ARCHIVE) as again:
         assert again == path
@@ -63,21 +61,21 @@ def test_all_of_it_is_private(tmp_path: Path) -> None:
 def test_that_of_another_version_is_refused(tmp_path: Path) -> None:
     begun(tmp_path)
     other = dataclasses.replace(JOB, version=JOB.version + 1)
-    both = rf"is of metrics, version {JOB.version}, and this is metrics, version {other.version}; --reset-checkpoint"
+    both = rf"belongs to metrics, version {JOB.version}, and this is metrics, version {other.version}; --reset"
     with pytest.raises(UsageFailure, match=both), claimed(tmp_path, other, ARCHIVE):
         pass
 
 
 def test_that_of_another_job_is_refused(tmp_path: Path) -> None:
     begun(tmp_path).rename(tmp_path / "_checkpoints" / "sessions")
-    both = r"is of metrics, version \d+, and this is sessions, version \d+; --reset-checkpoint"
+    both = r"belongs to metrics, version \d+, and this is sessions, version \d+; --reset-checkpoint"
     with pytest.raises(UsageFailure, match=both), claimed(tmp_path, JOBS["sessions"], ARCHIVE):
         pass
 
 
 def test_that_of_another_archive_is_refused(tmp_path: Path) -> None:
     begun(tmp_path)
-    both = "is of the archive file:///archive, and this is file:///moved: .*--reset-checkpoint"
+    both = "belongs to the archive file:///archive, and this is file:///moved: .*--reset-checkpoint"
     with pytest.raises(UsageFailure, match=both), claimed(tmp_path, JOB, "file:///moved"):
         pass
 
@@ -88,7 +86,7 @@ def test_one_that_does_not_say_whose_it_is_is_refused(tmp_path: Path, content: s
     (path / "job.json").unlink()
     if content is not None:
         (path / "job.json").write_text(content)
-    with pytest.raises(UsageFailure, match="does not say whose checkpoint it is"), claimed(tmp_path, JOB, ARCHIVE):
+    with pytest.raises(UsageFailure, match=r"cannot be used: it has no job\.json"), claimed(tmp_path, JOB, ARCHIVE):
         pass
 
 
@@ -144,7 +142,7 @@ def test_reset_removes_all_of_a_job_and_nothing_else(tmp_path: Path) -> None:
 
 def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(EnvironmentFailure, match=r"the tables cannot be in .*/file: "):
+    with pytest.raises(EnvironmentFailure, match=r"metrics.lock cannot be locked: Not a directory"):
         reset(tmp_path / "file", JOB.name)
 
 

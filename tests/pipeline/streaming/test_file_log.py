@@ -147,5 +147,5 @@ def test_what_spark_writes_is_understood(spark: SparkSession, place: Place, monk
     assert (checkpoint / "sources" / "0" / "3.compact").exists()
     assert sorted([name for batch in range(4) for name in file_log.planned(checkpoint, batch) or ()]) == names
     assert sorted(file_log.read_by(checkpoint)) == names
-    told = [piece.facts().digest for piece in tables.of(place.tables, METRICS).files()]
+    told = [piece.summary().digest for piece in tables.of(place.tables, METRICS).files()]
     assert told == [file_log.digest(file_log.planned(checkpoint, batch) or ()) for batch in range(4)]

@@ -29,20 +29,20 @@ def place(tmp_path: Path) -> Place:
 
 def test_an_archive_that_is_elsewhere_is_not_looked_at(tmp_path: Path) -> None:
     told = io.StringIO()
-    losses = MissingData("metrics", tmp_path, None, Progress(err=told))
-    losses.look_back()
-    assert losses.deleted(frozenset({"date=1/hour=1/a"})) == []
-    losses.tell(1, ["date=1/hour=1/a"])
-    assert (told.getvalue(), losses.found) == ("", [])
+    missing = MissingData("metrics", tmp_path, None, Progress(err=told))
+    missing.look_back()
+    assert missing.deleted(frozenset({"date=1/hour=1/a"})) == []
+    missing.tell(1, ["date=1/hour=1/a"])
+    assert (told.getvalue(), missing.found) == ("", [])
 
 
 def test_an_archive_that_is_taken_away_is_no_loss(tmp_path: Path) -> None:
-    losses = MissingData("metrics", tmp_path, tmp_path / "archive", Progress())
-    assert losses.deleted(frozenset()) == []
+    missing = MissingData("metrics", tmp_path, tmp_path / "archive", Progress())
+    assert missing.deleted(frozenset()) == []
     with pytest.raises(FileNotFoundError, match="the archive has gone"):
-        losses.deleted(frozenset({"date=1/hour=1/a"}))
+        missing.deleted(frozenset({"date=1/hour=1/a"}))
     (tmp_path / "archive" / "raw").mkdir(parents=True)
-    assert losses.deleted(frozenset({"date=1/hour=1/a"})) == ["date=1/hour=1/a"]
+    assert missing.deleted(frozenset({"date=1/hour=1/a"})) == ["date=1/hour=1/a"]
 
 
 @pytest.mark.spark
@@ -60,7 +60,7 @@ def test_files_that_are_deleted_before_their_batch_are_told(spark: SparkSession,
         place.run(spark, progress=progress)
     assert f"{lost}2026-03-01/hour=12/" in progress.told.getvalue()
     assert "; in history/, which `report` and `replay` read: 2 of them" in progress.told.getvalue()
-    assert tables.of(place.tables, METRICS).facts().missing == 2
+    assert tables.of(place.tables, METRICS).summary().missing == 2
     place.add(1)
     place.run(spark)  # it was told once, and goes on
     assert place.counted == 4
@@ -87,9 +87,7 @@ def test_a_job_that_was_away_too_long_tells_what_it_missed(spark: SparkSession, 
     place.run(spark)
     place.add(3)
     place.expire()
-    sentence = (
-        "metrics: deleted from raw/ before the job has seen them: 3 files of 3 hours, whose rows are not in the table"
-    )
+    sentence = "metrics: deleted from raw/ before the job saw them: 3 files of 3 hours, whose rows are not in the table"
     progress = Watched()
     with pytest.raises(JobFailure, match=sentence):
         place.run(spark, progress=progress)

@@ -106,7 +106,7 @@ def place(tmp_path: Path) -> Place:
 def test_all_jobs_read_all_there_is_and_go_on_with_what_comes(spark: SparkSession, place: Place) -> None:
     progress = Watched()
     place.run(spark, progress=progress)  # nothing is there, not even the folder
-    assert "there is nothing in the archive" in progress.told.getvalue()
+    assert "is empty; `gateway archive` fills it" in progress.told.getvalue()
     assert place.counted == 0
     place.add(2)
     # A file of an older gateway lacks columns, one of a newer has more.
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, place: Place) 
         place.run(spark, sessions, metrics)
     assert "\n" not in str(caught.value)
     path.write_bytes(b"")  # of which Spark makes no rows, and no error
-    with pytest.raises(JobFailure, match=rf"{path} is damaged: it has no octets; restore it, or move it away"):
+    with pytest.raises(JobFailure, match=rf"{path} is damaged: it is empty; restore it, or move it away"):
         place.run(spark, sessions, metrics)
     path.unlink()
     place.add(1)
@@ -338,7 +338,7 @@ def child(place: Place, point: str, batch: int) -> Iterator[list[dict[str, Any]]
 
 def test_where_there_can_be_no_archive_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageFailure, match="file/archive, and it cannot be made: "):
+    with pytest.raises(UsageFailure, match="file/archive does not exist and cannot be made: "):
         runner.prepared(str(tmp_path / "file" / "archive"), Progress())
 
 
