@@ -1,10 +1,10 @@
 """`gateway archive`: the archiver as a process of its own.
 
-A pass archives what is due and deletes what is too old; then it sleeps.  SIGTERM and Ctrl-C end it after the file in
-work; a second one ends it at once, which harms nothing.  Progress is a line for each file on standard error, or an
-object of JSON on standard output; sentences about what is wrong are on standard error.
+A pass archives the due segments and deletes old files; then it sleeps.  SIGTERM and Ctrl-C end it after the file in
+work; a second one ends it at once, which harms nothing.  Each file is a line on standard error, or an object of JSON on
+standard output; errors are sentences on standard error.
 
-Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  That is imported when the options are read.
+Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  pyarrow is imported after the options are read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
 _EXPIRE_EVERY = 60.0
-"""Seconds between two looks for what is too old."""
+"""Seconds between two looks for old files."""
 
 _LIKE = "60s, 5m, 48h or 90d"
 
@@ -45,7 +45,7 @@ def _interval(text: str) -> float:
     return durations.pause(text, _LIKE)
 
 
-def _octets(text: str) -> int:
+def _size(text: str) -> int:
     try:
         return sizes.parse(text)
     except ValueError as error:
@@ -57,7 +57,7 @@ def _octets(text: str) -> int:
 @click.option("--archive", "target", metavar="DIR", help="Folder of the archive; else the setting `archive`.")
 @click.option("--once", is_flag=True, help="Archive all segments that are complete, however young, and end.")
 @click.option(
-    "--interval", type=_interval, default="2s", metavar="DURATION", show_default=True, help="Between two looks."
+    "--interval", type=_interval, default="2s", metavar="DURATION", show_default=True, help="Pause between two looks."
 )
 @click.option(
     "--roll",
@@ -65,15 +65,15 @@ def _octets(text: str) -> int:
     default="60s",
     metavar="DURATION",
     show_default=True,
-    help="How long a row waits at most for others, to be in one file with them.",
+    help="How long a row waits at most for others, to share a file.",
 )
 @click.option(
     "--max-bytes",
-    type=_octets,
+    type=_size,
     default="64MiB",
-    metavar="OCTETS",
+    metavar="BYTES",
     show_default=True,
-    help="Segments of so many octets together become a file without waiting.",
+    help="Segments of so many bytes together become a file without waiting.",
 )
 @click.option(
     "--raw-retention",
@@ -81,7 +81,7 @@ def _octets(text: str) -> int:
     default="48h",
     metavar="DURATION",
     show_default=True,
-    help="How long a raw file stays that `gateway pipeline compact` has put into the history.",
+    help="How long a raw file stays after `gateway pipeline compact` has put it into the history.",
 )
 @click.option(
     "--history-retention", type=_duration, metavar="DURATION", help="How long an hour of history stays; else for ever."
@@ -98,7 +98,7 @@ def archive(
     history_retention: float | None,
     as_json: bool,
 ) -> None:
-    """Bring the journal into the archive, as Parquet files, until SIGTERM or Ctrl-C.
+    """Archive the journal as Parquet files, until SIGTERM or Ctrl-C.
 
     Each row is in the archive once, wherever this is killed.  Exit status: 0 done, 1 something failed, 2 usage, 3
     pyarrow is missing.
@@ -134,7 +134,7 @@ def archive(
 
 
 def _work(archiver: Archiver, expire: _Expiry, stop: threading.Event, *, once: bool, interval: float) -> bool:
-    """Pass after pass; returns whether nothing failed in the last one."""
+    """Pass after pass; True if nothing failed in the last one."""
     while True:
         good = archiver.step(everything=once)
         if not stop.is_set():
@@ -144,10 +144,10 @@ def _work(archiver: Archiver, expire: _Expiry, stop: threading.Event, *, once: b
 
 
 class _Expiry:
-    """Deletes what is too old, now and then.  Called, it says whether nothing failed.
+    """Deletes old files, now and then.  A call returns True if nothing failed.
 
     Args:
-        raw, history: seconds after which files go; None: never.
+        raw, history: seconds after which files are deleted; None: never.
     """
 
     def __init__(self, archive: Path, raw: float, history: float | None) -> None:
@@ -169,7 +169,7 @@ class _Expiry:
             if self._history is not None:
                 expire_history(self._archive, self._history, now)
         except (OSError, ArchiveError) as error:
-            sentence = f"what is too old cannot be deleted: {error}"
+            sentence = f"old files cannot be deleted: {error}"
             if sentence != self._said:
                 _warn(sentence)
             self._said = sentence
@@ -183,7 +183,7 @@ def _warn(sentence: str) -> None:
 
 
 def _place(name: str, option: str | None) -> str:
-    """A folder: what the option says, or else the setting."""
+    """A folder: the option, or else the setting."""
     if option:
         return option
     from gateway.config.settings import SettingsError, load
@@ -193,15 +193,13 @@ def _place(name: str, option: str | None) -> str:
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
     if told is None:
-        raise click.UsageError(
-            f"where is the {name}? Give --{name}, or set {name} in gateway.toml or GATEWAY_{name.upper()}"
-        )
+        raise click.UsageError(f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}")
     return str(told)
 
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """An event that the first SIGTERM or Ctrl-C sets; the second one does what it usually does."""
+    """An event that the first SIGTERM or Ctrl-C sets; the second signal has its usual effect."""
     event = threading.Event()
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
 

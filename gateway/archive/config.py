@@ -1,4 +1,4 @@
-"""How an archiver works, and what it tells."""
+"""The options of an archiver, and the report of a file."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ArchivedFile:
     """A file that is in the archive now.
 
     Attributes:
-        rows, octets: in the file.
-        segments: in whose range it is.
+        rows, octets: in the file; `octets` is its size in bytes.
+        segments: how many are in its range.
         rate: rows a second, of all files of this range.
         lag: seconds since its last row.
     """
@@ -28,12 +28,12 @@ class ArchivedFile:
     lag: float
 
     def __str__(self) -> str:
-        """One line for people."""
+        """The file for people."""
         place = self.path.relative_to(self.path.parents[2])
-        return f"{place}: {self.rows:,} rows, {self.octets:,} octets, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
+        return f"{place}: {self.rows:,} rows, {self.octets:,} bytes, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
 
     def json(self) -> dict[str, object]:
-        """The same for programs."""
+        """The file for programs."""
         return {
             "file": str(self.path),
             "gateway": self.gateway,
@@ -47,14 +47,14 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchiverOptions:
-    """How an archiver works, and whom it tells.
+    """The options of an archiver, and its callbacks.
 
     Attributes:
         roll: seconds since its first row, after which a group does not wait for more.
-        most: octets of segments that become one file; one that is larger is alone.
+        most: bytes of segments that become one file; a larger one is alone.
         tell: called with each file.
-        warn: called with a sentence on what is wrong.
-        stopping: whether to end before the next group.
+        warn: called with a sentence on an error.
+        stopping: True: end before the next group.
         at: called after each step that a kill may follow.
         clock: seconds since 1970.
     """

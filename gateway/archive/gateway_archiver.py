@@ -1,24 +1,25 @@
-"""Segments of one gateway become raw files of the archive: each row in one file, wherever this is killed.
+"""The archiver of one gateway: its segments become raw files, each row in one file, wherever this is killed.
 
-    group      segments that follow one another (`groups`)
+    group      consecutive segments (`segments`)
     write      a file for each hour of them, under hidden names; all are whole and on the disk before the next step
     reveal     the files get their names, one after the other
-    delete     the segments go, the first one first
+    delete     the segments are deleted, the first one first
 
-A name says which segments are in the file.  So what is there tells how far it came:
+The name of a file says which segments are in it.  So the files and segments tell how far the archiver came:
 
-    no file of a range is visible                     nothing has happened: what is hidden is written anew
-    files are visible, and all segments are there     exactly this range is finished: the hours that are missing, then
-                                                      the segments go; no group is made of them again
-    files are visible, and segments are missing       all hours are visible: the other segments go
+    no file of a range is visible                     nothing has happened: the hidden files are written anew
+    files are visible, and all segments are there     exactly this range is finished: the missing hours are written,
+    then
+                                                      the segments deleted; no other group is made of them
+    files are visible, and segments are missing       all hours are visible: the other segments are deleted
 
 Files that compaction has put into the history, and that are deleted, count as visible.
 
-A segment that makes no sense is renamed to `.bad`, and is in no range.  One that is damaged is a range of its own, with
-what is whole of it, and is kept as `.bad`, too: with its old name it becomes the same file once more.  One that turns
-out so when its range is visible already, because the disk rots, loses what cannot be read, and is kept as well.
+An unusable segment is renamed to `.bad`, and is in no range.  A damaged one is a range of its own, with its whole
+records, and is kept as `.bad`, too: with its old name it becomes the same file once more.  If the damage comes when its
+range is visible already, because the disk fails, the unreadable records are lost, and the segment is kept as well.
 
-The segment that grows, `.open`, is left alone, also that of a dead gateway: its next start completes it.
+The segment that grows, `.open`, is left alone, even that of a dead gateway: its next start completes it.
 
 Two archivers of one gateway would write the same names.  A lock in the archive keeps them apart, and one in the journal
 keeps two archives from having half of it each.
@@ -36,11 +37,10 @@ from gateway.journal.segments import found, order, reason_of
 from . import history, layout
 from .config import ArchivedFile, ArchiverOptions
 from .errors import ArchiveError, BusyError, UnusableError
-from .groups import SegmentGroup, groups
 from .layout import Range
 from .locks import lock, lock_in
 from .parquet_files import HourlyWriters, ParquetWriter
-from .segments import SegmentError, Tables, began
+from .segments import SegmentError, SegmentGroup, Tables, began, groups
 
 BAD = ".bad"
 
@@ -49,14 +49,14 @@ class GatewayArchiver:
     """The journal of one gateway, and its part of the archive.
 
     Raises:
-        UnusableError: the lock of the journal cannot be had.
+        UnusableError: the journal cannot be locked.
         ArchiveError: another archiver has it, or the archive cannot be used.
     """
 
-    def __init__(self, folder: Path, archive: Path, way: ArchiverOptions) -> None:
+    def __init__(self, folder: Path, archive: Path, options: ArchiverOptions) -> None:
         self._folder = folder
         self._archive = archive
-        self._way = way
+        self._options = options
         self._is_settled = False  # no visible file has segments any more
         self._left: set[Path] = set()  # segments that this step does not try again
         self._began: tuple[Path, float | None] | None = None  # the first segment of the group that waits
@@ -76,13 +76,13 @@ class GatewayArchiver:
             raise
 
     def close(self) -> None:
-        """Give the locks free."""
+        """Release the locks."""
         for descriptor in self._locks:
             os.close(descriptor)
         self._locks.clear()
 
     def step(self, everything: bool) -> bool:
-        """Archive what is due; returns whether nothing failed."""
+        """Archive the due segments; True if nothing failed."""
         self._left.clear()
         try:
             segments = found(self._folder)
@@ -105,9 +105,9 @@ class GatewayArchiver:
         return True
 
     def _pass(self, everything: bool) -> bool:
-        """Archive the groups that are due; False: one was not as it should be, and groups are others now."""
-        for group in groups([path for path in found(self._folder) if path not in self._left], self._way.most):
-            if self._way.stopping():
+        """Archive the due groups; False: a segment was left out, and the groups are others now."""
+        for group in groups([path for path in found(self._folder) if path not in self._left], self._options.most):
+            if self._options.stopping():
                 return True
             if not (everything or group.is_closed or self._is_old(group)):
                 continue
@@ -127,23 +127,23 @@ class GatewayArchiver:
         if self._began is None or self._began[0] != first:
             self._began = first, began(first)
         moment = self._began[1]
-        # One from the future: the clock was set back, and nobody waits for that time to come again.
-        return moment is None or not 0 <= self._way.clock() - moment < self._way.roll
+        # A moment in the future: the clock was set back, and the group does not wait for that time to come again.
+        return moment is None or not 0 <= self._options.clock() - moment < self._options.roll
 
     # one range
 
     def _archive_range(
         self, which: Range, paths: list[Path], there: frozenset[int] = frozenset(), *, is_visible: bool = False
     ) -> None:
-        """Do all the steps.
+        """Do all the steps for a range.
 
         Args:
             there: hours whose files are visible.
-            is_visible: it has to be finished, whatever its segments are.
+            is_visible: the range has to be finished, whatever its segments are.
 
         Raises:
             SegmentError: a segment cannot be archived, and nothing has happened.
-            OSError: something of it could not be done.
+            OSError: a step failed.
         """
         begun = time.monotonic()
         parts = HourlyWriters(self._archive / layout.RAW, which.name, there)
@@ -154,18 +154,18 @@ class GatewayArchiver:
                 try:
                     sentences += self._read(path, parts, bad)
                 except SegmentError as error:
-                    if not (is_visible and error.is_senseless):
+                    if not (is_visible and error.is_unusable):
                         raise
-                    bad[path] = _senseless(error)
+                    bad[path] = _unusable(error)
                 if path in bad and not is_visible and len(paths) > 1:
                     raise _Alone(path)
-                self._way.at("segment read")
+                self._options.at("segment read")
             parts.finish()
-            self._way.at("files written")
+            self._options.at("files written")
             self._is_settled = False
             for part in parts.all:
                 part.reveal()
-                self._way.at("file visible")
+                self._options.at("file visible")
         except BaseException:
             parts.discard()
             raise
@@ -173,31 +173,31 @@ class GatewayArchiver:
         for part in parts.all:
             self._tell(part, which, sum([each.rows for each in parts.all]) / max(seconds, 1e-3))
         for sentence in sentences:
-            self._way.warn(sentence)
+            self._options.warn(sentence)
         self._delete(paths, bad)
 
     def _read(self, path: Path, parts: HourlyWriters, bad: dict[Path, str]) -> list[str]:
-        """A segment into files; returns what is to be said about it, but for what makes it a bad one."""
+        """Write a segment into files; returns sentences about it, except why it is bad."""
         tables = Tables(path)
         for table in tables:
             parts.add(table)
         if tables.damaged:
-            left_out = f"{tables.damaged + tables.torn} octets of it are left out"
+            left_out = f"{tables.damaged + tables.torn} bytes of it are left out"
             kept = f"it is kept as {path.stem}{BAD}; all other rows of it are archived"
             bad[path] = f"{path} is damaged: {left_out}, and {kept}"
         sentences = []
         if tables.torn and not tables.damaged:
-            sentences.append(f"{path} ended with {tables.torn} octets that are no whole record; they are left out")
+            sentences.append(f"{path} ended with {tables.torn} bytes that are no whole record; they are left out")
         if tables.unknown:
             rows = f"{tables.unknown} rows of events that this program does not know"
             sentences.append(f"{path} has {rows}; they are left out, so update the archiver")
         return sentences
 
     def _tell(self, part: ParquetWriter, which: Range, rate: float) -> None:
-        lag = self._way.clock() - part.latest / 1e6
-        octets = part.path.stat().st_size
+        lag = self._options.clock() - part.latest / 1e6
+        size = part.path.stat().st_size
         segments = which.last - which.first + 1
-        self._way.tell(ArchivedFile(part.path, which.gateway, part.rows, octets, segments, rate, lag))
+        self._options.tell(ArchivedFile(part.path, which.gateway, part.rows, size, segments, rate, lag))
 
     def _delete(self, paths: list[Path], bad: dict[Path, str]) -> None:
         for path in paths:
@@ -205,10 +205,10 @@ class GatewayArchiver:
                 self._set_aside(path, bad[path])
             else:
                 path.unlink(missing_ok=True)
-            self._way.at("segment deleted")
+            self._options.at("segment deleted")
 
     def _archive_alone(self, path: Path) -> None:
-        """A segment that is damaged is a range of its own."""
+        """Archive a damaged segment as a range of its own."""
         try:
             self._archive_range(SegmentGroup([path], 0, 0).range, [path])
             self._is_settled = True
@@ -216,28 +216,28 @@ class GatewayArchiver:
             self._leave(error)
 
     def _leave(self, error: SegmentError) -> None:
-        """A segment that cannot be archived is in no group any more."""
-        if error.is_senseless:
-            self._set_aside(error.path, _senseless(error))
+        """Take a segment that cannot be archived out of all groups."""
+        if error.is_unusable:
+            self._set_aside(error.path, _unusable(error))
         else:
             self._left.add(error.path)
             self._say(f"{error.path} cannot be read: {error}; it is tried again")
 
     def _set_aside(self, path: Path, sentence: str) -> None:
         path.rename(path.with_suffix(BAD))
-        self._way.warn(sentence)
-        self._way.at("segment set aside")
+        self._options.warn(sentence)
+        self._options.at("segment set aside")
 
     def _say(self, sentence: str) -> None:
-        """Say what is wrong, once as long as it is."""
+        """Report an error, once as long as it lasts."""
         if sentence not in self._said:
             self._said.add(sentence)
-            self._way.warn(sentence)
+            self._options.warn(sentence)
 
     # what was left undone
 
     def _recover(self, segments: list[Path]) -> None:
-        """Finish what is visible, and remove what is hidden."""
+        """Finish the visible ranges, and remove hidden files."""
         self._is_settled = False
         there = self._visible()
         for which in sorted(there):
@@ -245,7 +245,7 @@ class GatewayArchiver:
             if len(paths) == which.last - which.first + 1:
                 try:
                     self._archive_range(which, paths, frozenset(there[which]), is_visible=True)
-                except SegmentError as error:  # perhaps it can be read later; in no other range may any of them be
+                except SegmentError as error:  # perhaps it can be read later; until then no other range may have them
                     self._left.update(paths)
                     self._say(f"{error.path} cannot be read: {error}; it is tried again")
             elif paths:
@@ -253,9 +253,9 @@ class GatewayArchiver:
         self._is_settled = not self._left
 
     def _visible(self) -> dict[Range, set[int]]:
-        """The ranges of this gateway that are visible, and in which hours; what is hidden goes."""
+        """The visible ranges of this gateway, and their hours; hidden files are removed."""
         there: dict[Range, set[int]] = {}
-        # First what is in `raw`, as in `history`: what has gone from there is in a manifest.
+        # `raw` comes first, as in `history`: a manifest lists each file that is gone from there.
         for root in (layout.RAW, layout.HISTORY):
             for hour, folder in layout.hours(self._archive / root):
                 names = self._raw_names(folder) if root == layout.RAW else history.read(folder).raw
@@ -281,13 +281,13 @@ class _Alone(Exception):
         self.path = path
 
 
-def _senseless(error: SegmentError) -> str:
+def _unusable(error: SegmentError) -> str:
     path = error.path
-    return f"{path} makes no sense, and is kept as {path.stem}{BAD}; the rest goes on ({error})"
+    return f"{path} is unusable, and is kept as {path.stem}{BAD}; the others are archived ({error})"
 
 
 def unusable(folder: Path, reason: str) -> str:
-    """What to say where a journal belongs to another user."""
+    """The sentence about a journal that belongs to another user."""
     return f"the journal {folder} cannot be used: {reason}; the archiver must be run by the user of the gateway"
 
 

@@ -1,7 +1,7 @@
-"""Parquet files that grow: rows gather until they are worth a row group, and the file is not there before it is whole.
+"""Parquet files that grow: rows gather up to a row group, and a file gets its name when it is whole.
 
-A row group ends after so many rows or octets, whichever comes first: that is what a writer holds in memory, and what a
-reader must hold at once.  zstd at its lowest level writes as fast as none does, into a quarter of the octets.
+A row group ends after so many rows or bytes: a writer holds so much in memory, and a reader must hold it at once.  zstd
+at its lowest level writes as fast as no compression does, into a quarter of the bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from . import layout
 from .schema import REPEATED, SCHEMA
 
 GROUP_ROWS = 128 * 1024
-GROUP_OCTETS = 64 * 1024 * 1024
-"""Of a row group, in memory."""
+GROUP_BYTES = 64 * 1024 * 1024
+"""Bytes of a row group, in memory."""
 
 
 class ParquetWriter:
@@ -29,8 +29,8 @@ class ParquetWriter:
 
     Attributes:
         path: its name when it is complete.
-        rows, octets: that are in the file so far.
-        latest: the `ts` of the last of them, microseconds since 1970.
+        rows, size: in the file so far.
+        latest: the `ts` of the last row, microseconds since 1970.
 
     Raises:
         OSError: it cannot be written.  So do all methods, but `discard`.
@@ -38,12 +38,12 @@ class ParquetWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows = self.octets = 0
+        self.rows = self.size = 0
         self.latest = 0
         self._gathered: list[pa.Table] = []
-        self._rows = self._size = 0
+        self._gathered_rows = self._gathered_bytes = 0
         make_folder(path.parent)
-        # A file of ours, for it can be brought to the disk, and an error of it is an OSError with its reason.
+        # We open the file ourselves, to bring it to the disk, and to get an OSError with its reason.
         self._file = opened(hidden(path))
         try:
             self._writer = pq.ParquetWriter(
@@ -56,26 +56,26 @@ class ParquetWriter:
     def add(self, table: pa.Table) -> None:
         """Add rows, one at least."""
         self._gathered.append(table)
-        self._rows += len(table)
-        self._size += table.nbytes
-        if self._rows >= GROUP_ROWS or self._size >= GROUP_OCTETS:
+        self._gathered_rows += len(table)
+        self._gathered_bytes += table.nbytes
+        if self._gathered_rows >= GROUP_ROWS or self._gathered_bytes >= GROUP_BYTES:
             self._write()
 
     def finish(self) -> None:
-        """All rows are added: the file is whole, and on the disk."""
+        """All rows are added: complete the file, and bring it to the disk."""
         self._write()
         self._writer.close()
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.octets = self._file.tell()
+        self.size = self._file.tell()
         self._file.close()
 
     def reveal(self) -> None:
-        """It is finished: it gets its name."""
+        """Give the finished file its name."""
         reveal(self.path)
 
     def discard(self) -> None:
-        """Whatever is there of it under its hidden name goes."""
+        """Remove the hidden file."""
         self._gathered.clear()
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
@@ -92,15 +92,15 @@ class ParquetWriter:
             return
         table = pa.concat_tables(self._gathered)
         self._gathered.clear()
-        self.rows += self._rows
-        self._rows = self._size = 0
+        self.rows += self._gathered_rows
+        self._gathered_rows = self._gathered_bytes = 0
         self.latest = max(self.latest, pc.max(table["ts"]).value)
         self._writer.write_table(table, row_group_size=len(table))
-        self.octets = self._file.tell()
+        self.size = self._file.tell()
 
 
 class HourlyWriters:
-    """The files that a range of segments becomes: one for each hour.
+    """The files of a range of segments: one for each hour.
 
     Args:
         raw: the folder of all raw files.
@@ -120,11 +120,7 @@ class HourlyWriters:
         return [self._parts[hour] for hour in sorted(self._parts)]
 
     def add(self, table: pa.Table) -> None:
-        """Add rows.
-
-        Raises:
-            OSError: a file cannot be written.  So does `finish`.
-        """
+        """Add rows.  `OSError`: a file cannot be written.  So does `finish`."""
         if not len(table):
             return
         times = table["ts"].cast(pa.int64())
@@ -143,7 +139,7 @@ class HourlyWriters:
             part.finish()
 
     def discard(self) -> None:
-        """Whatever is there of them under hidden names goes."""
+        """Remove the hidden files."""
         for part in self.all:
             part.discard()
 

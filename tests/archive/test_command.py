@@ -45,18 +45,6 @@ def once(journal: Path, archive: Path, *options: str) -> Result:
 
 
 class TestOnce:
-    def test_people(self, journal: Path, archive: Path) -> None:
-        rows = journal_rows(journal)
-        result = once(journal, archive)
-        assert (result.exit_code, result.stdout) == (0, "")
-        lines = result.stderr.splitlines()
-        assert len(lines) == 4
-        assert lines[0].startswith("date=2023-11-14/hour=22/g1-")
-        assert ": 2 rows, " in lines[0]
-        assert " rows/s, lag " in lines[0]
-        assert by_seq(archive_rows(archive)) == rows
-        assert once(journal, archive).output == ""
-
     def test_json(self, journal: Path, archive: Path) -> None:
         result = once(journal, archive, "--json")
         assert (result.exit_code, result.stderr) == (0, "")
@@ -98,7 +86,7 @@ class TestOnce:
         (archive / "history" / layout.folder_of(HOUR) / history.MANIFEST).write_text("{")
         result = once(journal, archive)
         assert result.exit_code == 1
-        assert result.stderr.startswith("what is too old cannot be deleted: ")
+        assert result.stderr.startswith("old files cannot be deleted: ")
 
 
 class TestUsage:
@@ -117,20 +105,11 @@ class TestUsage:
         assert result.exit_code == 2
         assert reason in result.stderr
 
-    @pytest.mark.parametrize(
-        ("text", "seconds"),
-        [("60s", 60), ("1.5m", 90), ("48h", 172_800), ("90 D", 7_776_000), ("5", 5), ("250ms", 0.25)],
-    )
-    def test_durations(self, text: str, seconds: float) -> None:
-        assert command._duration(text) == seconds
-
     def test_settings(self, journal: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         result = CliRunner().invoke(main, ["archive", "--once"])
         assert result.exit_code == 2
-        assert (
-            "where is the journal? Give --journal, or set journal in gateway.toml or GATEWAY_JOURNAL" in result.stderr
-        )
+        assert "--journal is missing: give it, or set journal in gateway.toml or GATEWAY_JOURNAL" in result.stderr
         (tmp_path / "gateway.toml").write_text(f'journal = "{journal}"\narchive = "{archive}"\n')
         assert CliRunner().invoke(main, ["archive", "--once"]).exit_code == 0
         assert len(archive_rows(archive)) == 8
@@ -147,13 +126,6 @@ class TestUsage:
         )
         assert result.returncode == 3
         assert result.stderr == "Error: pyarrow cannot be imported: pip install 'stomp-gateway[pipeline]'\n"
-
-    def test_help_needs_no_pyarrow(self) -> None:
-        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli.main import main; main()"
-        result = subprocess.run(
-            [sys.executable, "-c", code, "archive", "--help"], cwd=ROOT, capture_output=True, timeout=60, check=False
-        )
-        assert result.returncode == 0
 
 
 class TestService:
@@ -232,7 +204,7 @@ class TestWork:
         now[0] += 60
         assert not expire(False)
         assert calls == [1000.0, 1060.0]
-        assert capsys.readouterr().err == "what is too old cannot be deleted: why\n"
+        assert capsys.readouterr().err == "old files cannot be deleted: why\n"
 
     def test_the_second_signal_is_the_usual_one(self) -> None:
         before = signal.getsignal(signal.SIGTERM)

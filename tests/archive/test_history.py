@@ -100,7 +100,7 @@ class TestManifest:
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "raw": 3, "history": [], "rows": 0}'])
     def test_nonsense(self, tmp_path: Path, text: str) -> None:
         (tmp_path / MANIFEST).write_text(text)
-        with pytest.raises(ArchiveError, match=r"_manifest\.json makes no sense"):
+        with pytest.raises(ArchiveError, match=r"_manifest\.json is damaged"):
             history.read(tmp_path)
 
     def test_another_version(self, tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ class TestPending:
         history.announce(tmp_path, ["b", "a"])
         assert history.pending(tmp_path) == {"a", "b"}
 
-    @pytest.mark.parametrize("octets", [b"{", b"1", b"\xff"])
-    def test_nonsense(self, tmp_path: Path, octets: bytes) -> None:
-        (tmp_path / history.PENDING).write_bytes(octets)
-        with pytest.raises(ArchiveError, match=r"_pending\.json makes no sense"):
+    @pytest.mark.parametrize("data", [b"{", b"1", b"\xff"])
+    def test_nonsense(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / history.PENDING).write_bytes(data)
+        with pytest.raises(ArchiveError, match=r"_pending\.json is damaged"):
             history.pending(tmp_path)
 
 

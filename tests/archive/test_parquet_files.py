@@ -39,14 +39,14 @@ def test_part(tmp_path: Path) -> None:
         assert found.metadata.row_group(0).column(0).compression == "ZSTD"
         assert (found.metadata.num_rows, part.rows) == (20, 20)
     assert part.latest == pytest.approx((BEGIN + 0.019) * 1e6, abs=1)
-    assert part.octets == path.stat().st_size
+    assert part.size == path.stat().st_size
     assert rows_of([path]) == journal_rows(tmp_path / "journal")
 
 
-@pytest.mark.parametrize(("rows", "octets", "groups"), [(8, 1 << 30, 3), (1 << 30, 1, 20), (1 << 30, 1 << 30, 1)])
-def test_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, octets: int, groups: int) -> None:
+@pytest.mark.parametrize(("rows", "size", "groups"), [(8, 1 << 30, 3), (1 << 30, 1, 20), (1 << 30, 1 << 30, 1)])
+def test_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, size: int, groups: int) -> None:
     monkeypatch.setattr(parquet_files, "GROUP_ROWS", rows)
-    monkeypatch.setattr(parquet_files, "GROUP_OCTETS", octets)
+    monkeypatch.setattr(parquet_files, "GROUP_BYTES", size)
     part = ParquetWriter(tmp_path / NAME)
     for table in Tables(segment(tmp_path, 20)):
         for row in range(20):

@@ -73,7 +73,7 @@ def test_a_segment_that_rots_meanwhile(desk: Desk) -> None:
     path.write_bytes(b"nonsense" * 10)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
-    assert "makes no sense, and is kept" in desk.said[0]
+    assert "is unusable, and is kept" in desk.said[0]
     assert desk.segments() == []
 
 
@@ -84,14 +84,14 @@ def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
     with pytest.raises(KeyboardInterrupt):
         desk.all(at=interrupting("file visible"))
     path = found(desk.journal / "g1")[1]
-    octets = path.read_bytes()
+    data = path.read_bytes()
     path.unlink()
     path.mkdir()
     with desk.archiver() as archiver:
         assert not archiver.step(everything=True)
         assert desk.segments() == [1, 2, 3]
         path.rmdir()
-        path.write_bytes(octets)
+        path.write_bytes(data)
         assert archiver.step(everything=True)
     assert by_seq(archive_rows(desk.archive)) == rows
 
@@ -112,5 +112,5 @@ def test_a_manifest_that_makes_no_sense(desk: Desk) -> None:
     files.make_folder(folder)
     (folder / history.MANIFEST).write_text("{")
     assert not desk.all()
-    assert "_manifest.json makes no sense" in desk.said[0]
+    assert "_manifest.json is damaged" in desk.said[0]
     assert desk.segments() == [1]

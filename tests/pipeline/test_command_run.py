@@ -95,7 +95,7 @@ class TestRun:
 
         def step(archiver: Any, everything: bool) -> bool:
             os.kill(os.getpid(), signal.SIGINT)
-            return bool(archiver._way.stopping())
+            return bool(archiver._options.stopping())
 
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", step)
         result = run("--once", "--journal", "journal")

@@ -119,7 +119,7 @@ def test_a_manifest(folders: Path) -> None:
     path.write_text("{")
     result = invoke("report", "--archive", "archive")
     assert result.exit_code == 1
-    assert f"{path} makes no sense" in result.stderr
+    assert f"{path} is damaged" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

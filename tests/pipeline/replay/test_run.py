@@ -141,7 +141,7 @@ def test_a_replay_and_the_same_again(spark: SparkSession, gateway: GatewayProces
     rows.write(archive, [order(39, 5.0, message_id="late", headers={})], number=2)
     assert run.plan(spark, str(archive), tables, options, NOW).late == 1
     # What was planned before is not run again either.
-    with pytest.raises(JobFailure, match="replay again another process continued replay"):
+    with pytest.raises(JobFailure, match="another process continued replay again meanwhile"):
         run.run(spark, plan)
     # The record is lost, but the gateway remembers.
     fresh = run.plan(spark, str(archive), tmp_path / "lost", replace(options, limit=40), NOW)
