@@ -244,11 +244,11 @@ def test_a_full_spool_gathers_so_many_octets(
 
     class Watched(Collector):
         def take(self) -> Block:
-            gathered.append(self.octets)
+            gathered.append(self.size)
             return super().take()
 
     monkeypatch.setattr(module, "Collector", Watched)
-    monkeypatch.setattr(module, "_OCTETS", 10_000)
+    monkeypatch.setattr(module, "_BYTES", 10_000)
     monkeypatch.setattr(module, "_GATHERED", 1_000_000)
     queue = f"/queue/{name}"
     broker.send(queue, ["x" * 100_000] * 300)

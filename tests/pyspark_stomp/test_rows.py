@@ -81,7 +81,7 @@ def test_more_messages_than_are_folded_together() -> None:
     rows = collector.batch().to_pylist()
     assert [row["body"] for row in rows] == [b"b%d" % number for number in range(count)]
     assert [row["headers"] for row in rows] == [[(f"x-{number % 3}", str(number))] for number in range(count)]
-    assert (collector.rows, collector.octets, collector.handles) == (0, 0, [])
+    assert (collector.rows, collector.size, collector.handles) == (0, 0, [])
 
 
 def test_what_a_message_may_lack() -> None:
@@ -110,7 +110,7 @@ def test_numbers_of_a_stream() -> None:
 @pytest.mark.parametrize("dedup_header", ["", "x-id"])
 def test_keys_are_the_same_before_and_after(dedup_header: str) -> None:
     made = block(range(3), dedup_header=dedup_header, **{"x-id": "7"})
-    batch = pa.ipc.open_stream(made.octets).read_next_batch()
+    batch = pa.ipc.open_stream(made.data).read_next_batch()
     assert keys_of(batch, dedup_header) == made.keys
     assert made.keys[0] == ("/queue/a\n7" if dedup_header else "/queue/a\nm0")
     assert (made.rows, len(made.handles)) == (3, 3)
@@ -122,7 +122,7 @@ def test_without_an_id_there_is_no_key() -> None:
 
 
 def test_encoding_keeps_all() -> None:
-    assert bodies(encode(pa.ipc.open_stream(block(range(4)).octets).read_next_batch())) == ["b0", "b1", "b2", "b3"]
+    assert bodies(encode(pa.ipc.open_stream(block(range(4)).data).read_next_batch())) == ["b0", "b1", "b2", "b3"]
 
 
 def test_columns_that_a_query_wants() -> None:

@@ -175,7 +175,7 @@ def test_a_broken_segment_is_named(tmp_path: Path, cut_at: int) -> None:
 
 def test_a_segment_with_other_rows_is_named(tmp_path: Path) -> None:
     files = broken(tmp_path)
-    files[1].write_bytes(block(range(3)).octets)
+    files[1].write_bytes(block(range(3)).data)
     with pytest.raises(DataLost, match="has 3 rows instead of 5"):
         Spool(tmp_path, 10)
 
