@@ -13,7 +13,6 @@ import json
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,13 +26,9 @@ from gateway.config import durations, sizes
 from .errors import ArchiveError
 
 if TYPE_CHECKING:
-    from .archiver import Archiver
     from .config import ArchivedFile
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
-_EXPIRE_EVERY = 60.0
-"""Seconds between two looks for old files."""
-
 _LIKE = "60s, 5m, 48h or 90d"
 
 
@@ -110,6 +105,7 @@ def archive(
         raise click.UsageError(f"--archive {place} is no folder")
     try:
         from .archiver import Archiver
+        from .service import Expiry, work
     except ImportError as error:
         click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
         sys.exit(3)
@@ -120,62 +116,17 @@ def archive(
         else:
             click.echo(str(what), err=True)
 
-    expire = _Expiry(place, raw_retention, history_retention)
+    expire = Expiry(place, raw_retention, history_retention, _warn)
     try:
         with (
             _stopping() as stop,
             Archiver(source, place, roll=roll, max_bytes=max_bytes, tell=tell, warn=_warn, stopping=stop.is_set) as one,
         ):
-            good = _work(one, expire, stop, once=once, interval=interval)
+            good = work(one, expire, stop, once=once, interval=interval)
     except ArchiveError as error:
         raise click.ClickException(str(error)) from None
     if once and not good:
         sys.exit(1)
-
-
-def _work(archiver: Archiver, expire: _Expiry, stop: threading.Event, *, once: bool, interval: float) -> bool:
-    """Pass after pass; True if nothing failed in the last one."""
-    while True:
-        good = archiver.step(everything=once)
-        if not stop.is_set():
-            good = expire(once) and good
-        if once or stop.wait(interval):
-            return good
-
-
-class _Expiry:
-    """Deletes old files, now and then.  A call returns True if nothing failed.
-
-    Args:
-        raw, history: seconds after which files are deleted; None: never.
-    """
-
-    def __init__(self, archive: Path, raw: float, history: float | None) -> None:
-        self._archive = archive
-        self._raw = raw
-        self._history = history
-        self._next = 0.0
-        self._said = ""
-
-    def __call__(self, at_once: bool) -> bool:
-        from .retention import expire_history, expire_raw
-
-        now = time.time()
-        if now < self._next and not at_once:
-            return True
-        self._next = now + _EXPIRE_EVERY
-        try:
-            expire_raw(self._archive, self._raw, now)
-            if self._history is not None:
-                expire_history(self._archive, self._history, now)
-        except (OSError, ArchiveError) as error:
-            sentence = f"old files cannot be deleted: {error}"
-            if sentence != self._said:
-                _warn(sentence)
-            self._said = sentence
-            return False
-        self._said = ""
-        return True
 
 
 def _warn(sentence: str) -> None:

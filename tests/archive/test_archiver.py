@@ -17,13 +17,7 @@ from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
 from gateway.journal import found
 from tests.archive.archiving import Desk
-from tests.archive.desk import (
-    BEGIN,
-    Writer,
-    archive_rows,
-    by_seq,
-    journal_rows,
-)
+from tests.archive.desk import BEGIN, Writer, archive_rows, by_seq, journal_rows
 
 HOUR = int(BEGIN // 3600)
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.archive import command, history, layout, retention
+from gateway.archive import command, history, layout, retention, service
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact
 from gateway.archive.errors import ArchiveError
@@ -185,10 +185,10 @@ class TestWork:
             return True
 
         worker: Any = Steps()
-        assert not command._work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
+        assert not service.work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
         assert steps == [False] * 3
 
-    def test_expiry_now_and_then(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def test_expiry_now_and_then(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [1000.0]
         calls: list[float] = []
 
@@ -198,13 +198,14 @@ class TestWork:
 
         monkeypatch.setattr("time.time", lambda: now[0])
         monkeypatch.setattr(retention, "expire_raw", fail)
-        expire = command._Expiry(tmp_path, 10, None)
-        assert not expire(False)
-        assert expire(False)
+        said: list[str] = []
+        expire = service.Expiry(tmp_path, 10, None, said.append)
+        assert not expire()
+        assert expire()
         now[0] += 60
-        assert not expire(False)
+        assert not expire()
         assert calls == [1000.0, 1060.0]
-        assert capsys.readouterr().err == "old files cannot be deleted: why\n"
+        assert said == ["old files cannot be deleted: why"]
 
     def test_the_second_signal_is_the_usual_one(self) -> None:
         before = signal.getsignal(signal.SIGTERM)

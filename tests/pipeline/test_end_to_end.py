@@ -25,7 +25,7 @@ from tests.pipeline.report.conftest import Look, chromium, look
 
 __all__ = ["chromium", "look"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parent.parent.parent
 MESSAGES = 200_000

@@ -126,8 +126,7 @@ def start(
     marker = folder / f"window-{query.name}"
     sink = {**query.where, "destination": query.target, "sendHeaders": json.dumps(DURABLE)}
     dying = {"window": window, "marker": str(marker)}
-    reading = spark.readStream.options(**query.told(folder, rows))
-    source = (reading.format("dying").options(**dying) if window else reading.format("stomp")).load()
+    source = spark.readStream.format("stomp").options(**query.told(folder, rows)).load()
     writer = source.select("body", "message_id").writeStream.trigger(
         **({"availableNow": True} if once else {"processingTime": "50 milliseconds"})
     )

@@ -37,6 +37,7 @@ def bare_python(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_spark_submit(broker: Broker, name: str, tmp_path: Path) -> None:
     """A master and a worker; executors get our packages as the zip of `gateway pipeline submit-command` alone."""

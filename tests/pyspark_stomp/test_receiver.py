@@ -50,8 +50,7 @@ def bodies(count: int, start: int = 0) -> list[str]:
     return [f"b{number}" for number in range(start, start + count)]
 
 
-@pytest.mark.parametrize("ack_mode", ["client", "client-individual"])
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize(("version", "ack_mode"), [("1.0", "client"), ("1.1", "client-individual"), ("1.2", "client")])
 def test_a_spool_takes_a_queue_over(broker: Broker, name: str, tmp_path: Path, version: str, ack_mode: str) -> None:
     queue = f"/queue/{name}"
     broker.send(queue, bodies(3000))
@@ -182,7 +181,7 @@ def test_a_refusal_is_final(broker: Broker) -> None:
     assert "/nowhere/a" in str(error) or "says" in str(error)
 
 
-def test_nobody_comes_back() -> None:
+def test_a_server_that_does_not_come_back() -> None:
     told = {"host": HOST, "port": str(free_ports(1)[0]), "destination": "/queue/a", "maxReconnectMs": "400"}
     started = time.monotonic()
     error = failure(Options.of(told), Memory(0, 10))
@@ -236,7 +235,7 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: 
     store.close()
 
 
-def test_a_full_spool_gathers_so_many_octets(
+def test_a_full_spool_gathers_so_many_bytes(
     broker: Broker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many messages the server may send: beyond that the socket is not read."""

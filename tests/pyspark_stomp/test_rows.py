@@ -27,9 +27,9 @@ def block(numbers: range, *, dedup_header: str = "", **headers: str) -> Block:
     return collector.take()
 
 
-def bodies(octets: bytes) -> list[str]:
+def bodies(data: bytes) -> list[str]:
     """What the rows of a block hold."""
-    table = pa.ipc.open_stream(octets).read_all()
+    table = pa.ipc.open_stream(data).read_all()
     return [body.decode() for body in table.column("body").to_pylist()]
 
 

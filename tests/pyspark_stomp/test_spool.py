@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,41 +174,34 @@ def test_a_broken_segment_is_named(tmp_path: Path, cut_at: int) -> None:
         Spool(tmp_path, 10)
 
 
-def test_a_segment_with_other_rows_is_named(tmp_path: Path) -> None:
-    files = broken(tmp_path)
-    files[1].write_bytes(block(range(3)).data)
-    with pytest.raises(DataLost, match="has 3 rows instead of 5"):
-        Spool(tmp_path, 10)
+def other_format(folder: Path) -> None:
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps(state | {"format": 2}))
 
 
-@pytest.mark.parametrize(("gone", "rows"), [(0, "0 to 4"), (1, "5 to 9")])
-def test_a_missing_segment_is_told(tmp_path: Path, gone: int, rows: str) -> None:
-    broken(tmp_path)[gone].unlink()
-    with pytest.raises(DataLost, match=f"lacks the rows {rows}"):
-        Spool(tmp_path, 10)
-
-
-def test_a_missing_state_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda folder: sorted(folder.glob("0*"))[1].write_bytes(block(range(3)).data), "has 3 rows instead of 5"),
+        (lambda folder: sorted(folder.glob("0*"))[0].unlink(), "lacks the rows 0 to 4"),
+        (lambda folder: sorted(folder.glob("0*"))[1].unlink(), "lacks the rows 5 to 9"),
+        (lambda folder: (folder / "state.json").unlink(), r"no state\.json"),
+        (other_format, "format 2 is unknown"),
+    ],
+)
+def test_a_spool_that_is_spoiled_is_refused(tmp_path: Path, spoil: Callable[[Path], object], sentence: str) -> None:
     broken(tmp_path)
-    (tmp_path / "state.json").unlink()
-    with pytest.raises(DataLost, match=r"no state\.json"):
-        Spool(tmp_path, 10)
-
-
-def test_another_format_is_refused(tmp_path: Path) -> None:
-    broken(tmp_path)
-    state = json.loads((tmp_path / "state.json").read_text())
-    (tmp_path / "state.json").write_text(json.dumps(state | {"format": 2}))
-    with pytest.raises(OptionError, match="format 2 is unknown"):
+    spoil(tmp_path)
+    with pytest.raises((DataLost, OptionError), match=sentence):
         Spool(tmp_path, 10)
 
 
 @pytest.mark.parametrize(
-    ("start", "rows", "octets", "end"),
+    ("start", "rows", "size", "end"),
     [(0, 100, 100, 30), (0, 15, 100, 15), (0, 10, 100, 10), (5, 10, 100, 15), (0, 100, 1, 10), (0, 100, 9, 20)],
 )
-def test_where_a_batch_ends(start: int, rows: int, octets: int, end: int) -> None:
-    assert cut([(10, 4), (20, 5), (30, 6)], start, rows, octets) == end
+def test_where_a_batch_ends(start: int, rows: int, size: int, end: int) -> None:
+    assert cut([(10, 4), (20, 5), (30, 6)], start, rows, size) == end
 
 
 def test_a_batch_of_nothing(tmp_path: Path) -> None:

@@ -56,7 +56,6 @@ def report(
     until: datetime,
     *,
     limits: AlarmLimits | None = None,
-    gateways: Sequence[str] | None = None,
 ) -> Report:
     """The figures of a span.
 
@@ -64,7 +63,6 @@ def report(
         archive: a folder, or a Hadoop URI.
         since, until: with a zone; the span ends before `until`.
         limits: from when on a consumer is stuck.
-        gateways: those whose rows count; None: all.
 
     Raises:
         UsageFailure: there is no archive.
@@ -73,11 +71,9 @@ def report(
     limits = limits or AlarmLimits()
     stuck_after = timedelta(seconds=limits.stuck_after)
     rows = dataframe.rows(spark, archive, since, until)
-    if gateways is not None:
-        rows = rows.where(rows["gateway"].isin(list(gateways)))
     step = time_steps.step_of(until - since)
     made = datetime.now(UTC)
-    with contextlib.closing(_Counted(_counted(rows, archive, since, until, gateways, step, limits))) as counted:
+    with contextlib.closing(_Counted(_counted(rows, archive, since, until, step, limits))) as counted:
         totals = counted.totals
         if not totals:
             return Report(since, until, made, step, stuck_after=stuck_after)
@@ -114,7 +110,6 @@ def _counted(
     archive: str,
     since: datetime,
     until: datetime,
-    gateways: Sequence[str] | None,
     step: timedelta,
     limits: AlarmLimits,
 ) -> DataFrame:
@@ -129,7 +124,7 @@ def _counted(
     else:
         spark = rows.sparkSession
         paths = spark.createDataFrame([(path,) for path in dataframe.files_of(archive, since, until)], "path string")
-        count = partial(counts.of_files, since=since, until=until, gateways=gateways, seconds=seconds, limit=limit)
+        count = partial(counts.of_files, since=since, until=until, seconds=seconds, limit=limit)
         parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         found = paths.repartition(parts).mapInArrow(count, counts.DDL)
     return found.groupBy(*counts.KEYS).agg(*[getattr(f, how)(name).alias(name) for name, how in counts.MERGES.items()])

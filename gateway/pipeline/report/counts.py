@@ -82,7 +82,6 @@ def of_files(
     batches: Iterable[pa.RecordBatch],
     since: datetime,
     until: datetime,
-    gateways: Sequence[str] | None,
     seconds: int,
     limit: int,
 ) -> Iterator[pa.RecordBatch]:
@@ -91,7 +90,6 @@ def of_files(
     Args:
         batches: with a column `path`.
         since, until: with a zone; the span ends before `until`.
-        gateways: those whose rows count; None: all.
         seconds: of a step.
         limit: microseconds from which on a delivery is too old.
 
@@ -99,8 +97,6 @@ def of_files(
         ValueError: a file cannot be read.
     """
     wanted = (pc.field("ts") >= pa.scalar(since, _TIME)) & (pc.field("ts") < pa.scalar(until, _TIME))
-    if gateways is not None:
-        wanted &= pc.field("gateway").cast(_TEXT).isin(list(gateways))
     paths = [path for batch in batches for path in batch.column("path").to_pylist()]
     return _merged(_partial(table, seconds, limit) for path in paths for table in _read(path, wanted))
 

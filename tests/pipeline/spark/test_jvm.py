@@ -80,10 +80,7 @@ def test_a_child_that_ends_without_an_answer(tmp_path: Path, status: int) -> Non
         check=False,
     )
     log = tmp_path / "cache" / "stomp-gateway" / "spark-gateway-pipeline-report.log"
-    assert (told.returncode, told.stderr) == (
-        3,
-        f"Error: Spark did not start: Error: so it is; its log is {log}\n",
-    )
+    assert (told.returncode, told.stderr) == (3, f"Error: Spark did not start: Error: so it is; its log is {log}\n")
 
 
 def test_a_signal_waits_until_the_child_is_known() -> None:

@@ -43,11 +43,7 @@ def test_the_line(tmp_path: Path) -> None:
     found = shlex.split(made(into).line)
     variables, command, words = found[:3], found[3], found[4:]
     home = Path(pyspark.__file__).parent
-    assert variables == [
-        "JAVA_HOME=/opt/my java",
-        f"SPARK_HOME={home}",
-        f"PYSPARK_DRIVER_PYTHON={sys.executable}",
-    ]
+    assert variables == ["JAVA_HOME=/opt/my java", f"SPARK_HOME={home}", f"PYSPARK_DRIVER_PYTHON={sys.executable}"]
     assert command == str(home / "bin" / "spark-submit")
     files = ["--py-files", str(into / NAME)]
     assert words[:8] == ["--master", "spark://h:7077", "--deploy-mode", "client", "--name", "my job", *files]

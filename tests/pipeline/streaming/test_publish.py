@@ -109,7 +109,7 @@ def test_the_newest_of_each_job_is_sent(server: FakeServer) -> None:
         server.open.set()
         server.wait(lambda: len(server.got) == 2)
     assert server.got == [{"metrics": b"1"}, {"metrics": b"4", "sessions": b"5"}]
-    assert (sender.sent, sender.failed, server.checks) == (3, 0, 1)
+    assert (sender.failed, server.checks) == (0, 1)
     assert err.getvalue() == ""
 
 
@@ -136,7 +136,7 @@ def test_a_server_that_is_away_is_told_once_and_counted(server: FakeServer) -> N
     assert told[0] == f"publishing to {where} fails, the jobs go on: 127.0.0.1:61613 does not answer"
     assert told[1] == f"{where} answers again"
     assert told[2:] == [f"{sender.failed} messages for {where} were not sent"]
-    assert (sender.sent, sender.failed) == (1, 3)
+    assert sender.failed == 3
 
 
 def test_a_server_that_goes_away_is_asked_before_it_is_sent_to_again(server: FakeServer) -> None:
@@ -204,7 +204,7 @@ def test_a_subscriber_gets_the_messages(spark: SparkSession, monkeypatch: pytest
             "/topic/a b.sessions": ("application/json", b"{}"),
         }
         listener.disconnect()
-    assert (sender.sent, sender.failed, err.getvalue()) == (2, 0, "")
+    assert (sender.failed, err.getvalue()) == (0, "")
 
 
 @pytest.mark.spark

@@ -294,6 +294,7 @@ def test_a_job_with_a_state_finds_it_again(spark: SparkSession, place: Place, mo
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(300)  # two starts of Spark
 def test_a_real_process_is_killed_twice(spark: SparkSession, place: Place) -> None:
     place.add(4)
