@@ -69,21 +69,21 @@ def writing(path: Path, mode: int = FILE, *, fresh: Path | None = None) -> Itera
     synchronize_folder(path.parent)
 
 
-def store(path: Path, octets: bytes, mode: int = FILE, *, fresh: Path | None = None) -> None:
+def store(path: Path, data: bytes, mode: int = FILE, *, fresh: Path | None = None) -> None:
     """Write a small file (`writing`).
 
     Raises:
         OSError: as there.
     """
     with writing(path, mode, fresh=fresh) as file:
-        file.write(octets)
+        file.write(data)
 
 
 def reveal(path: Path) -> None:
     """Give a file that is on the disk already its name.
 
     It is touched, because Spark's file source ignores what is much older than the newest file it has seen: a file has
-    the time at which it became visible, not that of its first octet.
+    the time at which it became visible, not that of its first byte.
 
     Raises:
         OSError: it may have it, or not.

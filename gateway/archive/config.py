@@ -13,7 +13,7 @@ class ArchivedFile:
     """A file that is in the archive now.
 
     Attributes:
-        rows, octets: in the file; `octets` is its size in bytes.
+        rows, size: rows and bytes of the file.
         segments: how many are in its range.
         rate: rows a second, of all files of this range.
         lag: seconds since its last row.
@@ -22,7 +22,7 @@ class ArchivedFile:
     path: Path
     gateway: str
     rows: int
-    octets: int
+    size: int
     segments: int
     rate: float
     lag: float
@@ -30,7 +30,7 @@ class ArchivedFile:
     def __str__(self) -> str:
         """The file for people."""
         place = self.path.relative_to(self.path.parents[2])
-        return f"{place}: {self.rows:,} rows, {self.octets:,} bytes, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
+        return f"{place}: {self.rows:,} rows, {self.size:,} bytes, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
 
     def json(self) -> dict[str, object]:
         """The file for programs."""
@@ -38,7 +38,7 @@ class ArchivedFile:
             "file": str(self.path),
             "gateway": self.gateway,
             "rows": self.rows,
-            "octets": self.octets,
+            "octets": self.size,
             "segments": self.segments,
             "rows_per_second": round(self.rate),
             "lag": round(self.lag, 1),

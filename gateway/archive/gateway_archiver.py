@@ -138,8 +138,8 @@ class GatewayArchiver:
         """Do all the steps for a range.
 
         Args:
-            there: hours whose files are visible.
-            is_visible: the range has to be finished, whatever its segments are.
+            there: hours with visible files.
+            is_visible: the range has to be finished with any segments.
 
         Raises:
             SegmentError: a segment cannot be archived, and nothing has happened.

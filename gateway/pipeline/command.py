@@ -197,7 +197,7 @@ class _Replay(click.Command):
     type=click.Choice(["refuse", "skip", "send"]),
     default="refuse",
     show_default=True,
-    help="What to do with messages of whose body the journal kept only the start, or nothing.",
+    help="What to do with messages if the journal kept only a part of the body, or nothing.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, and send nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -86,7 +86,7 @@ stuck_after = click.option(
     metavar="DURATION",
     default="60s",
     show_default=True,
-    help="A consumer whose oldest unacknowledged message is older is slow or stuck.",
+    help="A consumer with an older unacknowledged message is slow or stuck.",
 )
 since = click.option("--since", default="24h", show_default=True, help="2h, 7d, today, 2026-11-21T14:30 ...: UTC.")
 since_or_first = click.option("--since", default="", help="2h, 7d ...; else the first row of the last 24 h.")

@@ -32,14 +32,14 @@ class JournalStatus:
 
     Attributes:
         segments: complete ones.
-        octets: their size in bytes.
+        size: their bytes.
         oldest: seconds since the oldest was complete; None: none waits.
         growing: segments that are being written, or were when their gateway died.
     """
 
     gateway: str
     segments: int
-    octets: int
+    size: int
     oldest: float | None
     growing: int
 
@@ -50,7 +50,7 @@ class ArchiveStatus:
 
     Attributes:
         exists: False: there is no such folder.
-        files: number of raw files; `octets` is their size in bytes.
+        files: number of raw files; `size` is their bytes.
         newest_hour: start of the newest hour that has rows; None: no hour has any.
         history: hours that are compacted.
     """
@@ -58,7 +58,7 @@ class ArchiveStatus:
     folder: str
     exists: bool
     files: int
-    octets: int
+    size: int
     newest_hour: str | None
     history: int
 
@@ -106,7 +106,10 @@ class PipelineStatus:
 
     def json(self) -> dict[str, Any]:
         """The status for programs; times are ISO 8601 in UTC."""
-        return asdict(self)
+        told = asdict(self)
+        for each in [*(told["journal"] or ()), *([told["archive"]] if told["archive"] else [])]:
+            each["octets"] = each.pop("size")
+        return told
 
     def lines(self) -> list[str]:
         """The status for people."""
@@ -122,7 +125,7 @@ class PipelineStatus:
         for each in self.journal or ():
             waits = f"{each.segments:,} segments wait" if each.segments else "nothing waits"
             if each.oldest is not None:
-                waits += f", {_size(each.octets)}, the oldest for {each.oldest:,.0f} s"
+                waits += f", {_size(each.size)}, the oldest for {each.oldest:,.0f} s"
             grows = f"; {each.growing} not complete" if each.growing else ""
             yield f"{'journal':<12} {each.gateway}: {waits}{grows}"
 
@@ -212,7 +215,7 @@ def _archive_line(archive: ArchiveStatus | None) -> str:
         return f"{'archive':<12} the folder {archive.folder} does not exist; {named}"
     hour = archive.newest_hour
     newest = "no rows yet" if hour is None else f"the newest hour is {hour[:16].replace('T', ' ')}"
-    raw = f"{archive.files:,} files, {_size(archive.octets)}"
+    raw = f"{archive.files:,} files, {_size(archive.size)}"
     return f"{'archive':<12} {newest}; raw: {raw}; history: {archive.history:,} hours"
 
 

@@ -40,7 +40,7 @@ class TestRows:
         assert desk.segments() == []
         (written,) = desk.written
         assert (written.gateway, written.rows, written.segments) == ("g1", 51, 3)
-        assert written.octets == written.path.stat().st_size
+        assert written.size == written.path.stat().st_size
         assert written.lag == pytest.approx(7 - 0.250, abs=0.001)
         assert written.rate > 0
         assert re.fullmatch(

@@ -185,7 +185,7 @@ def test_large_archives_have_large_units(tmp_path: Path) -> None:
     found = status(None, str(tmp_path), tmp_path, NOW)
     assert found.archive is not None
     for octets, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
-        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, octets=octets))
+        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, size=octets))
         assert f"raw: 0 files, {words};" in large.lines()[1]
 
 

@@ -63,7 +63,7 @@ class Look:
 
 @dataclass(slots=True)
 class Suspect:
-    """A subscription whose last looks were over, or that has an alarm.
+    """A subscription that was over at its last looks, or has an alarm.
 
     Attributes:
         seq, ts, pending, oldest_us: of the last look.
@@ -135,15 +135,15 @@ class Watch:
         """True if the oldest delivery is too old."""
         return look.pending > 0 and look.oldest_us > self._limit
 
-    def see(self, whose: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
+    def see(self, subject: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
         """Go through what a batch has of a subscription.
 
         Args:
-            whose: a suspect of the same subscription.
+            subject: a suspect of the same subscription.
             looks: in the order of `seq`.
             settled: first and last `seq` of rows that say that something was settled, in their order.
         """
-        key = whose.key
+        key = subject.key
         for look in looks:
             suspect = self.suspects.get(key)
             if suspect is not None and look.ts > suspect.expires:
@@ -151,7 +151,7 @@ class Watch:
                 suspect = None
             if suspect is None:
                 if self.is_over(look):
-                    self.suspects[key] = whose.suspect_of(look)
+                    self.suspects[key] = subject.suspect_of(look)
             elif look.is_end:
                 self._clear(suspect, look.ts)
             else:

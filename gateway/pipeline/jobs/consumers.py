@@ -22,17 +22,7 @@ durable subscription.  A settled row of a client of 1.0 counts for all its subsc
 The driver `fold`s: it goes through the rows of those subscriptions that have an alarm, or are over the limit, and keeps
 the suspects for the next batch.  All others cost it nothing.
 
-A row of the table tells of an alarm, and the table is a list:
-
-| column | type | meaning |
-|---|---|---|
-| `ts` | timestamp | when |
-| `state` | string | `raised`, `cleared`, or `held`: every five minutes as long as it lasts |
-| `kind` | string | `stuck` or `slow` |
-| `since` | timestamp | when it was raised |
-| `gateway`, `epoch`, `session`, `principal`, `peer`, `subscription`, `destination` | string, `epoch` bigint | which |
-| `pending` | bigint | deliveries without ACK, at the last look |
-| `oldest_us` | bigint | age of the oldest of them in microseconds, at the last look |
+A row of the table tells of an alarm; docs/pipeline.md lists its columns.
 """
 
 from __future__ import annotations
@@ -116,8 +106,8 @@ def fold(state: State, partial: pyarrow.Table, limits: AlarmLimits) -> tuple[Sta
     seen = _by_process(_relevant(partial, watch, limit))
     for (gateway, epoch), now in sorted(_clocks(partial).items()):
         watch.end(gateway, epoch)
-        for whose, looks, settled in _subscriptions(seen.get((gateway, epoch), []), watch):
-            watch.see(whose, looks, settled)
+        for subject, looks, settled in _subscriptions(seen.get((gateway, epoch), []), watch):
+            watch.see(subject, looks, settled)
         watch.pass_time(gateway, epoch, now)
         newest[gateway] = max(epoch, newest.get(gateway, epoch))
         watch.end(gateway, newest[gateway])
@@ -175,10 +165,10 @@ def _subscriptions(rows: list[dict[str, Any]], watch: Watch) -> Iterable[tuple[S
             names = {name: row[name] for name in (*_WHOSE, "principal", "peer")}
             found[key] = Suspect(**names, seq=0, ts=0, pending=0, oldest_us=0), []
         found[key][1].append(look)
-    for whose, looks in found.values():
-        ends = gone.get(whose.session, [])
+    for subject, looks in found.values():
+        ends = gone.get(subject.session, [])
         looks = sorted([*looks, *ends], key=lambda look: look.seq)
-        yield whose, looks, settled.get((whose.session, whose.subscription), [])
+        yield subject, looks, settled.get((subject.session, subject.subscription), [])
 
 
 def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:

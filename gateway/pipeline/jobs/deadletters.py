@@ -1,17 +1,4 @@
-"""Dead letters, one by one.
-
-A row of the table is a dead letter, and the table is a list:
-
-| column | type | meaning |
-|---|---|---|
-| `ts` | timestamp | when the message became a dead letter |
-| `gateway`, `epoch`, `seq` | string, bigint, bigint | its row in the journal; no two are equal |
-| `destination`, `message_id` | string | those of the message before |
-| `reason` | string | why |
-| `delivery_count` | int | deliveries before |
-| `size` | int | bytes of the body |
-| `headers` | map | headers of the dead letter |
-"""
+"""Dead letters, one by one; docs/pipeline.md lists the columns of the table."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Job:
 
     Attributes:
         version: another version cannot continue the tables and the state of this one.
-        events: the events whose rows it reads.
+        events: it reads the rows of these.
         columns: the columns of these rows that it reads.
         transform: rows of the archive to partial rows.
         keys: partial rows with equal keys are merged; empty: the table is a list.

@@ -1,15 +1,6 @@
 """Metrics: how many messages each destination had in each minute, how many bytes, and how long they took.
 
-A row of the table:
-
-| column | type | meaning |
-|---|---|---|
-| `minute` | timestamp | its start |
-| `destination` | string | `/reply-queue/*` or `/reply-topic/*` for temporary ones |
-| `event` | string | `accepted`, `delivered`, `redelivered`, `acked`, `nacked`, `expired`, `dead_lettered`, `dropped` |
-| `bucket` | int | bucket of the time it took (`latency`); null: not known, or the event has no such time |
-| `count` | bigint | rows of the journal |
-| `octets` | bigint | bytes of their bodies; 0 for `acked` and `nacked`, whose rows do not say |
+docs/pipeline.md lists the columns of the table.
 
 The time of `delivered` and `redelivered` counts from when the broker accepted the message, the time of `acked` and
 `nacked` from the delivery.  The minute is that of the row, so a message may be accepted in one and delivered in

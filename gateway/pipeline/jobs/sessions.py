@@ -1,20 +1,6 @@
 """Sessions: the client of each, its times, and its counts.
 
-A row of the table is a session, by `gateway`, `epoch` and `session`:
-
-| column | type | meaning |
-|---|---|---|
-| `gateway`, `epoch`, `session` | string, bigint, string | the session; null for rows without one (below) |
-| `transport`, `peer`, `principal` | string | as in the journal |
-| `connected_at`, `disconnected_at` | timestamp | null: not among the rows read |
-| `reason` | string | why it ended |
-| `first_at`, `last_at` | timestamp | first and last of its rows |
-| `accepted`, `octets` | bigint | messages from it that the broker accepted, and bytes of their bodies |
-| `delivered`, `redelivered`, `octets_delivered` | bigint | first deliveries, redeliveries, and bytes of both |
-| `acked`, `nacked` | bigint | deliveries that it settled |
-| `subscribed`, `unsubscribed` | bigint | |
-| `committed`, `aborted` | bigint | transactions |
-| `errors`, `heartbeats_missed` | bigint | |
+A row of the table is a session; docs/pipeline.md lists its columns.
 
 One row of each process has no session: clients that were refused before they had one.  So the sums of the columns are
 those of the journal, except that `delivered` leaves out messages shown to browsers.  A scheduled message that was

@@ -15,7 +15,7 @@ from .messages import TEMPLATE
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
 PARTIAL = ("refuse", "skip", "send")
-"""What to do with messages whose body the journal did not keep whole."""
+"""What to do with messages if the journal did not keep the whole body."""
 
 # Characters of a line of the plan: a destination may have thousands.
 _LONGEST_LINE = 300
@@ -73,8 +73,8 @@ class ReplayPlan:
     Attributes:
         record: what was sent before.
         parts: the parts to send, in order; the limit may cut the last one.
-        partial: rows whose body was not kept whole, sent or not.
-        nowhere: rows whose destination no client can send to.
+        partial: rows without a whole body, sent or not.
+        nowhere: rows with a destination that no client can send to.
         late: rows that came into the archive behind later ones that were sent already; they are not sent.
         destinations: those with most messages, and how many they have.
         others: messages of other destinations.
@@ -102,7 +102,7 @@ class ReplayPlan:
     @property
     def body_bytes(self) -> int:
         """Bytes of their bodies."""
-        return sum([part.octets for part in self.parts])
+        return sum([part.size for part in self.parts])
 
     def text(self) -> str:
         """The plan for people, some lines."""

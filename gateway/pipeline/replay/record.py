@@ -33,7 +33,7 @@ class ReplayPart:
     Attributes:
         oldest, newest: when they were accepted, microseconds since 1970.
         rows: how many they are.
-        octets: bytes of their bodies.
+        size: bytes of their bodies.
         begun: when sending them began, ISO 8601; "": it did not.
     """
 
@@ -44,7 +44,7 @@ class ReplayPart:
     oldest: int
     newest: int
     rows: int
-    octets: int
+    size: int
     begun: str = ""
 
     @property
@@ -54,8 +54,8 @@ class ReplayPart:
 
     def joined(self, other: ReplayPart) -> ReplayPart:
         """This part and the next one of the same run, as one."""
-        size, rows = self.octets + other.octets, self.rows + other.rows
-        return replace(self, last=other.last, newest=other.newest, rows=rows, octets=size)
+        size, rows = self.size + other.size, self.rows + other.rows
+        return replace(self, last=other.last, newest=other.newest, rows=rows, size=size)
 
     def touches(self, other: ReplayPart) -> bool:
         """True if the two have numbers in common."""
@@ -113,7 +113,7 @@ class ReplayRecords:
         path = self._folder / f"{replay}.json"
         try:
             told = json.loads(path.read_text())
-            doubts = tuple([ReplayPart(**each) for each in told.pop("doubts")])
+            doubts = tuple([ReplayPart(size=each.pop("octets"), **each) for each in told.pop("doubts")])
             return ReplayRecord(**told, doubts=doubts)
         except FileNotFoundError:
             return None
@@ -124,7 +124,10 @@ class ReplayRecords:
         """Keep a record, so that it survives a power cut.  `JobFailure`: it cannot be kept."""
         path = self._folder / f"{record.id}.json"
         try:
-            store(path, json.dumps(asdict(record), indent=1).encode())
+            told = asdict(record)
+            for each in told["doubts"]:
+                each["octets"] = each.pop("size")
+            store(path, json.dumps(told, indent=1).encode())
         except OSError as error:
             raise JobFailure(f"the record of the replay, {path}, cannot be written: {error}") from None
 

@@ -12,7 +12,7 @@ is in doubt; of that, rows that the archive shows as accepted from this replay a
 own journal comes into this archive; the others are sent again under the same ids, and the broker drops those that it
 remembers.  Our gateway remembers them for `dedup_window`, 10 minutes by default, and `max_dedup_ids`, 100,000: a part
 is smaller than that, and takes less time.  So messages can come twice only from a part of a run that was killed and is
-begun again later than that, against a broker whose journal is not here.
+begun again later than that, against a broker without a journal here.
 
 **A body that the journal did not keep whole is not sent**: half an order is worse than none.  If such rows are selected
 nothing at all is sent, unless the user decides: `skip` leaves them out, `send` sends the parts.
@@ -227,7 +227,7 @@ def _parts(frame: DataFrame, rate: int) -> Iterator[ReplayPart]:
     part: ReplayPart | None = None
     for gateway, epoch, _, *numbers in counted.orderBy("gateway", "epoch", "step").collect():
         more = ReplayPart(gateway, epoch, *numbers)
-        if part is not None and (part.run != more.run or part.rows + more.rows > most or part.octets > _BYTES):
+        if part is not None and (part.run != more.run or part.rows + more.rows > most or part.size > _BYTES):
             yield part
             part = None
         part = more if part is None else part.joined(more)
@@ -246,7 +246,7 @@ def _limited(frame: DataFrame, parts: Iterator[ReplayPart], limit: int, before: 
         elif left > 0:
             first = _of(frame, part).orderBy("seq").limit(left).select("seq", "size", "ts")
             (row,) = first.agg(f.max("seq"), f.unix_micros(f.max("ts")), f.sum("size")).collect()
-            yield replace(part, last=row[0], newest=row[1], octets=int(row[2]), rows=left)
+            yield replace(part, last=row[0], newest=row[1], size=int(row[2]), rows=left)
         left -= part.rows
 
 

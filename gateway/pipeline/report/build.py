@@ -6,7 +6,7 @@
     consumers       the job `consumers` over the sessions that may have had an alarm; the counts know which
 
 Clients make as many reasons, destinations and sessions as they like, so only few rows come from Spark to the driver,
-whatever the archive has.  Of a folder Arrow reads the files by itself, for Spark needs ten times the CPU to hand their
+with any archive.  Of a folder Arrow reads the files by itself, for Spark needs ten times the CPU to hand their
 rows over; Spark reads the archive only if it is a Hadoop URI.
 """
 
@@ -113,7 +113,7 @@ def _counted(
     step: timedelta,
     limits: AlarmLimits,
 ) -> DataFrame:
-    """The merged partial rows of the span, whose rows are `rows`."""
+    """The merged partial rows of `rows`, which are those of the span."""
     from pyspark import cloudpickle
     from pyspark.sql import functions as f
 

@@ -174,7 +174,7 @@ def _figures(report: Report) -> Markup:
         many("delivered", "Delivered", _peak(report, "delivered")),
         many("acked", "Acknowledged"),
         html.headline(
-            "octets", "Accepted", size, formats.size(size), f"{formats.size(size / accepted)} each" if accepted else ""
+            "bytes", "Accepted", size, formats.size(size), f"{formats.size(size / accepted)} each" if accepted else ""
         ),
         median("queue_median", "In the queue", percentiles(whole.queue)),
         median("ack_median", "At the consumer", percentiles(whole.ack)),
@@ -223,7 +223,7 @@ def _traffic(report: Report) -> Markup:
     def cells(step: Step) -> Iterable[Markup]:
         yield from [html.counted(event, NAMES[event], step.figures.counts[event]) for event in EVENTS]
         size = step.figures.body_bytes["accepted"]
-        yield html.cell("octets", "Bytes accepted", size, formats.size(size))
+        yield html.cell("bytes", "Bytes accepted", size, formats.size(size))
 
     columns = [*[f"#{NAMES[event]}" for event in EVENTS], "#Bytes accepted"]
     table = _by_step(report, "Messages over time", columns, cells)

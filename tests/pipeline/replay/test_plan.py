@@ -54,7 +54,7 @@ def test_a_plan_in_words() -> None:
         PLAN,
         options=replace(OPTIONS, where="size > 10", rate=4),
         record=replace(RECORD, rows=1200),
-        parts=(PART, replace(PART, first=11, last=20, rows=4, octets=200)),
+        parts=(PART, replace(PART, first=11, last=20, rows=4, size=200)),
         destinations=(("/queue/a", 11),),
         others=1,
         examples=("example  one",),
@@ -114,6 +114,7 @@ def test_what_a_record_remembers(tmp_path: Path) -> None:
     assert record.done(replace(second, last=15)).doubts == record.doubts
     assert record.done(replace(second, last=25)).doubts == ()
     assert sorted([path.name for path in (tmp_path / "_replays").iterdir()]) == ["r1.json", "r1.lock"]
+    assert '"octets": 800' in (tmp_path / "_replays" / "r1.json").read_text()  # as older versions have it
 
 
 def test_parts() -> None:

@@ -77,7 +77,7 @@ def test_the_figures_of_a_day(look: Look) -> None:
         steps = values(seen, "traffic", event)
         assert len(steps) == 96
         assert sum([int(each["value"]) for each in steps]) == report.total(event)
-    assert seen["figures"]["octets"] == str(report.whole.body_bytes["accepted"])
+    assert seen["figures"]["bytes"] == str(report.whole.body_bytes["accepted"])
     assert [
         seen["figures"][key] for key in ("stuck", "slow", "missing", "connected", "error")
     ] == "1 1 18630 1312 31".split()

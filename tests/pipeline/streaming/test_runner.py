@@ -274,7 +274,7 @@ def test_a_job_with_a_state_finds_it_again(spark: SparkSession, place: Place, mo
         keys=(),
         merges={},
         time="ts",
-        snapshot=lambda table, now, octets=0: {"rows": table.num_rows},
+        snapshot=lambda table, now, size=0: {"rows": table.num_rows},
         fold=fold,
     )
 
