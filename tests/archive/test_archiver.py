@@ -126,7 +126,7 @@ class TestRows:
             assert archiver.step(everything=True)
         assert {row[0] for row in archive_rows(desk.archive)} == {"a", "aa", "b", "c", "d"}
 
-    def test_what_grows_is_left_alone(self, desk: Desk) -> None:
+    def test_a_growing_segment_is_left_alone(self, desk: Desk) -> None:
         writer = Writer(desk.journal)
         writer.segments(2)
         writer.rows(3)

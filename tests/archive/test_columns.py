@@ -113,7 +113,7 @@ NAMES = strings("tcp", "here", "me", "s")
         dead_lettered(string("full") + counted(b"\xff\0value\0")),
     ],
 )
-def test_nonsense(row: bytes) -> None:
+def test_invalid_text(row: bytes) -> None:
     with pytest.raises(RecordError, match="its rows are not as version 1 has them"):
         table_of(body_of(row))
 

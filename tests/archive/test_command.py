@@ -143,7 +143,7 @@ class TestService:
             process.kill()
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_it_ends_after_the_file_in_work(
+    def test_it_ends_after_the_current_file(
         self, journal: Path, archive: Path, process: subprocess.Popen[str], number: int
     ) -> None:
         rows = journal_rows(journal)
@@ -207,7 +207,7 @@ class TestWork:
         assert calls == [1000.0, 1060.0]
         assert said == ["old files cannot be deleted: why"]
 
-    def test_the_second_signal_is_the_usual_one(self) -> None:
+    def test_the_second_signal_ends_it(self) -> None:
         before = signal.getsignal(signal.SIGTERM)
         with command._stopping() as event:
             os.kill(os.getpid(), signal.SIGTERM)

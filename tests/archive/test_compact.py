@@ -95,7 +95,7 @@ def test_rows(desk: Desk) -> None:
     assert len(desk.told) == 1
 
 
-def test_all_of_it_is_private(desk: Desk) -> None:
+def test_all_files_are_private(desk: Desk) -> None:
     """Whatever the umask: the archive is its owner's alone, and nothing in it is for others."""
     with open_to_all():
         desk.fill(5, 5)

@@ -79,7 +79,7 @@ def test_a_byte_in_the_middle(desk: Desk) -> None:
     assert path.with_suffix(".bad").exists()
 
 
-def test_one_that_gets_worse(desk: Desk, damaged: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_damaged_again(desk: Desk, damaged: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is damaged when it is read with others, and cannot be read when it is read alone."""
     path, rows = damaged
 
@@ -96,7 +96,7 @@ def test_one_that_gets_worse(desk: Desk, damaged: tuple[Path, list[Row]], monkey
     assert path.with_suffix(".bad").exists()
 
 
-def test_one_that_makes_no_sense(desk: Desk, second: Path, rows: list[Row]) -> None:
+def test_a_segment_without_sense(desk: Desk, second: Path, rows: list[Row]) -> None:
     """The others are archived, but in no range that it would be in."""
     data = second.read_bytes()
     second.write_bytes(b"nonsense" * 10)
@@ -113,7 +113,7 @@ def test_one_that_makes_no_sense(desk: Desk, second: Path, rows: list[Row]) -> N
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_one_that_cannot_be_read(desk: Desk, second: Path, rows: list[Row]) -> None:
+def test_a_segment_without_permission(desk: Desk, second: Path, rows: list[Row]) -> None:
     data = second.read_bytes()
     second.unlink()
     second.mkdir()
@@ -128,7 +128,7 @@ def test_one_that_cannot_be_read(desk: Desk, second: Path, rows: list[Row]) -> N
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_one_without_rows(desk: Desk) -> None:
+def test_a_segment_without_rows(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     (path,) = found(desk.journal / "g1")
     path.write_bytes(b"")

@@ -64,7 +64,7 @@ def test_a_range_in_the_history(desk: Desk) -> None:
     assert len(archive_rows(desk.archive)) == 4
 
 
-def test_a_segment_that_rots_meanwhile(desk: Desk) -> None:
+def test_a_segment_damaged_meanwhile(desk: Desk) -> None:
     Writer(desk.journal, apart=1800).segments(2, 2, 2)
     rows = journal_rows(desk.journal)
     with pytest.raises(KeyboardInterrupt):
@@ -106,7 +106,7 @@ def test_hidden_files_of_others(desk: Desk) -> None:
     assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]
 
 
-def test_a_manifest_that_makes_no_sense(desk: Desk) -> None:
+def test_an_invalid_manifest(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     folder = desk.archive / "history" / layout.folder_of(HOUR)
     files.make_folder(folder)

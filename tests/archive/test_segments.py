@@ -72,7 +72,7 @@ def test_damaged_before_another_version(path: Path) -> None:
     assert tables.damaged == len(data)
 
 
-def test_another_version(path: Path) -> None:
+def test_unknown_version(path: Path) -> None:
     data = bytearray(path.read_bytes())
     with path.open("rb") as file:
         first, second = bodies(file, len(data))

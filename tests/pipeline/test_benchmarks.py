@@ -30,7 +30,7 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert "load average" in done.stdout
 
 
-def test_a_part_that_there_is_not() -> None:
+def test_a_missing_part() -> None:
     command = [sys.executable, "-m", "benchmarks.pipeline", "lop"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2

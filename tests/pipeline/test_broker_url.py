@@ -30,7 +30,7 @@ def test_urls(url: str, broker: BrokerUrl, shown: str) -> None:
 @pytest.mark.parametrize(
     "url", ["", "there:61613", "http://there", "stomp://", "stomp://there:port", "stomp://there?x=1"]
 )
-def test_what_is_no_server(url: str) -> None:
+def test_urls_without_a_server(url: str) -> None:
     with pytest.raises(UsageFailure, match="names no STOMP server: write stomp://user@host:port"):
         BrokerUrl.of(url)
 
@@ -57,7 +57,7 @@ def guarded(tmp_path: Path) -> Iterator[GatewayProcess]:
         yield process
 
 
-def test_who_is_let_in(guarded: GatewayProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login(guarded: GatewayProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = BrokerUrl.of(f"stomp://anna@{HOST}:{guarded.tcp_port}")
     monkeypatch.setenv(PASSCODE, "secret")
     assert broker.check().startswith("stomp-gateway")
@@ -68,7 +68,7 @@ def test_who_is_let_in(guarded: GatewayProcess, monkeypatch: pytest.MonkeyPatch)
     assert "\n" not in str(caught.value)
 
 
-def test_nobody_answers() -> None:
+def test_no_answer() -> None:
     (port,) = free_ports(1)
     with pytest.raises(JobFailure, match=rf"^cannot connect to {HOST}:{port}: [^\n]*$"):
         BrokerUrl.of(f"stomp://{HOST}:{port}").check()

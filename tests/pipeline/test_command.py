@@ -86,9 +86,7 @@ class TestGroup:
         assert (result.exit_code, result.stdout, result.stderr) == (status, "", f"Error: {sentence}\n")
 
     @pytest.mark.parametrize("error", [ZeroDivisionError(), ImportError("x", name="gateway.nothing")])
-    def test_a_fault_of_ours_is_not_hidden(
-        self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception
-    ) -> None:
+    def test_a_bug_is_not_hidden(self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception) -> None:
         monkeypatch.setattr(runner, "run", Calls(error))
         with pytest.raises(type(error)):
             CliRunner().invoke(
@@ -126,7 +124,7 @@ class TestGroup:
         expected = f"Error: {missing} is not installed: pip install 'stomp-gateway[pipeline,java]'\n"
         assert [json.loads(line) for line in told.stdout.splitlines()] == [[3, expected]] * len(lines)
 
-    def test_what_libraries_log_is_not_on_the_terminal(self, folders: Path) -> None:
+    def test_logs_of_libraries_stay_off_the_terminal(self, folders: Path) -> None:
         """In a process where Spark says what it does at a Ctrl-C, and of an expression that it cannot read."""
         program = (
             "import logging, sys\n"
@@ -186,7 +184,7 @@ class TestOptions:
         with pytest.raises(click.BadParameter, match="is no duration; write one like 60s, 5m or 2h"):
             options.duration(text)
 
-    def test_an_interval_of_nothing(self) -> None:
+    def test_an_interval_of_zero(self) -> None:
         result = run("--interval", "0.05")
         assert result.exit_code == 2
         assert "must be 0.1s or longer" in result.stderr
@@ -197,7 +195,7 @@ class TestOptions:
         assert result.exit_code == 2
         assert "is no setting of Spark; write spark.name=value" in result.stderr
 
-    def test_nobody_says_where(self) -> None:
+    def test_no_folder_is_given(self) -> None:
         result = invoke("run", "all", "--tables", "tables")
         assert result.exit_code == 2
         assert "--archive is missing: give it, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
@@ -231,7 +229,7 @@ class TestOthers:
         assert result.exit_code == 0
         assert "raw files into 1, 20 rows" in result.stderr
 
-    def test_what_cannot_be_compacted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_compaction_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.compact.compact", Calls(False))
         result = invoke("compact", "--archive", "archive")
         assert result.exit_code == 1

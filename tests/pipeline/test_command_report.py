@@ -34,7 +34,7 @@ def report(*arguments: str) -> Result:
 class TestReport:
     """`report`."""
 
-    def test_what_is_handed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options_are_passed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         built, csv = Calls("figures"), Calls()
         monkeypatch.setattr(build, "report", built)
         monkeypatch.setattr(page, "page_of", lambda figures: f"<p>{figures}")
@@ -48,7 +48,7 @@ class TestReport:
         assert (folders / "r.html").read_text() == "<p>figures"
         assert spark.stopped
 
-    def test_a_terminal_sees_what_it_is_at(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_on_a_terminal(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         write(folders / "archive", [accepted()])
         monkeypatch.setattr(build, "report", Calls())
         monkeypatch.setattr(page, "page_of", lambda figures: "")
@@ -57,9 +57,7 @@ class TestReport:
         assert result.stderr.splitlines() == ["Spark starts", "reads 1 files of the archive", "writes r.html"]
         assert report("--since", "2026-03-01", "--archive", "s3a://b/a").stderr.splitlines()[1] == "reads the archive"
 
-    def test_a_ctrl_c_says_what_is_not_there(
-        self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_ctrl_c_leaves_no_report(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         def interrupted(*places: Any, **names: Any) -> None:
             raise KeyboardInterrupt
 
@@ -136,7 +134,9 @@ class TestReplay:
         monkeypatch.setattr(run, "plan", calls)
         return calls
 
-    def test_what_is_handed_on(self, folders: Path, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options_are_passed_on(
+        self, folders: Path, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         planned = self.plan(monkeypatch, plan := Plan(7))
         more = ["--where", "size > 1", *"--rate 10 --limit 20 --id x --partial-bodies skip --yes".split()]
         result = invoke(*self.LINE, *more)
@@ -204,7 +204,7 @@ class TestReplay:
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "")
         assert result.stderr == "Ends at once: nothing has begun.\n"
 
-    def test_something_stands_against_it(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_plan_with_obstacles(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan(monkeypatch, Plan(7, "some bodies were not kept"))
         result = invoke(*self.LINE, "--yes")
         assert (result.exit_code, sent.count) == (2, 0)

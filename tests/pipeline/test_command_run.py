@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("folders")
 class TestRun:
     """`run`."""
 
-    def test_what_is_handed_on(self, folders: Path, spark: Spark, ran: Calls) -> None:
+    def test_options_are_passed_on(self, folders: Path, spark: Spark, ran: Calls) -> None:
         more = "--once --interval 5s --files 7 --stuck-after 2m --publish stomp://h/topic/a --master local[1]"
         more += " --conf spark.a=b=c"
         result = run(*more.split())
@@ -58,7 +58,7 @@ class TestRun:
         assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
         assert ran.names["files"] == runner.FILES
 
-    def test_the_settings_say_where(self, folders: Path, spark: Spark, ran: Calls) -> None:
+    def test_folders_from_the_settings(self, folders: Path, spark: Spark, ran: Calls) -> None:
         (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')
         assert invoke("run", "all").exit_code == 0
         assert ran.places[2:] == (str(folders / "a"), folders / "t")
@@ -103,7 +103,7 @@ class TestRun:
         told = "Ends when the segments in work are in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
         assert result.stderr == told
 
-    def test_json_is_all_there_is_on_standard_output(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
+    def test_standard_output_is_json_alone(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
         def work(*places: Any, progress: Any, **names: Any) -> None:
             progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
             progress.say("a sentence")
@@ -150,7 +150,7 @@ class TestJournal:
         assert len(archive_rows(folders / "archive")) == 20
         assert "archiver" not in {thread.name for thread in threading.enumerate()}
 
-    def test_a_failure_is_said_once(
+    def test_a_failure_is_reported_once(
         self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tried = threading.Semaphore(0)
@@ -189,9 +189,7 @@ class TestJournal:
         assert (result.exit_code, ran.count) == (1, 0)
         assert len(result.stderr.splitlines()) == 1
 
-    def test_what_cannot_be_archived(
-        self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_archiving_fails(self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", lambda archiver, everything: False)
         result = run("--once", "--journal", "journal")
         assert (result.exit_code, ran.count) == (1, 0)

@@ -75,7 +75,7 @@ def test_a_table_file_of_something_else(tmp_path: Path) -> None:
         JobTable(tmp_path).summary()
 
 
-def test_what_the_system_says_stays_what_it_is(tmp_path: Path) -> None:
+def test_errors_of_the_system_stay(tmp_path: Path) -> None:
     path = tmp_path / "0000000000-0000000000.parquet"
     path.mkdir()
     with pytest.raises(OSError, match="directory") as caught:
@@ -158,7 +158,7 @@ def test_files_of_a_checkpoint(tmp_path: Path, name: str, damaged: Damage) -> No
 
 
 @DAMAGES
-def test_what_a_job_has_read(folders: Path, damaged: Damage) -> None:
+def test_files_that_a_job_has_read(folders: Path, damaged: Damage) -> None:
     path = checkpoint(folders) / "sources" / "0" / "1"
     assert len(list(file_log.read_by(path.parents[2]))) == 2
     path.write_bytes(damaged(path.read_bytes()) if damaged is not torn else b'v1\n{"path":"a"}')
@@ -182,7 +182,7 @@ def test_a_state(tmp_path: Path) -> None:
         state.before(1)
 
 
-def test_a_file_of_a_batch_that_has_lost_its_octets(tmp_path: Path) -> None:
+def test_an_empty_file_of_a_batch(tmp_path: Path) -> None:
     (path,) = rows.write(tmp_path / "archive", [rows.accepted()])
     missing = MissingData("metrics", tmp_path, tmp_path / "archive", Progress(err=io.StringIO()))
     name = f"date=2026-03-01/hour=12/{path.name}"

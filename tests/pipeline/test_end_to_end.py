@@ -84,7 +84,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return Shop(folder, +counted, [json.loads(line) for line in lines.splitlines()])
 
 
-def test_the_load_has_all_that_can_go_wrong(shop: Shop) -> None:
+def test_the_load_has_every_kind_of_failure(shop: Shop) -> None:
     """Or the other tests would show nothing."""
     events: Counter[str] = Counter()
     for (_, event), count in shop.counted.items():
@@ -94,7 +94,7 @@ def test_the_load_has_all_that_can_go_wrong(shop: Shop) -> None:
         assert events[event] >= least, event
 
 
-def test_metrics_are_what_the_clients_counted(shop: Shop) -> None:
+def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
     found_rows: Counts = Counter()
     for row in shop.table("metrics"):
         found_rows[row["destination"], row["event"]] += row["count"]

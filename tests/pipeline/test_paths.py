@@ -31,7 +31,7 @@ def test_else_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["archive", "tables"])
-def test_nobody_says(name: str) -> None:
+def test_no_folder_is_given(name: str) -> None:
     with pytest.raises(UsageFailure) as caught:
         getattr(paths, name)(None)
     assert f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}" in str(caught.value)

@@ -49,7 +49,7 @@ def test_the_second_one_ends_the_process(first: signal.Signals, second: signal.S
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_where_nothing_is_at_stake_the_block_is_left(number: signal.Signals) -> None:
+def test_a_block_that_may_be_left(number: signal.Signals) -> None:
     said: list[str] = []
     reached: list[str] = []
     with StopOnSignal(said.append, UNTIL) as stopping:
@@ -68,7 +68,7 @@ def test_where_nothing_is_at_stake_the_block_is_left(number: signal.Signals) -> 
     assert said == ["Ends at once: nothing has begun."]
 
 
-def test_one_that_came_before_leaves_it_too() -> None:
+def test_a_signal_before_the_block() -> None:
     said: list[str] = []
     reached = False
     with StopOnSignal(said.append, UNTIL) as stopping:
@@ -81,7 +81,7 @@ def test_one_that_came_before_leaves_it_too() -> None:
     assert len(said) == 1
 
 
-def test_what_goes_wrong_is_not_hidden() -> None:
+def test_exceptions_are_not_hidden() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyError), StopOnSignal(print, UNTIL) as stopping, stopping.at_once():
         raise KeyError

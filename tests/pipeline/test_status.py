@@ -101,7 +101,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert json.loads(json.dumps(found.json()))["jobs"][0]["waiting"] == 2
 
 
-def test_what_a_batch_that_is_not_over_has_waits(tmp_path: Path) -> None:
+def test_files_of_an_unfinished_batch_wait(tmp_path: Path) -> None:
     """Spark plans a batch before it runs: so the files of one that failed are known to it, and not in the table."""
     paths = rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)])
     worked(tmp_path, tmp_path / "archive", [[paths[0]]])
@@ -122,7 +122,7 @@ def test_what_a_batch_that_is_not_over_has_waits(tmp_path: Path) -> None:
     assert found.failed
 
 
-def test_tables_that_are_not_known(tmp_path: Path) -> None:
+def test_unknown_tables(tmp_path: Path) -> None:
     found = status(None, str(tmp_path), None, NOW)
     assert found.lines()[2:] == ["tables       not known here; --tables or the setting `tables` names their folder"]
     assert (found.json()["jobs"], found.failed) == (None, False)
@@ -152,7 +152,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     assert found.lines()[1] == "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours"
 
 
-def test_what_is_elsewhere_is_not_known(tmp_path: Path) -> None:
+def test_remote_folders_are_unknown(tmp_path: Path) -> None:
     found = status(None, "hdfs://somewhere/archive", tmp_path, NOW)
     assert (found.journal, found.archive) == (None, None)
     assert found.lines()[:3] == [
@@ -162,7 +162,7 @@ def test_what_is_elsewhere_is_not_known(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
+def test_a_failure_is_shown_until_the_job_runs_again(tmp_path: Path) -> None:
     with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         checkpoints.note_failure(tmp_path, JOB.name, "metrics failed: the disk is full")
     found = status(None, "hdfs://a", tmp_path, NOW)
@@ -170,7 +170,7 @@ def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
     assert found.lines()[2].endswith(": metrics failed: the disk is full")
 
 
-def test_files_that_went_unread_are_told(tmp_path: Path) -> None:
+def test_unread_files_are_shown(tmp_path: Path) -> None:
     worked(tmp_path, tmp_path / "archive", [[]])
     empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
     tables.of(tmp_path, JOB).write(1, empty, BatchSummary(0, None, 0.1, 1, missing=2, digest="d"))
@@ -189,7 +189,7 @@ def test_large_archives_have_large_units(tmp_path: Path) -> None:
         assert f"raw: 0 files, {words};" in large.lines()[1]
 
 
-def test_segments_that_go_meanwhile_are_left_out(tmp_path: Path) -> None:
+def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:
     folder = journal(tmp_path / "journal")
     (folder / "g1" / "17-000009.seg").symlink_to(tmp_path / "gone")
     found = status(folder, "hdfs://a", tmp_path, NOW + timedelta(days=-1))

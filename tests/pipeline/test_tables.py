@@ -66,7 +66,7 @@ def names(folder: Path) -> list[str]:
     return sorted([path.name for path in folder.iterdir()])
 
 
-def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
+def test_batches_make_one_table(tmp_path: Path) -> None:
     written = table(tmp_path / "t")
     assert written.read().num_rows == 0
     assert written.files() == []
@@ -130,7 +130,7 @@ def test_the_oldest_files_may_go(tmp_path: Path) -> None:
     assert counts(written.read()) == {"a": 3}
 
 
-def test_small_files_become_one_of_batches_that_are_over(tmp_path: Path) -> None:
+def test_small_files_of_finished_batches_are_merged(tmp_path: Path) -> None:
     written = table(tmp_path)
     for batch in range(FAN):
         written.write(batch, partial(0), BatchSummary(1, batch, 0.001, batch))
@@ -145,9 +145,7 @@ def test_small_files_become_one_of_batches_that_are_over(tmp_path: Path) -> None
     assert counts(written.read()) == {"a": FAN + 1}
 
 
-def test_merged_files_become_one_too_unless_that_would_be_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merged_files_are_merged_again_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "FAN", 3)
     written = table(tmp_path)
     for batch in range(40):
@@ -163,7 +161,7 @@ def test_merged_files_become_one_too_unless_that_would_be_too_large(
     assert counts(written.read()) == {"a": 46}
 
 
-def test_what_a_kill_while_files_become_one_leaves_changes_nothing(tmp_path: Path) -> None:
+def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
     written = table(tmp_path)
     for batch in range(FAN + 2):
         written.write(batch, partial(0))
@@ -185,7 +183,7 @@ def test_what_a_kill_while_files_become_one_leaves_changes_nothing(tmp_path: Pat
     assert counts(written.read()) == {"a": FAN + 2}
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = table(tmp_path)
     written.write(0, partial(0))
 
@@ -208,7 +206,7 @@ def test_since_by_the_time_of_the_keys(tmp_path: Path) -> None:
     assert written.files()[4].extent("minute") == (1, START + timedelta(minutes=4))
 
 
-def test_since_brings_all_of_what_is_recent(tmp_path: Path) -> None:
+def test_since_brings_all_recent_rows(tmp_path: Path) -> None:
     written = sessions(tmp_path)
     written.write(0, pa.concat_tables([seen("long", 0, 1), seen("over", 0, 2)]))
     written.write(1, pa.concat_tables([seen("long", 50, 60), seen("new", 55, 56)]))
@@ -226,7 +224,7 @@ def test_columns_may_come_later(tmp_path: Path) -> None:
     assert written.read().column("most").to_pylist() == [None, "a"]
 
 
-def test_a_reader_is_not_disturbed_by_files_that_become_one(tmp_path: Path) -> None:
+def test_a_merge_does_not_disturb_a_reader(tmp_path: Path) -> None:
     written = table(tmp_path)
     over = threading.Event()
     found: list[int] = []
@@ -247,7 +245,7 @@ def test_a_reader_is_not_disturbed_by_files_that_become_one(tmp_path: Path) -> N
     assert counts(written.read()) == {"a": 2 * FAN + 1}
 
 
-def test_files_that_are_gone_for_good_are_told(tmp_path: Path) -> None:
+def test_deleted_files_are_errors(tmp_path: Path) -> None:
     calls = []
 
     def read() -> None:

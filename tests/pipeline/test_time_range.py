@@ -33,7 +33,7 @@ NOW = datetime(2026, 11, 21, 14, 30, 15, 250_000, tzinfo=UTC)
         ("2026-03-01T12:00+01:00", datetime(2026, 3, 1, 11, tzinfo=UTC)),
     ],
 )
-def test_moments(text: str, meant: datetime) -> None:
+def test_times(text: str, meant: datetime) -> None:
     assert moment(text, NOW) == meant
     assert moment(text, NOW).tzinfo is UTC
 
@@ -41,7 +41,7 @@ def test_moments(text: str, meant: datetime) -> None:
 @pytest.mark.parametrize(
     "text", ["", "soon", "2", "2y", "-2h", "2026-13-01", "99:99", "999999999w", "0001-01-01T00:00+01:00"]
 )
-def test_what_is_no_moment(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     with pytest.raises(UsageFailure, match="is no moment; write now, today"):
         moment(text, NOW)
 
@@ -51,20 +51,20 @@ def test_today_is_that_of_utc() -> None:
     assert moment("today", east) == datetime(2026, 11, 22, tzinfo=UTC)
 
 
-def test_a_span() -> None:
+def test_a_range() -> None:
     assert span("2h", "now", NOW) == (NOW - timedelta(hours=2), NOW)
 
 
 @pytest.mark.parametrize(("since", "until"), [("now", "2h"), ("1h", "60m")])
-def test_nothing_between(since: str, until: str) -> None:
+def test_an_empty_range(since: str, until: str) -> None:
     with pytest.raises(UsageFailure, match=r"UTC, is empty: --until must be later"):
         span(since, until, NOW)
 
 
-def test_how_a_moment_is_shown() -> None:
+def test_a_time_as_text() -> None:
     assert shown(NOW) == "2026-11-21 14:30:15 UTC"
 
 
 @pytest.mark.parametrize(("text", "fixed"), [("now", False), ("today", False), ("2h", False), ("2026-03-01", True)])
-def test_what_means_the_same_whenever_it_is_read(text: str, fixed: bool) -> None:
+def test_relative_times(text: str, fixed: bool) -> None:
     assert is_fixed(text) is fixed

@@ -21,11 +21,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 
 from tests.gateway_process import HOST
@@ -99,6 +100,11 @@ def at_rabbitmq(port: int, word: str) -> list[Query]:
             exact=False,
         ),
     ]
+
+
+def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """The bodies of rows."""
+    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
 
 
 def files(folder: Path, name: str) -> list[Path]:

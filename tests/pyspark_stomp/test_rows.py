@@ -35,7 +35,7 @@ def bodies(data: bytes) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_schema_is_to_the_letter_that_of_spark() -> None:
+def test_the_schema_equals_that_of_spark() -> None:
     schema = StructType.fromDDL(ddl(body=True))
     assert isinstance(schema, StructType)
     assert to_arrow_schema(schema, timezone="UTC").equals(SCHEMA)
@@ -84,7 +84,7 @@ def test_more_messages_than_are_folded_together() -> None:
     assert (collector.rows, collector.size, collector.handles) == (0, 0, [])
 
 
-def test_what_a_message_may_lack() -> None:
+def test_missing_headers() -> None:
     collector = Collector(body=False)
     collector.add(Frame(Head("MESSAGE", {"message-id": "m", "seq": "x"}), b"b"))
     row = collector.batch().to_pylist()[0]
@@ -121,11 +121,11 @@ def test_without_an_id_there_is_no_key() -> None:
     assert collector.key(message(1)) == ""
 
 
-def test_encoding_keeps_all() -> None:
+def test_encoding_keeps_all_rows() -> None:
     assert bodies(encode(pa.ipc.open_stream(block(range(4)).data).read_next_batch())) == ["b0", "b1", "b2", "b3"]
 
 
-def test_columns_that_a_query_wants() -> None:
+def test_columns_of_a_query() -> None:
     assert check_columns([("seq", "bigint"), ("body", "binary")]) == ["seq", "body"]
     with pytest.raises(OptionError, match="names a column colour; there are destination"):
         check_columns([("colour", "string")])

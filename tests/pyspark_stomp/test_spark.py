@@ -155,7 +155,7 @@ def test_ids_of_rows(spark: SparkSession, broker: Broker, name: str) -> None:
     assert len(broker.waiting(f"/queue/{name}")) == 5
 
 
-def test_columns_that_are_wanted(spark: SparkSession, broker: Broker, name: str) -> None:
+def test_selected_columns(spark: SparkSession, broker: Broker, name: str) -> None:
     broker.send(f"/queue/{name}", bodies(2))
     reading = spark.read.format("stomp").options(**broker.where, destination=f"/queue/{name}")
     assert reading.schema("message_id string, body binary").load().columns == ["message_id", "body"]
@@ -174,7 +174,7 @@ def test_columns_that_are_wanted(spark: SparkSession, broker: Broker, name: str)
         ({"destination": "/queue/a", "port": "1", "maxReconnectMs": "0"}, "cannot connect to 127.0.0.1:1"),
     ],
 )
-def test_what_a_reader_says(spark: SparkSession, broker: Broker, options: dict[str, str], sentence: str) -> None:
+def test_errors_of_a_reader(spark: SparkSession, broker: Broker, options: dict[str, str], sentence: str) -> None:
     with pytest.raises(PySparkException) as caught:
         spark.read.format("stomp").options(**{**broker.where, **options}).load().count()
     assert sentence in str(caught.value)
@@ -193,7 +193,7 @@ def test_what_a_reader_says(spark: SparkSession, broker: Broker, options: dict[s
         ("'x' AS body, '/nowhere/a' AS destination", {"destination": None}, "/nowhere/a"),
     ],
 )
-def test_what_a_writer_says(
+def test_errors_of_a_writer(
     spark: SparkSession, broker: Broker, columns: str, options: dict[str, str | None], sentence: str
 ) -> None:
     rows = spark.range(1).selectExpr(*columns.split(", "))
@@ -213,7 +213,7 @@ def test_what_a_writer_says(
         ({"destination": "/queue/a"}, "pyspark_stomp.errors.OptionError: option spoolDir is missing"),
     ],
 )
-def test_what_a_stream_says(
+def test_errors_of_a_stream(
     spark: SparkSession, broker: Broker, tmp_path: Path, options: dict[str, str], sentence: str
 ) -> None:
     """The error of the source is the last that Python says."""

@@ -27,7 +27,7 @@ def table_of(told: list[rows.Row]) -> pyarrow.Table:
 
 
 @pytest.mark.spark
-def test_spark_takes_them_as_they_are(spark: SparkSession) -> None:
+def test_spark_reads_them_unchanged(spark: SparkSession) -> None:
     told = story(Random(3), 600)
     one, other = [JOB.transform(rows.frame(spark, part)).toArrow() for part in split(Random(3), told, 2)]
     assert in_order(merged(JOB, [one, other])) == in_order(table_of(told))

@@ -61,7 +61,7 @@ def test_pieces_of_time_are_counted_from_1970() -> None:
     assert [(at.strftime("%H:%M"), each.messages) for at, each in slots] == [("00:15", 2), ("00:30", 2)]
 
 
-def test_there_may_be_nothing() -> None:
+def test_no_rows() -> None:
     for table in (pyarrow.table({}), METRICS.empty_table()):
         assert figures.figures(table) == figures.add([])
         assert figures.by_destination(table).top == []

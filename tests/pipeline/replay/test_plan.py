@@ -35,14 +35,14 @@ PLAN = ReplayPlan(OPTIONS, BrokerUrl("there", 61_613), "/archive", ReplayRecords
         ({"to": "/queue/{name}"}, "--to '/queue/{name}' must be a destination, in which {destination} may stand"),
     ],
 )
-def test_options_that_cannot_be_meant(changes: dict[str, object], sentence: str) -> None:
+def test_invalid_options(changes: dict[str, object], sentence: str) -> None:
     with pytest.raises(UsageFailure) as caught:
         replace(OPTIONS, **changes).check()  # type: ignore[arg-type]
     assert str(caught.value).startswith(sentence)
 
 
 @pytest.mark.parametrize("to", ["/queue/again", "{destination}", "/queue/again{destination}"])
-def test_options_that_can(to: str) -> None:
+def test_valid_options(to: str) -> None:
     replace(OPTIONS, to=to, id="orders-2026.11_21").check()
 
 
@@ -73,7 +73,7 @@ def test_a_plan_in_words() -> None:
     ]
 
 
-def test_a_plan_tells_of_rows_that_came_late() -> None:
+def test_a_plan_names_late_rows() -> None:
     assert "late" not in PLAN.text()
     assert replace(PLAN, late=3).text().splitlines()[-1] == (
         "late     3 came into the archive behind later ones that were sent already, and are not sent: replay them with "
@@ -81,7 +81,7 @@ def test_a_plan_tells_of_rows_that_came_late() -> None:
     )
 
 
-def test_what_stands_against_a_plan() -> None:
+def test_obstacles_of_a_plan() -> None:
     PLAN.check()
     with pytest.raises(UsageFailure, match="3 of the selected messages cannot be sent whole"):
         replace(PLAN, partial=3).check()
@@ -101,7 +101,7 @@ def test_warnings_of_a_plan() -> None:
 # records
 
 
-def test_what_a_record_remembers(tmp_path: Path) -> None:
+def test_a_record(tmp_path: Path) -> None:
     records = ReplayRecords(tmp_path)
     assert records.read("r1") is None
     second = replace(PART, first=11, last=20)
@@ -175,7 +175,7 @@ def test_patterns_are_the_gateways(pattern: str, name: str) -> None:
     assert found == Pattern(pattern).matches(name)
 
 
-def test_what_clients_wrote_does_nothing_to_a_terminal() -> None:
+def test_text_of_clients_is_escaped_on_a_terminal() -> None:
     name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000
     lines = replace(PLAN, destinations=((name, 3),)).text().splitlines()
     (line,) = [each for each in lines if "owned" in each]

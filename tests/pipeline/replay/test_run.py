@@ -66,7 +66,7 @@ def origin(seq: int, epoch: int = rows.EPOCH) -> str:
 # columns
 
 
-def test_what_is_made_of_a_row(spark: SparkSession) -> None:
+def test_the_message_of_a_row(spark: SparkSession) -> None:
     """All in one query: selection, target and headers of a message."""
     left_out = "destination content-length receipt transaction x-delay retain dedup-id user-id x-message-ttl ack"
     headers = dict.fromkeys(left_out.split(), "1") | {"reply-to": "/reply-queue/x", "x-replayed-from": "old"}
@@ -174,7 +174,7 @@ def test_limit_rate_and_stopping(spark: SparkSession, gateway: GatewayProcess, t
         run.plan(spark, str(archive), tables, other, NOW)
 
 
-def test_a_run_that_ended_by_force(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_a_run_that_was_killed(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     """Of what is in doubt, what the archive shows as sent is left out, even where the broker has forgotten it."""
     archive, tables = tmp_path / "archive", tmp_path / "tables"
     rows.write(archive, [order(seq, headers={}) for seq in range(1, 7)])
@@ -193,7 +193,7 @@ def test_a_run_that_ended_by_force(spark: SparkSession, gateway: GatewayProcess,
     assert run.plan(spark, str(archive), tables, options, NOW).record.doubts == ()
 
 
-def test_bodies_that_are_not_whole(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_truncated_bodies(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     rows.write(tmp_path, [order(1, headers={}), order(2, headers={}, size=9), order(3, headers={}, body=None)])
     options = replace(OPTIONS, to="/queue/partial", broker=f"stomp://{HOST}:{gateway.tcp_port}", id="")
     refused = run.plan(spark, str(tmp_path), tmp_path, options, NOW, dry_run=True)
@@ -206,7 +206,7 @@ def test_bodies_that_are_not_whole(spark: SparkSession, gateway: GatewayProcess,
     assert sent(gateway, "/queue/partial") == [origin(1)]
 
 
-def test_what_the_broker_says(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_errors_of_the_broker(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     """One sentence each; a dry run needs no broker."""
     rows.write(tmp_path, [order(1, headers={})])
     (port,) = free_ports(1)

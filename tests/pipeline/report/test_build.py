@@ -113,7 +113,7 @@ def test_destinations_reasons_and_letters(built: Report) -> None:
 
 
 @pytest.mark.spark
-def test_a_stuck_consumer_whose_looks_end(built: Report) -> None:
+def test_a_stuck_consumer_without_later_figures(built: Report) -> None:
     (found,) = built.consumers
     assert (found.kind, found.session, found.subscription) == ("stuck", "s9", "stuck")
     assert found.raised == START + timedelta(seconds=80)
@@ -202,6 +202,6 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     counted.close()
 
 
-def test_pyarrow_18_has_what_is_used() -> None:
+def test_pyarrow_18_is_enough() -> None:
     for path in Path(build.__file__).parents[1].rglob("*.py"):
         assert "maps_as_pydicts" not in path.read_text(), path

@@ -79,7 +79,7 @@ def test_steps_and_destinations_are_those_of_the_job(tmp_path: Path) -> None:
         )
 
 
-def test_events_are_told_apart_as_far_as_it_is_worth(tmp_path: Path) -> None:
+def test_rare_events_are_one_group(tmp_path: Path) -> None:
     made = told(0)
     found = of_files(tmp_path, made).to_pylist()
     own = {row["event"]: row for row in found if row["of"] == counts.EVENTS}

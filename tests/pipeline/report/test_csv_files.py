@@ -49,7 +49,7 @@ def test_an_empty_span_has_files_with_headings(tmp_path: Path) -> None:
     assert not any(files.values())
 
 
-def test_no_text_is_a_formula(tmp_path: Path) -> None:
+def test_texts_are_no_formulas(tmp_path: Path) -> None:
     report = made.minutes()
     names = ["=cmd()", "+1", "-1", "@a", "\tx", "plain", "a\0b\nc\ud800"]
     report = replace(report, destinations=tuple([DestinationFigures(name, report.whole) for name in names]))

@@ -25,7 +25,7 @@ def seqs(frame: DataFrame) -> list[int]:
     return sorted([row.seq for row in frame.select("seq").collect()])
 
 
-def test_a_span_is_read_whole_and_no_row_twice(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_range_is_read_once_and_completely(spark: SparkSession, tmp_path: Path) -> None:
     """Of three hours the first is compacted, and then gets another raw file."""
     first = [rows.accepted(minute * 60, seq=minute + 1) for minute in range(180)]
     rows.write(tmp_path, first)
@@ -42,7 +42,7 @@ def test_a_span_is_read_whole_and_no_row_twice(spark: SparkSession, tmp_path: Pa
     assert seqs(read(spark, str(tmp_path), begin, end, events=["acked", "nacked"])) == [1002]
 
 
-def test_what_a_row_holds(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_columns_of_a_row(spark: SparkSession, tmp_path: Path) -> None:
     rows.write(tmp_path, [rows.accepted(3600, seq=7, headers={"a": "1", "b": ""}, size=3, body=b"abc")])
     (row,) = read(spark, str(tmp_path), rows.START, rows.START + 2 * HOUR).collect()
     assert (row.gateway, row.epoch, row.seq, row.destination) == (rows.GATEWAY, rows.EPOCH, 7, "/queue/a")

@@ -159,7 +159,7 @@ def test_settings_that_are_wrong(tmp_path: Path) -> None:
     assert found("cache").ok
 
 
-def test_what_spark_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(tmp_path, monkeypatch, "\n".join([step(name, detail=f"of {name}") for name in STEPS]))
     assert list(doctor._spark(20)) == [Finding(name, f"of {name}") for name in STEPS]
 
@@ -172,7 +172,7 @@ def test_the_first_step_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (third.what, third.detail, third.ok) == ("micro-batch", "not tried", False)
 
 
-def test_a_process_that_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(tmp_path, monkeypatch, "echo before >&2; echo 'Killed: 9' >&2; exit 1")
     assert next(doctor._spark(20)).remedy == "it ended without a result: Killed: 9"
 

@@ -41,7 +41,7 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.find() == java.Java(home, 21, "JAVA_HOME")
 
 
-def test_what_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_versions_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(made(tmp_path / "old", saying("11.0.2"))))
     made(tmp_path, saying("17.0.15"))
     assert java.find() == java.Java(tmp_path, 17, "PATH")
@@ -76,19 +76,19 @@ def test_versions(tmp_path: Path, line: str, version: int | None) -> None:
     assert java.version_of(made(tmp_path, line) / "bin" / "java") == version
 
 
-def test_one_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_hangs_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "_PATIENCE", 0.1)
     assert java.version_of(made(tmp_path, "exec /bin/sleep 60") / "bin" / "java") is None
 
 
-def test_none_at_all() -> None:
+def test_no_java_found() -> None:
     with pytest.raises(EnvironmentFailure) as caught:
         java.find()
     told = "Spark needs Java 17 or newer, and none was found: pip install 'stomp-gateway[java]', or install one"
     assert str(caught.value).startswith(told)
 
 
-def test_what_was_found_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     made(tmp_path, saying("11"))
     with pytest.raises(EnvironmentFailure) as caught:
@@ -151,7 +151,7 @@ def test_the_cache_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert java.cache() == tmp_path / ".cache" / "stomp-gateway"
 
 
-def test_nobody_without_a_home_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr("os.path.expanduser", lambda text: text)
     with pytest.raises(EnvironmentFailure, match="the user has no home folder: set XDG_CACHE_HOME"):

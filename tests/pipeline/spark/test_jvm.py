@@ -95,7 +95,7 @@ def test_a_signal_waits_until_the_child_is_known() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_child_that_does_not_want_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do its own children; it is killed with them, and whoever is not of its group lives."""
     monkeypatch.setattr(jvm, "GRACE", 0.1)
     command = ["sh", "-c", "trap '' TERM; sleep 1000 & echo; wait; sleep 1000"]

@@ -81,7 +81,7 @@ def test_the_zip_holds_what_workers_import(tmp_path: Path) -> None:
     assert told.stdout.split() == [f"{path}/gateway/pipeline/command.py", "gateway", "pyspark_stomp"]
 
 
-def test_the_same_packages_make_the_same_octets(tmp_path: Path) -> None:
+def test_the_same_packages_make_the_same_bytes(tmp_path: Path) -> None:
     made(tmp_path / "a")
     made(tmp_path / "b")
     assert (tmp_path / "a" / NAME).read_bytes() == (tmp_path / "b" / NAME).read_bytes()
@@ -99,7 +99,7 @@ def test_the_driver_runs_our_commands(tmp_path: Path) -> None:
     assert told.stdout.startswith("Usage: gateway pipeline ")
 
 
-def test_what_it_needs(tmp_path: Path) -> None:
+def test_requirements(tmp_path: Path) -> None:
     quiet, publishing = made(tmp_path).needs, made(tmp_path, publishes=True).needs
     assert publishing[: len(quiet)] == quiet
     assert "pyarrow" not in " ".join(quiet)

@@ -36,7 +36,7 @@ def begun(tables: Path) -> Path:
     return path
 
 
-def test_a_checkpoint_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_checkpoint_names_its_job(tmp_path: Path) -> None:
     assert committed(tmp_path, JOB.name) is None
     path = begun(tmp_path)
     assert path == tmp_path / "_checkpoints" / "metrics"
@@ -46,7 +46,7 @@ def test_a_checkpoint_says_whose_it_is(tmp_path: Path) -> None:
         assert again == path
 
 
-def test_all_of_it_is_private(tmp_path: Path) -> None:
+def test_all_files_are_private(tmp_path: Path) -> None:
     """Whatever the umask."""
     with open_to_all():
         tables = paths.make("--tables", tmp_path / "tables")
@@ -58,7 +58,7 @@ def test_all_of_it_is_private(tmp_path: Path) -> None:
     assert tables.stat().st_mode & 0o777 == 0o700
 
 
-def test_that_of_another_version_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     begun(tmp_path)
     other = dataclasses.replace(JOB, version=JOB.version + 1)
     both = rf"belongs to metrics, version {JOB.version}, and this is metrics, version {other.version}; --reset"
@@ -66,14 +66,14 @@ def test_that_of_another_version_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_that_of_another_job_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
     begun(tmp_path).rename(tmp_path / "_checkpoints" / "sessions")
     both = r"belongs to metrics, version \d+, and this is sessions, version \d+; --reset-checkpoint"
     with pytest.raises(UsageFailure, match=both), claimed(tmp_path, JOBS["sessions"], ARCHIVE):
         pass
 
 
-def test_that_of_another_archive_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_archive_is_refused(tmp_path: Path) -> None:
     begun(tmp_path)
     both = "belongs to the archive file:///archive, and this is file:///moved: .*--reset-checkpoint"
     with pytest.raises(UsageFailure, match=both), claimed(tmp_path, JOB, "file:///moved"):
@@ -81,7 +81,7 @@ def test_that_of_another_archive_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "nonsense"])
-def test_one_that_does_not_say_whose_it_is_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_a_checkpoint_without_a_name_is_refused(tmp_path: Path, content: str | None) -> None:
     path = begun(tmp_path)
     (path / "job.json").unlink()
     if content is not None:
@@ -140,13 +140,13 @@ def test_reset_removes_all_of_a_job_and_nothing_else(tmp_path: Path) -> None:
         pass
 
 
-def test_tables_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_tables_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentFailure, match=r"metrics.lock cannot be locked: Not a directory"):
         reset(tmp_path / "file", JOB.name)
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -157,7 +157,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch
         pass
 
 
-def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -166,7 +166,7 @@ def test_what_cannot_be_removed_is_told(tmp_path: Path, monkeypatch: pytest.Monk
         reset(tmp_path, JOB.name)
 
 
-def test_a_lock_that_is_not_to_be_had_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")
 
@@ -188,7 +188,7 @@ def test_why_the_last_run_failed(tmp_path: Path) -> None:
     assert failure(tmp_path, JOB.name) is None
 
 
-def test_what_a_job_never_saw_is_kept(tmp_path: Path) -> None:
+def test_missed_files_are_recorded(tmp_path: Path) -> None:
     begun(tmp_path)
     assert checkpoints.missed(tmp_path, JOB.name) == {}
     assert not checkpoints.note_missed(tmp_path, JOB.name, {})

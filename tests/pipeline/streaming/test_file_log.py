@@ -66,7 +66,7 @@ def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "v1", "v1\n{}\n-", "v1\n{}\n{}", "v1\n{}\n7", 'v1\n{}\n{"logOffset":9}', None])
-def test_a_plan_that_makes_no_sense_is_not_known(tmp_path: Path, content: str | None) -> None:
+def test_an_invalid_plan_is_ignored(tmp_path: Path, content: str | None) -> None:
     log = Log(tmp_path)
     log.look(0, "date=1/hour=1/a")
     if content is not None:
@@ -75,7 +75,7 @@ def test_a_plan_that_makes_no_sense_is_not_known(tmp_path: Path, content: str | 
     file_log.settle(tmp_path, 0)
 
 
-def test_what_was_deleted_unseen_is_what_the_history_lists(tmp_path: Path) -> None:
+def test_files_deleted_unread_are_those_of_the_history(tmp_path: Path) -> None:
     log = Log(tmp_path / "checkpoint")
     hour = "date=2026-03-01/hour=12"
     for name in (hour, "date=2026-03-01/hour=13"):
@@ -138,7 +138,7 @@ def test_the_plan_of_a_batch_is_on_the_disk_before_its_file(
 
 
 @pytest.mark.spark
-def test_what_spark_writes_is_understood(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_spark_are_understood(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(runner._CONF, "spark.sql.streaming.fileSource.log.compactInterval", "2")
     place.add(4)
     place.run(spark)

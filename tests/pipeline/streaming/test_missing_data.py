@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_an_archive_that_is_elsewhere_is_not_looked_at(tmp_path: Path) -> None:
+def test_a_remote_archive_is_not_checked(tmp_path: Path) -> None:
     told = io.StringIO()
     missing = MissingData("metrics", tmp_path, None, Progress(err=told))
     missing.look_back()
@@ -46,7 +46,7 @@ def test_an_archive_that_is_taken_away_is_no_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_files_that_are_deleted_before_their_batch_are_told(spark: SparkSession, place: Place) -> None:
+def test_files_deleted_before_their_batch_are_reported(spark: SparkSession, place: Place) -> None:
     def fail(_: DataFrame) -> DataFrame:
         raise OSError(5, "Input/output error")
 
@@ -82,7 +82,7 @@ def test_a_file_that_goes_while_its_batch_runs(spark: SparkSession, place: Place
 
 
 @pytest.mark.spark
-def test_a_job_that_was_away_too_long_tells_what_it_missed(spark: SparkSession, place: Place) -> None:
+def test_a_job_that_was_away_too_long_reports_missed_files(spark: SparkSession, place: Place) -> None:
     place.add(3)
     place.run(spark)
     place.add(3)
@@ -99,7 +99,7 @@ def test_a_job_that_was_away_too_long_tells_what_it_missed(spark: SparkSession, 
 
 
 @pytest.mark.spark
-def test_a_new_job_tells_what_it_cannot_read(spark: SparkSession, place: Place) -> None:
+def test_a_new_job_reports_unreadable_files(spark: SparkSession, place: Place) -> None:
     place.add(3)
     place.expire()
     place.add(1)

@@ -14,7 +14,7 @@ AT = 1_795_271_407_000_000  # 2026-11-21 14:30:07 UTC
 BATCH = BatchReport("metrics", 12, 120_000, 0.31, AT - 4_249_000, AT)
 
 
-def test_a_line_for_people() -> None:
+def test_a_line_as_text() -> None:
     err, out = io.StringIO(), io.StringIO()
     progress = Progress(err=err, out=out)
     progress.batch(BATCH)
@@ -28,7 +28,7 @@ def test_a_line_for_people() -> None:
     assert out.getvalue() == ""
 
 
-def test_an_object_for_programs() -> None:
+def test_a_line_as_json() -> None:
     err, out = io.StringIO(), io.StringIO()
     progress = Progress(True, err=err, out=out)
     progress.batch(BATCH)

@@ -92,7 +92,7 @@ def publisher(err: io.StringIO, url: str = URL) -> Iterator[SnapshotPublisher]:
         ("stomp://me:secret@a/topic/b", "GATEWAY_PIPELINE_PASSCODE"),
     ],
 )
-def test_where_to_is_checked_first(url: str, sentence: str) -> None:
+def test_the_destination_is_checked_first(url: str, sentence: str) -> None:
     with pytest.raises(UsageFailure, match=sentence):
         SnapshotPublisher(NO_SPARK, url, Progress())
 
@@ -113,13 +113,13 @@ def test_the_newest_of_each_job_is_sent(server: FakeServer) -> None:
     assert err.getvalue() == ""
 
 
-def test_what_waits_at_the_end_is_sent(server: FakeServer) -> None:
+def test_waiting_snapshots_are_sent_at_the_end(server: FakeServer) -> None:
     with publisher(io.StringIO()) as sender:
         sender.offer("metrics", b"1")
     assert server.got == [{"metrics": b"1"}]
 
 
-def test_a_server_that_is_away_is_told_once_and_counted(server: FakeServer) -> None:
+def test_an_absent_server_is_reported_once_and_counted(server: FakeServer) -> None:
     err = io.StringIO()
     server.away = "127.0.0.1:61613 does not answer"
     with publisher(err) as sender:
@@ -139,7 +139,7 @@ def test_a_server_that_is_away_is_told_once_and_counted(server: FakeServer) -> N
     assert sender.failed == 3
 
 
-def test_a_server_that_goes_away_is_asked_before_it_is_sent_to_again(server: FakeServer) -> None:
+def test_a_lost_server_is_tried_before_the_next_send(server: FakeServer) -> None:
     err = io.StringIO()
     with publisher(err) as sender:
         sender.offer("metrics", b"1")
@@ -208,7 +208,7 @@ def test_a_subscriber_gets_the_messages(spark: SparkSession, monkeypatch: pytest
 
 
 @pytest.mark.spark
-def test_a_server_that_is_not_there_costs_only_a_sentence(spark: SparkSession) -> None:
+def test_an_absent_server_is_only_a_message(spark: SparkSession) -> None:
     (port,) = free_ports(1)
     err = io.StringIO()
     sender = SnapshotPublisher(spark, f"stomp://{HOST}:{port}/topic/a", Progress(err=err))

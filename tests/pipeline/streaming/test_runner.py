@@ -158,7 +158,7 @@ def test_a_failure_before_the_file_and_one_before_the_commit(
 
 
 @pytest.mark.spark
-def test_who_stops_gets_the_batch_that_runs(spark: SparkSession, place: Place) -> None:
+def test_stopping_completes_the_current_batch(spark: SparkSession, place: Place) -> None:
     place.add(3)
     for once in (True, False):
         stopping = threading.Event()
@@ -174,7 +174,7 @@ def test_who_stops_gets_the_batch_that_runs(spark: SparkSession, place: Place) -
 
 
 @pytest.mark.spark
-def test_a_batch_that_takes_too_long_is_broken_off(
+def test_a_batch_that_takes_too_long_is_aborted(
     spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "_PATIENCE", 0.1)
@@ -234,9 +234,7 @@ class Ended:
 @pytest.mark.parametrize(
     "said", ["Caused by: java.nio.file.AccessDeniedException: {}: Permission denied", "File file:{} does not exist"]
 )
-def test_a_folder_that_goes_while_spark_lists_ends_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch, said: str
-) -> None:
+def test_a_folder_deleted_while_spark_lists(place: Place, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     folder = place.archive / "raw" / "date=2026-03-01" / "hour=12"
     progress, started = Watched(), []
     work = runner._Work(METRICS, place.tables, place.tables / "c", place.archive, progress, AlarmLimits())
@@ -337,7 +335,7 @@ def child(place: Place, point: str, batch: int) -> Iterator[list[dict[str, Any]]
     yield said
 
 
-def test_where_there_can_be_no_archive_is_told(tmp_path: Path) -> None:
+def test_an_impossible_archive_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageFailure, match="file/archive does not exist and cannot be made: "):
         runner.prepared(str(tmp_path / "file" / "archive"), Progress())

@@ -69,7 +69,7 @@ def test_it_is_of_the_last_day(tmp_path: Path, table: tables.JobTable) -> None:
     assert json.loads(made.all) == shown(tmp_path)
 
 
-def test_whoever_listens_gets_the_last_minutes(tmp_path: Path, table: tables.JobTable) -> None:
+def test_subscribers_get_the_last_minutes(tmp_path: Path, table: tables.JobTable) -> None:
     table.write(0, partial((1, 4), (0.1, 8)))
     made = Snapshots(JOB, tmp_path).make(NOW)
     assert made is not None
@@ -100,7 +100,7 @@ def test_new_batches_are_added_to_what_is_held(
     assert shown(tmp_path)["count"] == 6
 
 
-def test_files_that_became_one_are_not_counted_twice(
+def test_merged_files_are_not_counted_twice(
     tmp_path: Path, table: tables.JobTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "FAN", 4)
@@ -164,6 +164,6 @@ def test_it_is_due_when_there_is_a_batch_and_some_time_is_over(
     assert snapshot.due(1)
 
 
-def test_what_all_jobs_show_is_json(tmp_path: Path) -> None:
+def test_snapshots_of_all_jobs_are_json(tmp_path: Path) -> None:
     for job in JOBS.values():
         assert Snapshots(job, tmp_path).make(NOW) is None
