@@ -66,7 +66,7 @@ def test_the_same_rows(rows: list[bytes], first_seq: int) -> None:
 @given(st.data())
 @settings(max_examples=80, deadline=None)
 def test_the_same_errors(drawn: st.DataObject) -> None:
-    """Whatever octet is another one, there is one error, or there are rows, and then they are the same."""
+    """Whichever byte is changed: either one error, or the same rows."""
     data = bytearray(body_of(*drawn.draw(st.lists(a_row(), min_size=1, max_size=4))))
     place = drawn.draw(st.integers(0, len(data) - 1))
     data[place] = drawn.draw(st.integers(0, 255))

@@ -95,7 +95,7 @@ class TestUsage:
         [
             ("--roll", "soon", "'soon' is no duration; write one like 60s, 5m, 48h or 90d"),
             ("--interval", "0", "'0' is too short; it must be 0.1s or longer"),
-            ("--max-bytes", "much", "'much' is no number of octets"),
+            ("--max-bytes", "much", "'much' is no number of "),
             ("--journal", "nowhere", "--journal nowhere is no folder; a gateway with the setting `journal` makes it"),
             ("--archive", __file__, "test_command.py is no folder"),
         ],

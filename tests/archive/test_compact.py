@@ -199,7 +199,7 @@ class TestLostManifest:
         assert len(desk.said) == 1
 
     def test_raw_files_are_there(self, desk: Desk) -> None:
-        """Nobody knows whether they are in the history: nothing is done with that hour, and it is told."""
+        """Whether they are in the history is unknown: that hour is left alone and reported."""
         desk.fill(50)
         assert desk.compact()
         (path,) = desk.history()

@@ -102,7 +102,7 @@ def test_large_rows_that_stand_together(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_leftovers_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever does not want the rest leaves no files."""
+    """A reader that stops early leaves no files."""
     monkeypatch.setattr(sorting, "RUN", 1)
     rows = ordered([table([("/a", 1, 1)]), table([("/a", 2, 2)])], tmp_path, lambda _: None)
     next(rows)

@@ -69,7 +69,7 @@ class TestGroup:
             (JobFailure("it broke"), 1, "it broke"),
             (ImportError("x", name="pyarrow.parquet"), 3, f"pyarrow.parquet cannot be imported: {session.NEEDED}"),
             (OSError(28, "No space left on device", "/tables/x"), 1, "/tables/x: No space left on device"),
-            (OSError("nobody knows"), 1, "nobody knows"),
+            (OSError("unknown"), 1, "unknown"),
             (ArchiveError("the manifest makes no sense"), 1, "the manifest makes no sense"),
             (pa.ArrowInvalid("not a Parquet file\nat all"), 1, "not a Parquet file"),
             (PySparkException("[SOME_CONDITION] It is so. SQLSTATE: 42703; line 1 pos 0;\nat java"), 1, "It is so."),

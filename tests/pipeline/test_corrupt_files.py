@@ -1,4 +1,4 @@
-"""Files that make no sense: whoever finds one says which, and what to do, and no traceback."""
+"""Files that make no sense: the error names it and what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ ANEW = "restore it, or compute the table anew with --reset-checkpoint"
 WITHOUT = "restore it, or move it away and run again, without its rows"
 
 
-def half(octets: bytes) -> bytes:
-    return octets[: len(octets) // 2]
+def half(data: bytes) -> bytes:
+    return data[: len(data) // 2]
 
 
-def torn(octets: bytes) -> bytes:
+def torn(data: bytes) -> bytes:
     """The end is there, and what it points to makes no sense."""
-    start = len(octets) // 2
-    return octets[:start] + bytes(len(octets) - start - 8) + octets[-8:]
+    start = len(data) // 2
+    return data[:start] + bytes(len(data) - start - 8) + data[-8:]
 
 
-DAMAGES = pytest.mark.parametrize("damaged", [half, torn, lambda octets: b"", lambda octets: b"\0\xff{" * len(octets)])
+DAMAGES = pytest.mark.parametrize("damaged", [half, torn, lambda data: b"", lambda data: b"\0\xff{" * len(data)])
 Damage = Callable[[bytes], bytes]
 
 
@@ -89,8 +89,8 @@ def test_errors_of_the_system_stay(tmp_path: Path) -> None:
 @DAMAGES
 def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     (raw,) = rows.write(folders / "archive", [rows.accepted(number) for number in range(50)])
-    octets = raw.read_bytes()
-    raw.write_bytes(damaged(octets))
+    data = raw.read_bytes()
+    raw.write_bytes(damaged(data))
     until = rows.START + timedelta(days=1)
     with pytest.raises(JobFailure, match=rf"^{raw} is damaged \(.*\); {WITHOUT}$"):
         time_steps.fitted(folders / "archive", rows.START, until)
@@ -98,14 +98,14 @@ def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     assert result.exit_code == 1
     assert f"{raw.parent} cannot be compacted: {raw.name} cannot be read: " in result.stderr
     assert "; restore it, or move it away\n" in result.stderr
-    raw.write_bytes(octets)
+    raw.write_bytes(data)
     assert compact(folders / "archive", until)
     history = folders / "archive" / "history" / "date=2026-03-01" / "hour=12" / "0001-0001.parquet"
     history.write_bytes(damaged(history.read_bytes()))
     sentence = "restore it, or move it away, take its name out of the _manifest.json beside it and run again, without"
     with pytest.raises(JobFailure, match=rf"^{history} is damaged \(.*\); {sentence} its rows$"):
         time_steps.fitted(folders / "archive", rows.START, until)
-    # Who does so reads the rest.
+    # Then the rest is read.
     manifest = history.with_name("_manifest.json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"history": []}))
     history.unlink()
@@ -144,15 +144,15 @@ def checkpoint(into: Path) -> Path:
 def test_files_of_a_checkpoint(tmp_path: Path, name: str, damaged: Damage) -> None:
     path = checkpoint(tmp_path) / name
     corrupt_files.check_checkpoint(checkpoints.folder(tmp_path, JOB.name))
-    octets = path.read_bytes()
-    path.write_bytes(damaged(octets) if damaged is not torn else b"v1\n\xff")
+    data = path.read_bytes()
+    path.write_bytes(damaged(data) if damaged is not torn else b"v1\n\xff")
     (tmp_path / JOB.name).mkdir()
     (tmp_path / JOB.name / "0000000000-0000000001.parquet").touch()
     with pytest.raises(JobFailure) as caught, checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         pass
     assert str(caught.value).startswith(f"{path} is damaged (")
     assert str(caught.value).endswith(f"); {ANEW}")
-    path.write_bytes(octets)
+    path.write_bytes(data)
     with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         pass
 

@@ -89,7 +89,7 @@ def test_the_load_has_every_kind_of_failure(shop: Shop) -> None:
     events: Counter[str] = Counter()
     for (_, event), count in shop.counted.items():
         events[event] += count
-    assert events["accepted"] == MESSAGES + 3  # and three that nobody acknowledges
+    assert events["accepted"] == MESSAGES + 3  # and three without an acknowledgement
     for event, least in (("nacked", 10_000), ("redelivered", 10_000), ("dead_lettered", 2_000), ("expired", 1_000)):
         assert events[event] >= least, event
 
@@ -100,7 +100,7 @@ def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
         found_rows[row["destination"], row["event"]] += row["count"]
         if row["event"] == "accepted":
             found_rows[row["destination"], "octets"] += row["octets"]
-    # What a session that ends gives back nobody counts but the gateway.
+    # Only the gateway counts what an ended session gives back.
     assert dict(+found_rows) == dict(shop.counted)
 
 

@@ -62,10 +62,10 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 def test_what_must_exist(tmp_path: Path) -> None:
-    assert paths.existing("--archive", str(tmp_path), "somebody") == str(tmp_path)
-    assert paths.existing("--archive", "s3a://bucket/a", "somebody") == "s3a://bucket/a"
-    with pytest.raises(UsageFailure, match="does not exist; somebody makes it"):
-        paths.existing("--archive", str(tmp_path / "none"), "somebody")
+    assert paths.existing("--archive", str(tmp_path), "a job") == str(tmp_path)
+    assert paths.existing("--archive", "s3a://bucket/a", "a job") == "s3a://bucket/a"
+    with pytest.raises(UsageFailure, match="does not exist; a job makes it"):
+        paths.existing("--archive", str(tmp_path / "none"), "a job")
 
 
 def test_folders_are_made(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ def test_all_of_it(tmp_path: Path) -> None:
     worked(tmp_path / "tables", tmp_path / "archive", [[paths[0]], [paths[1]], [], [paths[2]], [paths[4]]])
     found = status(journal(tmp_path / "journal"), str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.journal == (JournalStatus("g1", 2, 2048, 20.0, 1), JournalStatus("g2", 0, 0, None, 0))
-    octets = sum([path.stat().st_size for path in paths])
-    assert found.archive == ArchiveStatus(str(tmp_path / "archive"), True, 6, octets, "2026-03-01T14:00:00+00:00", 1)
+    size = sum([path.stat().st_size for path in paths])
+    assert found.archive == ArchiveStatus(str(tmp_path / "archive"), True, 6, size, "2026-03-01T14:00:00+00:00", 1)
     assert [each.job for each in jobs_of(found)] == list(JOBS)
     assert jobs_of(found)[0] == JobStatus(
         "metrics", 4, 50, "2026-03-01T12:00:00.000Z", 4.2, "2026-03-01T12:00:04.200Z", 2, 5, None
@@ -93,7 +93,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert found.lines()[:4] == [
         "journal      g1: 2 segments wait, 2.0 KiB, the oldest for 20 s; 1 not complete",
         "journal      g2: nothing waits",
-        f"archive      the newest hour is 2026-03-01 14:00; raw: 6 files, {octets / 1024:.1f} KiB; history: 1 hours",
+        f"archive      the newest hour is 2026-03-01 14:00; raw: 6 files, {size / 1024:.1f} KiB; history: 1 hours",
         "metrics      batch 4, 50 rows, up to 2026-03-01 12:00:00, lag 4.2 s, 2 files wait",
     ]
     assert found.json()["archive"]["newest_hour"] == "2026-03-01T14:00:00+00:00"
@@ -184,8 +184,8 @@ def test_unread_files_are_shown(tmp_path: Path) -> None:
 def test_large_archives_have_large_units(tmp_path: Path) -> None:
     found = status(None, str(tmp_path), tmp_path, NOW)
     assert found.archive is not None
-    for octets, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
-        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, size=octets))
+    for size, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
+        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, size=size))
         assert f"raw: 0 files, {words};" in large.lines()[1]
 
 

@@ -170,16 +170,16 @@ def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
     merged = tmp_path / f"{0:010d}-{FAN - 1:010d}.parquet"
     whole = merged.read_bytes()
     for left in (0, 1, FAN // 2, FAN):  # so many of the small files had not gone yet
-        for name, octets in sorted(before.items(), reverse=True)[: left + 2]:
-            (tmp_path / name).write_bytes(octets)
+        for name, data in sorted(before.items(), reverse=True)[: left + 2]:
+            (tmp_path / name).write_bytes(data)
         (tmp_path / ("_" + merged.name)).write_bytes(whole[:100])
         assert counts(written.read()) == {"a": FAN + 2}
         assert written.merge(before=FAN + 1) == 0
         written.clean()
         assert names(tmp_path) == [merged.name, *sorted(before)[-2:]]
     merged.unlink()  # killed before it had its name
-    for name, octets in before.items():
-        (tmp_path / name).write_bytes(octets)
+    for name, data in before.items():
+        (tmp_path / name).write_bytes(data)
     assert counts(written.read()) == {"a": FAN + 2}
 
 

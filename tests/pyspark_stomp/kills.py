@@ -3,7 +3,7 @@
     python -m tests.pyspark_stomp.kills [--rounds N] [--seed N]
 
 Messages come all the time, at the gateway and, where it is installed, at RabbitMQ.  In each round a process starts
-Spark with all queries of `queries`, by drawn lots with availableNow or with triggers by time.  It is killed with its
+Spark with all queries of `queries`, by chance with availableNow or with triggers by time.  It is killed with its
 children at a random moment between the first query's start and two seconds behind the last one's.  Every round goes on
 from what is on the disk.
 After the last one the queries run to their ends; then every message must be there, and where a query promises that,
@@ -150,7 +150,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What has become of the messages of one query.
+    """The outcome for the messages of one query.
 
     Attributes:
         lost: messages that are not there.
@@ -182,7 +182,7 @@ def waiting(query: Query, destination: str) -> list[tuple[str, str]]:
 
 
 def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
-    """What has become of the messages: of each query's files, and of each one's target."""
+    """The outcome for the messages: of each query's files, and of each one's target."""
     expected = {f"b{number}" for number in range(sent)}
     found = []
     for query in queries:
@@ -194,7 +194,7 @@ def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
         if query.target:
             rows = waiting(query, query.target)
             lost = len(expected - {body for body, _ in rows})
-            by_id = "vhost" in query.where  # RabbitMQ drops nothing; whoever looks at the ids can
+            by_id = "vhost" in query.where  # RabbitMQ drops nothing; a reader of the ids can
             doubled = len(set(rows) if by_id else rows) - len({body for body, _ in rows})
             found.append(Outcome(f"{query.name}, sink", lost, doubled, 0, exact=True))
     return found

@@ -155,7 +155,7 @@ def start(
 def begun(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
     """The query that is started, once its reader's process is there.
 
-    Spark gives a Python process 10 s to answer, whatever the machine has to do; who is late gets other chances.
+    Spark gives a Python process 10 s to answer, however busy the machine is; a late one is started again.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:

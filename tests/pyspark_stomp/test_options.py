@@ -31,9 +31,9 @@ def test_names_in_any_case_and_values_of_all_kinds() -> None:
     assert options.starting == {"/queue/a": 17}
 
 
-@pytest.mark.parametrize(("text", "octets"), [("1", 1), ("4k", 4096), ("4 KiB", 4096), ("1g", 1024**3), ("2MB", 2**21)])
-def test_sizes(text: str, octets: int) -> None:
-    assert Options.of({"transactionOctets": text}).transaction_bytes == octets
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("4k", 4096), ("4 KiB", 4096), ("1g", 1024**3), ("2MB", 2**21)])
+def test_sizes(text: str, size: int) -> None:
+    assert Options.of({"transactionOctets": text}).transaction_bytes == size
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_row() -> None:
 
 
 def test_more_messages_than_are_folded_together() -> None:
-    """Rows, keys and handles stay in the order in which they came, whenever somebody looks at them."""
+    """Rows, keys and handles stay in the order in which they came."""
     count = 2 * _TOGETHER + 1
     collector = Collector()
     for number in range(count):

@@ -38,7 +38,7 @@ def test_a_misspelt_option_is_an_error_at_once() -> None:
 )
 @pytest.mark.parametrize("told", [{}, {"destination": "/queue/a"}])
 def test_a_stream_fails_at_its_first_call(told: dict[str, str], ask: Callable[[Any], object]) -> None:
-    """Who raises in `streamReader` is drowned by Spark, which then stops a reader that it has not got."""
+    """Spark hides an exception of `streamReader`: it then stops a reader that it does not have."""
     reader = DefaultSource(told).streamReader(StructType())
     assert isinstance(reader, DataSourceStreamReader)
     assert isinstance(reader, SupportsTriggerAvailableNow)

@@ -50,7 +50,7 @@ def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
 
 
 def is_browsed(row: Row) -> bool:
-    """It was shown to a browser, and delivered to nobody."""
+    """It was shown to a browser, and not delivered."""
     return bool(row["event"] == "delivered" and row["delivery_count"] == 0)
 
 

@@ -129,7 +129,7 @@ def test_end_of_the_subscription_clears() -> None:
     scene.end(12)
     assert scene.told[1:] == [(12, "cleared", "stuck")]
     scene.end(13)
-    scene.look(20, OVER)  # somebody has subscribed again
+    scene.look(20, OVER)  # subscribed again
     assert len(scene.told) == 2
     scene.look(30, OVER)
     assert scene.told[2:] == [(30, "raised", "stuck")]

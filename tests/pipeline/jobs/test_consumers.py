@@ -235,8 +235,8 @@ def test_snapshot_of_nothing() -> None:
 def test_snapshot_of_very_many_alarms_is_small() -> None:
     several = [look for number in range(10_000) for look in looks(0, 10, session=f"s{number}", destination="/ä" * 300)]
     table = folded([several])[1]
-    for octets in (2 * 1024 * 1024, 64 * 1024):
-        shown = JOB.snapshot(table, NOW, octets)
-        assert octets / 4 < len(json.dumps(shown)) <= octets
+    for limit in (2 * 1024 * 1024, 64 * 1024):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert limit / 4 < len(json.dumps(shown)) <= limit
         assert shown["stuck"] == len(shown["raised"]) + shown["raised_left_out"] == 10_000
         assert len(shown["changes"]) + shown["changes_left_out"] == 10_000

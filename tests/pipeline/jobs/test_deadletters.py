@@ -73,9 +73,9 @@ def test_snapshot_of_very_many_is_small() -> None:
         for number in range(10_000)
     ]
     table = table_of(told)
-    for octets in (2 * 1024 * 1024, 512 * 1024):
-        shown = JOB.snapshot(table, NOW, octets)
-        assert len(json.dumps(shown)) <= octets
+    for limit in (2 * 1024 * 1024, 512 * 1024):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert len(json.dumps(shown)) <= limit
         assert len(shown["places"]) + shown["places_left_out"] == 10_000
         assert 0 < len(shown["newest"]) == 10_000 - shown["newest_left_out"]
         assert shown["newest"][0]["headers_left_out"] == 8

@@ -132,9 +132,9 @@ def test_snapshot_of_very_many_sessions_is_small() -> None:
     found = [{**usual, "session": f"s{number}", "principal": long, "reason": long} for number in range(10_000)]
     times = [rows.START + timedelta(seconds=number % 3600) for number in range(10_000)]
     table = table_of(found).drop_columns(["last_at"]).append_column("last_at", pyarrow.array(times, TIME))
-    for octets in (2 * 1024 * 1024, 64 * 1024):
-        shown = JOB.snapshot(table, NOW, octets)
-        assert octets / 4 < len(json.dumps(shown)) <= octets
+    for limit in (2 * 1024 * 1024, 64 * 1024):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert limit / 4 < len(json.dumps(shown)) <= limit
         assert 5 < len(shown["sessions"]) == 10_000 - shown["left_out"]
         assert shown["totals"]["accepted"] == shown["states"]["connected"] == 10_000
         last = [each["last_at"] for each in shown["sessions"]]

@@ -28,10 +28,10 @@ def histogram(dice: random.Random, many: int, middle_us: float, width: float = 0
     return dict(counts)
 
 
-def figures(counts: dict[str, int], octets: int, queue: Histogram, ack: Histogram) -> Figures:
-    """Octets are those of `accepted`."""
+def figures(counts: dict[str, int], size: int, queue: Histogram, ack: Histogram) -> Figures:
+    """The size is that of `accepted`."""
     nothing = add([])
-    return Figures({**nothing.counts, **counts}, {**nothing.body_bytes, "accepted": octets}, queue, ack)
+    return Figures({**nothing.counts, **counts}, {**nothing.body_bytes, "accepted": size}, queue, ack)
 
 
 def nothing() -> Report:
@@ -117,7 +117,7 @@ def day() -> Report:
 
 
 def hostile() -> Report:
-    """Every text that a client, or whoever names a gateway, can choose is hostile."""
+    """Every text that a client or the name of a gateway can set is hostile."""
     report = minutes()
     at = report.since
     headers = {HOSTILE: HOSTILE, "plain": "value"}
@@ -135,7 +135,7 @@ def hostile() -> Report:
     )
 
 
-def _destinations(dice: random.Random, totals: dict[str, int], octets: int) -> tuple[DestinationFigures, ...]:
+def _destinations(dice: random.Random, totals: dict[str, int], size: int) -> tuple[DestinationFigures, ...]:
     words = "orders prices invoices audit mail search stock users events reports".split()
     kinds = ("/queue/{}", "/topic/{}", "/queue/eu.west.{}.retry", "/topic/live.{}.with.a.long.name.of.a.team")
     names = [kind.format(word) for kind in kinds for word in words]
@@ -146,7 +146,7 @@ def _destinations(dice: random.Random, totals: dict[str, int], octets: int) -> t
         counts = {event: int(many * share) for event, many in totals.items()}
         queue = histogram(dice, counts["delivered"], dice.uniform(200, 9000))
         ack = histogram(dice, counts["acked"], dice.uniform(900, 90_000))
-        found.append(DestinationFigures(name, figures(counts, int(octets * share), queue, ack), dice.randrange(4000)))
+        found.append(DestinationFigures(name, figures(counts, int(size * share), queue, ack), dice.randrange(4000)))
     return tuple(found)
 
 

@@ -185,7 +185,7 @@ def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def hidden() -> list[str]:
     """What stands before a command so that it does not see the system's Java, as far as this machine allows that.
 
-    It is a mount of nothing over its folder, which nobody else sees.
+    It is a mount of nothing over its folder, which no other process sees.
     """
     command = shutil.which("java")
     home = Path(command).resolve().parent.parent if command else None

@@ -60,7 +60,7 @@ def test_a_signal_while_it_starts(
         try:
             process.send_signal(number)
             out, err = process.communicate(timeout=50)
-            assert lives.read() == b""  # the end: nobody holds it any more
+            assert lives.read() == b""  # the end: no process holds it
         finally:
             process.kill()
     assert (process.returncode, out, err.strip()) == (status, "", said)
@@ -96,7 +96,7 @@ def test_a_signal_waits_until_the_child_is_known() -> None:
 
 
 def test_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do its own children; it is killed with them, and whoever is not of its group lives."""
+    """Nor do its own children; it is killed with them, and processes of other groups live."""
     monkeypatch.setattr(jvm, "GRACE", 0.1)
     command = ["sh", "-c", "trap '' TERM; sleep 1000 & echo; wait; sleep 1000"]
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
@@ -107,7 +107,7 @@ def test_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
             jvm.end(process)
             assert process.returncode == -signal.SIGKILL
             assert process.stdout.read() == b""
-            jvm.end(process)  # there is nobody any more
+            jvm.end(process)  # it has ended already
             process.stdout.close()
             assert other.poll() is None
         finally:

@@ -134,7 +134,7 @@ class TestJava:
         assert "extraJavaOptions" not in said
 
     def test_inside_spark_submit_nothing_is_set(self, tmp_path: Path) -> None:
-        """The JVM is there: nobody looks for Java, or makes a log.  Here it is nowhere, and says so."""
+        """The JVM runs already: no search for Java, no log.  Here Java is missing, which is said."""
         inside = {"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_GATEWAY_SECRET": "s"}
         kind, sentence = self.run(tmp_path, f"touch {tmp_path / 'asked'}; exit 1", **inside)
         assert kind == "EnvironmentFailure"

@@ -176,7 +176,7 @@ def test_a_lock_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_why_the_last_run_failed(tmp_path: Path) -> None:
-    note_failure(tmp_path / "none", JOB.name, "nobody can keep that, and nobody minds")
+    note_failure(tmp_path / "none", JOB.name, "cannot be kept, and does no harm")
     begun(tmp_path)
     assert failure(tmp_path, JOB.name) is None
     note_failure(tmp_path, JOB.name, "the disk is full")

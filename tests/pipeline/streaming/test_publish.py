@@ -1,4 +1,4 @@
-"""Messages go out beside the jobs, and a server that is away disturbs nobody."""
+"""Messages are sent beside the jobs; an absent server does not disturb them."""
 
 from __future__ import annotations
 

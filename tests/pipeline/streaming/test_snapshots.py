@@ -22,10 +22,10 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TIME = pa.timestamp("us", "UTC")
 
 
-def counts(table: pa.Table, now: datetime, octets: int = 0) -> dict[str, Any]:
+def counts(table: pa.Table, now: datetime, limit: int = 0) -> dict[str, Any]:
     """A snapshot that tells what it was made of."""
     hours = [(now - minute).total_seconds() / 3600 for minute in table.column("minute").to_pylist()]
-    return {"count": sum(table.column("count").to_pylist()), "hours": max(hours, default=None), "octets": octets}
+    return {"count": sum(table.column("count").to_pylist()), "hours": max(hours, default=None), "limit": limit}
 
 
 JOB = dataclasses.replace(JOBS["metrics"], keys=("minute",), merges={"count": "sum"}, time="minute", snapshot=counts)
@@ -63,7 +63,7 @@ def test_it_is_of_the_last_day(tmp_path: Path, table: tables.JobTable) -> None:
         "since": "2026-02-28T12:00:00Z",
         "count": 6,
         "hours": 23,
-        "octets": 2 * 1024**2 - 200,
+        "limit": 2 * 1024**2 - 200,
     }
     assert made is not None
     assert json.loads(made.all) == shown(tmp_path)
@@ -74,7 +74,7 @@ def test_subscribers_get_the_last_minutes(tmp_path: Path, table: tables.JobTable
     made = Snapshots(JOB, tmp_path).make(NOW)
     assert made is not None
     lately = json.loads(made.lately)
-    assert (lately["count"], lately["since"], lately["octets"]) == (8, "2026-03-01T11:50:00Z", 256 * 1024 - 200)
+    assert (lately["count"], lately["since"], lately["limit"]) == (8, "2026-03-01T11:50:00Z", 256 * 1024 - 200)
 
 
 def test_new_batches_are_added_to_what_is_held(
