@@ -14,6 +14,7 @@ outermost folder (`make_private`) is its owner's alone.  One `chmod` of that fol
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,3 +162,21 @@ def synchronize_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(path: Path) -> int:
+    """Lock a file, which is made if it is missing; the descriptor holds the lock until it is closed.
+
+    The system releases the lock when the process ends, however it ends.
+
+    Raises:
+        BlockingIOError: another process holds the lock.
+        OSError: the file cannot be made or locked.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -1,17 +1,17 @@
-"""`spark.read`: what waits in queues, or what a log holds.
+"""`spark.read`: the messages that wait in queues, or that a log holds.
 
-A queue is read by one task, in one of three ways:
+One task reads the queues, in one of three ways:
 
-* **browse** (the default): our gateway and ActiveMQ give copies to `browser:true`.  For any other server the messages
+* **browse** (the default): our gateway and ActiveMQ give copies to `browser:true`.  From any other server the messages
   are taken and not acknowledged, and go back when the connection ends; then they may come back marked as redelivered.
-  Which way is chosen by the `server` of CONNECTED, because a server that does not know `browser` would consume them;
-  option `browser` decides instead.
+  The `server` of CONNECTED decides, because a server that does not know `browser` would consume them; option `browser`
+  overrides that.
 * **drain** (`ack=true`): messages are acknowledged when Spark has taken all rows and nothing more has come for
-  `idleTimeoutMs`, and what comes then is read, too.  A batch job has no commit that a source would hear of: a job that
-  fails after that has lost them.  Where that matters, a stream with the trigger availableNow does the same safely.
-* **log** (mode offset): ranges of numbers, as many tasks as `numPartitions` says; see `log`.
+  `idleTimeoutMs`; messages that come then are read, too.  A source of a batch job hears of no commit: a job that fails
+  after that has lost them.  A stream with the trigger availableNow does the same safely.
+* **log** (mode offset): ranges of numbers, in up to `numPartitions` tasks; see `log`.
 
-A drain that is run again by Spark would return less than the first time, so it is refused: the job fails and says so.
+Spark must not repeat a drain, because it would return less than the first time: the job fails and says so.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .options import Options
 from .rows import Collector
 
 _ROWS = 8_192
-_OCTETS = 4 * 1024**2
+_BYTES = 4 * 1024**2
 _BROWSED = ("stomp-gateway", "ActiveMQ")
 
 
 class LogReader(DataSourceReader):
-    """Mode offset: what the logs hold when the job is planned."""
+    """Mode offset: the messages of the logs when the job is planned."""
 
     def __init__(self, options: Options, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """From `startingOffsets` to the end of now."""
+        """The ranges from `startingOffsets` to the present end."""
         probe = Probe(self._options)
         try:
             names = list(self._options.destination)
@@ -70,7 +70,7 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task: who takes messages from a queue takes them in order."""
+        """One task, so that messages come in order."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -78,7 +78,7 @@ class BatchReader(DataSourceReader):
         context = TaskContext.get()
         if self._options.ack and context is not None and context.attemptNumber() > 0:
             raise DataLost(
-                "option ack: a task that drained failed and cannot be repeated, what it acknowledged is gone; use "
+                "option ack: a task that drained failed and cannot be repeated, its messages are acknowledged; use "
                 "readStream with the trigger availableNow"
             )
         client = Client(self._options.server())
@@ -91,7 +91,7 @@ class BatchReader(DataSourceReader):
 
 
 class _Taking:
-    """One reading of all queues of a query on one connection."""
+    """One reading of all queues of a query, on one connection."""
 
     def __init__(self, client: Client, options: Options) -> None:
         self._client = client
@@ -102,7 +102,7 @@ class _Taking:
         self._handles: list[tuple[str, str]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows; what they came from is acknowledged where that is asked for."""
+        """The rows; their messages are acknowledged if the options ask for it."""
         self._subscribe()
         last_event = time.monotonic()
         while True:
@@ -125,7 +125,7 @@ class _Taking:
                 last_event = time.monotonic()
 
     def _full(self) -> bool:
-        return self._collector.rows >= _ROWS or self._collector.octets >= _OCTETS
+        return self._collector.rows >= _ROWS or self._collector.size >= _BYTES
 
     def _subscribe(self) -> None:
         options = self._options
@@ -152,7 +152,7 @@ class _Taking:
         self._collector.add(frame)
 
     def _acknowledge(self) -> None:
-        """All that was handed on, confirmed by the server."""
+        """Acknowledge all rows that were handed on, and wait until the server confirms."""
         by_subscription: dict[str, list[str]] = {}
         for subscription, handle in self._handles:
             by_subscription.setdefault(subscription, []).append(handle)

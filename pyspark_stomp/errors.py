@@ -1,4 +1,4 @@
-"""What can go wrong, as the user of Spark sees it: one sentence that names the option or repeats the server's message.
+"""Errors for the user of Spark: one sentence that names the option or repeats the server's message.
 
 Spark carries the text of an exception from a Python process into the failure of the query or job.
 """
@@ -11,7 +11,7 @@ __all__ = ["ConnectionLost", "DataLost", "OptionError", "ServerError", "StompErr
 
 
 class OptionError(StompError, ValueError):
-    """An option, a column or a schema that cannot be meant."""
+    """An option, a column or a schema is wrong."""
 
 
 class DataLost(StompError):

@@ -1,16 +1,16 @@
-"""Mode offset: destinations that keep a log, read by number as often as one likes.
+"""Mode offset: destinations that keep a log, read by number as often as needed.
 
 These are the gateway's topics with a log, whose MESSAGEs carry `seq`, and RabbitMQ's stream queues, whose MESSAGEs
-carry `x-stream-offset`.  Both understand SUBSCRIBE with `x-stream-offset:offset=N`, `first` and `last`; that is the
-dialect here.  Nothing is acknowledged but to keep the messages flowing.
+carry `x-stream-offset`.  Both understand SUBSCRIBE with `x-stream-offset:offset=N`, `first` and `last`.  ACKs serve
+only to keep the messages flowing.
 
-The driver only asks where a log ends: it subscribes from `last`, takes what comes, and unsubscribes.  Nothing comes
-from an empty log, and its RECEIPT says nothing of messages: so a log counts as empty when it was silent for
-`idleTimeoutMs`.  Whoever is only looking for news waits so long where there are none anywhere.  A task
-subscribes from its first number and reads until it sees the last, or one behind it: numbers may be left out, where a
-gateway was killed, so a range may hold fewer messages than numbers.
+The driver only asks where a log ends: it subscribes from `last`, takes the messages that come, and unsubscribes.  An
+empty log sends nothing, and its RECEIPT says nothing of messages: so a log counts as empty if it was silent for
+`idleTimeoutMs`, and a query without news waits so long.  A task subscribes from its first number and reads until it
+sees the last, or one behind it: numbers may be left out after a kill of the gateway, so a range may hold fewer messages
+than numbers.
 
-**Never a silent loss.**  Where the log no longer reaches back to the number asked for, our gateway says `gap:true`, and
+**Never a silent loss.**  If the log no longer reaches back to the wanted number, our gateway says `gap:true`, and
 RabbitMQ begins later than it was told; both are `DataLost`, unless `failOnDataLoss` is false.  A last message that does
 not come, although the log had it, is `DataLost`, too.
 """
@@ -32,16 +32,16 @@ from .errors import ConnectionLost, DataLost
 from .options import Options
 from .rows import Collector
 
-# In place of the number of the next message: there is none yet.  RabbitMQ's numbers begin with 0.
+# In place of the number of the next message: the log is empty.  RabbitMQ's numbers begin with 0.
 EMPTY = -1
 _WINDOW = 10_000
 _ROWS = 8_192
-_OCTETS = 4 * 1024**2
-# There is news of one log; the others get so many seconds to tell theirs, or the next question.
+_BYTES = 4 * 1024**2
+# After news of one log the others have so many seconds to send theirs, or wait for the next question.
 _OTHERS = 0.3
 _QUIET = 0.02
 _LONGEST_PAUSE = 30.0
-# A message that the log had does not come: a slow server, up to so many seconds.
+# Seconds to wait for a message that the log had: the server may be slow.
 _PATIENCE = 10.0
 
 _Result = TypeVar("_Result")
@@ -70,7 +70,7 @@ def with_retries(options: Options, attempt: Callable[[], _Result]) -> _Result:
 
 
 def subscribe(client: Client, options: Options, destination: str, begin: str, window: int) -> None:
-    """SUBSCRIBE to a log, `begin` being a value of `x-stream-offset`."""
+    """SUBSCRIBE to a log; `begin` is a value of `x-stream-offset`."""
     headers = {"id": destination, "destination": destination, "ack": "client", "prefetch-count": str(window)}
     if options.selector:
         headers["selector"] = options.selector
@@ -78,7 +78,7 @@ def subscribe(client: Client, options: Options, destination: str, begin: str, wi
 
 
 def begin_at(seq: int) -> str:
-    """A number as `x-stream-offset` has it; `EMPTY`: the beginning, wherever that is."""
+    """A number as a value of `x-stream-offset`; `EMPTY`: the beginning, wherever that is."""
     return f"offset={seq}" if seq != EMPTY else "first"
 
 
@@ -90,9 +90,9 @@ def seq_of(message: Frame) -> int | None:
 
 
 class Probe:
-    """Asks logs where they end, on a connection that it keeps.  A selector is no part of the question.
+    """Asks logs where they end, on a connection that it keeps.  It uses no selector.
 
-    Each question has ids of its own, so that an answer that comes too late is not taken for one to the next.
+    Each question has ids of its own, so that a late answer is not taken for one to the next question.
     """
 
     def __init__(self, options: Options) -> None:
@@ -107,16 +107,16 @@ class Probe:
             self._client = None
 
     def last(self, destinations: tuple[str, ...], known: dict[str, int] | None = None) -> dict[str, int]:
-        """The number of each log's last message; a log that has none is left out.
+        """The number of each log's last message; an empty log is left out.
 
         Args:
-            known: of a log, the number from which on a message is news: as soon as there are some, logs that are silent
-                may be left out, too.
+            known: the number from which on a message of a log is news: as soon as there is news, silent logs may be
+                left out, too.
         """
         return with_retries(self._options, lambda: self._ask(dict.fromkeys(destinations, "last"), max, known))
 
     def first(self, starts: dict[str, int]) -> dict[str, int]:
-        """The number of each log's first message from a number on; a log that has none is left out."""
+        """The number of each log's first message from a number on; a log without one is left out."""
         begins = {destination: begin_at(seq) for destination, seq in starts.items()}
         return with_retries(self._options, lambda: self._ask(begins, min))
 
@@ -148,7 +148,7 @@ class Probe:
                     patience = min(patience, _OTHERS)
             for own, destination in ids.items():
                 client.request("UNSUBSCRIBE", {"id": own, "destination": destination})
-            client.receive(0)  # what was on its way
+            client.receive(0)  # messages on their way
         except BaseException:
             self.close()
             raise
@@ -177,12 +177,7 @@ def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator
 
 
 class _Reading:
-    """How far a range is read.
-
-    Attributes:
-        next: the number that comes next.
-        done: nothing of the range is left.
-    """
+    """The progress of a range: `next` is the next number, and `done` is true at its end."""
 
     def __init__(self, options: Options, part: LogRange) -> None:
         self._options = options
@@ -194,20 +189,20 @@ class _Reading:
         self._last_progress = time.monotonic()
 
     def broke(self) -> None:
-        """The connection has; what was gathered and not handed on is read again.
+        """The connection is lost; rows that were gathered and not handed on are read again.
 
         Raises:
-            ConnectionLost: it has brought nothing for too long.
+            ConnectionLost: no message has come for too long.
         """
         self._collector.clear()
         silent = time.monotonic() - self._last_progress
         if silent * 1000 > self._options.max_reconnect:
-            raise ConnectionLost(f"{self._name}: connections break, and none has brought a message for {silent:.0f} s")
+            raise ConnectionLost(f"{self._name}: connections break, and no message has come for {silent:.0f} s")
         time.sleep(0.1)
 
     def batches(self, client: Client) -> Iterator[pa.RecordBatch]:
-        """What one connection brings."""
-        unacknowledged = octets = 0
+        """The rows of one connection."""
+        unacknowledged = size = 0
         handle = ""
         reached = self.next
         first = True
@@ -223,7 +218,7 @@ class _Reading:
                     first = False
                 handle = headers.get("ack", headers.get("message-id", ""))
                 unacknowledged += 1
-                octets += len(frame.body)
+                size += len(frame.body)
                 if seq is None or seq < reached:
                     continue
                 if seq < self._part.end:
@@ -238,15 +233,15 @@ class _Reading:
                 self._check_silence(reached)
             if self._collector.rows and (self.done or not frames or self._full()):
                 batch = self._collector.batch()
-                self.next = reached  # what is handed on is never read again
+                self.next = reached  # rows that are handed on are never read again
                 yield batch
-            if handle and (unacknowledged > _WINDOW // 4 or octets > _OCTETS or not frames) and not self.done:
+            if handle and (unacknowledged > _WINDOW // 4 or size > _BYTES or not frames) and not self.done:
                 client.send(client.acks(self._part.destination, [handle]))
-                unacknowledged = octets = 0
+                unacknowledged = size = 0
                 handle = ""
 
     def _full(self) -> bool:
-        return self._collector.rows >= _ROWS or self._collector.octets >= _OCTETS
+        return self._collector.rows >= _ROWS or self._collector.size >= _BYTES
 
     def _check_gap(self, frame: Frame, seq: int | None, expected: int) -> None:
         if not self._options.fail_on_data_loss:
@@ -259,7 +254,7 @@ class _Reading:
             first = headers.get("first-seq", seq)
             raise DataLost(
                 f"{self._name}: its log no longer has the messages from {expected} on, it begins with {first}; "
-                "failOnDataLoss=false goes on from there"
+                "failOnDataLoss=false continues from there"
             )
 
     def _check_silence(self, reached: int) -> None:
@@ -270,5 +265,5 @@ class _Reading:
         elif silent >= _PATIENCE:
             raise DataLost(
                 f"{self._name}: the messages from {reached} to {self._part.end - 1} were there and do not come; "
-                "failOnDataLoss=false goes on without them"
+                "failOnDataLoss=false continues without them"
             )

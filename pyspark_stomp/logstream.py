@@ -2,14 +2,14 @@
 
 Offset: {"v": 1, "mode": "offset", "at": {destination: the number of its next message}}.
 
-See `log` for what a log is and how it is read.  A batch is one range of numbers per destination, cut into as many tasks
-as `numPartitions` says; each has a connection of its own.  `maxBytesPerTrigger` has no effect: nobody knows the size of
-what has not been read.
+`log` explains what a log is and how it is read.  A batch is one range of numbers per destination, cut into up to
+`numPartitions` tasks; each has a connection of its own.  `maxBytesPerTrigger` has no effect, because the size of unread
+messages is not known.
 
 **Where a query begins.**  Spark does not write down the initial offset, and asks for it again when the first batch has
-to be run again.  So the initial offset is the same at all times: no destination has a number.  The first batch reads
-nothing; its end, which is written down, says what `startingOffsets` means at that moment.  A log that is still empty
-gets `EMPTY`, and its first number by another such batch.
+to be run again.  So the initial offset is always the same: no destination has a number.  The first batch reads nothing;
+its end, which is written down, is the meaning of `startingOffsets` at that moment.  A log that is still empty gets
+`EMPTY`, and its first number by another such batch.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from .log import EMPTY, LogRange, Probe, read_range
 from .options import Options
 
 _VERSION = 1
-# A log is asked for its end at most so often, in seconds.
+# Seconds between two questions for the end of a log, at least.
 _POLL = 0.1
 # A task is not worth its start below so many messages.
 _LEAST = 2_000
 
 
 def split(destination: str, start: int, end: int, count: int) -> list[LogRange]:
-    """The numbers from start up to end in at most so many parts; the same ones whenever it is asked."""
+    """The numbers from start up to end in at most so many parts; always the same ones."""
     count = max(1, min(count, (end - start) // _LEAST))
     borders = [start + (end - start) * part // count for part in range(count + 1)]
     return [LogRange(destination, first, last) for first, last in itertools.pairwise(borders) if first < last]
 
 
 def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
-    """The numbers with which reading destinations begins; `EMPTY`: the log is.
+    """The numbers with which reading begins; `EMPTY`: the log is empty.
 
-    Number 0 of `startingOffsets` is the beginning, whatever number that has.
+    Number 0 of `startingOffsets` is the beginning, whichever number that has.
 
     Raises:
-        OptionError: `startingOffsets` leaves one out.
+        OptionError: `startingOffsets` leaves a destination out.
     """
     told = options.starting
     if isinstance(told, dict):
@@ -67,7 +67,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: checked for streams.
-        columns: that the query wants.
+        columns: of the query.
     """
 
     def __init__(self, options: Options, columns: list[str]) -> None:
@@ -89,19 +89,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return at
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins: nowhere yet."""
+        """The beginning of a query without a checkpoint: no number yet."""
         return self._offset({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option's."""
+        """The limit of the option."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends with what is there now."""
+        """The query ends with the present messages."""
         self._target = self._probe.last(self._options.destination)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; the start where there is nothing for it."""
+        """The end of the next batch; the start if there is nothing for it."""
         at = self._at(start)
         if unknown := [name for name in self._options.destination if name not in at]:
             return self._offset(at | starts(self._options, self._probe, unknown))
@@ -125,14 +125,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._probe.last(self._options.destination, at)
 
     def _limit(self, ahead: dict[str, int], ends: dict[str, int], rows: int) -> None:
-        """Move ends back.  Numbers that were left out do not count, or a batch after the other would be empty."""
+        """Move ends back.  Numbers that were left out do not count, or many batches would be empty."""
         far = {name: seq for name, seq in ahead.items() if ends[name] - seq > rows}
         firsts = self._probe.first(far) if far else {}
         for name, seq in far.items():
             ends[name] = min(ends[name], max(seq, firsts.get(name, seq)) + rows)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges of a batch; the same whenever it is run again."""
+        """The ranges of a batch; the same when it is run again."""
         begins, ends = self._at(start), self._at(end)
         count = max(1, self._options.partitions // max(1, len(begins)))
         return [part for name, seq in begins.items() if seq != EMPTY for part in split(name, seq, ends[name], count)]
@@ -143,12 +143,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the log keeps what it keeps."""
+        """Nothing to do: the server keeps the log."""
 
     def stop(self) -> None:
         """End the connection."""
         self._probe.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks, which read and nothing more."""
+        """The state for the tasks, which only read."""
         return self.__dict__ | {"_probe": None}

@@ -1,12 +1,12 @@
 """Rows in memory, whose messages stay unacknowledged until Spark has committed them: the store of mode ack.
 
-Nothing outlives the process.  The server still has every message that is not acknowledged and sends it again, to the
-next process or, when the connection alone has broken, to this one.  In the latter case the message is known by its key:
-its row stays where it is, and only the handle that acknowledges it is exchanged.
+Nothing survives the process.  The server still has every message that is not acknowledged and sends it again, to the
+next process or, after a broken connection, to this one.  Then the message is known by its key: its row stays where it
+is, and only the handle that acknowledges it is exchanged.
 
 Rows are numbered on from the offset that the query starts with.  A range below that belongs to a process that is gone:
-it is answered with no rows, because its messages come again.  So the rows of a batch that ran and was not committed
-may come twice, and none is ever missing.
+it has no rows here, because its messages come again.  So the rows of a batch that ran and was not committed may come
+twice, and none is ever missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Held:
 
 
 class Memory:
-    """What is received and not committed.  A receiver keeps blocks, Spark's thread reads and releases them.
+    """Rows that are received and not committed.  A receiver keeps blocks, Spark's thread reads and releases them.
 
     Args:
         first: the number of the first row.
@@ -55,16 +55,16 @@ class Memory:
         """The number of the next row."""
         return self._end
 
-    # The receiver.
+    # Called by the receiver.
 
     def knows(self, key: str) -> bool:
-        """Whether a message with that key is held, or was lately."""
+        """True if a message with that key is held, or was lately."""
         return key in self._places or key in self._done
 
     def exchange(self, key: str, handle: Handle) -> None:
         """A known message has come again, with another handle.
 
-        On the connection that its row came on it is a copy that the sender made: nobody will ask for its row.
+        On the connection of its row it is a copy that the publisher made: its row is not needed.
         """
         with self._guard:
             row = self._places.get(key)
@@ -76,7 +76,7 @@ class Memory:
             self._due.append(handle)
 
     def full(self) -> bool:
-        """Never: what is not acknowledged is limited by the server."""
+        """Never: the server limits unacknowledged messages."""
         return False
 
     def keep(self, block: Block) -> None:
@@ -95,22 +95,22 @@ class Memory:
                 held.handles = [None] * held.block.rows
 
     def due(self) -> list[Handle]:
-        """What may be acknowledged now; each is told once."""
+        """The handles to acknowledge now; each is returned once."""
         with self._guard:
             due, self._due = self._due, []
             return due
 
     def has_due(self) -> bool:
-        """Whether something waits to be acknowledged."""
+        """True if a handle waits to be acknowledged."""
         return bool(self._due)
 
-    # Spark.
+    # Called by Spark's thread.
 
-    def cut(self, start: int, rows: int, octets: int) -> int:
-        """Where a batch that begins at a row ends: at most so many rows, and octets unless one block has more."""
+    def cut(self, start: int, rows: int, size: int) -> int:
+        """The end of a batch that begins at a row: at most so many rows, and bytes unless one block has more."""
         with self._guard:
-            sizes = [(held.end, len(held.block.octets)) for held in self._held if held.end > start]
-        return cut(sizes, start, rows, octets)
+            sizes = [(held.end, len(held.block.data)) for held in self._held if held.end > start]
+        return cut(sizes, start, rows, size)
 
     def pieces(self, start: int, end: int) -> list[Piece]:
         """The rows from start up to end, without those of another process."""
@@ -120,7 +120,7 @@ class Memory:
                 skip = max(0, start - held.first)
                 take = min(end, held.end) - held.first - skip
                 if take > 0:
-                    found.append(Piece(held.block.octets, skip, take))
+                    found.append(Piece(held.block.data, skip, take))
         return found
 
     def release(self, end: int) -> None:

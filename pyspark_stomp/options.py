@@ -1,9 +1,9 @@
 """The options of `format("stomp")`: one table, from which text becomes checked values.
 
 Spark hands options over as text under names in any letter case.  A name that is not in the table is refused, with the
-one that was probably meant: a slip of the pen in `maxRowsPerTrigger` would otherwise stay without effect and unseen.
+most similar one: a misspelt `maxRowsPerTrigger` would otherwise have no effect.
 
-What an option means together with others is checked where it is used: a sink needs no `spoolDir`.
+Options that depend on others are checked where they are used: a sink needs no `spoolDir`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gateway.codec import VERSIONS
 
 from .errors import OptionError
 
-_OCTETS = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _MOST = 2**53
 # Spark's own options of a query, which it hands on with the others.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
-# Between the octets of a message and its row: an Arrow column of octets ends at 2 GiB.
-_MOST_OCTETS = 1024**3
+# Below the limit of an Arrow column of bytes, 2 GiB.
+_MOST_BYTES = 1024**3
 
 
 def _text(value: str) -> str:
@@ -51,10 +51,10 @@ def _integer(least: int, most: int = _MOST) -> Callable[[str], int]:
     return parse
 
 
-def _octets(value: str) -> int:
-    found = _OCTETS.fullmatch(value.strip())
-    if found is None or not 0 < (size := int(found[1]) * _FACTORS[found[2].lower()]) <= _MOST_OCTETS:
-        raise ValueError("must be a number of octets up to 1GiB, like 67108864 or 64MiB")
+def _size(value: str) -> int:
+    found = _SIZE.fullmatch(value.strip())
+    if found is None or not 0 < (size := int(found[1]) * _FACTORS[found[2].lower()]) <= _MOST_BYTES:
+        raise ValueError("must be a number of bytes up to 1GiB, like 67108864 or 64MiB")
     return size
 
 
@@ -105,7 +105,7 @@ def _starting(value: str) -> str | dict[str, int]:
 
 
 def _row(name: str, parse: Callable[[str], Any], default: Any = MISSING, factory: Any = MISSING) -> Any:
-    """One option: its name in Spark, how its text is read, what it is without."""
+    """One option: its name in Spark, its parser, its default."""
     metadata = {"option": name, "parse": parse}
     if factory is not MISSING:
         return field(default_factory=factory, metadata=metadata)
@@ -116,7 +116,7 @@ def _row(name: str, parse: Callable[[str], Any], default: Any = MISSING, factory
 class Options:
     """All options, checked one by one.
 
-    Times are in milliseconds, sizes in octets.  0 of a time limit means none where it says so below.
+    Times are in milliseconds, sizes in bytes.  0 of a time limit means none where it says so below.
     """
 
     # ruff: noqa: RUF009  # each row calls `field`, by way of `_row`
@@ -141,12 +141,12 @@ class Options:
     subscribe_headers: dict[str, str] = _row("subscribeHeaders", _headers, factory=dict)
     mode: str = _row("mode", _one_of("spool", "ack", "offset"), "spool")
     spool_dir: str = _row("spoolDir", _text, "")
-    max_spool: int = _row("maxSpoolBytes", _octets, _MOST_OCTETS)  # beyond that the server has to wait
+    max_spool: int = _row("maxSpoolBytes", _size, _MOST_BYTES)  # beyond that the connector stops reading
     shared_spool: bool = _row("sharedSpool", _boolean, False)  # executors read the segments' files themselves
     dedup_header: str = _row("dedupHeader", _text, "")  # instead of message-id, to know a message again
     ack_mode: str = _row("ackMode", _one_of("client-individual", "client"), "client-individual")
     max_rows: int = _row("maxRowsPerTrigger", _integer(1), 100_000)
-    max_bytes: int = _row("maxBytesPerTrigger", _octets, 64 * 1024**2)
+    max_bytes: int = _row("maxBytesPerTrigger", _size, 64 * 1024**2)
     prefetch_count: int = _row("prefetch", _integer(0, 10_000_000), 0)  # 0: by the mode
     partitions: int = _row("numPartitions", _integer(1, 10_000), 4)
     idle_timeout: int = _row("idleTimeoutMs", _integer(1), 2_000)
@@ -159,7 +159,7 @@ class Options:
     send_headers: dict[str, str] = _row("sendHeaders", _headers, factory=dict)
     content_type: str = _row("contentType", _text, "")
     dedup_column: str = _row("dedupColumn", _text, "")
-    transaction_octets: int = _row("transactionOctets", _octets, 4 * 1024**2)
+    transaction_bytes: int = _row("transactionOctets", _size, 4 * 1024**2)
     transaction_rows: int = _row("transactionRows", _integer(1), 5_000)
     max_rate: int = _row("maxRowsPerSecond", _integer(0), 0)  # of one task; 0: as fast as the server takes them
 
@@ -168,7 +168,7 @@ class Options:
         """Read the options of a query.
 
         Raises:
-            OptionError: one is unknown or cannot be meant.
+            OptionError: one is unknown or wrong.
         """
         table = {each.metadata["option"].lower(): each for each in fields(cls)}
         values: dict[str, Any] = {}
@@ -192,7 +192,7 @@ class Options:
     def prefetch(self) -> int:
         """Messages that the server may send ahead of their ACKs, on each subscription.
 
-        Mode ack holds a batch that runs and gathers the next; the others acknowledge as they go.
+        Mode ack holds a batch that runs and gathers the next; the others acknowledge at once.
         """
         if self.prefetch_count:
             return self.prefetch_count
@@ -204,7 +204,7 @@ class Options:
         return self.prefetch * len(self.destination)
 
     def server(self) -> StompServer:
-        """Where to, and who.
+        """The server and the login.
 
         Raises:
             OptionError: the environment has no such variable on this node.
@@ -232,16 +232,16 @@ class Options:
         return _text(value)
 
     def check_source(self) -> None:
-        """Refuse what no source can do.
+        """Refuse options that no source can use.
 
         Raises:
             OptionError: `destination` is missing.
         """
         if not self.destination:
-            raise OptionError("option destination is missing: a source must know what to subscribe to")
+            raise OptionError("option destination is missing: name the destination to subscribe to")
 
     def check_stream(self) -> None:
-        """Refuse what a streaming source cannot do.
+        """Refuse options that a streaming source cannot use.
 
         Raises:
             OptionError: `spoolDir` is missing, or mode ack cannot acknowledge one by one.

@@ -1,20 +1,19 @@
-"""A thread that receives: it connects, subscribes, fills a store, acknowledges, and connects again.
+"""The receiver: a thread that connects, subscribes, fills a store, acknowledges, and connects again.
 
-One thread has the client for itself.  Spark's thread sees numbers and events only.
+The thread has the client for itself.  Spark's thread sees numbers and events only.
 
-When messages are acknowledged is the store's matter.  With a `Spool` it is as soon as their block is on the disk; with
-a `Memory`, when it says that they are due.  In either case the ACKs of a block end with one that asks for a receipt:
-when nothing is unconfirmed, the server has let go of all that was acknowledged.
+The store decides when messages are acknowledged.  With a `Spool` it is as soon as their block is on the disk; with a
+`Memory`, when it says that they are due.  In either case the ACKs of a block end with one that asks for a receipt: when
+nothing is unconfirmed, the server has let go of all acknowledged messages.
 
 Rows gather until none comes for a moment (`_IDLE`), for at most `_LINGER` seconds, or until there are enough of them: a
-block costs two syncs, in which nothing is received.  As long as the store is full they gather
-on, unacknowledged, until the server has sent as many as `prefetch` says, and stops, or until they are `_GATHERED`
-octets; then the socket is not read.  What has gathered when the connection breaks is thrown away: it was not
-acknowledged, and comes again.
+block costs two syncs, in which nothing is received.  While the store is full they gather unacknowledged, until the
+server has sent as many as `prefetch` allows, and stops, or until they are `_GATHERED` bytes; then the socket is not
+read.  If the connection breaks, gathered rows are dropped: they were not acknowledged, and come again.
 
 A lost connection, or an ERROR on one that had worked, is followed by new attempts, with a pause that doubles from 0.1
 to 30 s, until `maxReconnectMs` are over.  An ERROR to the first subscription is final: login or destination is wrong,
-and no attempt would mend it.
+and another attempt would not help.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ from .rows import Collector
 from .spool import Spool
 
 _ROWS = 8_192
-_OCTETS = 4 * 1024**2
-# Many, because a server may hang up on who reads nothing for long; few enough for the memory of a driver.
+_BYTES = 4 * 1024**2
+# Many bytes, because a server may hang up on a client that reads nothing for long; few enough for a driver's memory.
 _GATHERED = 64 * 1024**2
 _LINGER = 0.1
 _IDLE = 0.01
@@ -42,7 +41,7 @@ _LONGEST_PAUSE = 30.0
 
 
 class Receiver:
-    """The thread and what is known of it.
+    """The thread and its state.
 
     Attributes:
         failure: why it gave up; None: it has not.
@@ -59,8 +58,8 @@ class Receiver:
         self._unconfirmed: dict[str, int] = {}
         self._receipts = 0
         self._subscribed = False
-        self._sessions = 0  # that got as far as their subscriptions
-        self._gathering = False  # something has come whose ACK is not written yet
+        self._sessions = 0  # sessions that were subscribed
+        self._gathering = False  # a message has come whose ACK is not written yet
         self._last_event = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="stomp-receiver", daemon=True)
         self._thread.start()
@@ -71,13 +70,13 @@ class Receiver:
         self._thread.join()
 
     def wait_beyond(self, row: int, timeout: float) -> bool:
-        """Whether the store has more than so many rows, after waiting for it at most so long, in seconds."""
+        """Wait until the store has more than so many rows, for at most so many seconds; True if it has."""
         with self._changed:
             self._changed.wait_for(lambda: self._store.end > row or self.failure is not None, timeout)
         return self._store.end > row
 
     def idle_for(self) -> float:
-        """Seconds since anything happened, when it is subscribed and nothing waits for a confirmation; else 0."""
+        """Seconds since the last event, if it is subscribed and nothing waits for a confirmation; else 0."""
         if not self._subscribed or self._unconfirmed or self._gathering:
             return 0.0
         if isinstance(self._store, Memory) and self._store.has_due():
@@ -92,7 +91,7 @@ class Receiver:
         except StompError as error:
             self.failure = error
         except OSError as error:
-            self.failure = StompError(f"option spoolDir names a folder that takes no more: {error}")
+            self.failure = StompError(f"option spoolDir names a folder that cannot be written: {error}")
         except Exception as error:  # noqa: BLE001  # a thread that dies silently would look like an empty queue
             self.failure = StompError(f"the receiver failed: {type(error).__name__}: {error}")
         with self._changed:
@@ -121,7 +120,7 @@ class Receiver:
             self._subscribed = True
             self._sessions += 1
             self._receive(client)
-            if not self.is_blocked:  # or all that was not read would have to be, in front of the RECEIPT
+            if not self.is_blocked:  # or all unread messages would have to be read before the RECEIPT
                 client.disconnect()
         finally:
             self._subscribed = False
@@ -132,7 +131,7 @@ class Receiver:
             if isinstance(self._store, Memory):
                 self._store.disconnected()
             else:
-                self._store.confirmed(self._store.end)  # nobody will; what the spool remembers must do
+                self._store.confirmed(self._store.end)  # the server will not; the keys that the spool remembers must do
 
     def _subscribe(self, client: Client) -> None:
         options = self._options
@@ -150,7 +149,7 @@ class Receiver:
         collector = Collector(dedup_header=self._options.dedup_header, body=self._options.include_body)
         gathered: set[str] = set()
         while not self._stop.is_set():
-            self.is_blocked = collector.octets >= _GATHERED and self._store.full()
+            self.is_blocked = collector.size >= _GATHERED and self._store.full()
             if self.is_blocked:
                 client.rest(_IDLE)
                 continue
@@ -158,7 +157,7 @@ class Receiver:
             if frames:
                 self._take(frames, collector, gathered)
             old = collector.rows and (not frames or time.monotonic() - collector.since > _LINGER)
-            if (old or collector.rows >= _ROWS or collector.octets >= _OCTETS) and not self._store.full():
+            if (old or collector.rows >= _ROWS or collector.size >= _BYTES) and not self._store.full():
                 self._keep(client, collector)
                 gathered.clear()
             elif not collector.rows and collector.handles:  # all of it was known
@@ -182,7 +181,7 @@ class Receiver:
         self._last_event = time.monotonic()
 
     def _repeated(self, frame: Frame, key: str, collector: Collector) -> None:
-        """A message that is kept already: it is acknowledged again, in the order in which it came."""
+        """Acknowledge a message that is kept already once more, in the order in which it came."""
         headers = frame.head.headers
         handle = (headers.get("subscription", ""), headers.get("ack", headers.get("message-id", "")))
         if isinstance(self._store, Memory):
@@ -204,17 +203,17 @@ class Receiver:
         by_subscription: dict[str, list[str]] = {}
         for subscription, handle in handles:
             by_subscription.setdefault(subscription, []).append(handle)
-        octets = []
+        frames = []
         for subscription, own in by_subscription.items():
             self._receipts += 1
             receipt = f"a{self._receipts}"
             self._unconfirmed[receipt] = end
             one_for_all = client.version is V10 or self._options.ack_mode == "client"
-            octets.append(client.acks(subscription, own[-1:] if one_for_all else own, receipt))
-        client.send(b"".join(octets))
+            frames.append(client.acks(subscription, own[-1:] if one_for_all else own, receipt))
+        client.send(b"".join(frames))
 
     def _confirm(self, frame: Frame) -> None:
-        """A RECEIPT: they come in order, so that all rows in front of those that still wait are sure."""
+        """A RECEIPT: they come in order, so all rows before those that still wait are confirmed."""
         end = self._unconfirmed.pop(frame.headers.get("receipt-id", ""), 0)
         if isinstance(self._store, Spool) and next(iter(self._unconfirmed.values()), -1) != end:
             self._store.confirmed(end)

@@ -1,14 +1,14 @@
 """A MESSAGE as a row, and many of them as one Arrow batch.
 
-The columns stand in `COLUMNS`, once; the schema of Spark and that of Arrow both come from there.  Spark takes a batch
-only if its Arrow schema is to the letter the one that Spark itself makes of the columns.
+The columns stand in `COLUMNS`, once; the schema of Spark and that of Arrow are both made of them.  Spark takes a batch
+only if its Arrow schema is exactly the one that Spark itself makes of the columns.
 
-`headers` holds what has no column of its own: not `ack` and `content-length`, which belong to the delivery, not to the
-message.  Of repeated headers the first counts, and names and values are unescaped: that is the codec's work.
+`headers` holds the headers without a column of their own, except `ack` and `content-length`, which belong to the
+delivery and not to the message.  Of repeated headers the first counts, and names and values are unescaped by the codec.
 
 A `Collector` makes arrays column by column, of a few hundred messages at a time: so their strings are still in the
-processor's cache, and their memory serves the next ones.  The map is made of flat lists of names and values: a third of
-what a list of dictionaries costs.
+processor's cache, and their memory serves the next ones.  The map is made of flat lists of names and values, at a third
+of the cost of a list of dictionaries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ddl(*, body: bool) -> str:
 
 
 def check_columns(asked: list[tuple[str, str]]) -> list[str]:
-    """The names of the columns that a query wants, in its order.
+    """The names of the columns of a query, in its order.
 
     Args:
         asked: name and type of each, as Spark writes them.
@@ -63,10 +63,10 @@ def check_columns(asked: list[tuple[str, str]]) -> list[str]:
 
 
 def key_of(subscription: str, own: str) -> str:
-    """By what a message is known again when it is redelivered; "": by nothing.
+    """The key by which a redelivered message is recognized; "": it has none.
 
     Args:
-        own: its `message-id`, or the header that stands for it.
+        own: its `message-id`, or the header that replaces it.
     """
     return f"{subscription}\n{own}" if own else ""
 
@@ -76,11 +76,11 @@ class Block:
     """Rows that travel together.
 
     Attributes:
-        octets: an Arrow stream of one batch with all columns.
+        data: an Arrow stream of one batch with all columns.
         rows: how many; `keys` and `handles` have one entry for each.
     """
 
-    octets: bytes
+    data: bytes
     rows: int
     keys: list[str]
     handles: list[tuple[str, str]]
@@ -90,11 +90,11 @@ class Collector:
     """Rows that come in, until they are taken as an Arrow batch.
 
     Args:
-        dedup_header: by which a message is known again; its `message-id` if empty.
+        dedup_header: by which a redelivered message is recognized; its `message-id` if empty.
         body: bodies are kept.
 
     Attributes:
-        octets: of bodies and headers, nearly.
+        size: bytes of bodies and headers, nearly.
         since: `time.monotonic()` of the oldest row.
         keys: of the rows.
     """
@@ -105,8 +105,8 @@ class Collector:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was gathered."""
-        self.octets = 0
+        """Drop all rows."""
+        self.size = 0
         self.since = 0.0
         self.keys: list[str] = []
         self._handles: list[tuple[str, str]] = []
@@ -130,17 +130,17 @@ class Collector:
         return key_of(headers.get("subscription", ""), headers.get(self._id, ""))
 
     def add(self, message: Frame, key: str = "") -> None:
-        """Take a MESSAGE.  Its headers are used up: the codec shares only those of SEND frames."""
+        """Take a MESSAGE.  Its headers are consumed: the codec shares only those of SEND frames."""
         if not self.keys:
             self.since = time.monotonic()
         self.keys.append(key)
-        self.octets += len(message.body) + message.head.size
+        self.size += len(message.body) + message.head.size
         self._waiting.append(message)
         if len(self._waiting) == _TOGETHER:
             self._fold()
 
     def _fold(self) -> None:
-        """Make a batch of the messages that are in none yet."""
+        """Make a batch of the waiting messages."""
         if not self._waiting:
             return
         headers = [message.head.headers for message in self._waiting]
@@ -170,20 +170,20 @@ class Collector:
         self._waiting = []
 
     def batch(self) -> pa.RecordBatch:
-        """All rows, of which there is one at least, as a batch, which the collector forgets."""
+        """All rows, of which there is at least one, as a batch; the collector is empty then."""
         self._fold()
         [batch] = pa.Table.from_batches(self._batches).combine_chunks().to_batches()
         self.clear()
         return batch
 
     def take(self) -> Block:
-        """All rows as a block, which the collector forgets."""
+        """All rows as a block; the collector is empty then."""
         rows, keys, handles = self.rows, self.keys, self.handles
         return Block(encode(self.batch()), rows, keys, handles)
 
 
 def pop_seq(headers: dict[str, str]) -> int | None:
-    """The number of a message in its log, where the server tells it: ours as `seq`, RabbitMQ as `x-stream-offset`."""
+    """The number of a message in its log, if the server sends it: ours as `seq`, RabbitMQ as `x-stream-offset`."""
     told = headers.pop("seq", None)
     other = headers.pop("x-stream-offset", None)
     if told is None and (told := other) is None:

@@ -1,20 +1,20 @@
 """`df.write` and `df.writeStream`: rows as messages, in transactions.
 
-Columns: `body` (string or binary) is needed; `destination`, `content_type`, `dedup_id` (strings) and `headers`
-(map<string,string>) may be there, and others are refused but for those of our own source, which are left out.  So what
-was read can be written.  What an option says counts for all rows, whatever the row says: rows of our source carry the
-destination that they came from, and would go back there.
+Columns: `body` (string or binary) is required; `destination`, `content_type`, `dedup_id` (strings) and `headers`
+(map<string,string>) are optional.  The other columns of our own source are left out, so that rows that were read can be
+written; any further column is refused.  An option counts for all rows and overrides the row: rows of our source carry
+the destination that they came from, and would go back there.
 
 A partition is a row of transactions: BEGIN, SENDs, COMMIT with a receipt, as many rows in each as `transactionRows` and
-`transactionOctets` allow; our gateway holds 16 MiB.  The next begins when the receipt of the last has come.  When the
-connection breaks, a transaction without its receipt is sent again.  With `maxRowsPerSecond` each task waits in front of
-a transaction until its rows are due, and transactions are at most a tenth of a second's rows.
+`transactionOctets` allow; our gateway holds 16 MiB.  The next begins when the receipt of the last has come.  If the
+connection breaks, a transaction without its receipt is sent again.  With `maxRowsPerSecond` each task waits before a
+transaction until its rows are due, and transactions are at most a tenth of a second's rows.
 
-**Each message has an id that is the same whenever its row is written again**: `dedup-id`, which our gateway honours by
-dropping the second message, and `x-dedup-id`, for consumers behind other servers.  It is the value of `dedup_id` or of
-the column that `dedupColumn` names, else `<query>-<batch>-<partition>-<row>`.  The latter repeats only what repeats:
-the batch must consist of the same rows in the same partitions, so there must be no repartition at random between a
-source and this sink.  The first holds for the gateway's `dedup_window`, and a query must come back within it.
+**Each message has an id that is the same whenever its row is written again**: `dedup-id`, by which our gateway drops
+the second message, and `x-dedup-id`, for consumers behind other servers.  It is the value of `dedup_id` or of the
+column that `dedupColumn` names, else `<query>-<batch>-<partition>-<row>`.  The latter repeats only what repeats: the
+batch must consist of the same rows in the same partitions, so there must be no random repartition between a source and
+this sink.  The first holds for the gateway's `dedup_window`, and a query must come back within it.
 """
 
 from __future__ import annotations
@@ -47,26 +47,21 @@ _KINDS = {
     "headers": ("map<string,string>",),
 }
 _IGNORED = {name for name, _, _ in COLUMNS}
-# What the server says of a message it delivers, or reads of a SEND as a command: no header of a row decides on that.
+# Headers that the server sets for a delivery, or reads as a command in a SEND: no header of a row may set them.
 _NOT_COPIED = frozenset(
     "ack browser content-length content-type dedup-id delivery-count destination first-seq gap heart-beat message-id "
     "receipt redelivered retained seq subscription transaction user-id x-dedup-id x-stream-offset".split()
 )
 _CONTROL = re.compile(r"[\x00-\x1f]")
-# Of each header beside its value, in a transaction that is held; our gateway counts 100 and the name.
+# Bytes of each header beside its value, in a held transaction; our gateway counts 100 and the name.
 _OVERHEAD = 150
-# With a limit of rows a second, so many transactions a second.
+# Transactions a second, if rows a second are limited.
 _PARTS = 10
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What all tasks of a job or query share.
-
-    Attributes:
-        job: an id, the same for all attempts.
-        columns: of the rows.
-    """
+    """What all tasks of a job or query share; `job` is an id, the same for all attempts."""
 
     options: Options
     columns: list[str]
@@ -74,15 +69,15 @@ class Plan:
 
     @property
     def dedup(self) -> str:
-        """The column that makes a message's id; "": none does."""
+        """The column with a message's id; "": there is none."""
         return self.options.dedup_column or ("dedup_id" if "dedup_id" in self.columns else "")
 
     @classmethod
     def of(cls, options: Options, schema: StructType, *, overwrite: bool) -> Plan:
-        """Check what can be checked before anything runs.
+        """Check options and columns before anything runs.
 
         Raises:
-            OptionError: options or columns cannot be meant.
+            OptionError: one is wrong.
         """
         if overwrite:
             raise OptionError("mode overwrite has no meaning for messages; it must be append")
@@ -111,7 +106,7 @@ class Plan:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The report of a task to the driver."""
 
     rows: int
 
@@ -139,14 +134,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context and context.getLocalProperty("sql.streaming.queryId")
         batch = context and context.getLocalProperty("streaming.sql.batchId")
         if not query or not batch:
-            raise StompError("Spark does not tell the id of query and batch, without which nothing can be written once")
+            raise StompError("Spark gives no id of query and batch, without which rows cannot be written exactly once")
         return _write(self._plan, iterator, query, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: what was sent is there."""
+        """Nothing to do: the messages are sent."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: the batch is written again, and what was sent is known by its id."""
+        """Nothing to do: the batch is written again, and sent messages are known by their ids."""
 
 
 def _write(plan: Plan, batches: Iterator[pa.RecordBatch], query: str, batch: str) -> Written:
@@ -166,11 +161,7 @@ def _write(plan: Plan, batches: Iterator[pa.RecordBatch], query: str, batch: str
 
 @dataclass(slots=True)
 class _Row:
-    """A message before it knows its version.
-
-    Attributes:
-        number: of the row in its partition, from 0.
-    """
+    """A message before its version is known; `number` is that of the row in its partition, from 0."""
 
     headers: dict[str, str]
     body: bytes
@@ -178,11 +169,7 @@ class _Row:
 
 
 class _Encoder:
-    """Rows to headers and bodies.
-
-    Attributes:
-        row: how many there have been.
-    """
+    """Rows to headers and bodies; `row` counts them."""
 
     def __init__(self, plan: Plan, task: str) -> None:
         options = plan.options
@@ -240,7 +227,7 @@ class _Sender:
         self._due = time.monotonic()  # of the next transaction
         self._client: Client | None = None
         self._rows: list[_Row] = []
-        self._octets = 0
+        self._size = 0
         self._transactions = 0
 
     def close(self) -> None:
@@ -251,15 +238,15 @@ class _Sender:
     def add(self, row: _Row) -> None:
         """Take a row, and send those that fill a transaction."""
         size = len(row.body) + sum(map(len, row.headers.values())) + _OVERHEAD * (len(row.headers) + 1)
-        if self._rows and self._octets + size > self._options.transaction_octets:
+        if self._rows and self._size + size > self._options.transaction_bytes:
             self.flush()
         self._rows.append(row)
-        self._octets += size
+        self._size += size
         if len(self._rows) >= self._most:
             self.flush()
 
     def flush(self) -> None:
-        """Send what waits; on return the server has it.
+        """Send the waiting rows; on return the server has them.
 
         Raises:
             StompError: it does not.
@@ -268,10 +255,10 @@ class _Sender:
             self._wait()
             with_retries(self._options, self._attempt)
         self._rows = []
-        self._octets = 0
+        self._size = 0
 
     def _wait(self) -> None:
-        """Until these rows are due.  What a slow server has delayed is not made up for."""
+        """Wait until these rows are due.  Delays of a slow server are not made up for."""
         if rate := self._options.max_rate:
             now = time.monotonic()
             time.sleep(max(0.0, self._due - now))
@@ -306,7 +293,7 @@ class _Sender:
             yield b"%b%b\0" % (head.encode(), row.body)
 
     def _check(self, row: _Row, version: Version) -> None:
-        """Refuse what the version cannot write: a server would drop the header, cut it or end the connection.
+        """Refuse a header that the version cannot write: a server would drop it, cut it or end the connection.
 
         Raises:
             OptionError: names row and column.
@@ -321,7 +308,7 @@ class _Sender:
 
 
 def _unspeakable(name: str, value: str, version: Version) -> str:
-    """What of a header the version cannot write; "": it can write all of it."""
+    """The part of a header that the version cannot write; "": it can write all of it."""
     text = name + value
     if not name:
         return "a header without a name"

@@ -2,9 +2,9 @@
 
 Constructors run in a process that only plans, so nothing here connects, opens or locks anything.
 
-Spark stops a stream's reader whatever happened, also one that it did not get, and then tells of that instead.  So what
-is wrong with the options of a stream is told by a reader that has no other answer.  What any source needs is told
-earlier, when Spark asks for the columns, and what is no option at all earliest.
+Spark stops a stream's reader whatever happened, even one that it did not get, and then reports that error instead.  So
+wrong options of a stream are reported by a reader that has no other answer.  Options that any source needs are checked
+earlier, when Spark asks for the columns, and unknown options first of all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DefaultSource(DataSource):
     """`format("stomp")`.
 
     Raises:
-        OptionError: an option is unknown or cannot be meant.
+        OptionError: an option is unknown or wrong.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -62,7 +62,7 @@ class DefaultSource(DataSource):
         """`spark.read`.
 
         Raises:
-            OptionError: options or schema cannot be meant.
+            OptionError: options or schema are wrong.
         """
         options = self._parsed
         options.check_source()
@@ -83,7 +83,7 @@ class DefaultSource(DataSource):
         """`df.write`.
 
         Raises:
-            OptionError: options or columns cannot be meant.
+            OptionError: options or columns are wrong.
         """
         return BatchWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
@@ -91,13 +91,13 @@ class DefaultSource(DataSource):
         """`df.writeStream`.
 
         Raises:
-            OptionError: options or columns cannot be meant.
+            OptionError: options or columns are wrong.
         """
         return StreamWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Answers the first question, whichever that is, with what is wrong."""
+    """Answers the first question, whichever that is, with an error."""
 
     def __init__(self, error: OptionError) -> None:
         self._error = error

@@ -1,28 +1,27 @@
-"""Rows on the driver's disk: received, kept, acknowledged, and read by Spark as often as it likes.
+"""The spool: rows on the driver's disk, which are received, kept, acknowledged, and read by Spark as often as it likes.
 
 A spool is a folder that one query owns:
 
     lock                        held by the process that uses it
-    state.json                  which rows are done with, and by what the last of them are known again
+    state.json                  which rows are done, and the keys of the last of them
     00..017-00..200.arrow       a segment: the number of its first row, how many there are; an Arrow stream
 
 Rows are numbered from 0, and those numbers are the offsets of the query.  A segment is written under a name with an
 underscore, synced, renamed, and the folder synced; only then may its messages be acknowledged.  So at every moment a
-message is unacknowledged, or in a segment, or done with.
+message is unacknowledged, or in a segment, or done.
 
-**No duplicates.**  An ACK may be lost in a socket that dies, and its message then comes again.  What is kept is
-therefore known by its key as long as its segment is there, and beyond that among the last `remembered` keys of the
-state: as many as a server sends ahead of their ACKs.  Rows whose ACK the server has not yet confirmed are remembered
-in any case; their segments go as soon as Spark has them, because a full spool may have to be emptied before the
-receipt is read.
+**No duplicates.**  An ACK may be lost in a socket that dies, and its message then comes again.  So a kept message is
+known by its key as long as its segment is there, and beyond that among the last `remembered` keys of the state: as many
+as a server sends ahead of their ACKs.  Rows whose ACK the server has not yet confirmed are always remembered; their
+segments go as soon as Spark has them, because a full spool may have to be emptied before the receipt is read.
 
 **No loss.**  Segments that do not follow each other, or that cannot be read, are an error that names the file.  The
 spool has an identity that is part of every offset: a checkpoint and another, or emptied, spool refuse each other.
 
-**Nobody else** may read it: bodies are whatever people send each other.
+**Private.**  Only the owner may read it, because it holds bodies of messages.
 
 The weakness: if the server names a message differently when it redelivers it (RabbitMQ does), its key must come from a
-header that the sender sets: `dedupHeader`.
+header that the publisher sets: `dedupHeader`.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ _LOCK_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that Spark reads: some of a segment.
+    """Rows that Spark reads: a part of a segment.
 
     Attributes:
-        source: the octets of the segment, or the path of its file.
+        source: the bytes of the segment, or the path of its file.
         skip: rows of it that are left out at the beginning.
         take: rows that count.
     """
@@ -76,20 +75,20 @@ class _Segment:
         return self.first + self.rows
 
 
-def cut(sizes: list[tuple[int, int]], start: int, rows: int, octets: int) -> int:
-    """Where a batch ends.
+def cut(sizes: list[tuple[int, int]], start: int, rows: int, size: int) -> int:
+    """The end of a batch.
 
     Args:
-        sizes: of blocks, from that of the first row on: the number behind their last row, and their octets.
+        sizes: of blocks, from that of the first row on: the number behind their last row, and their bytes.
         start: the number of the first row.
         rows: at most.
-        octets: at most, unless the first block has more.
+        size: bytes at most, unless the first block has more.
     """
     end = start
-    for block_end, size in sizes:
-        if end > start and octets < size:
+    for block_end, block_size in sizes:
+        if end > start and size < block_size:
             break
-        octets -= size
+        size -= block_size
         end = min(block_end, start + rows)
         if end == start + rows:
             break
@@ -97,22 +96,22 @@ def cut(sizes: list[tuple[int, int]], start: int, rows: int, octets: int) -> int
 
 
 class Spool:
-    """An opened spool.  A receiver keeps blocks, Spark's thread reads and releases them.
+    """An open spool.  A receiver keeps blocks, Spark's thread reads and releases them.
 
     Args:
-        folder: created where it is missing.
+        folder: created if it is missing.
         remembered: keys that outlive their segments.
-        most: octets beyond which it is full.
+        most: bytes beyond which it is full.
         dedup_header: see `rows.key_of`.
-        shared: pieces are paths, not octets.
+        shared: pieces are paths, not bytes.
 
     Attributes:
         name: the identity.
-        first: the first row that is not done with.
+        first: the first row that is not done.
 
     Raises:
         OptionError: another process uses it, or it cannot be written.
-        DataLost: segments are missing or broken.
+        DataLost: segments are missing or damaged.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class Spool:
             raise
 
     def close(self) -> None:
-        """Let another process use it."""
+        """Release the lock."""
         os.close(self._lock)
 
     @property
@@ -154,7 +153,7 @@ class Spool:
     # Opening.
 
     def _own(self) -> None:
-        """Take the lock; the last query's process may need a moment to end."""
+        """Take the lock; the process of the last query may need a moment to end."""
         deadline = time.monotonic() + _LOCK_TIMEOUT
         while True:
             try:
@@ -188,24 +187,24 @@ class Spool:
         self._end = self.first
         for file in files:
             self._load_segment(file)
-        self._confirmed = self._end  # nobody will confirm these any more; what is remembered must do
+        self._confirmed = self._end  # no server will confirm these any more; the remembered keys must do
 
     def _load_segment(self, file: Path) -> None:
         first, rows = [int(part) for part in file.stem.split("-")]
-        if first + rows <= self.first:  # done with, and the process died before it was deleted
+        if first + rows <= self.first:  # done, and the process died before it was deleted
             file.unlink()
             return
         if first > self._end or (self._segments and first != self._end):
             raise DataLost(f"spool {self._folder} lacks the rows {self._end} to {first - 1}")
         try:
-            octets = file.read_bytes()
-            table = pa.ipc.open_stream(octets).read_all()
+            data = file.read_bytes()
+            table = pa.ipc.open_stream(data).read_all()
         except (OSError, pa.ArrowException) as error:
             raise DataLost(f"spool segment {file} cannot be read: {error}") from None
         if table.num_rows != rows:
             raise DataLost(f"spool segment {file} has {table.num_rows} rows instead of {rows}")
         keys = [key for batch in table.to_batches() for key in keys_of(batch, self._dedup_header)]
-        self._append(_Segment(first, rows, len(octets), file, keys))
+        self._append(_Segment(first, rows, len(data), file, keys))
 
     def _append(self, segment: _Segment) -> None:
         self._segments.append(segment)
@@ -216,24 +215,24 @@ class Spool:
     # The receiver.
 
     def knows(self, key: str) -> bool:
-        """Whether a message with that key is kept, or was lately."""
+        """True if a message with that key is kept, or was lately."""
         return key in self._known
 
     def full(self) -> bool:
-        """Whether the receiver shall wait until Spark has taken some of it."""
+        """True if the receiver must wait until Spark has taken rows."""
         return self._size >= self._most
 
     def keep(self, block: Block) -> None:
         """Write rows; on return they are on the disk.
 
         Raises:
-            OSError: the disk does not take them; nothing was kept.
+            OSError: they cannot be written; nothing was kept.
         """
         name = f"{self._end:020d}-{block.rows:010d}.arrow"
         path = self._folder / name
-        self._write(path, block.octets)
+        self._write(path, block.data)
         with self._guard:
-            self._append(_Segment(self._end, block.rows, len(block.octets), path, block.keys))
+            self._append(_Segment(self._end, block.rows, len(block.data), path, block.keys))
 
     def confirmed(self, end: int) -> None:
         """The server has the ACKs of all rows before that one."""
@@ -242,17 +241,17 @@ class Spool:
 
     # Spark.
 
-    def cut(self, start: int, rows: int, octets: int) -> int:
-        """Where a batch that begins at a row ends: at most so many rows, and octets unless one segment has more."""
+    def cut(self, start: int, rows: int, size: int) -> int:
+        """The end of a batch that begins at a row: at most so many rows, and bytes unless one segment has more."""
         with self._guard:
             sizes = [(segment.end, segment.size) for segment in self._from(start)]
-        return cut(sizes, start, rows, octets)
+        return cut(sizes, start, rows, size)
 
     def pieces(self, start: int, end: int) -> list[Piece]:
         """The rows from start up to end.
 
         Raises:
-            DataLost: they are not all there.
+            DataLost: some are not there.
         """
         if not self.first <= start <= end <= self._end:
             raise DataLost(
@@ -272,7 +271,7 @@ class Spool:
         return found
 
     def release(self, end: int) -> None:
-        """All rows before that one are done with."""
+        """All rows before that one are done."""
         with self._guard:
             gone = [each for each in self._segments if each.end <= end]
             self._segments = self._segments[len(gone) :]
@@ -299,11 +298,11 @@ class Spool:
         state = {"format": _FORMAT, "name": self.name, "first": self.first, "keys": list(self._done)}
         self._write(self._folder / "state.json", json.dumps(state).encode())
 
-    def _write(self, path: Path, octets: bytes) -> None:
-        """A file that is there as a whole, or not at all, whatever dies."""
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a whole file: after a crash it is there completely or not at all."""
         hidden = path.with_name("_" + path.name)
         with open(hidden, "wb", opener=_private) as file:
-            file.write(octets)
+            file.write(data)
             file.flush()
             os.fdatasync(file.fileno())
         hidden.rename(path)

@@ -8,10 +8,10 @@ nothing while a batch is unfinished, and after a restart it runs that batch agai
 there already.  An idle query acknowledges its last batch with the next trigger, and one with availableNow before it
 ends, without the empty batch that a changed offset would cost.
 
-**availableNow** ends when everything has been acknowledged and confirmed, and nothing has come for `idleTimeoutMs`:
-nobody can ask a STOMP server how much there is.  As long as messages keep coming, the query goes on.
+**availableNow** ends when everything has been acknowledged and confirmed, and nothing has come for `idleTimeoutMs`: a
+STOMP server does not say how many messages it has.  As long as messages keep coming, the query goes on.
 
-Spark kills the process of a reader whenever it likes.  Nothing here counts on an orderly end.
+Spark kills the process of a reader whenever it likes.  Nothing here relies on an orderly end.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .receiver import Receiver
 from .spool import Piece, Spool
 
 _VERSION = 1
-# An idle query's trigger waits so long for messages instead of asking a hundred times a second.
+# Seconds that an idle query's trigger waits for messages, instead of asking a hundred times a second.
 _POLL = 0.1
 _NO_LIMIT = 2**62
 
 
 class Pieces(InputPartition):
-    """What one task reads."""
+    """The rows of one task."""
 
     def __init__(self, pieces: list[Piece]) -> None:
         super().__init__(None)
@@ -45,7 +45,7 @@ class Pieces(InputPartition):
 
 
 def deal(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Pieces in their order, in so many parts of nearly as many rows; fewer where there are not enough."""
+    """Pieces in their order, in so many parts of nearly as many rows; fewer if there are not enough."""
     total = sum([piece.take for piece in pieces])
     parts: list[list[Piece]] = []
     rows = 0
@@ -58,11 +58,11 @@ def deal(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def read_pieces(pieces: Sequence[Piece], columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of pieces, with the columns that the query wants.
+    """The rows of pieces, with the columns of the query.
 
     Raises:
         DataLost: a segment's file is not on this node.
-        OptionError: it is there for another user.
+        OptionError: it belongs to another user.
     """
     for piece in pieces:
         try:
@@ -71,7 +71,7 @@ def read_pieces(pieces: Sequence[Piece], columns: list[str]) -> Iterator[pa.Reco
         except FileNotFoundError as error:
             raise DataLost(f"a spool segment is not on this node, so sharedSpool must be false: {error}") from None
         except PermissionError as error:
-            sentence = "a spool is its owner's alone; with sharedSpool tasks must run as the driver's user"
+            sentence = "only its owner may read a spool; with sharedSpool tasks must run as the driver's user"
             raise OptionError(f"{sentence}: {error}") from None
         yield batch.slice(piece.skip, piece.take).select(columns)
 
@@ -81,7 +81,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         options: checked for streams.
-        columns: that the query wants.
+        columns: of the query.
     """
 
     def __init__(self, options: Options, columns: list[str]) -> None:
@@ -104,7 +104,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if mode == "spool" and offset["spool"] != self._spool().name:
             raise DataLost(
                 f"the checkpoint belongs to another spool than {self._options.spool_dir}: the rows between them are "
-                "not there. Give the query the spool that it had, or a new checkpoint"
+                "missing. Give the query its own spool again, or a new checkpoint"
             )
         return int(offset["n"])
 
@@ -135,19 +135,19 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # What Spark asks.
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins: with what its spool holds, or is about to get."""
+        """The beginning of a query without a checkpoint: the first row of its spool."""
         return self._offset(self._spool().first if self._options.mode == "spool" else 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The option's."""
+        """The limit of the option."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends when nothing comes any more."""
+        """The query ends when no more messages come."""
         self._until_idle = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends; the start where there is nothing for it.
+        """The end of the next batch; the start if there is nothing for it.
 
         Raises:
             StompError: the receiver has given up.
@@ -157,15 +157,15 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store.release(row)
         if not self._wait(receiver, row):
             return start
-        rows, octets = self._options.max_rows, self._options.max_bytes
+        rows, size = self._options.max_rows, self._options.max_bytes
         if isinstance(limit, ReadMaxRows):
             rows = min(rows, limit.max_rows)
         elif isinstance(limit, ReadAllAvailable):
-            rows = octets = _NO_LIMIT
-        return self._offset(store.cut(row, rows, octets))
+            rows = size = _NO_LIMIT
+        return self._offset(store.cut(row, rows, size))
 
     def _wait(self, receiver: Receiver, row: int) -> bool:
-        """Whether there are rows beyond that one."""
+        """Wait for rows beyond that one; True if there are some."""
         while not receiver.wait_beyond(row, _POLL):
             if receiver.failure is not None:
                 raise receiver.failure
@@ -192,7 +192,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_pieces(partition.pieces, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The rows of all batches up to there are where they belong."""
+        """The rows of all batches up to there are committed."""
         if self._store is not None:
             self._store.release(self._row(end))
 
@@ -204,5 +204,5 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._store.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For the tasks, which read and nothing more."""
+        """The state for the tasks, which only read."""
         return self.__dict__ | {"_store": None, "_receiver": None}

@@ -59,7 +59,7 @@ def start_spark() -> SparkSession:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that all tests share."""
-    from gateway.pipeline.session import session
+    from gateway.pipeline.spark.session import session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("spark")))  # the JVM's output goes there

@@ -21,10 +21,10 @@ _ROWS = 10_000_000
 
 def figures(scale: float) -> Iterator[Figure]:
     """The figures of the metrics job."""
-    from gateway.pipeline import stream
-    from gateway.pipeline.jobs import JOBS, Limits
-    from gateway.pipeline.progress import Progress
-    from gateway.pipeline.session import session
+    from gateway.pipeline.jobs import JOBS, AlarmLimits
+    from gateway.pipeline.spark.session import session
+    from gateway.pipeline.streaming import runner
+    from gateway.pipeline.streaming.progress import Progress
 
     rows = int(_ROWS * scale)
     with tempfile.TemporaryDirectory(prefix="jobs-bench-") as name:
@@ -37,7 +37,7 @@ def figures(scale: float) -> Iterator[Figure]:
         yield Figure("a session starts", started.seconds, "s", 10, at_least=False, cpu=started.cpu)
         for title, goal in (("metrics job, catching up", 400_000), ("  once more, in the same JVM", None)):
             with watch() as spent:
-                stream.run(
+                runner.run(
                     spark,
                     [JOBS["metrics"]],
                     str(archive),
@@ -45,7 +45,7 @@ def figures(scale: float) -> Iterator[Figure]:
                     once=True,
                     progress=Progress(err=io.StringIO()),
                     stopping=threading.Event(),
-                    limits=Limits(),
+                    limits=AlarmLimits(),
                 )
             yield Figure(title, rows / spent.seconds, "rows/s", goal, rows=rows, cpu=spent.cpu)
         spark.stop()
@@ -54,7 +54,7 @@ def figures(scale: float) -> Iterator[Figure]:
 def report(scale: float) -> Iterator[Figure]:
     """The figure of the report."""
     from gateway.pipeline.report import build, page
-    from gateway.pipeline.session import session
+    from gateway.pipeline.spark.session import session
 
     rows = int(_ROWS * scale)
     with tempfile.TemporaryDirectory(prefix="report-bench-") as name:
@@ -63,7 +63,7 @@ def report(scale: float) -> Iterator[Figure]:
         spark = session(None, None, "benchmark")
         with watch() as spent:
             made = build.report(spark, str(archive), synthetic.START, synthetic.END)
-            nbytes = len(page.html(made).encode())
+            nbytes = len(page.page_of(made).encode())
         note = f"a page of {nbytes:,} B"
         yield Figure("report of an hour", spent.seconds, "s", 20, at_least=False, rows=rows, cpu=spent.cpu, note=note)
         spark.stop()

@@ -35,7 +35,7 @@ _TOGETHER = 1000
 
 def figures(scale: float) -> Iterator[Figure]:
     """The figures of this part."""
-    from gateway.pipeline.session import session
+    from gateway.pipeline.spark.session import session
 
     rows = max(_TOGETHER, int(_ROWS * scale) // _TOGETHER * _TOGETHER)
     with tempfile.TemporaryDirectory(prefix="source-bench-") as name:

@@ -13,7 +13,7 @@ _FOLDERS = ("tests/pyspark_stomp", "tests/pipeline")
 
 def figures(scale: float) -> Iterator[Figure]:
     """The figure of this part; a smaller scale takes the tests of the replay's plan alone."""
-    which = _FOLDERS if scale == 1 else ("tests/pipeline/jobs/test_replay_plan.py",)
+    which = _FOLDERS if scale == 1 else ("tests/pipeline/replay/test_plan.py",)
     plain = "addopts=--strict-markers --strict-config -ra"
     command = [sys.executable, "-m", "pytest", "-q", "-o", plain, *which]
     with watch() as spent:

@@ -1,8 +1,8 @@
 """The archive: the rows of the journal as Parquet files, which Spark reads.
 
-    journal  --archiver-->  raw/      what streams watch; goes after some days
-    raw/     --compact-->   history/  what reports and replay read; few files, sorted
+    journal  --archiver-->  raw/      for streams; deleted after some days
+    raw/     --compact-->   history/  for reports and replay; few files, sorted
 
-`layout` and `history` know where everything is and need the standard library alone.  `schema`, `columns`, `parts`,
-`archiver` and `compact` need pyarrow and numpy, and so nothing is imported here.
+`layout` and `history` know the files and need the standard library alone.  The other modules need pyarrow and numpy, so
+nothing is imported here.
 """

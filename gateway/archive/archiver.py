@@ -1,9 +1,7 @@
-"""The journals of all gateways of a folder, into one archive.
+"""The archiver: the journals of all gateways of a folder, into one archive.
 
-What becomes of the segments of a gateway, and why each row is in the archive once, is said in `gateway`.
-
-A journal that cannot be used, because it belongs to another user, is told of, and the others are archived.  It is tried
-again with each step.
+`gateway_archiver` archives the segments of one gateway, each row once.  A journal that cannot be used, because it
+belongs to another user, is reported once and tried again with each step; the others are archived.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from typing import Self
 from gateway.journal.segments import OPEN, found, reason_of
 
 from . import layout
+from .config import ArchivedFile, ArchiverOptions
 from .errors import ArchiveError, UnusableError
-from .gateway import Gateway, unusable
-from .way import Way, Written
+from .gateway_archiver import GatewayArchiver, unusable
 
 _MIB = 1024 * 1024
 
@@ -31,8 +29,8 @@ class Archiver:
 
     Args:
         journal: the folder, with one in it for each gateway.
-        archive: is made, if there is none.
-        roll, max_bytes, tell, warn, stopping: see `Way`.
+        archive: made if it is missing.
+        roll, max_bytes, tell, warn, stopping: see `ArchiverOptions`.
         at, clock: for tests.
 
     Raises:
@@ -46,7 +44,7 @@ class Archiver:
         *,
         roll: float = 60.0,
         max_bytes: int = 64 * _MIB,
-        tell: Callable[[Written], None] = lambda _: None,
+        tell: Callable[[ArchivedFile], None] = lambda _: None,
         warn: Callable[[str], None] = lambda _: None,
         stopping: Callable[[], bool] = lambda: False,
         at: Callable[[str], None] = lambda _: None,
@@ -54,35 +52,32 @@ class Archiver:
     ) -> None:
         self._journal = journal
         self._archive = archive
-        self._way = Way(roll, max_bytes, tell, warn, stopping, at, clock)
-        self._gateways: dict[str, Gateway] = {}
+        self._options = ArchiverOptions(roll, max_bytes, tell, warn, stopping, at, clock)
+        self._gateways: dict[str, GatewayArchiver] = {}
         self._said: set[str] = set()
         try:
             for folder in self._folders():
-                with contextlib.suppress(UnusableError):  # the first step says so
+                with contextlib.suppress(UnusableError):  # the first step reports it
                     self._take(folder)
         except ArchiveError:
             self.close()
             raise
 
     def step(self, *, everything: bool = False) -> bool:
-        """Archive what is due.
+        """Archive the due segments; True if nothing failed.  The next step tries again what failed.
 
         Args:
-            everything: all segments that are complete are due, however young.
-
-        Returns:
-            whether nothing failed.  What failed is told, and tried again by the next step.
+            everything: all complete segments are due, however young.
         """
         good = self._find()
         for gateway in self._gateways.values():
-            if self._way.stopping():
+            if self._options.stopping():
                 break
             good = gateway.step(everything) and good
         return good
 
     def close(self) -> None:
-        """Give the locks free."""
+        """Release the locks."""
         for gateway in self._gateways.values():
             gateway.close()
         self._gateways.clear()
@@ -96,7 +91,7 @@ class Archiver:
         self.close()
 
     def _find(self) -> bool:
-        """Take gateways that appeared just now; returns whether that could be done."""
+        """Take new gateways; True if that succeeded."""
         sentences: list[str] = []
         try:
             for folder in self._folders():
@@ -108,7 +103,7 @@ class Archiver:
             sentences.append(str(error))
         for sentence in sentences:
             if sentence not in self._said:
-                self._way.warn(sentence)
+                self._options.warn(sentence)
         self._said = set(sentences)
         return not sentences
 
@@ -124,10 +119,10 @@ class Archiver:
         except OSError as error:
             raise UnusableError(unusable(folder, reason_of(error))) from error
         if is_new:
-            self._gateways[folder.name] = Gateway(folder, self._archive, self._way)
+            self._gateways[folder.name] = GatewayArchiver(folder, self._archive, self._options)
 
     def _folders(self) -> list[Path]:
-        """Those that may be of gateways."""
+        """Folders that may belong to gateways."""
         try:
             folders = sorted([each for each in self._journal.iterdir() if each.is_dir()])
         except OSError as error:
@@ -136,9 +131,5 @@ class Archiver:
 
 
 def _is_journal(folder: Path) -> bool:
-    """Whether a gateway has written there.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """True if a gateway has written there.  `OSError`: the folder cannot be read."""
     return "lock" in os.listdir(folder) or bool(found(folder) or found(folder, OPEN))

@@ -1,15 +1,16 @@
-"""Records of the journal to columns: the same rows that `gateway.journal.Segment` reads, as Arrow tables.
+"""Records of the journal as Arrow tables: the same rows that `gateway.journal.Segment` reads, column by column.
 
-A row costs one step of the interpreter to find where it begins, and slices for its names, body and headers; all else is
-done for all rows of an event at once.  The heads, which are numbers at fixed places, are gathered into one array.
-Names come again and again, so each different one is read once.  Of the headers of all rows the separators are cut out,
-and what is left is the data of one array of texts.
+A row costs one step of the interpreter to find where it begins, and slices for its names, body and headers; everything
+else is done for all rows of an event at once.  The heads, which are numbers at fixed places, are gathered into one
+array.  Names repeat, so each different one is read once.  The separators are cut out of the headers of all rows, and
+the rest is the data of one array of texts.
 
 Rows of an event are read together, and then put back into the order of their `seq`.
 
-Measured, 100 octets and 5 headers, without the Parquet file: 2.4 us a row; 8.3 by tuples and dictionaries.
+Measured with bodies of 100 bytes and 5 headers, without the Parquet file: 2.4 us a row; 8.3 with tuples and
+dictionaries.
 
-Where this differs from `Segment`: headers that have the same name twice, which no writer of ours writes, keep both.
+One difference to `Segment`: a record with two headers of the same name, which no writer of ours writes, keeps both.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def table_of(body: bytes) -> tuple[pa.Table, int]:
     """The rows of a record, in their order, and how many were left out because a newer gateway wrote them.
 
     Raises:
-        RecordError: it has another version, or is not what this version has.
+        RecordError: the record has another version, or is damaged.
     """
     with making_sense(body):
         facts, first_seq, count, place = start_of(body)
@@ -88,18 +89,15 @@ def _starts(body: bytes, place: int, count: int) -> list[int]:
 
 
 class _Block:
-    """Rows of one event in the body of a record.
-
-    Args:
-        starts, ends: of the rows.
+    """Rows of one event in the body of a record, from `starts` to `ends`.
 
     Raises:
-        ValueError, struct.error: they are not what they should be.
+        ValueError, struct.error: the rows are damaged.
     """
 
     def __init__(self, body: bytes, facts: RecordFacts, layout: Layout, starts: _Places, ends: _Places) -> None:
         self._body = body
-        self._octets = np.frombuffer(body, np.uint8)
+        self._bytes = np.frombuffer(body, np.uint8)
         self._facts = facts
         self._layout = layout
         self._ends = ends
@@ -143,18 +141,18 @@ class _Block:
     # what has a length
 
     def _names(self) -> dict[str, Any]:
-        """The columns with names; behind them is the payload."""
+        """The columns with names; the payload follows them."""
         start, self._place = self._place, self._place + self._heads["names"]
         self._inside(self._place)
         encoded = pa.array(self._slices(start, self._place), pa.binary()).dictionary_encode()
-        different = [names_in(octets) for octets in encoded.dictionary.to_pylist()]
+        different = [names_in(data) for data in encoded.dictionary.to_pylist()]
         if {len(names) for names in different} != {len(self._layout.names)}:
             raise ValueError("names")
         columns = zip(self._layout.names, zip(*different, strict=True), strict=True)
         return {name: pa.array(texts, pa.string()).take(encoded.indices) for name, texts in columns}
 
     def _payload(self, kind: pa.DataType) -> pa.Array:
-        """The next column of the payload, for which some rows may have nothing."""
+        """The next column of the payload; rows may lack it."""
         place = self._place
         has_it = place < self._ends
         start = place + _LENGTH.size
@@ -171,15 +169,15 @@ class _Block:
             return _maps(slices, is_null, kind)
         return pa.array(slices, pa.binary(), mask=is_null).cast(kind)
 
-    # octets
+    # bytes
 
     def _inside(self, places: _Places) -> None:
         if (places > self._ends).any():
             raise ValueError("a row is too short")
 
     def _gathered(self, starts: _Places, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-        """What is at some places, side by side."""
-        found: npt.NDArray[Any] = self._octets[starts[:, None] + np.arange(kind.itemsize)].view(kind)[:, 0]
+        """The values at some places, side by side."""
+        found: npt.NDArray[Any] = self._bytes[starts[:, None] + np.arange(kind.itemsize)].view(kind)[:, 0]
         return found
 
     def _slices(self, starts: _Places, stops: _Places) -> list[bytes]:
@@ -188,11 +186,11 @@ class _Block:
 
 
 def _maps(blocks: Sequence[bytes], is_null: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    """Header blocks to an array of maps; a block that is null is empty, too."""
+    """Header blocks as an array of maps; a null block is empty."""
     joined = b"".join(blocks)
     nuls = np.flatnonzero(np.frombuffer(joined, np.uint8) == 0)
     ends = np.cumsum(np.array([len(block) for block in blocks], np.int64))
-    # A text ends with a NUL, and so does a block; so many texts there are up to the end of each.
+    # A text ends with a NUL, and so does a block; this counts the texts up to the end of each.
     texts_to = np.searchsorted(nuls, ends)
     whole = np.concatenate([[0], nuls + 1])[texts_to] == ends
     if not whole.all() or (texts_to % 2).any():

@@ -1,10 +1,10 @@
 """`gateway archive`: the archiver as a process of its own.
 
-A pass archives what is due and deletes what is too old; then it sleeps.  SIGTERM and Ctrl-C end it after the file in
-work; a second one ends it at once, which harms nothing.  Progress is a line for each file on standard error, or an
-object of JSON on standard output; sentences about what is wrong are on standard error.
+A pass archives the due segments and deletes old files; then it sleeps.  SIGTERM and Ctrl-C end it after the file in
+work; a second one ends it at once, which harms nothing.  Each file is a line on standard error, or an object of JSON on
+standard output; errors are sentences on standard error.
 
-Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  That is imported when the options are read.
+Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  pyarrow is imported after the options are read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,13 +26,9 @@ from gateway.config import units
 from .errors import ArchiveError
 
 if TYPE_CHECKING:
-    from .archiver import Archiver
-    from .way import Written
+    from .config import ArchivedFile
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
-_EXPIRE_EVERY = 60.0
-"""Seconds between two looks for what is too old."""
-
 _LIKE = "60s, 5m, 48h or 90d"
 
 
@@ -45,7 +40,7 @@ def _interval(text: str) -> float:
     return units.parse_interval(text, _LIKE)
 
 
-def _octets(text: str) -> int:
+def _size(text: str) -> int:
     try:
         return units.parse_size(text)
     except ValueError as error:
@@ -57,7 +52,7 @@ def _octets(text: str) -> int:
 @click.option("--archive", "target", metavar="DIR", help="Folder of the archive; else the setting `archive`.")
 @click.option("--once", is_flag=True, help="Archive all segments that are complete, however young, and end.")
 @click.option(
-    "--interval", type=_interval, default="2s", metavar="DURATION", show_default=True, help="Between two looks."
+    "--interval", type=_interval, default="2s", metavar="DURATION", show_default=True, help="Pause between two looks."
 )
 @click.option(
     "--roll",
@@ -65,15 +60,15 @@ def _octets(text: str) -> int:
     default="60s",
     metavar="DURATION",
     show_default=True,
-    help="How long a row waits at most for others, to be in one file with them.",
+    help="How long a row waits at most for others, to share a file.",
 )
 @click.option(
     "--max-bytes",
-    type=_octets,
+    type=_size,
     default="64MiB",
-    metavar="OCTETS",
+    metavar="BYTES",
     show_default=True,
-    help="Segments of so many octets together become a file without waiting.",
+    help="Segments of so many bytes together become a file without waiting.",
 )
 @click.option(
     "--raw-retention",
@@ -81,7 +76,7 @@ def _octets(text: str) -> int:
     default="48h",
     metavar="DURATION",
     show_default=True,
-    help="How long a raw file stays that `gateway pipeline compact` has put into the history.",
+    help="How long a raw file stays after `gateway pipeline compact` has put it into the history.",
 )
 @click.option(
     "--history-retention", type=_duration, metavar="DURATION", help="How long an hour of history stays; else for ever."
@@ -98,7 +93,7 @@ def archive(
     history_retention: float | None,
     as_json: bool,
 ) -> None:
-    """Bring the journal into the archive, as Parquet files, until SIGTERM or Ctrl-C.
+    """Archive the journal as Parquet files, until SIGTERM or Ctrl-C.
 
     Each row is in the archive once, wherever this is killed.  Exit status: 0 done, 1 something failed, 2 usage, 3
     pyarrow is missing.
@@ -110,72 +105,28 @@ def archive(
         raise click.UsageError(f"--archive {place} is no folder")
     try:
         from .archiver import Archiver
+        from .service import Expiry, work
     except ImportError as error:
         click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
         sys.exit(3)
 
-    def tell(what: Written) -> None:
+    def tell(what: ArchivedFile) -> None:
         if as_json:
             click.echo(json.dumps(what.json(), separators=(",", ":")))
         else:
             click.echo(str(what), err=True)
 
-    expire = _Expiry(place, raw_retention, history_retention)
+    expire = Expiry(place, raw_retention, history_retention, _warn)
     try:
         with (
             _stopping() as stop,
             Archiver(source, place, roll=roll, max_bytes=max_bytes, tell=tell, warn=_warn, stopping=stop.is_set) as one,
         ):
-            good = _work(one, expire, stop, once=once, interval=interval)
+            good = work(one, expire, stop, once=once, interval=interval)
     except ArchiveError as error:
         raise click.ClickException(str(error)) from None
     if once and not good:
         sys.exit(1)
-
-
-def _work(archiver: Archiver, expire: _Expiry, stop: threading.Event, *, once: bool, interval: float) -> bool:
-    """Pass after pass; returns whether nothing failed in the last one."""
-    while True:
-        good = archiver.step(everything=once)
-        if not stop.is_set():
-            good = expire(once) and good
-        if once or stop.wait(interval):
-            return good
-
-
-class _Expiry:
-    """Deletes what is too old, now and then.  Called, it says whether nothing failed.
-
-    Args:
-        raw, history: seconds after which files go; None: never.
-    """
-
-    def __init__(self, archive: Path, raw: float, history: float | None) -> None:
-        self._archive = archive
-        self._raw = raw
-        self._history = history
-        self._next = 0.0
-        self._said = ""
-
-    def __call__(self, at_once: bool) -> bool:
-        from .retention import expire_history, expire_raw
-
-        now = time.time()
-        if now < self._next and not at_once:
-            return True
-        self._next = now + _EXPIRE_EVERY
-        try:
-            expire_raw(self._archive, self._raw, now)
-            if self._history is not None:
-                expire_history(self._archive, self._history, now)
-        except (OSError, ArchiveError) as error:
-            sentence = f"what is too old cannot be deleted: {error}"
-            if sentence != self._said:
-                _warn(sentence)
-            self._said = sentence
-            return False
-        self._said = ""
-        return True
 
 
 def _warn(sentence: str) -> None:
@@ -183,7 +134,7 @@ def _warn(sentence: str) -> None:
 
 
 def _place(name: str, option: str | None) -> str:
-    """A folder: what the option says, or else the setting."""
+    """A folder: the option, or else the setting."""
     if option:
         return option
     from gateway.config.settings import SettingsError, load
@@ -193,15 +144,13 @@ def _place(name: str, option: str | None) -> str:
     except SettingsError as error:
         raise click.UsageError(str(error)) from None
     if told is None:
-        raise click.UsageError(
-            f"where is the {name}? Give --{name}, or set {name} in gateway.toml or GATEWAY_{name.upper()}"
-        )
+        raise click.UsageError(f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}")
     return str(told)
 
 
 @contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """An event that the first SIGTERM or Ctrl-C sets; the second one does what it usually does."""
+    """An event that the first SIGTERM or Ctrl-C sets; the second signal has its usual effect."""
     event = threading.Event()
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
 

@@ -1,17 +1,17 @@
-"""Raw files of hours that are over become history: few files, sorted, that reports and replay read.
+"""Compaction: the raw files of hours that are over become history: few files, sorted, for reports and replays.
 
-    clean     what a killed compaction left goes: hidden files, and files that are pending and not in the manifest
+    clean     remove the leftovers of a killed compaction: hidden files, and pending files that are not in the manifest
     sort      the raw files that the manifest does not list, in bounded memory (`sorting`)
     write     files of about 128 MiB under hidden names, on the disk
-    reveal    they get their names; nobody reads them, for they are pending, and no manifest lists them
+    reveal    they get their names; no reader uses them, because they are pending, and no manifest lists them
     commit    the new manifest replaces the old one: it lists the old files and the new ones, and all raw files
 
 A kill before the last step changes nothing for a reader, and the next compaction begins anew.  Raw files that come
 later, because an archiver was late, are a generation of their own: the hour gets one more file.
 
-History files that are neither pending nor in the manifest have lost it.  Where all raw files are in the history, or
-gone, the hour gets a manifest that lists them: a killed compaction would have left raw files.  Where there are others
-nobody knows whether these rows are in both, and the hour stays as it is.
+History files that are neither pending nor in the manifest have lost it.  If all raw files are in the history, or gone,
+the hour gets a manifest that lists them: a killed compaction would have left raw files.  If there are others, these
+rows may be in both, and the hour stays as it is.
 
 Raw files are not deleted here: streams watch them (`retention`).
 """
@@ -35,13 +35,13 @@ from . import history, layout
 from .errors import ArchiveError
 from .history import MANIFEST, PENDING, Manifest
 from .locks import lock_in
-from .parts import Part
+from .parquet_files import ParquetWriter
 from .schema import aligned
 from .sorting import ordered
 
-FILE_OCTETS = 128 * 1024 * 1024
+FILE_BYTES = 128 * 1024 * 1024
 SETTLED = timedelta(minutes=15)
-"""After the end of an hour, until its rows have been archived."""
+"""Time after the end of an hour, until its rows have been archived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class Compacted:
     """Raw files that are history now.
 
     Attributes:
-        hour: when it began.
-        raw: how many files there were, and `files`, how many they have become.
-        rows, octets: in the new files.
-        seconds: it took.
+        hour: its beginning.
+        raw: number of raw files, and `files`, the number of new ones.
+        rows, size: in the new files.
+        seconds: duration.
     """
 
     hour: datetime
     raw: int
     files: int
     rows: int
-    octets: int
+    size: int
     seconds: float
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Compacted:
         rate = self.rows / max(self.seconds, 1e-3)
         return (
             f"{self.hour:%Y-%m-%d %H:00}: {self.raw:,} raw files into {self.files:,}, {self.rows:,} rows, "
-            f"{self.octets:,} octets, {rate:,.0f} rows/s"
+            f"{self.size:,} bytes, {rate:,.0f} rows/s"
         )
 
 
@@ -80,18 +80,15 @@ def compact(
     stopping: Callable[[], bool] = lambda: False,
     at: Callable[[str], None] = lambda _: None,
 ) -> bool:
-    """Compact the hours that ended before a moment, the oldest first.
+    """Compact the hours that ended before a moment, the oldest first; True if nothing failed.
 
     Args:
         before: with a time zone; None: 15 minutes ago.
         tell: called with each hour.
         warn: called with a sentence for each hour that cannot be compacted, the others are; and for each manifest that
             was lost and is made anew.
-        stopping: whether to end before the next hour.
+        stopping: True: end before the next hour.
         at: for tests; called after each step that a kill may follow.
-
-    Returns:
-        whether nothing failed.
 
     Raises:
         ArchiveError: another compaction is at work.
@@ -122,20 +119,12 @@ def compact(
 
 
 def lock_of(archive: Path) -> int:
-    """The lock that whoever changes the history has.
-
-    Raises:
-        ArchiveError: another process has it.
-    """
+    """The lock of the process that changes the history.  `ArchiveError`: another process has it."""
     return lock_in(archive, "compaction", f"another compaction of {archive} is at work")
 
 
 class _Hour:
-    """One hour.
-
-    Args:
-        raw: its folder of raw files.
-    """
+    """One hour; `raw` is its folder of raw files."""
 
     def __init__(
         self, archive: Path, hour: int, raw: Path, warn: Callable[[str], None], at: Callable[[str], None]
@@ -145,10 +134,10 @@ class _Hour:
         self._folder = archive / layout.HISTORY / layout.folder_of(hour)
         self._warn = warn
         self._at = at
-        self._parts: list[Part] = []
+        self._parts: list[ParquetWriter] = []
 
     def compact(self) -> Compacted | None:
-        """Do it; None: there is nothing to do.
+        """Compact it; None: there is nothing to do.
 
         Raises:
             OSError, ArchiveError, ValueError, pa.ArrowException: it cannot be done, and nothing has changed.
@@ -173,12 +162,12 @@ class _Hour:
             for part in self._parts:
                 part.discard()
             raise
-        rows, octets = sum([part.rows for part in self._parts]), sum([part.path.stat().st_size for part in self._parts])
+        rows, size = sum([part.rows for part in self._parts]), sum([part.path.stat().st_size for part in self._parts])
         taken = time.monotonic() - begun
-        return Compacted(layout.start_of(self._hour), len(names), len(self._parts), rows, octets, taken)
+        return Compacted(layout.start_of(self._hour), len(names), len(self._parts), rows, size, taken)
 
     def _clean(self, manifest: Manifest) -> None:
-        """What a killed compaction left goes, and nothing else."""
+        """Remove the leftovers of a killed compaction."""
         if not self._folder.is_dir():
             return
         pending = history.pending(self._folder) - set(manifest.history)
@@ -189,29 +178,25 @@ class _Hour:
         (self._folder / PENDING).unlink(missing_ok=True)
 
     def _adopt(self, lost: list[str], raw: list[str], manifest: Manifest) -> Manifest:
-        """Write the manifest of files that have lost it.
-
-        Raises:
-            ArchiveError: there are raw files that may be in them.
-        """
+        """Write the manifest of files that have lost it.  `ArchiveError`: raw files may hold the same rows."""
         sentence = history.lists_not(self._folder, lost)
         if raw:
-            known = f"whether they hold the rows of the {len(raw):,} raw files nobody knows"
+            known = f"they may hold the rows of the {len(raw):,} raw files or not"
             raise ArchiveError(f"{sentence}; {known}: move away the ones or the others")
         rows = sum([pq.read_metadata(self._folder / name).num_rows for name in lost])
         new = Manifest(manifest.raw, tuple(sorted({*manifest.history, *lost})), manifest.rows + rows)
         history.write(self._folder, new)
-        self._warn(f"{sentence}; now one does, with {rows:,} rows more")
+        self._warn(f"{sentence}; a new manifest lists them, with {rows:,} rows")
         return new
 
     def _write(self, names: list[str], manifest: Manifest) -> None:
         generation = max([int(name[:4]) for name in manifest.history], default=0) + 1
         for table in ordered(self._rows(names), self._folder, self._at):
-            if not self._parts or self._parts[-1].octets >= FILE_OCTETS:
+            if not self._parts or self._parts[-1].size >= FILE_BYTES:
                 if self._parts:
                     self._parts[-1].finish()
                 name = f"{generation:04d}-{len(self._parts) + 1:04d}{layout.ENDING}"
-                self._parts.append(Part(self._folder / name))
+                self._parts.append(ParquetWriter(self._folder / name))
             self._parts[-1].add(table)
         if self._parts:
             self._parts[-1].finish()

@@ -1,14 +1,14 @@
-"""What the archive says when it cannot do what it is asked for."""
+"""Errors of the archive."""
 
 from __future__ import annotations
 
 
 class ArchiveError(Exception):
-    """It cannot be done, and trying again would not help; `str()` is one sentence that names the file or folder."""
+    """Archive or journal cannot be used; `str()` is one sentence that names the file or folder."""
 
 
 class BusyError(ArchiveError):
-    """Another process is at it."""
+    """Another process is at work."""
 
 
 class UnusableError(ArchiveError):

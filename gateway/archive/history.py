@@ -1,19 +1,19 @@
-"""Which files hold the rows of an hour: what makes that no reader sees a row twice, or misses one.
+"""The history: which files hold the rows of an hour, so that a reader sees each row once.
 
 The manifest of an hour says which raw files its history holds, and which history files there are:
 
     ARCHIVE/history/date=/hour=/_manifest.json    {"version": 1, "raw": [names], "history": [names], "rows": n}
 
 The rows of an hour are those of the history files that the manifest lists, and of the raw files that it does not list.
-Nothing else counts.  The manifest is replaced by a rename, so whoever reads it sees the old state or the new one.  A
-raw file is deleted only when a manifest lists it.  So a reader looks into `raw` first and then at the manifest: what
-has gone from `raw` before is listed in it.
+No other file counts.  The manifest is replaced by a rename, so a reader sees the old state or the new one.  A raw file
+is deleted only when a manifest lists it.  So a reader looks into `raw` first and then at the manifest: it lists each
+file that is gone from `raw`.
 
     ARCHIVE/history/date=/hour=/_pending.json     [names]
 
 Before history files get their names, and before they are deleted, they are named there: such a file does not count as
-long as the manifest does not list it, and may be deleted.  A history file that neither of the two names has lost its
-manifest, by a copy that left out what begins with `_`, say.  It is never deleted, and a reader is told of it.
+long as the manifest does not list it, and may be deleted.  A history file in neither of the two has lost its manifest,
+for example by a copy that left out names with `_`.  It is never deleted, and readers get an error.
 """
 
 from __future__ import annotations
@@ -38,13 +38,7 @@ _FILE = re.compile(r"\d{4}-\d{4}\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the history of an hour is.
-
-    Attributes:
-        raw: names of the raw files whose rows it holds.
-        history: names of its files.
-        rows: in them.
-    """
+    """The history of an hour: the `raw` files whose rows it holds, the names of its own files, and their `rows`."""
 
     raw: frozenset[str] = frozenset()
     history: tuple[str, ...] = ()
@@ -52,32 +46,28 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest in the folder of an hour; an empty one, if there is none.
+    """The manifest in the folder of an hour; an empty one if there is none.
 
     Raises:
-        ArchiveError: it makes no sense.
+        ArchiveError: it is damaged.
         OSError: it cannot be read.
     """
     path = folder / MANIFEST
     try:
-        octets = path.read_bytes()
+        data = path.read_bytes()
     except FileNotFoundError:
         return Manifest()
     try:
-        found = json.loads(octets)
+        found = json.loads(data)
         if found["version"] == _VERSION:
             return Manifest(frozenset(map(str, found["raw"])), tuple(map(str, found["history"])), int(found["rows"]))
     except (ValueError, TypeError, KeyError) as error:
-        raise ArchiveError(f"{path} makes no sense: what it says about the hour is lost ({error!r})") from error
+        raise ArchiveError(f"{path} is damaged, so the files of the hour are unknown ({error!r})") from error
     raise ArchiveError(f"{path} has version {found['version']!r}, and this program reads {_VERSION} only")
 
 
 def write(folder: Path, manifest: Manifest) -> None:
-    """Replace the manifest of an hour.
-
-    Raises:
-        OSError: the old one is still in force, or the new one is and may not outlive a power cut.
-    """
+    """Replace the manifest of an hour.  `OSError`: the old one stays, or the new one may not survive a power cut."""
     content = {
         "version": _VERSION,
         "raw": sorted(manifest.raw),
@@ -91,7 +81,7 @@ def pending(folder: Path) -> frozenset[str]:
     """The files that do not count unless the manifest lists them.
 
     Raises:
-        ArchiveError: what is there makes no sense.
+        ArchiveError: their list is damaged.
         OSError: it cannot be read.
     """
     path = folder / PENDING
@@ -100,27 +90,19 @@ def pending(folder: Path) -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     except (ValueError, TypeError) as error:
-        raise ArchiveError(f"{path} makes no sense ({error!r})") from error
+        raise ArchiveError(f"{path} is damaged: restore it ({error!r})") from error
 
 
 def announce(folder: Path, names: Collection[str]) -> None:
-    """Name the files that do not count unless the manifest lists them.
-
-    Raises:
-        OSError: that cannot be written.
-    """
+    """Write the names of files that do not count unless the manifest lists them."""
     store(folder / PENDING, json.dumps(sorted(names)).encode())
 
 
 def unlisted(folder: Path, manifest: Manifest) -> list[str]:
-    """The history files in the folder of an hour that have lost their manifest.
-
-    Raises:
-        ArchiveError, OSError: as with `read`.
-    """
+    """The history files in the folder of an hour that have lost their manifest."""
     if not _others(folder, manifest):
         return []
-    # Somebody may be at work.  Who makes files names them, lists them, and takes back the names; who deletes them names
+    # A compaction may be at work: it announces files, lists them, and takes the announcement back.  An expiry announces
     # them, deletes the list, and then the files.  So look at each before and after.
     names, before, manifest, after = _others(folder, manifest), pending(folder), read(folder), pending(folder)
     return sorted((names & _others(folder, manifest)) - before - after)
@@ -133,13 +115,13 @@ def _others(folder: Path, manifest: Manifest) -> set[str]:
 def files(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Path]:
     """The files that hold the rows from `since` on and before `until`, and others of the same hours.
 
-    Each row of these hours is in one of them, and in one alone.
+    Each row of these hours is in exactly one of them.
 
     Args:
         since, until: with a time zone; None: there is no bound.
 
     Raises:
-        ArchiveError: a manifest makes no sense, or is lost.
+        ArchiveError: a manifest is damaged or lost.
         OSError: the archive cannot be read.
         ValueError: a moment has no time zone.
     """
@@ -155,29 +137,24 @@ def files(archive: Path, since: datetime | None = None, until: datetime | None =
 
 
 def files_of(archive: Path, hour: int) -> list[Path]:
-    """The files that hold the rows of an hour.
-
-    Raises:
-        ArchiveError: its manifest makes no sense, or is lost.
-        OSError: the archive cannot be read.
-    """
+    """The files that hold the rows of an hour; raises like `files`."""
     raw = archive / layout.RAW / layout.folder_of(hour)
     folder = archive / layout.HISTORY / layout.folder_of(hour)
     names = layout.visible(raw)
     manifest = read(folder)  # after that: see above
     if lost := unlisted(folder, manifest):
-        raise ArchiveError(f"{lists_not(folder, lost)}; `gateway pipeline compact` mends it, or says what to do")
+        raise ArchiveError(f"{lists_not(folder, lost)}; `gateway pipeline compact` repairs it, or says what to do")
     return [folder / name for name in manifest.history] + [raw / name for name in names if name not in manifest.raw]
 
 
 def lists_not(folder: Path, names: list[str]) -> str:
-    """What to say about files that have lost their manifest."""
+    """A sentence about files that have lost their manifest."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{folder} has history files that no manifest lists: {', '.join(names[:3])}{more}"
 
 
 def hours(archive: Path) -> list[int]:
-    """The hours of which there may be rows, the oldest first."""
-    # As with the files: what is in `raw` no more is in `history` already.
+    """The hours that may have rows, the oldest first."""
+    # As with the files: an hour that is gone from `raw` is in `history` already.
     raw = [hour for hour, _ in layout.hours(archive / layout.RAW)]
     return sorted({*raw, *[hour for hour, _ in layout.hours(archive / layout.HISTORY)]})

@@ -1,15 +1,15 @@
-"""Where the files of the archive are, and what their names say.
+"""The layout of the archive: where its files are, and the meaning of their names.
 
     ARCHIVE/raw/date=2026-11-21/hour=14/<gateway>-<epoch>-<first>-<last>.parquet
     ARCHIVE/history/date=2026-11-21/hour=14/<generation>-<part>.parquet, _manifest.json
     ARCHIVE/_locks/
 
 A raw file holds the rows of one hour, UTC, out of the segments `first` to `last` of one start of a gateway.  So its
-name says which rows are in it, whoever writes it, and however often.
+name says which rows are in it, however often it is written.
 
-What begins with `_` is not there, for Spark and for everybody else: a file is written under such a name, and has its
-own when it is complete and on the disk.  The id of a gateway may begin with `_`, too; a hyphen, with which none begins,
-stands in front of it then.
+Readers, Spark among them, skip names that begin with `_`: a file is written under such a name, and gets its own when it
+is complete and on the disk.  The id of a gateway may begin with `_`, too; then a hyphen, with which no id begins,
+stands in front of it.
 
 An hour is a number here: hours since 1970.
 """
@@ -35,11 +35,11 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 
 MICROSECONDS = 3_600_000_000
-"""Of an hour."""
+"""Microseconds of an hour."""
 
 
 class Range(NamedTuple):
-    """Segments of one start of a gateway, `first` to `last`, none of them missing."""
+    """The segments `first` to `last` of one start of a gateway, none of them missing."""
 
     gateway: str
     epoch: int
@@ -48,13 +48,13 @@ class Range(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the raw files that hold its rows."""
+        """The name of the raw files that hold its rows."""
         front = "-" if self.gateway.startswith(HIDDEN) else ""
         return f"{front}{self.gateway}-{self.epoch:016d}-{self.first:08d}-{self.last:08d}{ENDING}"
 
 
 def range_of(name: str) -> Range | None:
-    """What the name of a raw file says; None: it is not the name of one, or the file is not complete."""
+    """The range in the name of a raw file; None: it is no such name, or the file is not complete."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -63,23 +63,19 @@ def range_of(name: str) -> Range | None:
 
 
 def is_gateway(name: str) -> bool:
-    """Whether a gateway may have that id."""
+    """True if it may be the id of a gateway."""
     return range_of(Range(name, 0, 1, 1).name) is not None
 
 
 def hour_at(moment: datetime) -> int:
-    """The hour that a moment is in.
-
-    Raises:
-        ValueError: the moment has no time zone.
-    """
+    """The hour of a moment.  `ValueError`: the moment has no time zone."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment} needs a time zone")
     return (moment - _START) // _HOUR
 
 
 def start_of(hour: int) -> datetime:
-    """When an hour begins."""
+    """The beginning of an hour."""
     return _START + hour * _HOUR
 
 
@@ -89,7 +85,7 @@ def folder_of(hour: int) -> str:
 
 
 def hour_of(folder: Path) -> int | None:
-    """The hour of a folder; None: it is not the folder of one."""
+    """The hour of a folder; None: it is no folder of an hour."""
     match = _FOLDER.fullmatch(f"{folder.parent.name}/{folder.name}")
     if match is None:
         return None
@@ -108,7 +104,7 @@ def hours(root: Path) -> Iterator[tuple[int, Path]]:
 
 
 def visible(folder: Path) -> list[str]:
-    """The names of the Parquet files in a folder, those that are complete; none, if there is no such folder."""
+    """The names of the complete Parquet files in a folder; none if the folder is missing."""
     try:
         names = [path.name for path in folder.iterdir()]
     except FileNotFoundError:

@@ -1,14 +1,15 @@
-"""What is too old goes.
+"""Retention: old files are deleted.
 
-A raw file goes when its rows are in the history, and when it has been visible for so long that every stream has seen
-it.  Age is counted from when it became visible, and not from its hour: an archiver may have been late.
+A raw file is deleted when its rows are in the history, and when it has been visible for so long that every stream has
+seen it.  Its age counts from when it became visible, and not from its hour: an archiver may have been late.
 
-The folders of hours stay when they are empty: Spark lists `raw` folder by folder, and a query ends where one has gone
-meanwhile.  Those of a week go together, when it is over for a day and nothing is in it any more: so there is one such
-moment in a week, and not one in each hour.
+Empty folders of hours stay: Spark lists `raw` folder by folder, and a query ends if one is removed meanwhile.  Those of
+a week are removed together, a day after the week, when all are empty: so there is one such moment in a week, and not
+one in each hour.
 
-The history of an hour goes when the hour is old enough, and no raw file of it is left, for without the manifest such a
-file would count again.  The manifest goes first: from then on the hour has no rows, for its files are pending.
+The history of an hour is deleted when the hour is old enough, and no raw file of it is left, because without the
+manifest such a file would count again.  The manifest goes first: from then on the hour has no rows, for its files are
+pending.
 """
 
 from __future__ import annotations
@@ -26,22 +27,19 @@ from .history import MANIFEST, PENDING
 
 _WEEK = timedelta(days=7)
 _REST = timedelta(days=1)
-"""After the end of a week, until the folders of its raw files may go."""
+"""After the end of a week, until the folders of its raw files may be removed."""
 
 
 def expire_raw(archive: Path, seconds: float, now: float, at: Callable[[str], None] = lambda _: None) -> int:
-    """Delete raw files that are in the history.
+    """Delete raw files that are in the history; returns how many.
 
     Args:
         seconds: that they must have been visible.
         now: seconds since 1970.
         at: for tests; called after each step that a kill may follow.
 
-    Returns:
-        how many were deleted.
-
     Raises:
-        ArchiveError: a manifest makes no sense.
+        ArchiveError: a manifest is damaged.
         OSError: a file cannot be deleted.
     """
     count = 0
@@ -59,19 +57,7 @@ def expire_raw(archive: Path, seconds: float, now: float, at: Callable[[str], No
 
 
 def expire_history(archive: Path, seconds: float, now: float, at: Callable[[str], None] = lambda _: None) -> int:
-    """Delete the history of hours that are over for so long; where a compaction is at work, nothing.
-
-    Args:
-        seconds: since the end of the hour.
-        now: seconds since 1970.
-        at: for tests; called after each step that a kill may follow.
-
-    Returns:
-        how many hours were deleted.
-
-    Raises:
-        OSError: a file cannot be deleted.
-    """
+    """Delete the history of hours that ended so many `seconds` ago; returns how many, 0 if a compaction is at work."""
     try:
         held = lock_of(archive)
     except ArchiveError:
@@ -89,7 +75,7 @@ def expire_history(archive: Path, seconds: float, now: float, at: Callable[[str]
 
 
 def _remove_hour(folder: Path, at: Callable[[str], None]) -> None:
-    """Delete the history of an hour, so that no reader sees some of it."""
+    """Delete the history of an hour, so that no reader sees a part of it."""
     history.announce(folder, layout.visible(folder))
     (folder / MANIFEST).unlink(missing_ok=True)
     at("manifest deleted")
@@ -104,7 +90,7 @@ def _remove_hour(folder: Path, at: Callable[[str], None]) -> None:
 
 
 def _remove_weeks(root: Path, now: float) -> None:
-    """Remove the folders of weeks that are over, where nothing is in any of them."""
+    """Remove the folders of weeks that are over, if all are empty."""
     weeks: dict[datetime, list[Path]] = {}
     for hour, folder in layout.hours(root):
         day = layout.start_of(hour - hour % 24)

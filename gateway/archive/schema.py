@@ -1,4 +1,4 @@
-"""The journal's columns as Arrow has them.  `gateway.journal.schema` is the definition.
+"""The journal's columns as Arrow types; `gateway.journal.schema` defines them.
 
 The partitions, `date` and `hour`, are in the names of the folders and not in the files.
 """
@@ -29,18 +29,18 @@ REPEATED = [
     *("gateway", "event", "transport", "peer", "principal", "session", "subscription", "ack_mode", "destination"),
     *("message_id", "transaction", "reason", "headers.key_value.key", "headers.key_value.value"),
 ]
-"""Columns whose values come more than once: a Parquet file has them in a dictionary."""
+"""Columns whose values repeat: a Parquet file has them in a dictionary."""
 
 
 def aligned(table: pa.Table) -> pa.Table:
-    """A table of an older version of the schema, as this version has it: columns that it lacks are null.
+    """A table of an older version of the schema with the columns of this one; missing columns are null.
 
     Raises:
         ValueError: it has columns of a newer version, or a column of another type.
     """
     newer = [name for name in table.column_names if name not in SCHEMA.names]
     if newer:
-        raise ValueError(f"it has columns that are newer than this program: {', '.join(newer)}")
+        raise ValueError(f"it has columns that this program does not know: {', '.join(newer)}")
     columns: list[Any] = []
     for field in SCHEMA:
         if field.name not in table.column_names:
@@ -49,5 +49,5 @@ def aligned(table: pa.Table) -> pa.Table:
         try:
             columns.append(table.column(field.name).cast(field.type))
         except pa.ArrowNotImplementedError as error:
-            raise ValueError(f"its column {field.name} is another one") from error
+            raise ValueError(f"its column {field.name} has another type") from error
     return pa.table(columns, schema=SCHEMA)

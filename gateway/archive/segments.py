@@ -1,18 +1,27 @@
-"""A segment as the archiver reads it: tables, and what is wrong with it.
+"""Segments of a journal as the archiver sees them: groups that become one file, and the rows of each segment.
 
-a torn end             its rows up to there
-damage                 its rows before and behind; the segment is worth keeping
-no record is whole     it makes no sense
-a record that is whole and cannot be read
-                       it makes no sense to this program, and perhaps to a newer one
-it cannot be read      perhaps later
+A file for each segment of ten seconds would be far too many for Spark, which needs 12 times as long for the same rows
+in a thousand files.  So segments wait for others: until they are old enough, or large enough together.  A group ends
 
-What is torn and what is damaged, `gateway.journal.repair` finds out.
+* where a number is missing: the gateway may not have completed that segment yet, and a range with it would claim that
+  it is archived;
+* where the hour of the files' times ends: so a group mostly becomes one file, and after days without an archiver not
+  all segments are open at once.
+
+    a torn end             its rows up to there
+    damage                 its rows before and behind; the segment is kept
+    no whole record        it is unusable
+    a whole record of an unknown format
+                           it is unusable for this program, and perhaps not for a newer one
+    it cannot be read      perhaps later
+
+`gateway.journal.repair` finds out what is torn and what is damaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +31,53 @@ from gateway.journal.repair import RecordBodies
 from gateway.journal.segments import order, reason_of
 
 from .columns import table_of
+from .layout import Range
+
+
+@dataclass(slots=True)
+class SegmentGroup:
+    """Consecutive segments of one epoch; `is_closed`: no other segment can join."""
+
+    paths: list[Path]
+    size: int
+    hour: int
+    is_closed: bool = False
+    range: Range = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.range = self._range()
+
+    def joins(self, path: Path, size: int, hour: int, most: int) -> bool:
+        """Take one more segment; False: it does not belong here."""
+        if order(path) != (self.range.epoch, self.range.last + 1) or hour != self.hour or self.size + size > most:
+            return False
+        self.paths.append(path)
+        self.size += size
+        self.range = self._range()
+        return True
+
+    def _range(self) -> Range:
+        epoch, first = order(self.paths[0])
+        return Range(self.paths[0].parent.name, epoch, first, order(self.paths[-1])[1])
+
+
+def groups(paths: Iterable[Path], most: int) -> list[SegmentGroup]:
+    """The segments of one gateway, in order, as groups.  `OSError`: a segment cannot be read.
+
+    Args:
+        most: bytes of a group; a larger segment is a group of its own.
+    """
+    found: list[SegmentGroup] = []
+    for path in paths:
+        status = path.stat()
+        hour = int(status.st_mtime // 3600)
+        if not found or not found[-1].joins(path, status.st_size, hour, most):
+            if found:
+                found[-1].is_closed = True
+            found.append(SegmentGroup([path], status.st_size, hour))
+    if found and found[-1].size >= most:
+        found[-1].is_closed = True
+    return found
 
 
 class SegmentError(Exception):
@@ -29,13 +85,13 @@ class SegmentError(Exception):
 
     Attributes:
         path: of the segment.
-        is_senseless: trying again will not help.
+        is_unusable: another attempt will not help.
     """
 
-    def __init__(self, path: Path, reason: str, *, is_senseless: bool) -> None:
+    def __init__(self, path: Path, reason: str, *, is_unusable: bool) -> None:
         super().__init__(reason)
         self.path = path
-        self.is_senseless = is_senseless
+        self.is_unusable = is_unusable
 
 
 class Tables:
@@ -52,40 +108,36 @@ class Tables:
 
     @property
     def torn(self) -> int:
-        """Octets at the end that are the start of a record, or nothing; it is known when all has been read."""
+        """Bytes at the end that are the start of a record, or nothing; known when all has been read."""
         return self._bodies.torn
 
     @property
     def damaged(self) -> int:
-        """Octets that were left out so far, where a record was."""
+        """Bytes of damaged records that were left out so far."""
         return self._bodies.damaged
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """The tables.
-
-        Raises:
-            SegmentError: it cannot be read, or makes no sense from here on.
-        """
+        """The tables.  `SegmentError`: the segment cannot be read, or is unusable from here on."""
         try:
             for body in self._bodies:
                 yield self._table(body)
         except OSError as error:
-            raise SegmentError(self._path, reason_of(error), is_senseless=False) from error
+            raise SegmentError(self._path, reason_of(error), is_unusable=False) from error
         if self._bodies.is_empty and self.torn + self.damaged:
-            raise SegmentError(self._path, "it has no record that is whole", is_senseless=True)
+            raise SegmentError(self._path, "it has no whole record", is_unusable=True)
 
     def _table(self, body: bytes) -> pa.Table:
         try:
             table, unknown = table_of(body)
         except RecordError as error:
             place = self._bodies.place - size_of(body)
-            raise SegmentError(self._path, f"octet {place}: {error}", is_senseless=True) from error
+            raise SegmentError(self._path, f"byte {place}: {error}", is_unusable=True) from error
         self.unknown += unknown
         return table
 
 
 def began(path: Path) -> float | None:
-    """When the first row of a segment was written, seconds since 1970; None: it has none that can be read."""
+    """When the first row of a segment was written, seconds since 1970; None: it has no readable row."""
     try:
         for table in Tables(path):
             if len(table):

@@ -1,16 +1,16 @@
-"""The rows of an hour in one order, in bounded memory: runs that are sorted in memory, spilled, and merged.
+"""Sorting the rows of an hour in bounded memory: runs that are sorted in memory, spilled, and merged.
 
     rows  ->  gathered up to a run  ->  sorted  ->  _spill file  --.
                                                                     >-- merged  ->  tables, in order
     rows  ->  gathered up to a run  ->  sorted  ->  _spill file  --'
 
-A merge holds one chunk of each run.  The smallest of their last rows is the bound: whatever is not behind it, of all
-chunks, is next, and is sorted once more.  No run has anything before the bound behind its chunk.  So each step works on
-whole columns, and no row is looked at alone.
+A merge holds one chunk of each run.  The smallest of their last rows is the bound: all rows of the chunks up to it come
+next, and are sorted once more.  No run has a row before the bound behind its chunk.  So each step works on whole
+columns, and never on a single row.
 
-When there is only one run it is not spilled.  When there are very many, some of them are merged into one, first.
+A single run is not spilled.  If there are very many, some of them are merged into one, first.
 
-The order is destination, ts, seq: whoever reads one destination reads few row groups, and sees its rows as they came.
+The order is destination, ts, seq: a reader of one destination reads few row groups, and sees its rows in their order.
 Rows without a destination come first.
 """
 
@@ -27,11 +27,11 @@ from .schema import SCHEMA
 
 _MIB = 1024 * 1024
 RUN = 96 * _MIB
-"""Octets of a run; to sort it takes the same once more."""
+"""Bytes of a run; to sort it takes the same once more."""
 CHUNK = _MIB
-"""Octets that a merge holds of each run; a row that is larger is alone."""
+"""Bytes that a merge holds of each run; a larger row is alone."""
 FAN = 128
-"""Runs that are merged at once: their chunks are about as much as a run."""
+"""Runs that are merged at once: their chunks are about as large as a run."""
 
 SPILL = "_spill"
 
@@ -39,14 +39,11 @@ _Key = tuple[str, int, int]
 
 
 def ordered(tables: Iterable[pa.Table], folder: Path, at: Callable[[str], None]) -> Iterator[pa.Table]:
-    """The same rows, sorted.
+    """The same rows, sorted.  `OSError`: a file cannot be written or read.
 
     Args:
-        folder: for files whose names begin with `SPILL`; they go at the end, or stay there if this is killed.
+        folder: for files whose names begin with `SPILL`; they are removed at the end, and stay there after a kill.
         at: called after each step that a kill may follow.
-
-    Raises:
-        OSError: a file cannot be written or read.
     """
     spills: list[Path] = []
 
@@ -85,21 +82,21 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables together, as many as a run may have."""
+    """The tables of a run together."""
     gathered: list[pa.Table] = []
-    octets = 0
+    size = 0
     for table in tables:
-        if gathered and octets + table.nbytes > RUN:
+        if gathered and size + table.nbytes > RUN:
             yield pa.concat_tables(gathered)
-            gathered, octets = [], 0
+            gathered, size = [], 0
         gathered.append(table)
-        octets += table.nbytes
+        size += table.nbytes
     if gathered:
         yield pa.concat_tables(gathered)
 
 
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:
-    """A table in pieces, by octets that are counted: the large rows of one destination may stand together."""
+    """A table in pieces, by their bytes: the large rows of one destination may stand together."""
     if len(table) < 2 or table.nbytes <= CHUNK:
         if len(table):
             yield table
@@ -116,7 +113,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def _destinations(table: pa.Table) -> Any:
-    """What to compare: no destination is as one without a name."""
+    """The sort key: no destination is the same as an empty name."""
     return pc.fill_null(table["destination"], "")
 
 
@@ -136,11 +133,7 @@ def _merged(paths: list[Path]) -> Iterator[pa.Table]:
 
 
 class _Run:
-    """A run that is read.
-
-    Attributes:
-        last: the key of the last row of its chunk.
-    """
+    """A run that is read; `last` is the key of the last row of its chunk."""
 
     def __init__(self, path: Path) -> None:
         self._file = pa.OSFile(str(path), "rb")
@@ -149,7 +142,7 @@ class _Run:
         self.last: _Key = ("", 0, 0)
 
     def has_rows(self) -> bool:
-        """Whether there are any; then there are some in its chunk."""
+        """True if there are any; then there are some in its chunk."""
         if not len(self._chunk):
             try:
                 self._chunk = pa.Table.from_batches([self._stream.read_next_batch()])
@@ -160,7 +153,7 @@ class _Run:
         return True
 
     def take(self, bound: _Key) -> pa.Table:
-        """The rows that are not behind a key."""
+        """The rows up to a key."""
         count = len(self._chunk)
         if self.last > bound:
             count = 0 if self._key(0) > bound else self._count(bound)
@@ -169,7 +162,6 @@ class _Run:
         return taken
 
     def close(self) -> None:
-        """It is not read any more."""
         self._file.close()
 
     def _key(self, row: int) -> _Key:

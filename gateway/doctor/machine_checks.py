@@ -21,9 +21,9 @@ from pathlib import Path
 from gateway.config.address import Address
 from gateway.config.errors import StartError
 from gateway.config.settings import LISTENERS, Settings
-from gateway.pipeline import doctor as pipeline_doctor
-from gateway.pipeline import java
 from gateway.pipeline.errors import PipelineFailure
+from gateway.pipeline.spark import doctor as pipeline_doctor
+from gateway.pipeline.spark import java
 from gateway.runtime import listeners
 from gateway.stores import StoreError, preflight
 from gateway.stores.disk_space import RESERVE

@@ -1,5 +1,12 @@
-"""What Spark makes of the archive: tables, reports, replays.
+"""The pipeline: tables, reports and replays out of the archive, by Spark.
 
-Nothing of the gateway imports this package but its command line, and that imports nothing heavy: pyspark, pyarrow and
-pandas are imported inside functions, so that `gateway --help` needs none of them.
+    command       `gateway pipeline`, with options, paths, time_range, signals, cli_errors and error_text
+    jobs          what Spark computes; `tables` keeps the results
+    streaming     runs the jobs batch by batch
+    report        one HTML file
+    replay        messages of the archive, sent again
+    spark         Java, JVM, session, doctor
+
+Only the command line of the gateway imports this package.  pyspark, pyarrow and pandas are imported inside functions,
+so `gateway --help` needs none of them.
 """

@@ -1,11 +1,11 @@
-"""`gateway pipeline`: what Spark makes of the archive.
+"""`gateway pipeline`: tables, reports and replays of the archive, by Spark.
 
-The commands are thin: they find the places, start Spark, and hand over.  Nothing heavy is imported before a command
-that needs it runs, so `gateway pipeline --help` works without pyspark, pyarrow and pandas.
+The commands are thin: they find the folders, start Spark, and hand over.  A command imports pyspark, pyarrow and pandas
+only when it runs, so `gateway pipeline --help` works without them.
 
-Exit status: 0 when all was done, also after a first SIGTERM or Ctrl-C where a command waits for something; 1 when a job
-failed; 2 when the command was not meant like that; 3 when something is missing on this machine; 130 when a Ctrl-C ended
-it at once.  Whatever is wrong is one sentence on standard error.
+Exit status: 0 done, also after a first SIGTERM or Ctrl-C of a command that finishes its batch; 1 a job failed; 2 usage;
+3 something is missing on this machine; 130 a Ctrl-C ended the command at once.  An error is one sentence on standard
+error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,22 +21,21 @@ import click
 
 from gateway.files import SHOWN, store
 
-from . import options, places
+from . import options, paths
+from .cli_errors import GIVEN_UP, ErrorSentences
 from .errors import EnvironmentFailure, PipelineFailure, UsageFailure
-from .sentences import GIVEN_UP, Sentences
+from .options import JobOptions, SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from .jobs.replay import Options, Plan
+    from .replay.run import ReplayOptions, ReplayPlan
 
-# Under this a command finds the arguments that it was called with.
+# The key under which a command finds the arguments that it was called with.
 _ARGUMENTS = "gateway.pipeline.arguments"
 
-Settings = Sequence[tuple[str, str]]
 
-
-@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorSentences, context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
     """Tables, reports and replays out of the archive, by Spark.
 
@@ -49,8 +47,8 @@ def pipeline() -> None:
 @pipeline.command()
 @options.as_json
 def doctor(as_json: bool) -> None:
-    """Look whether this machine has all that jobs need, and say what mends it."""
-    from .doctor import examine
+    """Check that this machine has all that jobs need, and say what to do about the rest."""
+    from .spark.doctor import examine
 
     healthy = True
     for finding in examine():
@@ -61,77 +59,66 @@ def doctor(as_json: bool) -> None:
 
 
 @pipeline.command()
-@options.job
-@click.option("--journal", metavar="DIR", help="Fill the archive from it, in the same process.")
-@options.spark
-def run(
-    job: str,
-    archive: str | None,
-    tables: str | None,
-    once: bool,
-    interval: float,
-    files: int,
-    publish: str | None,
-    reset_checkpoint: bool,
-    stuck_after: float,
-    as_json: bool,
-    journal: str | None,
-    master: str | None,
-    remote: str | None,
-    conf: Settings,
-) -> None:
-    """Run a job: read what comes into the archive, and keep its table up to date, until SIGTERM or Ctrl-C.
+@options.for_job
+@click.option("--journal", metavar="DIR", help="Also fill the archive from this journal, in the same process.")
+@options.for_spark
+def run(job_options: JobOptions, journal: str | None, spark_options: SparkOptions) -> None:
+    """Run a job: read new files of the archive and keep its table up to date, until SIGTERM or Ctrl-C.
 
-    With --journal the archive is filled by the same process, which is all that one machine needs.
+    With --journal the same process fills the archive, so one machine needs no other service.
     """
-    from .progress import Progress
-    from .stopping import Stopping
+    from .signals import StopOnSignal
+    from .streaming.progress import Progress
 
-    if remote is not None:
+    if spark_options.remote is not None:
         # Spark Connect runs the function that each batch goes through in its server.
         raise UsageFailure("run cannot use --remote, which would write the tables where the server is: use --master")
-    source, into = places.archive(archive), places.make("--tables", places.tables(tables))
-    segments = None if journal is None else places.folder("--journal", journal)
-    progress = Progress(as_json)
-    with Stopping(progress.say, "what is begun is in the archive") as stopping:
+    wanted = job_options
+    source, into = paths.archive(wanted.archive), paths.make("--tables", paths.tables(wanted.tables))
+    segments = None if journal is None else paths.folder("--journal", journal)
+    progress = Progress(wanted.as_json)
+    with StopOnSignal(progress.say, "the segments in work are in the archive") as stopping:
         with stopping.at_once():
             _check()
-            from . import archiving, checkpoints, stream
-            from .jobs import JOBS, Limits
+            from .jobs import JOBS, AlarmLimits
+            from .streaming import archiving, checkpoints, runner
 
-        chosen = list(JOBS.values()) if job == "all" else [JOBS[job]]
-        if reset_checkpoint:
+        chosen = list(JOBS.values()) if wanted.job == "all" else [JOBS[wanted.job]]
+        if wanted.reset_checkpoint:
             for each in chosen:
                 checkpoints.reset(into, each.name)
-        with archiving.beside(segments, source, stopping.event, progress.say, once=once, interval=interval):
+        archiver = archiving.beside(
+            segments, source, stopping.event, progress.say, once=wanted.once, interval=wanted.interval
+        )
+        with archiver:
             with stopping.at_once():
-                spark = _spark(f"run {job}", master, None, conf)
+                spark = _spark(f"run {wanted.job}", spark_options)
             stopping.until = "this batch is done"
-            stream.run(
+            runner.run(
                 spark,
                 chosen,
                 source,
                 into,
-                once=once,
-                interval=interval,
-                files=files,
-                publish=publish,
+                once=wanted.once,
+                interval=wanted.interval,
+                files=wanted.files,
+                publish=wanted.publish,
                 progress=progress,
                 stopping=stopping.event,
-                limits=Limits(stuck_after=stuck_after),
+                limits=AlarmLimits(stuck_after=wanted.stuck_after),
             )
         spark.stop()
 
 
 @pipeline.command()
 @options.archive
-@click.option("--journal", metavar="DIR", help="What is there is archived first.")
+@click.option("--journal", metavar="DIR", help="Archive this journal first.")
 @options.since_or_first
 @options.until
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default="report.html", show_default=True)
-@click.option("--csv", "csv_folder", type=click.Path(file_okay=False, path_type=Path), help="Its figures as CSV, too.")
+@click.option("--csv", "csv_folder", type=click.Path(file_okay=False, path_type=Path), help="Write CSV files, too.")
 @options.stuck_after
-@options.spark
+@options.for_spark
 def report(
     archive: str | None,
     journal: str | None,
@@ -140,53 +127,48 @@ def report(
     out: Path,
     csv_folder: Path | None,
     stuck_after: float,
-    master: str | None,
-    remote: str | None,
-    conf: Settings,
+    spark_options: SparkOptions,
 ) -> None:
     """Write one HTML file: traffic, latencies, top destinations, dead letters, stuck consumers."""
-    from .span import span
+    from .time_range import span
 
     context = click.get_current_context()
     context.meta[GIVEN_UP] = f"{out} is not written"
-    source = places.archive(archive)
+    source = paths.archive(archive)
     begin, end = span(since or "24h", until, datetime.now(UTC))
-    segments = None if journal is None else places.folder("--journal", journal)
-    places.writable("--out", out.absolute().parent)
+    segments = None if journal is None else paths.folder("--journal", journal)
+    paths.writable("--out", out.absolute().parent)
     if csv_folder is not None:
-        places.writable("--csv", _standing(csv_folder.absolute()))
+        # The folder may have to be made: then its nearest parent must be writable.
+        place = csv_folder.absolute()
+        paths.writable("--csv", next(each for each in (place, *place.parents) if each.exists()))
     _check()
-    from . import archiving
-    from .jobs import Limits
-    from .reading import paths
-    from .report import build, extent, page, sheets
+    from .jobs import AlarmLimits
+    from .report import build, csv_files, page, time_steps
+    from .spark.dataframe import files_of
+    from .streaming import archiving
 
     archiving.now(segments, source, _say)
-    places.existing("--archive", source, "`gateway archive`")
-    if not since and not places.is_uri(source):
-        begin, end = extent.fitted(Path(source), begin, end)
+    paths.existing("--archive", source, "`gateway archive`")
+    if not since and not paths.is_uri(source):
+        begin, end = time_steps.fitted(Path(source), begin, end)
     _watched("Spark starts")
-    spark = _spark("report", master, remote, conf)
-    files = "" if places.is_uri(source) else f"{len(paths(source, begin, end)):,} files of "
+    spark = _spark("report", spark_options)
+    files = "" if paths.is_uri(source) else f"{len(files_of(source, begin, end)):,} files of "
     _watched(f"reads {files}the archive")
-    made = build.report(spark, source, begin, end, limits=Limits(stuck_after=stuck_after))
+    made = build.report(spark, source, begin, end, limits=AlarmLimits(stuck_after=stuck_after))
     _watched(f"writes {out}")
-    store(out.absolute(), page.html(made).encode(), SHOWN)
+    store(out.absolute(), page.page_of(made).encode(), SHOWN)
     if csv_folder is not None:
         context.meta[GIVEN_UP] = f"{out} is written, the files in {csv_folder} are not, or not all"
-        sheets.csv(made, csv_folder)
+        csv_files.write(made, csv_folder)
     context.meta[GIVEN_UP] = None
     spark.stop()
     click.echo(f"wrote {out}")
 
 
-def _standing(folder: Path) -> Path:
-    """The folder, or, where it has yet to be made, the one in which that begins."""
-    return next(each for each in (folder, *folder.parents) if each.exists())
-
-
 class _Replay(click.Command):
-    """Knows how it was called."""
+    """A command that keeps its arguments."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         context.meta[_ARGUMENTS] = list(args)
@@ -198,36 +180,34 @@ class _Replay(click.Command):
 @options.tables
 @options.since
 @options.until
-@click.option("--destination", required=True, metavar="PATTERN", help="Where the messages went: /queue/orders.*")
+@click.option("--destination", required=True, metavar="PATTERN", help="Messages sent to these: /queue/orders.*")
 @click.option(
     "--where",
     default="",
     metavar="SQL",
-    help="Of these, those for which it is true: size > 100, headers['kind'] = 'a'.",
+    help="Only messages for which this is true: size > 100, headers['kind'] = 'a'.",
 )
-@click.option("--to", required=True, metavar="DEST", help="Where they go now; {destination} is where they went.")
+@click.option("--to", required=True, metavar="DEST", help="The new destination; {destination} is the original one.")
 @click.option("--broker", required=True, metavar="URL", help="stomp://user@host:port")
-@click.option("--rate", type=click.IntRange(0), default=0, metavar="N", help="At most so many a second.")
-@click.option("--limit", type=click.IntRange(0), default=0, metavar="N", help="At most so many.")
-@click.option("--id", "name", default="", metavar="NAME", help="Of this replay; the same again sends nothing twice.")
+@click.option("--rate", type=click.IntRange(0), default=0, metavar="N", help="Messages a second, at most.")
+@click.option("--limit", type=click.IntRange(0), default=0, metavar="N", help="Messages in all, at most.")
+@click.option("--id", "name", default="", metavar="NAME", help="Name of this replay; with it nothing is sent twice.")
 @click.option(
     "--partial-bodies",
     type=click.Choice(["refuse", "skip", "send"]),
     default="refuse",
     show_default=True,
-    help="What becomes of messages of whose body the journal kept only the start, or nothing.",
+    help="What to do with messages if the journal kept only a part of the body, or nothing.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, and send nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@options.spark
+@options.for_spark
 def replay(
     archive: str | None,
     tables: str | None,
     dry_run: bool,
     yes: bool,
-    master: str | None,
-    remote: str | None,
-    conf: Settings,
+    spark_options: SparkOptions,
     name: str,
     partial_bodies: str,
     **told: Any,
@@ -236,17 +216,17 @@ def replay(
 
     The passcode of the broker is in GATEWAY_PIPELINE_PASSCODE.
     """
-    from .stopping import Stopping
+    from .signals import StopOnSignal
 
-    source = places.existing("--archive", places.archive(archive), "`gateway archive`")
-    into = places.make("--tables", places.tables(tables))
-    with Stopping(_say, "this part is sent") as stopping:
+    source = paths.existing("--archive", paths.archive(archive), "`gateway archive`")
+    into = paths.make("--tables", paths.tables(tables))
+    with StopOnSignal(_say, "this part is sent") as stopping:
         with stopping.at_once():
             _check()
-            from .jobs import replay as job
+            from .replay import run as job
 
-            chosen = job.Options(**told, id=name, partial=partial_bodies)
-            spark = _spark("replay", master, remote, conf)
+            chosen = job.ReplayOptions(**told, id=name, partial=partial_bodies)
+            spark = _spark("replay", spark_options)
             plan = job.plan(spark, source, into, chosen, datetime.now(UTC), dry_run=dry_run)
             click.echo(plan.text())
             wanted = not dry_run and _is_wanted(plan, chosen, yes=yes)
@@ -255,28 +235,28 @@ def replay(
         spark.stop()
 
 
-def _is_wanted(plan: Plan, chosen: Options, *, yes: bool) -> bool:
-    """Whether there is something to send, and whoever is asked wants it.
+def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
+    """True if the plan has messages, and the user agrees to send them.
 
     Raises:
-        UsageFailure: something stands against it.
+        UsageFailure: the plan cannot be carried out.
     """
     plan.check()
     if not plan.rows:
         return False
     if not chosen.id:
-        _say_how_to_go_on(chosen.since, chosen.until, plan.record.id)
+        _say_how_to_continue(chosen.since, chosen.until, plan.record.id)
     return yes or click.confirm("Send them?", err=True)
 
 
-def _say_how_to_go_on(since: str, until: str, name: str) -> None:
-    """Where the same words mean another span later, and would be another replay: the command for this one."""
-    from .span import is_fixed
+def _say_how_to_continue(since: str, until: str, name: str) -> None:
+    """Print the command that continues this replay, if the same words would mean another span later."""
+    from .time_range import is_fixed
 
     if is_fixed(since) and is_fixed(until):
         return
     context = click.get_current_context()
-    _say("If it is broken off go on with this, for the same command again would send all of it again:")
+    _say("If the replay is interrupted, continue with this command; the same again would send all messages again:")
     _say(f"{context.command_path} {shlex.join([*context.meta[_ARGUMENTS], '--id', name])}")
 
 
@@ -284,16 +264,16 @@ def _say_how_to_go_on(since: str, until: str, name: str) -> None:
 @options.archive
 @click.option("--before", default="15m", show_default=True, help="Hours that ended before: 2h, today, 2026-11-21: UTC.")
 def compact(archive: str | None, before: str) -> None:
-    """Make one sorted file of each hour's many, for reports and replays."""
-    from .span import moment
-    from .stopping import Stopping
+    """Make one sorted file of the many files of an hour, for reports and replays."""
+    from .signals import StopOnSignal
+    from .time_range import moment
 
-    source = places.folder("--archive", places.archive(archive))
-    places.existing("--archive", str(source), "`gateway archive`")
+    source = paths.folder("--archive", paths.archive(archive))
+    paths.existing("--archive", str(source), "`gateway archive`")
     _check(("pyarrow",))
-    from . import archiving
+    from .streaming import archiving
 
-    with Stopping(_say, "this hour is compacted") as stopping:
+    with StopOnSignal(_say, "this hour is compacted") as stopping:
         archiving.compact(source, moment(before, datetime.now(UTC)), _say, stopping.event)
 
 
@@ -303,14 +283,14 @@ def compact(archive: str | None, before: str) -> None:
 @options.tables
 @options.as_json
 def status(journal: str | None, archive: str | None, tables: str | None, as_json: bool) -> None:
-    """Say how far archive and tables are; the status is 1 where the last run of a job failed."""
-    source = places.archive(archive)
-    segments, told = journal or places.settings("journal"), tables or places.settings("tables")
-    into = places.tables(told) if told else None
+    """Show how far archive and tables are; the exit status is 1 if the last run of a job failed."""
+    source = paths.archive(archive)
+    segments, told = journal or paths.setting("journal"), tables or paths.setting("tables")
+    into = paths.tables(told) if told else None
     _check(("pyarrow",))
     from .status import status as look
 
-    found = look(places.folder("--journal", segments) if segments else None, source, into, datetime.now(UTC))
+    found = look(paths.folder("--journal", segments) if segments else None, source, into, datetime.now(UTC))
     for line in [json.dumps(found.json())] if as_json else found.lines():
         click.echo(line)
     if found.failed:
@@ -318,45 +298,34 @@ def status(journal: str | None, archive: str | None, tables: str | None, as_json
 
 
 @pipeline.command("submit-command")
-@options.job
+@options.for_job
 @click.option("--master", required=True, metavar="URL", help="Master of the cluster: spark://host:7077 ...")
-@options.setting
+@options.conf
 @click.option(
-    "--into", type=click.Path(path_type=Path), default="spark-submit", show_default=True, help="For its files."
+    "--into", type=click.Path(path_type=Path), default="spark-submit", show_default=True, help="Folder for its files."
 )
-@click.option("--python", default=sys.executable, show_default="this one", help="The interpreter of the workers.")
+@click.option("--python", default=sys.executable, show_default="this one", help="The Python of the workers.")
 def submit_command(
-    job: str,
-    archive: str | None,
-    tables: str | None,
-    once: bool,
-    interval: float,
-    files: int,
-    publish: str | None,
-    reset_checkpoint: bool,
-    stuck_after: float,
-    as_json: bool,
-    master: str,
-    conf: Settings,
-    into: Path,
-    python: str,
+    job_options: JobOptions, master: str, conf: tuple[tuple[str, str], ...], into: Path, python: str
 ) -> None:
     """Print the line that runs a job on a cluster, by spark-submit; on standard error, what it needs."""
-    arguments = ["run", job, "--archive", places.archive(archive), "--tables", str(places.tables(tables))]
-    arguments += ["--interval", f"{interval:g}", "--stuck-after", f"{stuck_after:g}", "--files", str(files)]
-    arguments += ["--publish", publish] if publish else []
-    for wanted, name in ((once, "--once"), (reset_checkpoint, "--reset-checkpoint"), (as_json, "--json")):
-        arguments += [name] if wanted else []
+    wanted = job_options
+    arguments = ["run", wanted.job, "--archive", paths.archive(wanted.archive)]
+    arguments += ["--tables", str(paths.tables(wanted.tables)), "--interval", f"{wanted.interval:g}"]
+    arguments += ["--stuck-after", f"{wanted.stuck_after:g}", "--files", str(wanted.files)]
+    arguments += ["--publish", wanted.publish] if wanted.publish else []
+    flags = {"--once": wanted.once, "--reset-checkpoint": wanted.reset_checkpoint, "--json": wanted.as_json}
+    arguments += [name for name, is_set in flags.items() if is_set]
     _check(("pyspark",))
-    from .submit import submission
+    from .spark.submit import submission
 
     found = submission(
         arguments,
         master=master,
-        name=f"gateway pipeline {job}",
+        name=f"gateway pipeline {wanted.job}",
         into=into,
         python=python,
-        publishes=publish is not None,
+        publishes=wanted.publish is not None,
         conf=dict(conf),
     )
     for sentence in found.needs:
@@ -365,29 +334,28 @@ def submit_command(
 
 
 def _check(names: tuple[str, ...] | None = None) -> None:
-    """See that the packages are there, before anything else is done."""
-    from . import session
+    """Check that the packages are installed, before anything else is done."""
+    from .spark import session
 
     session.check_packages(names or session.PACKAGES)
 
 
-def _spark(name: str, master: str | None, remote: str | None, conf: Settings) -> SparkSession:
-    if master is not None and remote is not None:
+def _spark(name: str, wanted: SparkOptions) -> SparkSession:
+    if wanted.master is not None and wanted.remote is not None:
         raise UsageFailure("--master and --remote exclude each other: give one of them")
-    from .session import session, silence
+    from .spark.session import session, silence
 
     silence()
-    return session(master, remote, f"gateway pipeline {name}", dict(conf))
+    return session(wanted.master, wanted.remote, f"gateway pipeline {name}", dict(wanted.conf))
 
 
 def _watched(sentence: str) -> None:
-    """Say what is done now, to whoever waits for it."""
+    """Say what is done now, if a user waits at a terminal."""
     if _is_watched():
         _say(sentence)
 
 
 def _is_watched() -> bool:
-    """Whether somebody waits at a terminal."""
     return sys.stderr.isatty()
 
 

@@ -1,10 +1,10 @@
-"""What can go wrong, by whom it concerns; the command line makes an exit status of each.  `str()` is one sentence."""
+"""Errors of the pipeline; the command line makes an exit status of each.  `str()` is one sentence."""
 
 from __future__ import annotations
 
 
 class PipelineFailure(Exception):
-    """What the command line turns into its sentence and its status."""
+    """An error that ends a command with its sentence and its status."""
 
     status = 1
 
@@ -14,7 +14,7 @@ class JobFailure(PipelineFailure):
 
 
 class UsageFailure(PipelineFailure):
-    """The command was not meant like that."""
+    """The command cannot be carried out as it was given."""
 
     status = 2
 

@@ -1,9 +1,14 @@
-"""Options that commands of `gateway pipeline` share, and the kinds of their values."""
+"""Options that several commands of `gateway pipeline` share, said once.
+
+`for_job` and `for_spark` hand a command one object with all of their values.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import click
 
@@ -13,21 +18,48 @@ from .jobs import JOBS
 
 _LIKE = "60s, 5m or 2h"
 
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """The options of a job, wherever it runs; see their help below."""
+
+    job: str
+    archive: str | None
+    tables: str | None
+    once: bool
+    interval: float
+    files: int
+    publish: str | None
+    reset_checkpoint: bool
+    stuck_after: float
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Which Spark runs, with which settings."""
+
+    master: str | None
+    remote: str | None
+    conf: Sequence[tuple[str, str]]
+
 
 def duration(text: str) -> float:
-    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a number of them.
+    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a plain number.
 
     Raises:
-        click.BadParameter: it is none of these.
+        click.BadParameter: the text is no duration.
     """
     return units.parse_duration(text, _LIKE)
 
 
 def interval(text: str) -> float:
-    """Seconds between two looks.
+    """Seconds from one look to the next.
 
     Raises:
-        click.BadParameter: it is no duration, or so short that nothing else would be done.
+        click.BadParameter: the text is no duration, or one so short that nothing else would be done.
     """
     return units.parse_interval(text, _LIKE)
 
@@ -36,15 +68,13 @@ def name_and_value(text: str) -> tuple[str, str]:
     """`spark.name=value`.
 
     Raises:
-        click.BadParameter: it is no setting of Spark.
+        click.BadParameter: the text is no setting of Spark.
     """
     name, equals, value = text.partition("=")
     if not (equals and name.startswith("spark.")):
         raise click.BadParameter(f"{text[:80]!r} is no setting of Spark; write spark.name=value")
     return name, value
 
-
-Command = Callable[..., Any]
 
 journal = click.option("--journal", metavar="DIR", help="Folder of the journal; else the setting `journal`.")
 archive = click.option("--archive", metavar="DIR|URI", help="The archive; else the setting `archive`.")
@@ -56,12 +86,12 @@ stuck_after = click.option(
     metavar="DURATION",
     default="60s",
     show_default=True,
-    help="A consumer whose oldest unacknowledged message is older is slow or stuck.",
+    help="A consumer with an older unacknowledged message is slow or stuck.",
 )
 since = click.option("--since", default="24h", show_default=True, help="2h, 7d, today, 2026-11-21T14:30 ...: UTC.")
-since_or_first = click.option("--since", default="", help="The same; else the first row of the last 24 h.")
-until = click.option("--until", default="now", show_default=True, help="The same; not any more in the span.")
-setting = click.option(
+since_or_first = click.option("--since", default="", help="2h, 7d ...; else the first row of the last 24 h.")
+until = click.option("--until", default="now", show_default=True, help="The end of the span, written like --since.")
+conf = click.option(
     "--conf",
     "conf",
     type=name_and_value,
@@ -69,46 +99,57 @@ setting = click.option(
     metavar="NAME=VALUE",
     help="A setting of Spark; can be repeated.",
 )
+_SPARK = (
+    click.option("--master", metavar="URL", help="Master of Spark.  [default: local[2]]"),
+    click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://host:port, instead."),
+    conf,
+)
+_JOB = (
+    click.argument("job", type=click.Choice([*JOBS, "all"])),
+    archive,
+    tables,
+    click.option("--once", is_flag=True, help="End when all files of the archive have been read."),
+    click.option(
+        "--interval",
+        type=interval,
+        metavar="DURATION",
+        default="10s",
+        show_default=True,
+        help="Pause from one look to the next.",
+    ),
+    click.option(
+        "--files",
+        type=click.IntRange(1),
+        metavar="N",
+        default=200,
+        show_default=True,
+        help="Files of the archive in a batch, at most; fewer need less memory.",
+    ),
+    click.option("--publish", metavar="URL", help="Send results, too: stomp://user@host:port/topic/name."),
+    click.option("--reset-checkpoint", is_flag=True, help="Forget the tables, and compute them anew."),
+    stuck_after,
+    as_json,
+)
 
 
-def spark(command: Command) -> Command:
-    """The options that say which Spark."""
-    command = setting(command)
-    command = click.option("--remote", metavar="URL", help="A server of Spark Connect, sc://host:port, instead.")(
-        command
-    )
-    return click.option("--master", metavar="URL", help="Master of Spark.  [default: local[2]]")(command)
+def for_spark(command: Command) -> Command:
+    """The options of Spark; the command gets them as `spark_options`."""
+    return _gathered(command, "spark_options", SparkOptions, _SPARK)
 
 
-def job(command: Command) -> Command:
-    """What a job is told, wherever it runs."""
-    for option in reversed(
-        (
-            click.argument("job", type=click.Choice([*JOBS, "all"])),
-            archive,
-            tables,
-            click.option("--once", is_flag=True, help="End when all that is in the archive has been read."),
-            click.option(
-                "--interval",
-                type=interval,
-                metavar="DURATION",
-                default="10s",
-                show_default=True,
-                help="Between two looks.",
-            ),
-            click.option(
-                "--files",
-                type=click.IntRange(1),
-                metavar="N",
-                default=200,
-                show_default=True,
-                help="Of the archive, in a batch at most; fewer need less memory.",
-            ),
-            click.option("--publish", metavar="URL", help="Send results, too: stomp://user@host:port/topic/name."),
-            click.option("--reset-checkpoint", is_flag=True, help="Forget the tables, and compute them anew."),
-            stuck_after,
-            as_json,
-        )
-    ):
-        command = option(command)
-    return command
+def for_job(command: Command) -> Command:
+    """The options of a job; the command gets them as `job_options`."""
+    return _gathered(command, "job_options", JobOptions, _JOB)
+
+
+def _gathered(
+    command: Command, name: str, kind: type[JobOptions | SparkOptions], options: Sequence[Callable[[Command], Command]]
+) -> Command:
+    names = [field.name for field in fields(kind)]
+
+    @functools.wraps(command)
+    def run(**told: Any) -> Any:
+        told[name] = kind(**{each: told.pop(each) for each in names})
+        return command(**told)
+
+    return functools.reduce(lambda run, option: option(run), reversed(options), cast(Command, run))

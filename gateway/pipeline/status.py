@@ -1,10 +1,10 @@
-"""How far everything is: what waits in the journal, what the archive has, and what each job has read of it.
+"""Status: what waits in the journal, what the archive has, and how far each job has read it.
 
-All of it is found by looking at the files, without Spark, so it costs no more than a second, and can be asked while
-everything runs.  It is a look, not a transaction: while it looks a segment may go and a file come.
+All of it is read from files, without Spark, so it takes a second at most and works while jobs run.  It is no
+transaction: meanwhile a segment may go and a file come.
 
-Which files of the archive a job has read is what Spark keeps in its checkpoint (`sources`).  Those of a batch that is
-not over wait: Spark plans it before it runs, and it may fail.
+Spark's checkpoint says which files of the archive a job has read (`file_log`).  Files of an unfinished batch count as
+waiting: Spark plans a batch before it runs, and it may fail.
 """
 
 from __future__ import annotations
@@ -19,64 +19,64 @@ from typing import Any
 from gateway.archive import layout
 from gateway.journal import segments
 
-from . import checkpoints, places, sources, tables
+from . import paths, tables
 from .jobs import JOBS, Job
+from .streaming import checkpoints, file_log
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
-    """What waits to be archived, of one gateway.
+class JournalStatus:
+    """The segments of one gateway that wait to be archived.
 
     Attributes:
-        segments: that are complete.
-        octets: of them.
+        segments: complete ones.
+        size: their bytes.
         oldest: seconds since the oldest was complete; None: none waits.
         growing: segments that are being written, or were when their gateway died.
     """
 
     gateway: str
     segments: int
-    octets: int
+    size: int
     oldest: float | None
     growing: int
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """What the archive has.
+class ArchiveStatus:
+    """The archive.
 
     Attributes:
-        folder: where it is, or should be.
-        exists: whether there is such a folder.
-        files: in `raw`, and `octets` of them.
-        newest_hour: when the newest hour begins that has rows; None: none has.
+        exists: False: there is no such folder.
+        files: number of raw files; `size` is their bytes.
+        newest_hour: start of the newest hour that has rows; None: no hour has any.
         history: hours that are compacted.
     """
 
     folder: str
     exists: bool
     files: int
-    octets: int
+    size: int
     newest_hour: str | None
     history: int
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What a job has done.
+    """A job.
 
     Attributes:
         batch: the last one in its table; None: none yet.
-        rows: of the archive, that it has read, as far as its table's files tell.
+        rows: rows of the archive that it has read.
         newest: the latest `ts` among them.
         lag: seconds from there to the end of the last batch.
-        written: when that was.
+        written: end of the last batch.
         waiting: files of the archive whose rows are not in its table; None: they cannot be counted here.
-        files: of its table.
+        files: files of its table.
         failure: `at` and `reason`, if its last run failed.
-        missing: files of the archive that were deleted before it read them, so that their rows are not in its table.
+        missing: files of the archive that were deleted before the job read them, so its table lacks their rows.
     """
 
     job: str
@@ -92,24 +92,27 @@ class JobStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """All of it; None: that is not on this machine, or not known."""
+class PipelineStatus:
+    """Journal, archive and jobs; None: not on this machine, or not known."""
 
-    journal: tuple[Journal, ...] | None
-    archive: Archive | None
+    journal: tuple[JournalStatus, ...] | None
+    archive: ArchiveStatus | None
     jobs: tuple[JobStatus, ...] | None
 
     @property
     def failed(self) -> bool:
-        """Whether the last run of a job failed."""
+        """True if the last run of a job failed."""
         return any(each.failure is not None for each in self.jobs or ())
 
     def json(self) -> dict[str, Any]:
-        """For programs; times are ISO 8601 in UTC."""
-        return asdict(self)
+        """The status for programs; times are ISO 8601 in UTC."""
+        told = asdict(self)
+        for each in [*(told["journal"] or ()), *([told["archive"]] if told["archive"] else [])]:
+            each["octets"] = each.pop("size")
+        return told
 
     def lines(self) -> list[str]:
-        """For people."""
+        """The status for people."""
         unknown = f"{'tables':<12} not known here; --tables or the setting `tables` names their folder"
         jobs = [unknown] if self.jobs is None else [_job_line(each) for each in self.jobs]
         return [*self._journal_lines(), _archive_line(self.archive), *jobs]
@@ -122,32 +125,32 @@ class Status:
         for each in self.journal or ():
             waits = f"{each.segments:,} segments wait" if each.segments else "nothing waits"
             if each.oldest is not None:
-                waits += f", {_size(each.octets)}, the oldest for {each.oldest:,.0f} s"
+                waits += f", {_size(each.size)}, the oldest for {each.oldest:,.0f} s"
             grows = f"; {each.growing} not complete" if each.growing else ""
             yield f"{'journal':<12} {each.gateway}: {waits}{grows}"
 
 
-def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> Status:
-    """Look.
+def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> PipelineStatus:
+    """The status at present.
 
     Args:
-        journal: its folder; None: it is not known.
-        archive: a folder, or a URI, of which nothing is known here.
-        into: the folder of the tables; None: it is not known.
+        journal: its folder; None: not known.
+        archive: a folder, or a URI, which cannot be looked at here.
+        into: the folder of the tables; None: not known.
 
     Raises:
         JobFailure: a file of a table or of a checkpoint is damaged.
     """
-    folder = None if places.is_uri(archive) else places.folder("--archive", archive)
+    folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)
-    return Status(
+    return PipelineStatus(
         None if journal is None else _journals(journal, now),
         None if folder is None or raw is None else _archive(folder, raw),
         None if into is None else tuple([_job(into, job, raw) for job in JOBS.values()]),
     )
 
 
-def _journals(folder: Path, now: datetime) -> tuple[Journal, ...]:
+def _journals(folder: Path, now: datetime) -> tuple[JournalStatus, ...]:
     found = []
     for each in sorted(folder.iterdir()) if folder.is_dir() else ():
         waiting = [state for path in segments.found(each) if (state := _stat(path)) is not None]
@@ -155,12 +158,13 @@ def _journals(folder: Path, now: datetime) -> tuple[Journal, ...]:
         if waiting or growing or (each / "lock").exists():
             oldest = min([state.st_mtime for state in waiting], default=None)
             age = None if oldest is None else max(0.0, round(now.timestamp() - oldest, 1))
-            found.append(Journal(each.name, len(waiting), sum([state.st_size for state in waiting]), age, growing))
+            size = sum([state.st_size for state in waiting])
+            found.append(JournalStatus(each.name, len(waiting), size, age, growing))
     return tuple(found)
 
 
 def _raw(folder: Path) -> dict[str, int]:
-    """The raw files, `date=/hour=/name`, and their octets."""
+    """The raw files, `date=/hour=/name`, and their sizes."""
     found = {}
     for hour, place in layout.hours(folder / layout.RAW):
         for name in layout.visible(place):
@@ -169,43 +173,41 @@ def _raw(folder: Path) -> dict[str, int]:
     return found
 
 
-def _archive(folder: Path, raw: dict[str, int]) -> Archive:
+def _archive(folder: Path, raw: dict[str, int]) -> ArchiveStatus:
     history = [hour for hour, _ in layout.hours(folder / layout.HISTORY)]
     hours = [*history, *[hour for hour, place in layout.hours(folder / layout.RAW) if layout.visible(place)]]
     newest = layout.start_of(max(hours)).isoformat() if hours else None
-    return Archive(str(folder), folder.is_dir(), len(raw), sum(raw.values()), newest, len(history))
+    return ArchiveStatus(str(folder), folder.is_dir(), len(raw), sum(raw.values()), newest, len(history))
 
 
 def _job(into: Path, job: Job, raw: dict[str, int] | None) -> JobStatus:
     table = tables.of(into, job)
-    files = table.files()
-    facts = table.facts()
+    files, summary = table.files(), table.summary()
     batch = files[-1].last if files else None
     checkpoint = checkpoints.folder(into, job.name)
-    waiting = None if raw is None else len(raw.keys() - set(sources.done_by(checkpoint, batch)))
     return JobStatus(
         job.name,
         batch,
-        facts.rows,
-        _iso(facts.newest),
-        None if facts.newest is None else round((facts.written - facts.newest) / 1e6, 1),
-        _iso(facts.written) if files else None,
-        waiting,
+        summary.rows,
+        _iso(summary.newest),
+        None if summary.newest is None else round((summary.written - summary.newest) / 1e6, 1),
+        _iso(summary.written) if files else None,
+        None if raw is None else len(raw.keys() - set(file_log.done_by(checkpoint, batch))),
         len(files),
         checkpoints.failure(into, job.name),
-        facts.missing + sum(checkpoints.missed(into, job.name).values()),
+        summary.missing + sum(checkpoints.missed(into, job.name).values()),
     )
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """None: it has gone meanwhile."""
+    """The state of a file; None: it was removed meanwhile."""
     try:
         return path.stat()
     except FileNotFoundError:
         return None
 
 
-def _archive_line(archive: Archive | None) -> str:
+def _archive_line(archive: ArchiveStatus | None) -> str:
     if archive is None:
         return f"{'archive':<12} not on this machine"
     if not archive.exists:
@@ -213,10 +215,8 @@ def _archive_line(archive: Archive | None) -> str:
         return f"{'archive':<12} the folder {archive.folder} does not exist; {named}"
     hour = archive.newest_hour
     newest = "no rows yet" if hour is None else f"the newest hour is {hour[:16].replace('T', ' ')}"
-    return (
-        f"{'archive':<12} {newest}; raw: {archive.files:,} files, {_size(archive.octets)}; "
-        f"history: {archive.history:,} hours"
-    )
+    raw = f"{archive.files:,} files, {_size(archive.size)}"
+    return f"{'archive':<12} {newest}; raw: {raw}; history: {archive.history:,} hours"
 
 
 def _job_line(job: JobStatus) -> str:
@@ -228,7 +228,7 @@ def _job_line(job: JobStatus) -> str:
     if job.waiting is not None:
         parts.append(f"{job.waiting:,} files wait" if job.waiting else "nothing waits")
     if job.missing:
-        parts.append(f"without the rows of {job.missing:,} files, which were deleted before it read them")
+        parts.append(f"without the rows of {job.missing:,} files, which were deleted before the job read them")
     failed = f"; failed at {job.failure.get('at')}: {job.failure.get('reason')}" if job.failure else ""
     return f"{job.job:<12} {', '.join(parts)}{failed}"
 
@@ -239,10 +239,10 @@ def _iso(microseconds: int | None) -> str | None:
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _size(octets: int) -> str:
-    size = float(octets)
+def _size(size: int) -> str:
+    scaled = float(size)
     for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
+        if scaled < 1024 or unit == _UNITS[-1]:
             break
-        size /= 1024
-    return f"{size:,.1f} {unit}" if unit != "B" else f"{octets} B"
+        scaled /= 1024
+    return f"{scaled:,.1f} {unit}" if unit != "B" else f"{size} B"

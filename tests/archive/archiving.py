@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.archive import layout
 from gateway.archive.archiver import Archiver
-from gateway.archive.way import Written
+from gateway.archive.config import ArchivedFile
 from gateway.journal import found
 from tests.archive.desk import BEGIN, hidden_files, raw_files
 
@@ -18,7 +18,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.journal = folder / "journal"
         self.archive = folder / "archive"
-        self.written: list[Written] = []
+        self.written: list[ArchivedFile] = []
         self.said: list[str] = []
         self.now = BEGIN
         self.journal.mkdir()

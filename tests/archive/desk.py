@@ -88,11 +88,11 @@ class Writer:
 
 
 def flip(path: Path, place: int) -> bytes:
-    """One bit of a file is another; returns its octets."""
-    octets = bytearray(path.read_bytes())
-    octets[place] ^= 1
-    path.write_bytes(octets)
-    return bytes(octets)
+    """One bit of a file is another; returns its data."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    return bytes(data)
 
 
 @contextmanager

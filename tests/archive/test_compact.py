@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive import compact as module
-from gateway.archive import history, layout, parts, sorting
+from gateway.archive import history, layout, parquet_files, sorting
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import Compacted, compact
 from gateway.archive.errors import ArchiveError
@@ -86,7 +86,7 @@ def test_rows(desk: Desk) -> None:
     assert keys == sorted(keys)
     (told,) = desk.told
     assert (told.hour, told.raw, told.files, told.rows) == (layout.start_of(HOUR), 4, 1, 210)
-    assert told.octets == path.stat().st_size
+    assert told.size == path.stat().st_size
     assert str(told).startswith("2023-11-14 22:00: 4 raw files into 1, 210 rows, ")
     manifest = manifest_of(desk.archive, HOUR)
     assert sorted(manifest["raw"]) == [name.rpartition("/")[2] for name in raw_files(desk.archive)]
@@ -95,7 +95,7 @@ def test_rows(desk: Desk) -> None:
     assert len(desk.told) == 1
 
 
-def test_all_of_it_is_private(desk: Desk) -> None:
+def test_all_files_are_private(desk: Desk) -> None:
     """Whatever the umask: the archive is its owner's alone, and nothing in it is for others."""
     with open_to_all():
         desk.fill(5, 5)
@@ -136,13 +136,13 @@ def test_late_files(desk: Desk) -> None:
     desk.fill(50)
     assert desk.compact()
     (first,) = desk.history()
-    octets = first.read_bytes()
+    data = first.read_bytes()
     desk.fill(20)
     assert len(history.files(desk.archive)) == 2
     assert by_seq(archive_rows(desk.archive)) == desk.rows
     assert desk.compact()
     assert [path.name for path in desk.history()] == ["0001-0001.parquet", "0002-0001.parquet"]
-    assert first.read_bytes() == octets
+    assert first.read_bytes() == data
     assert by_seq(archive_rows(desk.archive)) == desk.rows
     assert manifest_of(desk.archive, HOUR)["rows"] == 70
 
@@ -151,8 +151,8 @@ def test_large_hours(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several runs, and several files."""
     monkeypatch.setattr(sorting, "RUN", 100_000)
     monkeypatch.setattr(sorting, "CHUNK", 10_000)
-    monkeypatch.setattr(parts, "GROUP_ROWS", 50)
-    monkeypatch.setattr(module, "FILE_OCTETS", 10_000)
+    monkeypatch.setattr(parquet_files, "GROUP_ROWS", 50)
+    monkeypatch.setattr(module, "FILE_BYTES", 10_000)
     for _ in range(4):
         desk.fill(100, body=os.urandom(2000))
     steps: list[str] = []
@@ -190,7 +190,7 @@ class TestLostManifest:
             history.files(desk.archive)
         assert desk.compact(LATER)
         lost = "has history files that no manifest lists: 0001-0001.parquet"
-        assert desk.said == [f"{path.parent} {lost}; now one does, with 50 rows more"]
+        assert desk.said == [f"{path.parent} {lost}; a new manifest lists them, with 50 rows"]
         assert by_seq(rows_of(desk.history())) == desk.rows
         assert manifest_of(desk.archive, HOUR)["rows"] == 50
         desk.fill(5)
@@ -198,26 +198,15 @@ class TestLostManifest:
         assert by_seq(rows_of(desk.history())) == desk.rows
         assert len(desk.said) == 1
 
-    def test_without_a_folder_of_raw_files(self, desk: Desk) -> None:
-        desk.fill(50)
-        assert desk.compact()
-        (path,) = desk.history()
-        path.with_name(history.MANIFEST).unlink()
-        for name in raw_files(desk.archive):
-            desk.archive.joinpath("raw", name).unlink()
-        desk.archive.joinpath("raw", layout.folder_of(HOUR)).rmdir()
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
-
     def test_raw_files_are_there(self, desk: Desk) -> None:
-        """Nobody knows whether they are in the history: nothing is done with that hour, and it is told."""
+        """Whether they are in the history is unknown: that hour is left alone and reported."""
         desk.fill(50)
         assert desk.compact()
         (path,) = desk.history()
-        octets = path.read_bytes()
+        data = path.read_bytes()
         path.with_name(history.MANIFEST).unlink()
         assert not desk.compact()
-        assert path.read_bytes() == octets
+        assert path.read_bytes() == data
         assert len(desk.said) == 1
         assert "cannot be compacted: " in desk.said[0]
         assert "history files that no manifest lists: 0001-0001.parquet" in desk.said[0]
@@ -277,14 +266,14 @@ class TestFailure:
         """The other hours are compacted, and of this one nothing is."""
         desk.fill(100, 100, apart=60)
         path = desk.archive / "raw" / raw_files(desk.archive)[0]
-        octets = path.read_bytes()
-        path.write_bytes(octets[:-20])
+        data = path.read_bytes()
+        path.write_bytes(data[:-20])
         assert not desk.compact()
         assert len(desk.said) == 1
         assert desk.said[0].startswith(f"{path.parent} cannot be compacted: ")
         assert not list((desk.archive / "history" / layout.folder_of(HOUR)).iterdir())
         assert len(desk.told) == len(raw_files(desk.archive)) - 2
-        path.write_bytes(octets)
+        path.write_bytes(data)
         assert desk.compact()
         assert by_seq(rows_of(desk.history())) == desk.rows
 
@@ -296,7 +285,7 @@ class TestFailure:
         pq.write_table(table.append_column("later", table["seq"]), path)
         assert not desk.compact()
         assert desk.said == [
-            f"{path.parent} cannot be compacted: it has columns that are newer than this program: later"
+            f"{path.parent} cannot be compacted: it has columns that this program does not know: later"
         ]
 
     @pytest.mark.parametrize("after", [0, 1])

@@ -51,27 +51,27 @@ def test_a_torn_end(desk: Desk, second: Path, rows: list[Row]) -> None:
         file.write(bytes(100))
     assert desk.all()
     assert archive_rows(desk.archive) == rows
-    assert desk.said == [f"{second} ended with 100 octets that are no whole record; they are left out"]
+    assert desk.said == [f"{second} ended with 100 bytes that are no whole record; they are left out"]
 
 
-def test_an_octet_in_the_middle(desk: Desk) -> None:
+def test_a_byte_in_the_middle(desk: Desk) -> None:
     """Whatever is whole is archived, and the segment is kept; it has a file of its own."""
     writer = Writer(desk.journal)
     writer.segments(2)
     path = writer.records(4, 4, 4)
     writer.segments(3)
     rows = journal_rows(desk.journal)
-    octets = flip(path, path.stat().st_size // 2)
+    data = flip(path, path.stat().st_size // 2)
     assert desk.all()
     assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 2, 2), ("hour=22", 3, 3)]
     assert by_seq(archive_rows(desk.archive)) == [*rows[:6], *rows[10:]]
     (said,) = desk.said
     assert re.fullmatch(
-        rf"{path} is damaged: \d+ octets of it are left out, and it is kept as {path.stem}\.bad; all other rows of it "
+        rf"{path} is damaged: \d+ bytes of it are left out, and it is kept as {path.stem}\.bad; all other rows of it "
         "are archived",
         said,
     )
-    assert path.with_suffix(".bad").read_bytes() == octets
+    assert path.with_suffix(".bad").read_bytes() == data
     assert desk.segments() == []
     path.with_suffix(".bad").rename(path)
     assert desk.all()
@@ -79,7 +79,7 @@ def test_an_octet_in_the_middle(desk: Desk) -> None:
     assert path.with_suffix(".bad").exists()
 
 
-def test_one_that_gets_worse(desk: Desk, damaged: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_damaged_again(desk: Desk, damaged: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is damaged when it is read with others, and cannot be read when it is read alone."""
     path, rows = damaged
 
@@ -89,32 +89,32 @@ def test_one_that_gets_worse(desk: Desk, damaged: tuple[Path, list[Row]], monkey
             if self.damaged:
                 path.write_bytes(b"nonsense" * 10)
 
-    monkeypatch.setattr("gateway.archive.gateway.Tables", Worse)
+    monkeypatch.setattr("gateway.archive.gateway_archiver.Tables", Worse)
     assert desk.all()
     assert archive_rows(desk.archive) == rows[:2]
-    assert "makes no sense, and is kept" in desk.said[0]
+    assert "is unusable, and is kept" in desk.said[0]
     assert path.with_suffix(".bad").exists()
 
 
-def test_one_that_makes_no_sense(desk: Desk, second: Path, rows: list[Row]) -> None:
+def test_a_segment_without_sense(desk: Desk, second: Path, rows: list[Row]) -> None:
     """The others are archived, but in no range that it would be in."""
-    octets = second.read_bytes()
+    data = second.read_bytes()
     second.write_bytes(b"nonsense" * 10)
     assert desk.all()
     assert desk.ranges() == [("hour=22", 1, 1), ("hour=22", 3, 3)]
     assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
     assert desk.said == [
-        f"{second} makes no sense, and is kept as {second.stem}.bad; the rest goes on (it has no record that is whole)"
+        f"{second} is unusable, and is kept as {second.stem}.bad; the others are archived (it has no whole record)"
     ]
     assert desk.segments() == []
     second.with_suffix(".bad").unlink()
-    second.write_bytes(octets)
+    second.write_bytes(data)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_one_that_cannot_be_read(desk: Desk, second: Path, rows: list[Row]) -> None:
-    octets = second.read_bytes()
+def test_a_segment_without_permission(desk: Desk, second: Path, rows: list[Row]) -> None:
+    data = second.read_bytes()
     second.unlink()
     second.mkdir()
     with desk.archiver() as archiver:
@@ -123,12 +123,12 @@ def test_one_that_cannot_be_read(desk: Desk, second: Path, rows: list[Row]) -> N
         assert desk.said == [f"{second} cannot be read: Is a directory; it is tried again"]
         assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
         second.rmdir()
-        second.write_bytes(octets)
+        second.write_bytes(data)
         assert archiver.step(everything=True)
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_one_without_rows(desk: Desk) -> None:
+def test_a_segment_without_rows(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     (path,) = found(desk.journal / "g1")
     path.write_bytes(b"")

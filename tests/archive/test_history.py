@@ -98,12 +98,12 @@ class TestManifest:
         assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "raw": 3, "history": [], "rows": 0}'])
-    def test_nonsense(self, tmp_path: Path, text: str) -> None:
+    def test_invalid_text(self, tmp_path: Path, text: str) -> None:
         (tmp_path / MANIFEST).write_text(text)
-        with pytest.raises(ArchiveError, match=r"_manifest\.json makes no sense"):
+        with pytest.raises(ArchiveError, match=r"_manifest\.json is damaged"):
             history.read(tmp_path)
 
-    def test_another_version(self, tmp_path: Path) -> None:
+    def test_unknown_version(self, tmp_path: Path) -> None:
         (tmp_path / MANIFEST).write_text('{"version": 2}')
         with pytest.raises(ArchiveError, match="has version 2, and this program reads 1 only"):
             history.read(tmp_path)
@@ -115,10 +115,10 @@ class TestPending:
         history.announce(tmp_path, ["b", "a"])
         assert history.pending(tmp_path) == {"a", "b"}
 
-    @pytest.mark.parametrize("octets", [b"{", b"1", b"\xff"])
-    def test_nonsense(self, tmp_path: Path, octets: bytes) -> None:
-        (tmp_path / history.PENDING).write_bytes(octets)
-        with pytest.raises(ArchiveError, match=r"_pending\.json makes no sense"):
+    @pytest.mark.parametrize("data", [b"{", b"1", b"\xff"])
+    def test_invalid_text(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / history.PENDING).write_bytes(data)
+        with pytest.raises(ArchiveError, match=r"_pending\.json is damaged"):
             history.pending(tmp_path)
 
 

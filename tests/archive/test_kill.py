@@ -17,7 +17,7 @@ from gateway.archive.retention import expire_history, expire_raw
 from gateway.journal import found
 from tests.archive.desk import Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 LATER = datetime(2030, 1, 1, tzinfo=UTC)

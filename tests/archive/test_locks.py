@@ -1,4 +1,4 @@
-"""Who is at work."""
+"""A lock has one holder, and says which process that is."""
 
 from __future__ import annotations
 
@@ -21,26 +21,12 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     os.close(lock(path, "busy"))
 
 
-def test_it_says_no_number(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    held = lock(path, "busy")
-    path.write_bytes(b"")
-    with pytest.raises(ArchiveError, match=r"busy \(process unknown\)"):
-        lock(path, "busy")
-    os.close(held)
-
-
-def test_it_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(descriptor: int, how: int) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", fail)
-    with pytest.raises(ArchiveError, match=r"a cannot be locked: No locks available"):
-        lock(tmp_path / "a", "busy")
-
-
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who makes room must get in; then nobody knows its number."""
+    """The process that makes room gets the lock; only its number is not known then."""
+
+    def failing(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", failing)
         held = lock(tmp_path / "a", "busy")
@@ -49,11 +35,13 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(held)
 
 
-def failing(*_: object) -> None:
-    raise OSError(28, "No space left on device")
+def test_it_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int, how: int) -> None:
+        raise OSError(37, "No locks available")
 
-
-def test_it_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(ArchiveError, match="b cannot be made: Not a directory"):
+    with pytest.raises(ArchiveError, match="b cannot be locked: Not a directory"):
         lock(tmp_path / "a" / "b", "busy")
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(ArchiveError, match="a cannot be locked: No locks available"):
+        lock(tmp_path / "a", "busy")

@@ -64,7 +64,7 @@ def test_a_range_in_the_history(desk: Desk) -> None:
     assert len(archive_rows(desk.archive)) == 4
 
 
-def test_a_segment_that_rots_meanwhile(desk: Desk) -> None:
+def test_a_segment_damaged_meanwhile(desk: Desk) -> None:
     Writer(desk.journal, apart=1800).segments(2, 2, 2)
     rows = journal_rows(desk.journal)
     with pytest.raises(KeyboardInterrupt):
@@ -73,7 +73,7 @@ def test_a_segment_that_rots_meanwhile(desk: Desk) -> None:
     path.write_bytes(b"nonsense" * 10)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
-    assert "makes no sense, and is kept" in desk.said[0]
+    assert "is unusable, and is kept" in desk.said[0]
     assert desk.segments() == []
 
 
@@ -84,14 +84,14 @@ def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
     with pytest.raises(KeyboardInterrupt):
         desk.all(at=interrupting("file visible"))
     path = found(desk.journal / "g1")[1]
-    octets = path.read_bytes()
+    data = path.read_bytes()
     path.unlink()
     path.mkdir()
     with desk.archiver() as archiver:
         assert not archiver.step(everything=True)
         assert desk.segments() == [1, 2, 3]
         path.rmdir()
-        path.write_bytes(octets)
+        path.write_bytes(data)
         assert archiver.step(everything=True)
     assert by_seq(archive_rows(desk.archive)) == rows
 
@@ -106,11 +106,11 @@ def test_hidden_files_of_others(desk: Desk) -> None:
     assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]
 
 
-def test_a_manifest_that_makes_no_sense(desk: Desk) -> None:
+def test_an_invalid_manifest(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     folder = desk.archive / "history" / layout.folder_of(HOUR)
     files.make_folder(folder)
     (folder / history.MANIFEST).write_text("{")
     assert not desk.all()
-    assert "_manifest.json makes no sense" in desk.said[0]
+    assert "_manifest.json is damaged" in desk.said[0]
     assert desk.segments() == [1]

@@ -73,14 +73,14 @@ class TestRaw:
         assert expire_raw(desk.archive, 0, over + 86_400) == 0
         assert desk.hours("raw") == []
 
-    def test_what_is_no_hour_stays(self, desk: Desk) -> None:
+    def test_other_folders_stay(self, desk: Desk) -> None:
         assert compact(desk.archive)
         (desk.archive / "raw" / "date=2023-11-14" / "notes").touch()
         (desk.archive / "raw" / "date=then").mkdir()
         expire_raw(desk.archive, 0, desk.visible + 1)
         assert desk.hours("raw") == [0, 1, 2, 3]
 
-    def test_the_age_is_not_that_of_the_hour(self, desk: Desk) -> None:
+    def test_the_age_is_that_of_the_files(self, desk: Desk) -> None:
         """A late file was visible for no stream yet."""
         for name in raw_files(desk.archive)[:2]:
             os.utime(desk.archive / "raw" / name, (desk.visible + 90, desk.visible + 90))

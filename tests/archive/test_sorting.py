@@ -101,8 +101,8 @@ def test_large_rows_that_stand_together(tmp_path: Path, monkeypatch: pytest.Monk
     assert max([each.nbytes for each in alone]) <= 10_000
 
 
-def test_what_is_left_half_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever does not want the rest leaves no files."""
+def test_leftovers_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that stops early leaves no files."""
     monkeypatch.setattr(sorting, "RUN", 1)
     rows = ordered([table([("/a", 1, 1)]), table([("/a", 2, 2)])], tmp_path, lambda _: None)
     next(rows)

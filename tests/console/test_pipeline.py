@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from playwright.sync_api import expect
 
-from gateway.pipeline.jobs import JOBS, Limits
+from gateway.pipeline.jobs import JOBS, AlarmLimits
 from gateway.pipeline.jobs.consumers import fold
 from tests.console.conftest import Front, Visit
 from tests.pipeline import rows
@@ -32,7 +32,7 @@ def leave(tables: Path, job: str, table: pyarrow.Table) -> None:
 def stuck(destination: str) -> pyarrow.Table:
     """A consumer that has held messages of that queue for a minute and more."""
     looks = [rows.gauge_subscription(at, oldest_us=70_000_000, destination=destination) for at in (0.0, 10.0, 20.0)]
-    return fold({}, looks_of(looks), Limits(stuck_after=60))[1]
+    return fold({}, looks_of(looks), AlarmLimits(stuck_after=60))[1]
 
 
 def dead(count: int) -> pyarrow.Table:

@@ -46,7 +46,7 @@ def test_archive(machine: Machine) -> None:
     machine.run(f"ls {' '.join(files)}")
     (touch,) = re.findall(r"`(find archive/raw .*?)`", text_of("archive.md"))
     machine.run(touch)
-    (open_to_the_group,) = listed("docs/archive.md", "Who may read it")
+    (open_to_the_group,) = listed("docs/archive.md", "Access rights")
     machine.run(open_to_the_group.replace("ARCHIVE", "archive"))
     assert machine.run("stat --dereference --format %a archive") == "750\n"
 

@@ -28,9 +28,9 @@ from gateway.doctor.machine_checks import (
     user_of,
 )
 from gateway.doctor.model import CheckReport, CheckResult, Level, Problem
-from gateway.pipeline import java
-from gateway.pipeline.doctor import Finding as JobResult
 from gateway.pipeline.errors import EnvironmentFailure
+from gateway.pipeline.spark import java
+from gateway.pipeline.spark.doctor import Finding as JobResult
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
 from tests.transports import papers

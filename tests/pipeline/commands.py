@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.pipeline import command, session, stream
+from gateway.pipeline import command
+from gateway.pipeline.spark import session
+from gateway.pipeline.streaming import runner
 
 
 class Spark:
@@ -57,9 +59,9 @@ class Calls:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """What `stream.run` was called with."""
+    """What `runner.run` was called with."""
     calls = Calls()
-    monkeypatch.setattr(stream, "run", calls)
+    monkeypatch.setattr(runner, "run", calls)
     return calls
 
 

@@ -1,6 +1,6 @@
 """Rows of the archive, made up: each function gives a row of the event that it is named for.
 
-    accepted()                                       a message for /queue/a, 100 octets, at START
+    accepted()                                       a message for /queue/a, 100 bytes, at START
     acked(12.5, destination="/queue/b", ack_us=3)    12.5 seconds later
     write(tmp_path, rows)                            an archive of them, as the archiver lays it out
     frame(spark, rows)                               the same as a DataFrame

@@ -30,7 +30,7 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert "load average" in done.stdout
 
 
-def test_a_part_that_there_is_not() -> None:
+def test_a_missing_part() -> None:
     command = [sys.executable, "-m", "benchmarks.pipeline", "lop"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2
@@ -39,11 +39,11 @@ def test_a_part_that_there_is_not() -> None:
 
 def test_the_synthetic_archive(tmp_path: Path) -> None:
     """It is what the archiver would have written: names, columns, and nulls where an event has none."""
-    octets = synthetic.make(tmp_path, 6_001)
+    size = synthetic.make(tmp_path, 6_001)
     paths = history.files(tmp_path, synthetic.START, synthetic.END)
     assert len(paths) == 60
     assert all(layout.range_of(path.name) for path in paths)
-    assert sum([path.stat().st_size for path in paths]) == octets
+    assert sum([path.stat().st_size for path in paths]) == size
     table = pyarrow.concat_tables([pyarrow.parquet.ParquetFile(path).read() for path in paths])
     assert table.schema.equals(SCHEMA)
     table.validate(full=True)

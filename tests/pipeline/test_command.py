@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +18,12 @@ from pyspark.errors import PySparkException
 
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
-from gateway.pipeline import checkpoints, command, doctor, options, session, status, stream
-from gateway.pipeline.doctor import Finding
+from gateway.pipeline import command, options, status
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
-from gateway.pipeline.jobs import JOBS
+from gateway.pipeline.jobs import JOBS, consumers, deadletters
+from gateway.pipeline.spark import doctor, session
+from gateway.pipeline.spark.doctor import Finding
+from gateway.pipeline.streaming import checkpoints, runner
 from tests.archive.desk import Writer
 
 from .commands import Calls, Spark, folders, invoke, run, spark
@@ -33,8 +37,8 @@ COMMANDS = ("doctor", "run", "report", "replay", "compact", "status", "submit-co
 
 TOO_MUCH = "Total size of serialized results of 9 tasks is bigger than spark.driver.maxResultSize (1024.0 MiB)"
 SMALLER = (
-    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; of a job, a batch that was begun "
-    "needs that in any case, and --files 20 makes those that follow smaller"
+    "run it with --conf spark.driver.maxResultSize=4g --conf spark.driver.memory=6g; a batch of a job that was begun "
+    "needs that in any case, and --files 20 makes the next ones smaller"
 )
 
 
@@ -65,7 +69,7 @@ class TestGroup:
             (JobFailure("it broke"), 1, "it broke"),
             (ImportError("x", name="pyarrow.parquet"), 3, f"pyarrow.parquet cannot be imported: {session.NEEDED}"),
             (OSError(28, "No space left on device", "/tables/x"), 1, "/tables/x: No space left on device"),
-            (OSError("nobody knows"), 1, "nobody knows"),
+            (OSError("unknown"), 1, "unknown"),
             (ArchiveError("the manifest makes no sense"), 1, "the manifest makes no sense"),
             (pa.ArrowInvalid("not a Parquet file\nat all"), 1, "not a Parquet file"),
             (PySparkException("[SOME_CONDITION] It is so. SQLSTATE: 42703; line 1 pos 0;\nat java"), 1, "It is so."),
@@ -77,15 +81,13 @@ class TestGroup:
     def test_a_failure_is_a_sentence(
         self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception, status: int, sentence: str
     ) -> None:
-        monkeypatch.setattr(stream, "run", Calls(error))
+        monkeypatch.setattr(runner, "run", Calls(error))
         result = run()
         assert (result.exit_code, result.stdout, result.stderr) == (status, "", f"Error: {sentence}\n")
 
     @pytest.mark.parametrize("error", [ZeroDivisionError(), ImportError("x", name="gateway.nothing")])
-    def test_a_fault_of_ours_is_not_hidden(
-        self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception
-    ) -> None:
-        monkeypatch.setattr(stream, "run", Calls(error))
+    def test_a_bug_is_not_hidden(self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception) -> None:
+        monkeypatch.setattr(runner, "run", Calls(error))
         with pytest.raises(type(error)):
             CliRunner().invoke(
                 command.pipeline, ["run", "all", "--archive", "a", "--tables", "t"], catch_exceptions=False
@@ -122,12 +124,12 @@ class TestGroup:
         expected = f"Error: {missing} is not installed: pip install 'stomp-gateway[pipeline,java]'\n"
         assert [json.loads(line) for line in told.stdout.splitlines()] == [[3, expected]] * len(lines)
 
-    def test_what_libraries_log_is_not_on_the_terminal(self, folders: Path) -> None:
+    def test_logs_of_libraries_stay_off_the_terminal(self, folders: Path) -> None:
         """In a process where Spark says what it does at a Ctrl-C, and of an expression that it cannot read."""
         program = (
             "import logging, sys\n"
             "from pyspark.logger import PySparkLogger\n"
-            "from gateway.pipeline import session\n"
+            "from gateway.pipeline.spark import session\n"
             "from gateway.pipeline.command import pipeline\n"
             "def start(*asked):\n"
             "    for name in ('SQLQueryContextLogger', 'DataFrameQueryContextLogger'):\n"
@@ -164,7 +166,7 @@ class TestGroup:
             check=False,
         )
         assert (told.returncode, told.stdout) == (3, "")
-        assert told.stderr.startswith("Error: Spark needs Java 17 or newer and there is none: pip install 'stomp-gate")
+        assert told.stderr.startswith("Error: Spark needs Java 17 or newer, and none was found: pip install 'stomp")
         assert len(told.stderr.splitlines()) == 1
 
 
@@ -182,7 +184,7 @@ class TestOptions:
         with pytest.raises(click.BadParameter, match="is no duration; write one like 60s, 5m or 2h"):
             options.duration(text)
 
-    def test_an_interval_of_nothing(self) -> None:
+    def test_an_interval_of_zero(self) -> None:
         result = run("--interval", "0.05")
         assert result.exit_code == 2
         assert "must be 0.1s or longer" in result.stderr
@@ -193,10 +195,10 @@ class TestOptions:
         assert result.exit_code == 2
         assert "is no setting of Spark; write spark.name=value" in result.stderr
 
-    def test_nobody_says_where(self) -> None:
+    def test_no_folder_is_given(self) -> None:
         result = invoke("run", "all", "--tables", "tables")
         assert result.exit_code == 2
-        assert "Give --archive, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
+        assert "--archive is missing: give it, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
 
     def test_both_kinds_of_spark(self) -> None:
         result = invoke("report", "--archive", "archive", "--master", "local", "--remote", "sc://h")
@@ -227,7 +229,7 @@ class TestOthers:
         assert result.exit_code == 0
         assert "raw files into 1, 20 rows" in result.stderr
 
-    def test_what_cannot_be_compacted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_compaction_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.compact.compact", Calls(False))
         result = invoke("compact", "--archive", "archive")
         assert result.exit_code == 1
@@ -242,10 +244,10 @@ class TestOthers:
         assert "is not on this machine" in result.stderr
 
     def test_status(self, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        calls = Calls(status.Status(None, None, ()))
+        calls = Calls(status.PipelineStatus(None, None, ()))
         monkeypatch.setattr(status, "status", calls)
         line = ["status", "--archive", "archive", "--tables", "tables"]
-        assert invoke(*line).stdout.splitlines() == status.Status(None, None, ()).lines()
+        assert invoke(*line).stdout.splitlines() == status.PipelineStatus(None, None, ()).lines()
         assert calls.places[:3] == (None, str(folders / "archive"), folders / "tables")
         monkeypatch.setenv("GATEWAY_JOURNAL", "j")
         assert json.loads(invoke(*line, "--json").stdout) == {"journal": None, "archive": None, "jobs": []}
@@ -295,7 +297,8 @@ class TestPage:
 
     @pytest.mark.parametrize("name", JOBS)
     def test_its_columns_are_those_of_the_jobs(self, name: str) -> None:
-        text = sys.modules[f"gateway.pipeline.jobs.{name}"].__doc__ or ""
-        lines = [line for line in text.partition("| column | type |")[2].splitlines()[2:] if line.startswith("|")]
-        assert lines
-        assert [line for line in lines if line not in self.PAGE.splitlines()] == []
+        lists = {"deadletters": deadletters._TABLE, "consumers": consumers._table([]).column_names}
+        columns = {*JOBS[name].keys, *JOBS[name].merges, *lists.get(name, ())}
+        table = self.PAGE.partition(f"**{name}**")[2].partition("| column | type |")[2].splitlines()[2:]
+        rows = list(itertools.takewhile(lambda line: line.startswith("|"), table))
+        assert {column for row in rows for column in re.findall(r"`(\w+)`", row.split("|")[1])} == columns

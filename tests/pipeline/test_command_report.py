@@ -1,4 +1,4 @@
-"""`gateway pipeline report` and `replay`: what they hand on, and what they ask."""
+"""`gateway pipeline report` and `run`: what they hand on, and what they ask."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from click.testing import Result
 
 from gateway.pipeline import command
 from gateway.pipeline.errors import UsageFailure
-from gateway.pipeline.jobs import Limits, replay
-from gateway.pipeline.jobs.replay_record import Record
-from gateway.pipeline.report import build, page, sheets
+from gateway.pipeline.jobs import AlarmLimits
+from gateway.pipeline.replay import run
+from gateway.pipeline.replay.record import ReplayRecord
+from gateway.pipeline.report import build, csv_files, page
 
 from .commands import Calls, Spark, folders, invoke, spark
 from .rows import accepted, write
@@ -33,38 +34,36 @@ def report(*arguments: str) -> Result:
 class TestReport:
     """`report`."""
 
-    def test_what_is_handed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options_are_passed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         built, csv = Calls("figures"), Calls()
         monkeypatch.setattr(build, "report", built)
-        monkeypatch.setattr(page, "html", lambda figures: f"<p>{figures}")
-        monkeypatch.setattr(sheets, "csv", csv)
+        monkeypatch.setattr(page, "page_of", lambda figures: f"<p>{figures}")
+        monkeypatch.setattr(csv_files, "write", csv)
         result = report("--since", "2026-03-01", "--until", "2026-03-02", "--out", "r.html", "--csv", "c")
         assert (result.exit_code, result.output) == (0, "wrote r.html\n")
         days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
         assert built.places == (spark, str(folders / "archive"), *days)
-        assert built.names == {"limits": Limits()}
+        assert built.names == {"limits": AlarmLimits()}
         assert csv.places == ("figures", Path("c"))
         assert (folders / "r.html").read_text() == "<p>figures"
         assert spark.stopped
 
-    def test_a_terminal_sees_what_it_is_at(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_progress_on_a_terminal(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         write(folders / "archive", [accepted()])
         monkeypatch.setattr(build, "report", Calls())
-        monkeypatch.setattr(page, "html", lambda figures: "")
+        monkeypatch.setattr(page, "page_of", lambda figures: "")
         monkeypatch.setattr(command, "_is_watched", lambda: True)
         result = report("--since", "2026-03-01", "--out", "r.html")
         assert result.stderr.splitlines() == ["Spark starts", "reads 1 files of the archive", "writes r.html"]
         assert report("--since", "2026-03-01", "--archive", "s3a://b/a").stderr.splitlines()[1] == "reads the archive"
 
-    def test_a_ctrl_c_says_what_is_not_there(
-        self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_ctrl_c_leaves_no_report(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         def interrupted(*places: Any, **names: Any) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(build, "report", Calls())
-        monkeypatch.setattr(page, "html", lambda figures: "")
-        monkeypatch.setattr(sheets, "csv", interrupted)
+        monkeypatch.setattr(page, "page_of", lambda figures: "")
+        monkeypatch.setattr(csv_files, "write", interrupted)
         result = report("--out", "r.html", "--csv", "c")
         assert (result.exit_code, result.stdout) == (130, "")
         assert result.stderr == "Aborted: r.html is written, the files in c are not, or not all.\n"
@@ -76,7 +75,7 @@ class TestReport:
     def test_no_span(self) -> None:
         result = report("--since", "now", "--until", "yesterday")
         assert result.exit_code == 2
-        assert "there is nothing between" in result.stderr
+        assert "is empty: --until must be later" in result.stderr
 
     @pytest.mark.parametrize("option", ["--out", "--csv"])
     def test_nowhere_to_write(self, folders: Path, spark: Spark, option: str) -> None:
@@ -104,7 +103,7 @@ class Plan:
 
     def __init__(self, rows: int, stands_against: str = "", name: str = "x") -> None:
         self.rows = rows
-        self.record = Record(name, {}, "", "")
+        self.record = ReplayRecord(name, {}, "", "")
         self._against = stands_against
 
     def text(self) -> str:
@@ -116,31 +115,33 @@ class Plan:
 
 
 class TestReplay:
-    """`replay`."""
+    """`run`."""
 
-    FIRST = "If it is broken off go on with this, for the same command again would send all of it again:"
+    FIRST = "If the replay is interrupted, continue with this command; the same again would send all messages again:"
     LINE = (
         "replay --archive archive --tables tables --since 2h --destination /queue/a --to /queue/b --broker stomp://h"
     ).split()
 
     @pytest.fixture
     def sent(self, monkeypatch: pytest.MonkeyPatch) -> Calls:
-        """What `replay.run` was called with."""
+        """What `run.run` was called with."""
         calls = Calls(7)
-        monkeypatch.setattr(replay, "run", calls)
+        monkeypatch.setattr(run, "run", calls)
         return calls
 
     def plan(self, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> Calls:
         calls = Calls(plan)
-        monkeypatch.setattr(replay, "plan", calls)
+        monkeypatch.setattr(run, "plan", calls)
         return calls
 
-    def test_what_is_handed_on(self, folders: Path, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options_are_passed_on(
+        self, folders: Path, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         planned = self.plan(monkeypatch, plan := Plan(7))
         more = ["--where", "size > 1", *"--rate 10 --limit 20 --id x --partial-bodies skip --yes".split()]
         result = invoke(*self.LINE, *more)
         assert (result.exit_code, result.stdout) == (0, "7 messages\n")
-        chosen = replay.Options(
+        chosen = run.ReplayOptions(
             since="2h",
             until="now",
             destination="/queue/a",
@@ -197,13 +198,13 @@ class TestReplay:
         monkeypatch.setattr("click.confirm", asked)
         result = invoke(*self.LINE, "--id", "x")
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "7 messages\n")
-        assert result.stderr == "Ends at once, for nothing has been begun.\n"
-        monkeypatch.setattr(replay, "plan", planned)
+        assert result.stderr == "Ends at once: nothing has begun.\n"
+        monkeypatch.setattr(run, "plan", planned)
         result = invoke(*self.LINE, "--yes")
         assert (result.exit_code, sent.count, result.stdout) == (0, 0, "")
-        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+        assert result.stderr == "Ends at once: nothing has begun.\n"
 
-    def test_something_stands_against_it(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_plan_with_obstacles(self, spark: Spark, sent: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan(monkeypatch, Plan(7, "some bodies were not kept"))
         result = invoke(*self.LINE, "--yes")
         assert (result.exit_code, sent.count) == (2, 0)

@@ -20,10 +20,12 @@ import pytest
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
 from gateway.journal import found
-from gateway.pipeline import checkpoints, session, stream, tables
-from gateway.pipeline.jobs import JOBS, Limits
-from gateway.pipeline.progress import Batch
+from gateway.pipeline import tables
+from gateway.pipeline.jobs import JOBS, AlarmLimits
 from gateway.pipeline.report import build, page
+from gateway.pipeline.spark import session
+from gateway.pipeline.streaming import checkpoints, runner
+from gateway.pipeline.streaming.progress import BatchReport
 from tests.archive.desk import Writer, archive_rows
 from tests.pipeline.rows import accepted, write
 
@@ -37,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("folders")
 class TestRun:
     """`run`."""
 
-    def test_what_is_handed_on(self, folders: Path, spark: Spark, ran: Calls) -> None:
+    def test_options_are_passed_on(self, folders: Path, spark: Spark, ran: Calls) -> None:
         more = "--once --interval 5s --files 7 --stuck-after 2m --publish stomp://h/topic/a --master local[1]"
         more += " --conf spark.a=b=c"
         result = run(*more.split())
@@ -46,7 +48,7 @@ class TestRun:
         assert ran.places == (spark, [JOBS["metrics"]], str(folders / "archive"), folders / "tables")
         names = ran.names
         assert (names["once"], names["interval"], names["publish"]) == (True, 5.0, "stomp://h/topic/a")
-        assert (names["files"], names["limits"]) == (7, Limits(stuck_after=120))
+        assert (names["files"], names["limits"]) == (7, AlarmLimits(stuck_after=120))
         assert isinstance(names["stopping"], threading.Event)
         assert spark.stopped
 
@@ -54,9 +56,9 @@ class TestRun:
         assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
         assert spark.asked[:2] == (None, None)
         assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
-        assert ran.names["files"] == stream.FILES
+        assert ran.names["files"] == runner.FILES
 
-    def test_the_settings_say_where(self, folders: Path, spark: Spark, ran: Calls) -> None:
+    def test_folders_from_the_settings(self, folders: Path, spark: Spark, ran: Calls) -> None:
         (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')
         assert invoke("run", "all").exit_code == 0
         assert ran.places[2:] == (str(folders / "a"), folders / "t")
@@ -83,7 +85,7 @@ class TestRun:
         monkeypatch.setattr(session, "session", start)
         result = run()
         assert (result.exit_code, ran.count) == (0, 0)
-        assert result.stderr == "Ends at once, for nothing has been begun.\n"
+        assert result.stderr == "Ends at once: nothing has begun.\n"
 
     def test_a_signal_while_it_archives(
         self, folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls
@@ -93,20 +95,20 @@ class TestRun:
 
         def step(archiver: Any, everything: bool) -> bool:
             os.kill(os.getpid(), signal.SIGINT)
-            return bool(archiver._way.stopping())
+            return bool(archiver._options.stopping())
 
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", step)
         result = run("--once", "--journal", "journal")
         assert (result.exit_code, ran.count, spark.asked) == (0, 0, ())
-        told = "Ends when what is begun is in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
+        told = "Ends when the segments in work are in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
         assert result.stderr == told
 
-    def test_json_is_all_there_is_on_standard_output(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
+    def test_standard_output_is_json_alone(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
         def work(*places: Any, progress: Any, **names: Any) -> None:
-            progress.batch(Batch("metrics", 3, 10, 0.5, None, 0))
+            progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
             progress.say("a sentence")
 
-        monkeypatch.setattr(stream, "run", work)
+        monkeypatch.setattr(runner, "run", work)
         result = run("--json")
         assert json.loads(result.stdout)["batch"] == 3
         assert result.stderr == "a sentence\n"
@@ -129,7 +131,7 @@ class TestJournal:
 
     def test_once(self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[int] = []
-        monkeypatch.setattr(stream, "run", lambda *places, **names: seen.append(self.raw(folders)))
+        monkeypatch.setattr(runner, "run", lambda *places, **names: seen.append(self.raw(folders)))
         assert run("--once", "--journal", "journal").exit_code == 0
         assert seen == [1]
 
@@ -142,13 +144,13 @@ class TestJournal:
                 if not found(journal.folder) or stopping.wait(0.02):
                     break
 
-        monkeypatch.setattr(stream, "run", work)
+        monkeypatch.setattr(runner, "run", work)
         assert run("--journal", "journal", "--interval", "0.1").exit_code == 0
         assert not found(journal.folder)
         assert len(archive_rows(folders / "archive")) == 20
         assert "archiver" not in {thread.name for thread in threading.enumerate()}
 
-    def test_a_failure_is_said_once(
+    def test_a_failure_is_reported_once(
         self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tried = threading.Semaphore(0)
@@ -161,18 +163,18 @@ class TestJournal:
             assert tried.acquire(timeout=20)
 
         monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
-        monkeypatch.setattr(stream, "run", work)
+        monkeypatch.setattr(runner, "run", work)
         result = run("--journal", "journal", "--interval", "0.1")
         assert (result.exit_code, result.stderr) == (
             0,
-            "the archiver failed, and tries again: a manifest makes no sense\n",
+            "old files cannot be deleted: a manifest makes no sense\n",
         )
 
     def test_before_a_report(
         self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(build, "report", Calls("figures"))
-        monkeypatch.setattr(page, "html", Calls("page"))
+        monkeypatch.setattr(page, "page_of", Calls("page"))
         assert invoke("report", "--archive", "archive", "--journal", "journal").exit_code == 0
         assert self.raw(folders) == 1
 
@@ -187,9 +189,7 @@ class TestJournal:
         assert (result.exit_code, ran.count) == (1, 0)
         assert len(result.stderr.splitlines()) == 1
 
-    def test_what_cannot_be_archived(
-        self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_archiving_fails(self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", lambda archiver, everything: False)
         result = run("--once", "--journal", "journal")
         assert (result.exit_code, ran.count) == (1, 0)
@@ -197,6 +197,7 @@ class TestJournal:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_ctrl_c(folders: Path) -> None:
     """Spark for real: a Ctrl-C reaches all processes of the terminal, and the batch is finished all the same."""

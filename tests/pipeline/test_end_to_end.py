@@ -25,7 +25,7 @@ from tests.pipeline.report.conftest import Look, chromium, look
 
 __all__ = ["chromium", "look"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parent.parent.parent
 MESSAGES = 200_000
@@ -84,23 +84,23 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return Shop(folder, +counted, [json.loads(line) for line in lines.splitlines()])
 
 
-def test_the_load_has_all_that_can_go_wrong(shop: Shop) -> None:
+def test_the_load_has_every_kind_of_failure(shop: Shop) -> None:
     """Or the other tests would show nothing."""
     events: Counter[str] = Counter()
     for (_, event), count in shop.counted.items():
         events[event] += count
-    assert events["accepted"] == MESSAGES + 3  # and three that nobody acknowledges
+    assert events["accepted"] == MESSAGES + 3  # and three without an acknowledgement
     for event, least in (("nacked", 10_000), ("redelivered", 10_000), ("dead_lettered", 2_000), ("expired", 1_000)):
         assert events[event] >= least, event
 
 
-def test_metrics_are_what_the_clients_counted(shop: Shop) -> None:
+def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
     found_rows: Counts = Counter()
     for row in shop.table("metrics"):
         found_rows[row["destination"], row["event"]] += row["count"]
         if row["event"] == "accepted":
             found_rows[row["destination"], "octets"] += row["octets"]
-    # What a session that ends gives back nobody counts but the gateway.
+    # Only the gateway counts what an ended session gives back.
     assert dict(+found_rows) == dict(shop.counted)
 
 

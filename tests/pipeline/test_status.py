@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from gateway.pipeline import checkpoints, tables
+from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
-from gateway.pipeline.status import Archive, JobStatus, Journal, Status, status
-from gateway.pipeline.tables import Facts
+from gateway.pipeline.status import ArchiveStatus, JobStatus, JournalStatus, PipelineStatus, status
+from gateway.pipeline.streaming import checkpoints
+from gateway.pipeline.tables import BatchSummary
 
 from . import rows
 
@@ -36,7 +37,7 @@ def journal(folder: Path) -> Path:
     return folder
 
 
-def jobs_of(found: Status) -> tuple[JobStatus, ...]:
+def jobs_of(found: PipelineStatus) -> tuple[JobStatus, ...]:
     """Those of tables that are known."""
     assert found.jobs is not None
     return found.jobs
@@ -59,7 +60,7 @@ def worked(into: Path, archive: Path, batches: list[list[Path]]) -> None:
         (log / f".{batch}.crc").touch()
         newest = int(rows.START.timestamp() * 1e6) + batch
         counted = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
-        table.write(batch, counted, Facts(10, newest, 0.5, newest + 4_200_000))
+        table.write(batch, counted, BatchSummary(10, newest, 0.5, newest + 4_200_000))
 
 
 COLUMNS = {
@@ -81,9 +82,9 @@ def test_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "archive/history/date=2026-03-01/hour=11").mkdir(parents=True)
     worked(tmp_path / "tables", tmp_path / "archive", [[paths[0]], [paths[1]], [], [paths[2]], [paths[4]]])
     found = status(journal(tmp_path / "journal"), str(tmp_path / "archive"), tmp_path / "tables", NOW)
-    assert found.journal == (Journal("g1", 2, 2048, 20.0, 1), Journal("g2", 0, 0, None, 0))
-    octets = sum([path.stat().st_size for path in paths])
-    assert found.archive == Archive(str(tmp_path / "archive"), True, 6, octets, "2026-03-01T14:00:00+00:00", 1)
+    assert found.journal == (JournalStatus("g1", 2, 2048, 20.0, 1), JournalStatus("g2", 0, 0, None, 0))
+    size = sum([path.stat().st_size for path in paths])
+    assert found.archive == ArchiveStatus(str(tmp_path / "archive"), True, 6, size, "2026-03-01T14:00:00+00:00", 1)
     assert [each.job for each in jobs_of(found)] == list(JOBS)
     assert jobs_of(found)[0] == JobStatus(
         "metrics", 4, 50, "2026-03-01T12:00:00.000Z", 4.2, "2026-03-01T12:00:04.200Z", 2, 5, None
@@ -92,7 +93,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert found.lines()[:4] == [
         "journal      g1: 2 segments wait, 2.0 KiB, the oldest for 20 s; 1 not complete",
         "journal      g2: nothing waits",
-        f"archive      the newest hour is 2026-03-01 14:00; raw: 6 files, {octets / 1024:.1f} KiB; history: 1 hours",
+        f"archive      the newest hour is 2026-03-01 14:00; raw: 6 files, {size / 1024:.1f} KiB; history: 1 hours",
         "metrics      batch 4, 50 rows, up to 2026-03-01 12:00:00, lag 4.2 s, 2 files wait",
     ]
     assert found.json()["archive"]["newest_hour"] == "2026-03-01T14:00:00+00:00"
@@ -100,7 +101,7 @@ def test_all_of_it(tmp_path: Path) -> None:
     assert json.loads(json.dumps(found.json()))["jobs"][0]["waiting"] == 2
 
 
-def test_what_a_batch_that_is_not_over_has_waits(tmp_path: Path) -> None:
+def test_files_of_an_unfinished_batch_wait(tmp_path: Path) -> None:
     """Spark plans a batch before it runs: so the files of one that failed are known to it, and not in the table."""
     paths = rows.write(tmp_path / "archive", [rows.accepted(hour * 3600) for hour in range(3)])
     worked(tmp_path, tmp_path / "archive", [[paths[0]]])
@@ -121,7 +122,7 @@ def test_what_a_batch_that_is_not_over_has_waits(tmp_path: Path) -> None:
     assert found.failed
 
 
-def test_tables_that_are_not_known(tmp_path: Path) -> None:
+def test_unknown_tables(tmp_path: Path) -> None:
     found = status(None, str(tmp_path), None, NOW)
     assert found.lines()[2:] == ["tables       not known here; --tables or the setting `tables` names their folder"]
     assert (found.json()["jobs"], found.failed) == (None, False)
@@ -138,7 +139,7 @@ def test_all_read(tmp_path: Path) -> None:
 def test_nothing_is_there(tmp_path: Path) -> None:
     found = status(tmp_path / "journal", str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.journal == ()
-    assert found.archive == Archive(str(tmp_path / "archive"), False, 0, 0, None, 0)
+    assert found.archive == ArchiveStatus(str(tmp_path / "archive"), False, 0, 0, None, 0)
     assert found.lines()[:3] == [
         "journal      no gateway has written one",
         f"archive      the folder {tmp_path}/archive does not exist; --archive or the setting `archive` names it",
@@ -151,7 +152,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     assert found.lines()[1] == "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours"
 
 
-def test_what_is_elsewhere_is_not_known(tmp_path: Path) -> None:
+def test_remote_folders_are_unknown(tmp_path: Path) -> None:
     found = status(None, "hdfs://somewhere/archive", tmp_path, NOW)
     assert (found.journal, found.archive) == (None, None)
     assert found.lines()[:3] == [
@@ -161,7 +162,7 @@ def test_what_is_elsewhere_is_not_known(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
+def test_a_failure_is_shown_until_the_job_runs_again(tmp_path: Path) -> None:
     with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
         checkpoints.note_failure(tmp_path, JOB.name, "metrics failed: the disk is full")
     found = status(None, "hdfs://a", tmp_path, NOW)
@@ -169,31 +170,31 @@ def test_a_failure_is_told_until_the_job_runs_again(tmp_path: Path) -> None:
     assert found.lines()[2].endswith(": metrics failed: the disk is full")
 
 
-def test_files_that_went_unread_are_told(tmp_path: Path) -> None:
+def test_unread_files_are_shown(tmp_path: Path) -> None:
     worked(tmp_path, tmp_path / "archive", [[]])
     empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
-    tables.of(tmp_path, JOB).write(1, empty, Facts(0, None, 0.1, 1, missing=2, digest="d"))
+    tables.of(tmp_path, JOB).write(1, empty, BatchSummary(0, None, 0.1, 1, missing=2, digest="d"))
     assert checkpoints.note_missed(tmp_path, JOB.name, {"date=2026-03-01/hour=12": 1000})
     found = status(None, str(tmp_path / "archive"), tmp_path, NOW)
     assert jobs_of(found)[0].missing == 1002
-    assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before it read them")
-    assert tables.of(tmp_path, JOB).facts().digest == ""
+    assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before the job read them")
+    assert tables.of(tmp_path, JOB).summary().digest == ""
 
 
 def test_large_archives_have_large_units(tmp_path: Path) -> None:
     found = status(None, str(tmp_path), tmp_path, NOW)
     assert found.archive is not None
-    for octets, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
-        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, octets=octets))
+    for size, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
+        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, size=size))
         assert f"raw: 0 files, {words};" in large.lines()[1]
 
 
-def test_segments_that_go_meanwhile_are_left_out(tmp_path: Path) -> None:
+def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:
     folder = journal(tmp_path / "journal")
     (folder / "g1" / "17-000009.seg").symlink_to(tmp_path / "gone")
     found = status(folder, "hdfs://a", tmp_path, NOW + timedelta(days=-1))
     assert found.journal is not None
-    assert found.journal[0] == Journal("g1", 2, 2048, 0.0, 1)
+    assert found.journal[0] == JournalStatus("g1", 2, 2048, 0.0, 1)
 
 
 def test_it_needs_no_spark() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure
-from gateway.pipeline.tables import FAN, Facts, Table
+from gateway.pipeline.tables import FAN, BatchSummary, JobTable
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -30,14 +30,14 @@ SCHEMA = pa.schema(
 )
 
 
-def table(folder: Path) -> Table:
+def table(folder: Path) -> JobTable:
     """A table of counts."""
-    return Table(folder, ("minute", "name", "bucket"), {"count": "sum", "least": "min", "most": "max"}, "minute")
+    return JobTable(folder, ("minute", "name", "bucket"), {"count": "sum", "least": "min", "most": "max"}, "minute")
 
 
-def sessions(folder: Path) -> Table:
+def sessions(folder: Path) -> JobTable:
     """A table whose time is merged."""
-    return Table(folder, ("name",), {"first": "min", "last": "max"}, "last")
+    return JobTable(folder, ("name",), {"first": "min", "last": "max"}, "last")
 
 
 def partial(minute: int, count: int = 1, name: str = "a", **more: Any) -> pa.Table:
@@ -66,11 +66,11 @@ def names(folder: Path) -> list[str]:
     return sorted([path.name for path in folder.iterdir()])
 
 
-def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
+def test_batches_make_one_table(tmp_path: Path) -> None:
     written = table(tmp_path / "t")
     assert written.read().num_rows == 0
     assert written.files() == []
-    assert written.facts() == Facts()
+    assert written.summary() == BatchSummary()
     written.write(0, partial(0, 3))
     written.write(1, pa.concat_tables([partial(0, 4), partial(0, 5, "b"), partial(1, 6)]))
     rows = sorted(written.read().to_pylist(), key=lambda row: (row["minute"], row["name"]))
@@ -85,17 +85,17 @@ def test_what_batches_add_is_one_table(tmp_path: Path) -> None:
 def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) -> None:
     written = table(tmp_path)
     written.write(0, partial(0, 3))
-    written.write(1, partial(0, 4), Facts(10, 5, 0.5, 7))
-    assert written.facts_of(2) is None
-    assert written.facts_of(1) == Facts(10, 5, 0.5, 7)
-    written.write(1, partial(0, 4), Facts(10, 5, 0.25, 8))
+    written.write(1, partial(0, 4), BatchSummary(10, 5, 0.5, 7))
+    assert written.summary_of(2) is None
+    assert written.summary_of(1) == BatchSummary(10, 5, 0.5, 7)
+    written.write(1, partial(0, 4), BatchSummary(10, 5, 0.25, 8))
     assert counts(written.read()) == {"a": 7}
-    assert written.facts() == Facts(10, 5, 0.25, 8)
+    assert written.summary() == BatchSummary(10, 5, 0.25, 8)
     assert names(tmp_path) == ["0000000000-0000000000.parquet", "0000000001-0000000001.parquet"]
 
 
 def test_a_list_is_not_merged(tmp_path: Path) -> None:
-    letters = Table(tmp_path, time="ts")
+    letters = JobTable(tmp_path, time="ts")
     rows = [pa.table({"ts": pa.array([START], pa.timestamp("us", "UTC")), "headers": [[("a", "1")]]})] * 2
     letters.write(0, pa.concat_tables(rows))
     letters.write(1, rows[0])
@@ -112,12 +112,12 @@ def test_a_batch_that_is_not_next_is_refused(tmp_path: Path, batch: int) -> None
     if batch == 2:
         written.write(2, partial(0))
         batch = 4
-    with pytest.raises(JobFailure, match=rf"ends with batch [12], .* goes on with batch {batch}: .*--reset-checkpoint"):
+    with pytest.raises(JobFailure, match=rf"ends with batch [12], .* continues with batch {batch}: .*--reset"):
         written.write(batch, partial(0))
 
 
 def test_a_table_without_files_begins_with_batch_0(tmp_path: Path) -> None:
-    with pytest.raises(JobFailure, match="is empty, but its checkpoint goes on with batch 7"):
+    with pytest.raises(JobFailure, match="is empty, but its checkpoint continues with batch 7"):
         table(tmp_path / "none").write(7, partial(0))
 
 
@@ -130,24 +130,22 @@ def test_the_oldest_files_may_go(tmp_path: Path) -> None:
     assert counts(written.read()) == {"a": 3}
 
 
-def test_small_files_become_one_of_batches_that_are_over(tmp_path: Path) -> None:
+def test_small_files_of_finished_batches_are_merged(tmp_path: Path) -> None:
     written = table(tmp_path)
     for batch in range(FAN):
-        written.write(batch, partial(0), Facts(1, batch, 0.001, batch))
+        written.write(batch, partial(0), BatchSummary(1, batch, 0.001, batch))
     assert written.merge(before=FAN - 1) == 0
     assert written.merge(before=FAN) == 1
     assert names(tmp_path) == [f"{0:010d}-{FAN - 1:010d}.parquet"]
     assert counts(written.read()) == {"a": FAN}
-    assert written.facts() == Facts(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
+    assert written.summary() == BatchSummary(FAN, FAN - 1, round(FAN * 0.001, 3), FAN - 1)
     with pytest.raises(JobFailure, match="do not belong together"):
         written.write(FAN - 1, partial(0))  # Spark never runs a batch that is over again
     written.write(FAN, partial(1))
     assert counts(written.read()) == {"a": FAN + 1}
 
 
-def test_merged_files_become_one_too_unless_that_would_be_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merged_files_are_merged_again_up_to_a_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "FAN", 3)
     written = table(tmp_path)
     for batch in range(40):
@@ -163,7 +161,7 @@ def test_merged_files_become_one_too_unless_that_would_be_too_large(
     assert counts(written.read()) == {"a": 46}
 
 
-def test_what_a_kill_while_files_become_one_leaves_changes_nothing(tmp_path: Path) -> None:
+def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
     written = table(tmp_path)
     for batch in range(FAN + 2):
         written.write(batch, partial(0))
@@ -172,20 +170,20 @@ def test_what_a_kill_while_files_become_one_leaves_changes_nothing(tmp_path: Pat
     merged = tmp_path / f"{0:010d}-{FAN - 1:010d}.parquet"
     whole = merged.read_bytes()
     for left in (0, 1, FAN // 2, FAN):  # so many of the small files had not gone yet
-        for name, octets in sorted(before.items(), reverse=True)[: left + 2]:
-            (tmp_path / name).write_bytes(octets)
+        for name, data in sorted(before.items(), reverse=True)[: left + 2]:
+            (tmp_path / name).write_bytes(data)
         (tmp_path / ("_" + merged.name)).write_bytes(whole[:100])
         assert counts(written.read()) == {"a": FAN + 2}
         assert written.merge(before=FAN + 1) == 0
         written.clean()
         assert names(tmp_path) == [merged.name, *sorted(before)[-2:]]
     merged.unlink()  # killed before it had its name
-    for name, octets in before.items():
-        (tmp_path / name).write_bytes(octets)
+    for name, data in before.items():
+        (tmp_path / name).write_bytes(data)
     assert counts(written.read()) == {"a": FAN + 2}
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = table(tmp_path)
     written.write(0, partial(0))
 
@@ -208,7 +206,7 @@ def test_since_by_the_time_of_the_keys(tmp_path: Path) -> None:
     assert written.files()[4].extent("minute") == (1, START + timedelta(minutes=4))
 
 
-def test_since_brings_all_of_what_is_recent(tmp_path: Path) -> None:
+def test_since_brings_all_recent_rows(tmp_path: Path) -> None:
     written = sessions(tmp_path)
     written.write(0, pa.concat_tables([seen("long", 0, 1), seen("over", 0, 2)]))
     written.write(1, pa.concat_tables([seen("long", 50, 60), seen("new", 55, 56)]))
@@ -226,7 +224,7 @@ def test_columns_may_come_later(tmp_path: Path) -> None:
     assert written.read().column("most").to_pylist() == [None, "a"]
 
 
-def test_a_reader_is_not_disturbed_by_files_that_become_one(tmp_path: Path) -> None:
+def test_a_merge_does_not_disturb_a_reader(tmp_path: Path) -> None:
     written = table(tmp_path)
     over = threading.Event()
     found: list[int] = []
@@ -247,7 +245,7 @@ def test_a_reader_is_not_disturbed_by_files_that_become_one(tmp_path: Path) -> N
     assert counts(written.read()) == {"a": 2 * FAN + 1}
 
 
-def test_files_that_are_gone_for_good_are_told(tmp_path: Path) -> None:
+def test_deleted_files_are_errors(tmp_path: Path) -> None:
     calls = []
 
     def read() -> None:

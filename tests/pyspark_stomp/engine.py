@@ -24,7 +24,7 @@ from pyspark_stomp import sink
 from pyspark_stomp.logstream import LogStreamReader
 from pyspark_stomp.options import Options
 from pyspark_stomp.stream import StoreStreamReader
-from tests.pyspark_stomp.queries import Query, write_file
+from tests.pyspark_stomp.queries import Query, texts, write_file
 from tests.pyspark_stomp.windows import Window
 
 _ROWS = 100
@@ -82,7 +82,7 @@ class Engine:
         if not self._query.files:
             options = Options.of({**self._query.where, "destination": self._query.target})
             return sink._write(sink.Plan(options, ["body"], ""), rows, self._query.name, str(number)).rows
-        bodies = [body.decode() for batch in rows for body in batch.column("body").to_pylist()]
+        bodies = texts(rows)
         write_file(self._folder, self._query.name, number, bodies)
         return len(bodies)
 

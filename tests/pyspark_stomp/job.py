@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from gateway.pipeline.session import session
+from gateway.pipeline.spark.session import session
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """SIGKILL of everything that runs queries, again and again, and then what has become of the messages.
 
-    python -m tests.pyspark_stomp.kills [--rounds N] [--seed N] [--windows]
+    python -m tests.pyspark_stomp.kills [--rounds N] [--seed N]
 
 Messages come all the time, at the gateway and, where it is installed, at RabbitMQ.  In each round a process starts
-Spark with all queries of `queries`, by drawn lots with availableNow or with triggers by time.  It is killed with its
-children at a random moment between the first query's start and two seconds behind the last one's; with `--windows` in
-each of the named moments of `windows` instead, one after the other.  Every round goes on from what is on the disk.
+Spark with all queries of `queries`, by chance with availableNow or with triggers by time.  It is killed with its
+children at a random moment between the first query's start and two seconds behind the last one's.  Every round goes on
+from what is on the disk.
 After the last one the queries run to their ends; then every message must be there, and where a query promises that,
 once; and queues are empty.  The status is 1 when something is lost or doubled.
 """
@@ -34,7 +34,6 @@ from pyspark_stomp.batch import BatchReader
 from pyspark_stomp.options import Options
 from tests.pyspark_stomp.queries import DURABLE, STREAM, Query, at_gateway, at_rabbitmq, config, start, written
 from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
-from tests.pyspark_stomp.windows import WINDOWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,7 +150,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What has become of the messages of one query.
+    """The outcome for the messages of one query.
 
     Attributes:
         lost: messages that are not there.
@@ -183,7 +182,7 @@ def waiting(query: Query, destination: str) -> list[tuple[str, str]]:
 
 
 def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
-    """What has become of the messages: of each query's files, and of each one's target."""
+    """The outcome for the messages: of each query's files, and of each one's target."""
     expected = {f"b{number}" for number in range(sent)}
     found = []
     for query in queries:
@@ -195,7 +194,7 @@ def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
         if query.target:
             rows = waiting(query, query.target)
             lost = len(expected - {body for body, _ in rows})
-            by_id = "vhost" in query.where  # RabbitMQ drops nothing; whoever looks at the ids can
+            by_id = "vhost" in query.where  # RabbitMQ drops nothing; a reader of the ids can
             doubled = len(set(rows) if by_id else rows) - len({body for body, _ in rows})
             found.append(Outcome(f"{query.name}, sink", lost, doubled, 0, exact=True))
     return found
@@ -235,10 +234,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    parser.add_argument("--windows", action="store_true")
     told = parser.parse_args()
     dice = random.Random(told.seed)
-    windows = [(mode, window) for mode, names in WINDOWS.items() for window in names] if told.windows else []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for each in ("gateway", "rabbitmq", "queries"):
@@ -250,8 +247,8 @@ def main() -> None:
         feed = Feed(queries)
         feed.send(400)
         print(f"seed {told.seed}: {', '.join(query.name for query in queries)}", flush=True)
-        for number in range(len(windows) or told.rounds):
-            what = live(folder / "queries", queries, feed, dice, windows[number] if windows else None)
+        for number in range(told.rounds):
+            what = live(folder / "queries", queries, feed, dice)
             print(f"{number + 1:3} {feed.sent:7,} sent  {what}", flush=True)
         finish(start_spark(), queries, folder / "queries")
         found = outcomes(queries, folder / "queries", feed.sent)

@@ -21,11 +21,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 
 from tests.gateway_process import HOST
@@ -101,6 +102,11 @@ def at_rabbitmq(port: int, word: str) -> list[Query]:
     ]
 
 
+def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
+    """The bodies of rows."""
+    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+
+
 def files(folder: Path, name: str) -> list[Path]:
     """What a query has written, batch by batch."""
     return sorted((folder / "out" / name).glob("[0-9]*.json"), key=lambda path: int(path.stem))
@@ -126,8 +132,7 @@ def start(
     marker = folder / f"window-{query.name}"
     sink = {**query.where, "destination": query.target, "sendHeaders": json.dumps(DURABLE)}
     dying = {"window": window, "marker": str(marker)}
-    reading = spark.readStream.options(**query.told(folder, rows))
-    source = (reading.format("dying").options(**dying) if window else reading.format("stomp")).load()
+    source = spark.readStream.format("stomp").options(**query.told(folder, rows)).load()
     writer = source.select("body", "message_id").writeStream.trigger(
         **({"availableNow": True} if once else {"processingTime": "50 milliseconds"})
     )
@@ -150,7 +155,7 @@ def start(
 def begun(begin: Callable[[], StreamingQuery]) -> StreamingQuery:
     """The query that is started, once its reader's process is there.
 
-    Spark gives a Python process 10 s to answer, whatever the machine has to do; who is late gets other chances.
+    Spark gives a Python process 10 s to answer, however busy the machine is; a late one is started again.
     """
     deadline = time.monotonic() + _PATIENCE
     while True:

@@ -14,8 +14,8 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway.pipeline import java
-from gateway.pipeline.submit import submission
+from gateway.pipeline.spark import java
+from gateway.pipeline.spark.submit import submission
 from tests.gateway_process import HOST, free_ports
 from tests.pipeline import rows
 from tests.pyspark_stomp import job
@@ -37,6 +37,7 @@ def bare_python(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_spark_submit(broker: Broker, name: str, tmp_path: Path) -> None:
     """A master and a worker; executors get our packages as the zip of `gateway pipeline submit-command` alone."""
@@ -81,8 +82,8 @@ def test_spark_submit(broker: Broker, name: str, tmp_path: Path) -> None:
         submitted = start("driver", "sh", "-c", f"exec env {line}")
         assert submitted.wait() == 0, submitted.said
     assert "\n300\n" in "\n" + submitted.said
-    assert broker.context.waiting(f"/queue/{name}") == []
-    assert sorted(broker.context.waiting(f"/queue/{name}.out")) == sorted(bodies(300))
+    assert broker.waiting(f"/queue/{name}") == []
+    assert sorted(broker.waiting(f"/queue/{name}.out")) == sorted(bodies(300))
     assert list((tmp_path / "tables" / "metrics").glob("*.parquet"))
 
 
@@ -113,5 +114,5 @@ def test_spark_connect(spark: SparkSession, broker: Broker, name: str, tmp_path:
     finally:
         service.stop(getattr(service, "stop$default$1")(), getattr(service, "stop$default$2")())
     assert client.said.splitlines()[-1] == "300"
-    assert broker.context.waiting(f"/queue/{name}") == []
-    assert sorted(broker.context.waiting(f"/queue/{name}.out")) == sorted(bodies(300))
+    assert broker.waiting(f"/queue/{name}") == []
+    assert sorted(broker.waiting(f"/queue/{name}.out")) == sorted(bodies(300))

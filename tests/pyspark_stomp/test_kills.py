@@ -30,6 +30,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_spark_and_gateway_are_killed(
     spark: SparkSession, stored: GatewayProcess, rabbitmq: int, name: str, tmp_path: Path

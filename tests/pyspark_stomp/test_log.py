@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
@@ -24,14 +23,13 @@ from pyspark_stomp.options import Options
 from tests.clients.forwarder import start_forwarder
 from tests.gateway_process import HOST, free_ports
 from tests.pyspark_stomp.conftest import Broker
-from tests.pyspark_stomp.queries import STREAM
+from tests.pyspark_stomp.queries import STREAM, texts
 from tests.pyspark_stomp.rabbitmq import LOGIN
 from tests.pyspark_stomp.test_receiver import bodies
 
 
 def read(options: Options, parts: list[LogRange]) -> list[str]:
-    batches = [batch for part in parts for batch in read_range(options, part, ["body", "seq"])]
-    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+    return texts(batch for part in parts for batch in read_range(options, part, ["body", "seq"]))
 
 
 @pytest.fixture
@@ -121,7 +119,7 @@ def test_where_streams_of_rabbitmq_end(rabbitmq: int, name: str) -> None:
     probe.close()
 
 
-def test_nobody_waits_for_an_empty_log_while_another_has_news(broker: Broker, topic: str) -> None:
+def test_an_empty_log_does_not_hold_up_another(broker: Broker, topic: str) -> None:
     broker.send(topic, bodies(3))
     empty = f"{topic}.empty"
     first, end = ends(broker, topic)
@@ -153,7 +151,7 @@ def test_a_range_over_broken_connections(broker: Broker, topic: str) -> None:
         got: list[str] = []
         for batch in read_range(options, LogRange(topic, first, end), ["body"]):
             relay.cut()
-            got += [body.decode() for body in batch.column("body").to_pylist()]
+            got += texts([batch])
     assert got == bodies(30_000)
 
 
@@ -164,7 +162,7 @@ def test_a_selector_leaves_the_last_out(broker: Broker, topic: str) -> None:
     assert read(options, [LogRange(topic, *ends(broker, topic))]) == ["yes"]
 
 
-def test_gaps_are_told(broker: Broker, name: str) -> None:
+def test_gaps_are_errors(broker: Broker, name: str) -> None:
     topic = f"/topic/short.{name}"
     broker.send(topic, bodies(10))
     first, _ = ends(broker, topic)
@@ -221,8 +219,7 @@ def reader(broker: Broker, destination: str, **more: str) -> LogStreamReader:
 
 
 def rows(source: LogStreamReader, start: dict[str, object], end: dict[str, object]) -> list[str]:
-    batches: list[pa.RecordBatch] = [batch for part in source.partitions(start, end) for batch in source.read(part)]
-    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+    return texts(batch for part in source.partitions(start, end) for batch in source.read(part))
 
 
 def test_a_query_from_the_beginning(broker: Broker, topic: str) -> None:
@@ -240,31 +237,29 @@ def test_a_query_from_the_beginning(broker: Broker, topic: str) -> None:
     source.stop()
 
 
-def test_a_query_from_the_end(broker: Broker, topic: str) -> None:
-    broker.send(topic, bodies(10))
-    source = reader(broker, topic, startingOffsets="latest")
-    start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
-    broker.send(topic, ["new"])
-    assert rows(source, start, source.latestOffset(start, ReadAllAvailable())) == ["new"]
-    source.stop()
+def begin(source: LogStreamReader) -> dict[str, object]:
+    """The offset at which a new query begins."""
+    return source.latestOffset(source.initialOffset(), ReadAllAvailable())
 
 
-def test_a_query_from_numbers(broker: Broker, topic: str) -> None:
+def test_a_query_from_the_end_and_from_numbers(broker: Broker, topic: str) -> None:
     broker.send(topic, bodies(10))
     first, _ = ends(broker, topic)
-    source = reader(broker, topic, startingOffsets=f'{{"{topic}": {first + 4}}}')
-    start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
-    assert rows(source, start, source.latestOffset(start, ReadAllAvailable())) == bodies(6, 4)
-    source.stop()
-    source = reader(broker, topic, startingOffsets="{}")
+    last = reader(broker, topic, startingOffsets="latest")
+    numbers = reader(broker, topic, startingOffsets=f'{{"{topic}": {first + 4}}}')
+    starts = [begin(source) for source in (last, numbers)]
+    broker.send(topic, ["new"])
+    for source, start, expected in zip((last, numbers), starts, (["new"], [*bodies(6, 4), "new"]), strict=True):
+        assert rows(source, start, source.latestOffset(start, ReadAllAvailable())) == expected
+        source.stop()
     with pytest.raises(OptionError, match="startingOffsets has no number for"):
-        source.latestOffset(source.initialOffset(), ReadAllAvailable())
+        begin(reader(broker, topic, startingOffsets="{}"))
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
 def test_a_log_that_is_empty_at_first(broker: Broker, topic: str, starting: str) -> None:
     source = reader(broker, topic, startingOffsets=starting, idleTimeoutMs="300")
-    start = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    start = begin(source)
     assert source.latestOffset(start, ReadAllAvailable()) == start
     broker.send(topic, bodies(3))
     begun = source.latestOffset(start, ReadAllAvailable())

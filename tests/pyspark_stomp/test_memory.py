@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyspark_stomp.memory import Memory
 from pyspark_stomp.stream import read_pieces
+from tests.pyspark_stomp.queries import texts
 from tests.pyspark_stomp.test_rows import block
 
 
 def content(memory: Memory, start: int, end: int) -> list[str]:
-    batches = read_pieces(memory.pieces(start, end), ["body"])
-    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+    return texts(read_pieces(memory.pieces(start, end), ["body"]))
 
 
 def handles(numbers: range) -> list[tuple[str, str]]:

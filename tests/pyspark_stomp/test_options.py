@@ -31,9 +31,9 @@ def test_names_in_any_case_and_values_of_all_kinds() -> None:
     assert options.starting == {"/queue/a": 17}
 
 
-@pytest.mark.parametrize(("text", "octets"), [("1", 1), ("4k", 4096), ("4 KiB", 4096), ("1g", 1024**3), ("2MB", 2**21)])
-def test_sizes(text: str, octets: int) -> None:
-    assert Options.of({"transactionOctets": text}).transaction_octets == octets
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("4k", 4096), ("4 KiB", 4096), ("1g", 1024**3), ("2MB", 2**21)])
+def test_sizes(text: str, size: int) -> None:
+    assert Options.of({"transactionOctets": text}).transaction_bytes == size
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_sizes(text: str, octets: int) -> None:
         ("login", "a\nb", "option login must be one line"),
     ],
 )
-def test_what_cannot_be_meant(name: str, value: str, sentence: str) -> None:
+def test_invalid_values(name: str, value: str, sentence: str) -> None:
     with pytest.raises(OptionError, match=sentence.replace("?", r"\?")):
         Options.of({name: value})
 
@@ -87,7 +87,7 @@ def test_prefetch_by_mode() -> None:
     assert Options.of({"mode": "ack", "prefetch": "9"}).prefetch == 9
 
 
-def test_all_that_is_on_its_way() -> None:
+def test_messages_sent_but_not_acknowledged() -> None:
     assert Options.of({"destination": "a,b,c", "prefetch": "7"}).in_flight == 21
 
 
@@ -100,11 +100,11 @@ def test_all_that_is_on_its_way() -> None:
         ({"destination": "a", "mode": "ack", "version": "1.0"}, "acknowledges one by one"),
     ],
 )
-def test_what_a_stream_needs(told: dict[str, str], sentence: str) -> None:
+def test_required_options_of_a_stream(told: dict[str, str], sentence: str) -> None:
     with pytest.raises(OptionError, match=sentence):
         Options.of(told).check_stream()
 
 
-def test_what_a_stream_has() -> None:
+def test_options_of_a_stream() -> None:
     Options.of({"destination": "a", "spoolDir": "b"}).check_stream()
     Options.of({"destination": "a", "mode": "offset"}).check_stream()

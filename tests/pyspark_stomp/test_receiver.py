@@ -22,6 +22,7 @@ from pyspark_stomp.stream import read_pieces
 from tests.clients.forwarder import start_forwarder
 from tests.gateway_process import HOST, free_ports
 from tests.pyspark_stomp.conftest import Broker
+from tests.pyspark_stomp.queries import texts
 
 
 def wait_until(true: Callable[[], bool], timeout: float = 15.0, every: float = 0.01) -> None:
@@ -42,29 +43,35 @@ def receiving(options: Options, store: Spool | Memory) -> Iterator[Receiver]:
 
 
 def content(store: Spool | Memory) -> list[str]:
-    batches = read_pieces(store.pieces(store.first, store.end), ["body"])
-    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+    return texts(read_pieces(store.pieces(store.first, store.end), ["body"]))
 
 
 def bodies(count: int, start: int = 0) -> list[str]:
     return [f"b{number}" for number in range(start, start + count)]
 
 
-@pytest.mark.parametrize("ack_mode", ["client", "client-individual"])
-@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-def test_a_spool_takes_a_queue_over(broker: Broker, name: str, tmp_path: Path, version: str, ack_mode: str) -> None:
-    queue = f"/queue/{name}"
+@pytest.fixture
+def queue(name: str) -> str:
+    return f"/queue/{name}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Spool]:
+    spool = Spool(tmp_path, 100)
+    yield spool
+    spool.close()
+
+
+@pytest.mark.parametrize(("version", "ack_mode"), [("1.0", "client"), ("1.1", "client-individual"), ("1.2", "client")])
+def test_a_spool_takes_a_queue_over(broker: Broker, queue: str, store: Spool, version: str, ack_mode: str) -> None:
     broker.send(queue, bodies(3000))
-    store = Spool(tmp_path, 100)
     with receiving(broker.options(destination=queue, version=version, ackMode=ack_mode), store) as receiver:
         wait_until(lambda: store.end == 3000 and receiver.idle_for() > 0.05)
-        assert broker.context.waiting(queue) == []
+        assert broker.waiting(queue) == []
     assert content(store) == bodies(3000)
-    store.close()
 
 
-def test_memory_acknowledges_what_is_released(broker: Broker, name: str) -> None:
-    queue = f"/queue/{name}"
+def test_memory_acknowledges_what_is_released(broker: Broker, queue: str) -> None:
     broker.send(queue, bodies(300))
     options = broker.options(destination=queue, mode="ack")
     store = Memory(7, 1000)
@@ -72,11 +79,10 @@ def test_memory_acknowledges_what_is_released(broker: Broker, name: str) -> None
         wait_until(lambda: store.end == 307)
         store.release(107)
         wait_until(lambda: receiver.idle_for() > 0.05)
-    assert broker.context.waiting(queue) == bodies(200, 100)
+    assert broker.waiting(queue) == bodies(200, 100)
 
 
-def test_several_destinations(broker: Broker, name: str, tmp_path: Path) -> None:
-    store = Spool(tmp_path, 100)
+def test_several_destinations(broker: Broker, name: str, store: Spool) -> None:
     queues = [f"/queue/{name}.{number}" for number in range(3)]
     for number, queue in enumerate(queues):
         broker.send(queue, bodies(10, 10 * number))
@@ -85,13 +91,11 @@ def test_several_destinations(broker: Broker, name: str, tmp_path: Path) -> None
     assert sorted(content(store)) == sorted(bodies(30))
     batch = next(read_pieces(store.pieces(0, 1), ["subscription", "destination"]))
     assert batch.to_pylist()[0]["subscription"] == batch.to_pylist()[0]["destination"]
-    store.close()
 
 
 @pytest.mark.parametrize("mode", ["spool", "ack"])
-def test_broken_connections(broker: Broker, name: str, tmp_path: Path, mode: str) -> None:
+def test_broken_connections(broker: Broker, queue: str, tmp_path: Path, mode: str) -> None:
     """Cut again and again while messages come: every row once, and nothing is left."""
-    queue = f"/queue/{name}"
     store = Spool(tmp_path, 10_000) if mode == "spool" else Memory(0, 10_000)
     with start_forwarder(broker.process.tcp_port) as relay:
         options = Options.of({"host": HOST, "port": str(relay.port), "destination": queue, "mode": mode})
@@ -108,16 +112,15 @@ def test_broken_connections(broker: Broker, name: str, tmp_path: Path, mode: str
                 store.release(3000)
             wait_until(lambda: receiver.idle_for() > 0.3)
             assert receiver.failure is None
-    assert broker.context.waiting(queue) == []
+    assert broker.waiting(queue) == []
     assert store.end == 3000
     if isinstance(store, Spool):
         assert sorted(kept) == sorted(bodies(3000))
         store.close()
 
 
-def test_a_message_that_comes_again_to_the_next_life(broker: Broker, name: str, tmp_path: Path) -> None:
+def test_a_message_that_is_redelivered_after_a_restart(broker: Broker, queue: str, tmp_path: Path) -> None:
     """The ACKs never arrive: the network swallows them."""
-    queue = f"/queue/{name}"
     broker.send(queue, bodies(100))
     with start_forwarder(broker.process.tcp_port) as relay:
         store = Spool(tmp_path, 100)
@@ -133,39 +136,33 @@ def test_a_message_that_comes_again_to_the_next_life(broker: Broker, name: str, 
             wait_until(lambda: store.end == 100)
         store.close()
         relay.cut()
-    wait_until(lambda: len(broker.context.waiting(queue)) == 100)
+    wait_until(lambda: len(broker.waiting(queue)) == 100)
     store = Spool(tmp_path, 100)
     store.release(100)
     with receiving(broker.options(destination=queue), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.3)
-    assert (store.end, broker.context.waiting(queue)) == (100, [])
+    assert (store.end, broker.waiting(queue)) == (100, [])
     store.close()
 
 
-def test_ids_of_the_senders(broker: Broker, name: str, tmp_path: Path) -> None:
-    queue = f"/queue/{name}"
+def test_ids_of_the_senders(broker: Broker, queue: str, store: Spool) -> None:
     for turn in range(2):
         broker.send(queue, ["same"], **{"x-id": "7"})
         broker.send(queue, [f"none {turn}"])
-    store = Spool(tmp_path, 100)
     with receiving(broker.options(destination=queue, dedupHeader="x-id"), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
     assert content(store) == ["same", "none 0", "none 1"]
-    assert broker.context.waiting(queue) == []
-    store.close()
+    assert broker.waiting(queue) == []
 
 
-def test_selector_and_more_headers(broker: Broker, name: str, tmp_path: Path) -> None:
-    queue = f"/queue/{name}"
+def test_selector_and_more_headers(broker: Broker, queue: str, store: Spool) -> None:
     broker.send(queue, ["no"], colour="blue")
     broker.send(queue, ["yes"], colour="red")
-    store = Spool(tmp_path, 100)
     told = {"destination": queue, "selector": "colour = 'red'", "subscribeHeaders": '{"x-priority": "5"}'}
     with receiving(broker.options(**told), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
     assert content(store) == ["yes"]
-    assert broker.context.waiting(queue) == ["no"]
-    store.close()
+    assert broker.waiting(queue) == ["no"]
 
 
 def failure(options: Options, store: Spool | Memory) -> StompError:
@@ -182,7 +179,7 @@ def test_a_refusal_is_final(broker: Broker) -> None:
     assert "/nowhere/a" in str(error) or "says" in str(error)
 
 
-def test_nobody_comes_back() -> None:
+def test_a_server_that_does_not_come_back() -> None:
     told = {"host": HOST, "port": str(free_ports(1)[0]), "destination": "/queue/a", "maxReconnectMs": "400"}
     started = time.monotonic()
     error = failure(Options.of(told), Memory(0, 10))
@@ -190,41 +187,34 @@ def test_nobody_comes_back() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_a_spool_that_takes_no_more(broker: Broker, name: str, tmp_path: Path) -> None:
-    queue = f"/queue/{name}"
+def test_a_spool_that_takes_no_more(broker: Broker, queue: str, store: Spool) -> None:
     broker.send(queue, bodies(10))
-    store = Spool(tmp_path, 100)
 
     def full(block: object) -> None:
         raise OSError(28, "No space left on device")
 
     store.keep = full  # type: ignore[method-assign]  # a full disk
     assert "No space left" in str(failure(broker.options(destination=queue), store))
-    assert broker.context.waiting(queue) == bodies(10)
-    store.close()
+    assert broker.waiting(queue) == bodies(10)
 
 
 def test_rows_do_not_wait_for_others_that_do_not_come(
-    broker: Broker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, queue: str, store: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LINGER", 3600.0)
-    queue = f"/queue/{name}"
     broker.send(queue, bodies(3))
-    store = Spool(tmp_path, 100)
     with receiving(broker.options(destination=queue), store) as receiver:
         wait_until(lambda: store.end == 3)
         assert receiver.wait_beyond(2, 15)
-    store.close()
 
 
-def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: Path) -> None:
-    queue = f"/queue/{name}"
+def test_a_full_spool_lets_the_server_wait(broker: Broker, queue: str, tmp_path: Path) -> None:
     broker.send(queue, bodies(500))
     store = Spool(tmp_path, 0, most=1)
     with receiving(broker.options(destination=queue, prefetch="100"), store) as receiver:
         assert receiver.wait_beyond(0, 15)
         first = store.end
-        wait_until(lambda: len(broker.context.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
+        wait_until(lambda: len(broker.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
         assert store.end == first
 
         def emptied() -> bool:
@@ -232,25 +222,24 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, name: str, tmp_path: 
             return store.end == 500
 
         wait_until(emptied)
-        wait_until(lambda: broker.context.waiting(queue) == [])
+        wait_until(lambda: broker.waiting(queue) == [])
     store.close()
 
 
-def test_a_full_spool_gathers_so_many_octets(
-    broker: Broker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_full_spool_gathers_so_many_bytes(
+    broker: Broker, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many messages the server may send: beyond that the socket is not read."""
     gathered = []
 
     class Watched(Collector):
         def take(self) -> Block:
-            gathered.append(self.octets)
+            gathered.append(self.size)
             return super().take()
 
     monkeypatch.setattr(module, "Collector", Watched)
-    monkeypatch.setattr(module, "_OCTETS", 10_000)
+    monkeypatch.setattr(module, "_BYTES", 10_000)
     monkeypatch.setattr(module, "_GATHERED", 1_000_000)
-    queue = f"/queue/{name}"
     broker.send(queue, ["x" * 100_000] * 300)
     store = Spool(tmp_path, 1000, most=1)
     with receiving(broker.options(destination=queue), store) as receiver:
@@ -264,12 +253,12 @@ def test_a_full_spool_gathers_so_many_octets(
         wait_until(emptied)
         assert receiver.failure is None
     assert max(gathered[1:]) < 2_000_000  # the first are those that came with the receipt of SUBSCRIBE
-    assert broker.context.waiting(queue) == []
+    assert broker.waiting(queue) == []
     store.close()
 
 
-def test_who_is_blocked_ends_without_reading(
-    broker: Broker, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_blocked_receiver_ends_without_reading(
+    broker: Broker, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The RECEIPT of DISCONNECT stands behind all that the server has sent."""
     said: list[str] = []
@@ -281,7 +270,6 @@ def test_who_is_blocked_ends_without_reading(
         disconnect(client)
 
     monkeypatch.setattr(Client, "disconnect", watched)
-    queue = f"/queue/{name}"
     store = Spool(tmp_path, 1000, most=1)
     with receiving(broker.options(destination=queue), store) as receiver:
         broker.send(queue, bodies(1))
@@ -290,5 +278,5 @@ def test_who_is_blocked_ends_without_reading(
         wait_until(lambda: receiver.is_blocked)
         said.clear()
     assert said == []
-    wait_until(lambda: broker.context.waiting(queue) == bodies(1, 1))
+    wait_until(lambda: broker.waiting(queue) == bodies(1, 1))
     store.close()

@@ -27,15 +27,15 @@ def block(numbers: range, *, dedup_header: str = "", **headers: str) -> Block:
     return collector.take()
 
 
-def bodies(octets: bytes) -> list[str]:
+def bodies(data: bytes) -> list[str]:
     """What the rows of a block hold."""
-    table = pa.ipc.open_stream(octets).read_all()
+    table = pa.ipc.open_stream(data).read_all()
     return [body.decode() for body in table.column("body").to_pylist()]
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_schema_is_to_the_letter_that_of_spark() -> None:
+def test_the_schema_equals_that_of_spark() -> None:
     schema = StructType.fromDDL(ddl(body=True))
     assert isinstance(schema, StructType)
     assert to_arrow_schema(schema, timezone="UTC").equals(SCHEMA)
@@ -65,7 +65,7 @@ def test_a_row() -> None:
 
 
 def test_more_messages_than_are_folded_together() -> None:
-    """Rows, keys and handles stay in the order in which they came, whenever somebody looks at them."""
+    """Rows, keys and handles stay in the order in which they came."""
     count = 2 * _TOGETHER + 1
     collector = Collector()
     for number in range(count):
@@ -81,10 +81,10 @@ def test_more_messages_than_are_folded_together() -> None:
     rows = collector.batch().to_pylist()
     assert [row["body"] for row in rows] == [b"b%d" % number for number in range(count)]
     assert [row["headers"] for row in rows] == [[(f"x-{number % 3}", str(number))] for number in range(count)]
-    assert (collector.rows, collector.octets, collector.handles) == (0, 0, [])
+    assert (collector.rows, collector.size, collector.handles) == (0, 0, [])
 
 
-def test_what_a_message_may_lack() -> None:
+def test_missing_headers() -> None:
     collector = Collector(body=False)
     collector.add(Frame(Head("MESSAGE", {"message-id": "m", "seq": "x"}), b"b"))
     row = collector.batch().to_pylist()[0]
@@ -110,7 +110,7 @@ def test_numbers_of_a_stream() -> None:
 @pytest.mark.parametrize("dedup_header", ["", "x-id"])
 def test_keys_are_the_same_before_and_after(dedup_header: str) -> None:
     made = block(range(3), dedup_header=dedup_header, **{"x-id": "7"})
-    batch = pa.ipc.open_stream(made.octets).read_next_batch()
+    batch = pa.ipc.open_stream(made.data).read_next_batch()
     assert keys_of(batch, dedup_header) == made.keys
     assert made.keys[0] == ("/queue/a\n7" if dedup_header else "/queue/a\nm0")
     assert (made.rows, len(made.handles)) == (3, 3)
@@ -121,11 +121,11 @@ def test_without_an_id_there_is_no_key() -> None:
     assert collector.key(message(1)) == ""
 
 
-def test_encoding_keeps_all() -> None:
-    assert bodies(encode(pa.ipc.open_stream(block(range(4)).octets).read_next_batch())) == ["b0", "b1", "b2", "b3"]
+def test_encoding_keeps_all_rows() -> None:
+    assert bodies(encode(pa.ipc.open_stream(block(range(4)).data).read_next_batch())) == ["b0", "b1", "b2", "b3"]
 
 
-def test_columns_that_a_query_wants() -> None:
+def test_columns_of_a_query() -> None:
     assert check_columns([("seq", "bigint"), ("body", "binary")]) == ["seq", "body"]
     with pytest.raises(OptionError, match="names a column colour; there are destination"):
         check_columns([("colour", "string")])

@@ -15,13 +15,13 @@ from pyspark_stomp.errors import OptionError
 from pyspark_stomp.rows import ddl
 
 
-def test_what_every_source_needs_is_said_with_its_schema() -> None:
+def test_a_missing_destination_is_an_error_of_the_schema() -> None:
     with pytest.raises(OptionError, match="option destination is missing"):
         DefaultSource({}).schema()
     assert DefaultSource({"destination": "/queue/a"}).schema() == ddl(body=True)
 
 
-def test_a_slip_of_the_pen_is_told_before_anything() -> None:
+def test_a_misspelt_option_is_an_error_at_once() -> None:
     with pytest.raises(OptionError, match=r"is destination meant\?"):
         DefaultSource({"destinatoin": "/queue/a"})
 
@@ -37,8 +37,8 @@ def test_a_slip_of_the_pen_is_told_before_anything() -> None:
     ],
 )
 @pytest.mark.parametrize("told", [{}, {"destination": "/queue/a"}])
-def test_a_stream_is_refused_with_its_first_question(told: dict[str, str], ask: Callable[[Any], object]) -> None:
-    """Who raises in `streamReader` is drowned by Spark, which then stops a reader that it has not got."""
+def test_a_stream_fails_at_its_first_call(told: dict[str, str], ask: Callable[[Any], object]) -> None:
+    """Spark hides an exception of `streamReader`: it then stops a reader that it does not have."""
     reader = DefaultSource(told).streamReader(StructType())
     assert isinstance(reader, DataSourceStreamReader)
     assert isinstance(reader, SupportsTriggerAvailableNow)
@@ -47,7 +47,7 @@ def test_a_stream_is_refused_with_its_first_question(told: dict[str, str], ask: 
     reader.stop()
 
 
-def test_a_schema_that_cannot_be_is_refused_so_too() -> None:
+def test_an_invalid_schema_fails_at_the_first_call() -> None:
     told = {"destination": "/topic/a", "mode": "offset"}
     schema = StructType().add("colour", "string")
     with pytest.raises(OptionError, match="names a column colour"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,19 @@ from pyspark_stomp import spool as module
 from pyspark_stomp.errors import DataLost, OptionError
 from pyspark_stomp.spool import Spool, cut
 from pyspark_stomp.stream import read_pieces
+from tests.pyspark_stomp.queries import texts
 from tests.pyspark_stomp.test_rows import block
 
 
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    made = Spool(tmp_path, 10)
+    yield made
+    made.close()
+
+
 def content(spool: Spool, start: int, end: int) -> list[str]:
-    batches = read_pieces(spool.pieces(start, end), ["body"])
-    return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
+    return texts(read_pieces(spool.pieces(start, end), ["body"]))
 
 
 def named(numbers: range) -> list[str]:
@@ -47,7 +55,7 @@ def test_paths_for_nodes_that_share_the_disk(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_another_life(tmp_path: Path) -> None:
+def test_reopened(tmp_path: Path) -> None:
     first = Spool(tmp_path, 10)
     first.keep(block(range(5)))
     first.close()
@@ -102,7 +110,7 @@ def test_unconfirmed_rows_are_remembered(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_nobody_else_reads_it(tmp_path: Path) -> None:
+def test_only_its_owner_reads_it(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         spool = Spool(tmp_path / "spool", 10)
@@ -130,8 +138,7 @@ def test_killed_between_state_and_deletion(tmp_path: Path, monkeypatch: pytest.M
     spool.close()
 
 
-def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool = Spool(tmp_path, 10)
+def test_a_full_disk_keeps_nothing(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda number: os.stat("/nonexistent"))
         with pytest.raises(OSError):
@@ -139,7 +146,6 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (spool.end, spool.knows("/queue/a\nm0")) == (0, False)
     spool.keep(block(range(2)))
     assert content(spool, 0, 2) == named(range(2))
-    spool.close()
 
 
 def test_one_query_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +157,7 @@ def test_one_query_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     Spool(tmp_path, 10).close()
 
 
-def test_where_no_folder_can_be(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError, match=r"spoolDir names .* cannot be used"):
         Spool(tmp_path / "file", 10)
@@ -173,46 +179,37 @@ def test_a_broken_segment_is_named(tmp_path: Path, cut_at: int) -> None:
         Spool(tmp_path, 10)
 
 
-def test_a_segment_with_other_rows_is_named(tmp_path: Path) -> None:
-    files = broken(tmp_path)
-    files[1].write_bytes(block(range(3)).octets)
-    with pytest.raises(DataLost, match="has 3 rows instead of 5"):
-        Spool(tmp_path, 10)
+def other_format(folder: Path) -> None:
+    state = json.loads((folder / "state.json").read_text())
+    (folder / "state.json").write_text(json.dumps(state | {"format": 2}))
 
 
-@pytest.mark.parametrize(("gone", "rows"), [(0, "0 to 4"), (1, "5 to 9")])
-def test_a_missing_segment_is_told(tmp_path: Path, gone: int, rows: str) -> None:
-    broken(tmp_path)[gone].unlink()
-    with pytest.raises(DataLost, match=f"lacks the rows {rows}"):
-        Spool(tmp_path, 10)
-
-
-def test_a_missing_state_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda folder: sorted(folder.glob("0*"))[1].write_bytes(block(range(3)).data), "has 3 rows instead of 5"),
+        (lambda folder: sorted(folder.glob("0*"))[0].unlink(), "lacks the rows 0 to 4"),
+        (lambda folder: sorted(folder.glob("0*"))[1].unlink(), "lacks the rows 5 to 9"),
+        (lambda folder: (folder / "state.json").unlink(), r"no state\.json"),
+        (other_format, "format 2 is unknown"),
+    ],
+)
+def test_a_spool_that_is_spoiled_is_refused(tmp_path: Path, spoil: Callable[[Path], object], sentence: str) -> None:
     broken(tmp_path)
-    (tmp_path / "state.json").unlink()
-    with pytest.raises(DataLost, match=r"no state\.json"):
-        Spool(tmp_path, 10)
-
-
-def test_another_format_is_refused(tmp_path: Path) -> None:
-    broken(tmp_path)
-    state = json.loads((tmp_path / "state.json").read_text())
-    (tmp_path / "state.json").write_text(json.dumps(state | {"format": 2}))
-    with pytest.raises(OptionError, match="format 2 is unknown"):
+    spoil(tmp_path)
+    with pytest.raises((DataLost, OptionError), match=sentence):
         Spool(tmp_path, 10)
 
 
 @pytest.mark.parametrize(
-    ("start", "rows", "octets", "end"),
+    ("start", "rows", "size", "end"),
     [(0, 100, 100, 30), (0, 15, 100, 15), (0, 10, 100, 10), (5, 10, 100, 15), (0, 100, 1, 10), (0, 100, 9, 20)],
 )
-def test_where_a_batch_ends(start: int, rows: int, octets: int, end: int) -> None:
-    assert cut([(10, 4), (20, 5), (30, 6)], start, rows, octets) == end
+def test_where_a_batch_ends(start: int, rows: int, size: int, end: int) -> None:
+    assert cut([(10, 4), (20, 5), (30, 6)], start, rows, size) == end
 
 
-def test_a_batch_of_nothing(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 10)
+def test_a_batch_of_nothing(spool: Spool) -> None:
     assert spool.cut(0, 10, 10) == 0
     spool.keep(block(range(5)))
     assert (spool.cut(0, 3, 10**6), spool.cut(3, 3, 10**6), spool.cut(5, 3, 10**6)) == (3, 5, 5)
-    spool.close()

@@ -28,7 +28,7 @@ class NoReceiver:
 
 
 @pytest.mark.parametrize("mode", ["spool", "ack"])
-def test_each_subscription_may_lose_as_many_acks(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_remembered_for_each_subscription(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server sends `prefetch` messages ahead of their ACKs on each subscription, not in all."""
     monkeypatch.setattr(stream, "Receiver", NoReceiver)
     told = {"destination": "/queue/a,/queue/b,/queue/c", "prefetch": "2", "mode": mode, "spoolDir": str(tmp_path)}

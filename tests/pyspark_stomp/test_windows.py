@@ -18,6 +18,7 @@ from tests.pyspark_stomp.queries import at_gateway, config
 from tests.pyspark_stomp.windows import WINDOWS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", list(WINDOWS))
 def test_killed_in_every_window(broker: Broker, name: str, tmp_path: Path, mode: str) -> None:
     query = next(each for each in at_gateway(broker.process.tcp_port, name) if each.mode == mode)

@@ -10,7 +10,7 @@ In mode spool, from the message to the row that is done with:
 In mode ack:
 
     due        Spark has committed rows, their ACKs are not sent
-    half       half of the octets of these ACKs are sent
+    half       half of the bytes of these ACKs are sent
 
 In mode offset, and of the sink:
 
@@ -38,13 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from gateway.client import Client
@@ -54,7 +48,6 @@ from pyspark_stomp.logstream import LogStreamReader
 from pyspark_stomp.receiver import Receiver
 from pyspark_stomp.sink import StreamWriter, Written
 from pyspark_stomp.spool import Spool
-from pyspark_stomp.stream import StoreStreamReader
 
 WINDOWS = {
     "spool": ("written", "kept", "acked", "state", "done"),
@@ -101,11 +94,11 @@ def _replace(owner: type[Any], name: str, function: Callable[..., Any]) -> None:
 def _written(window: Window) -> None:
     original = Spool._write
 
-    def write(spool: Spool, path: Path, octets: bytes) -> None:
+    def write(spool: Spool, path: Path, data: bytes) -> None:
         if path.suffix == ".arrow":
-            path.with_name("_" + path.name).write_bytes(octets[: len(octets) // 2])
+            path.with_name("_" + path.name).write_bytes(data[: len(data) // 2])
             window.reach()
-        original(spool, path, octets)
+        original(spool, path, data)
 
     _replace(Spool, "_write", write)
 
@@ -113,8 +106,8 @@ def _written(window: Window) -> None:
 def _state(window: Window) -> None:
     original = Spool._write
 
-    def write(spool: Spool, path: Path, octets: bytes) -> None:
-        original(spool, path, octets)
+    def write(spool: Spool, path: Path, data: bytes) -> None:
+        original(spool, path, data)
         if path.suffix == ".json" and spool.first:
             window.reach()
 
@@ -137,12 +130,12 @@ def _at_acknowledging(window: Window, *, behind: bool) -> None:
 def _half(window: Window) -> None:
     original = Client.send
 
-    def send(client: Client, octets: bytes) -> None:
-        if octets.startswith(b"ACK") and octets.count(b"\0") > 1:
-            original(client, octets[: len(octets) // 2])
+    def send(client: Client, data: bytes) -> None:
+        if data.startswith(b"ACK") and data.count(b"\0") > 1:
+            original(client, data[: len(data) // 2])
             window.reach()
-            octets = octets[len(octets) // 2 :]
-        original(client, octets)
+            data = data[len(data) // 2 :]
+        original(client, data)
 
     _replace(Client, "send", send)
 
@@ -196,54 +189,22 @@ _INSTALLS: dict[str, Callable[[Window], None]] = {
 }
 
 
-# The same in Spark, whose readers and writers run in processes of their own.
-
-
-class DyingReader(StoreStreamReader):
-    """A reader of modes spool and ack that stops its process."""
-
-    window: Window
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The first thing that it is asked."""
-        self.window.install()
-        return super().latestOffset(start, limit)
-
-
-class DyingLogReader(LogStreamReader):
-    """A reader of mode offset that stops its process, or that of a task."""
-
-    window: Window
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Where a window can be."""
-        self.window.install()
-        return super().partitions(start, end)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Where a window can be."""
-        self.window.install()
-        return super().read(partition)
+# The last moment in Spark, whose writers run in processes of their own.
 
 
 class DyingWriter(StreamWriter):
-    """A writer that stops the process of a task, or that of the driver's part."""
+    """A writer that stops the process of the driver's part."""
 
     window: Window
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Where a window can be."""
-        self.window.install()
-        return super().write(iterator)
-
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The last thing before Spark's own commit."""
+        """The last step before Spark's own commit."""
         if self.window.name == "done" and any(isinstance(each, Written) and each.rows for each in messages):
             self.window.reach()
 
 
 class Dying(DefaultSource):
-    """`format("dying")`: with the options `window` and `marker`."""
+    """`format("dying")`: a sink with the options `window` and `marker`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.window = Window(options.pop("window"), Path(options.pop("marker")))
@@ -253,14 +214,6 @@ class Dying(DefaultSource):
     def name(cls) -> str:
         """The word in `format`."""
         return "dying"
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader that dies."""
-        plain = super().streamReader(schema)
-        assert isinstance(plain, StoreStreamReader | LogStreamReader)
-        reader = (DyingLogReader if isinstance(plain, LogStreamReader) else DyingReader)(plain._options, plain._columns)
-        reader.window = self.window
-        return reader
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """A writer that dies."""

@@ -1,7 +1,7 @@
-"""When a consumer is stuck or slow, and when that is over.
+"""Alarms: when a consumer is stuck or slow, and when that is over.
 
-The gateway looks every few seconds at each subscription that has deliveries without ACK, and tells how old the oldest
-is: these are the looks (`gauge_subscription`).
+The gateway looks every few seconds at each subscription that has deliveries without ACK, and records the age of the
+oldest: these are the looks (`gauge_subscription`).
 
     over        a look at which the oldest is older than the limit
     stuck       over, and since the look before, and the limit before that, nothing was settled
@@ -9,14 +9,14 @@ is: these are the looks (`gauge_subscription`).
     raised      at the second look in a row that is over
     cleared     at the second look in a row that is not, or at once when nothing is pending, or the subscription ended
 
-An alarm that goes on changes between stuck and slow.  One that lasts is told again every few minutes (`held`).
+A lasting alarm changes between stuck and slow, and is told again every few minutes (`held`).
 
-Silence.  Where nothing is pending there may be no looks at all.  So when three of them are missing, the alarm is over;
-that time has gone by the other rows of the gateway tell.  A gateway that starts anew ends what its last process had
-raised.
+Silence.  If nothing is pending there may be no looks at all.  So when three of them are missing, the alarm is over; the
+other rows of the gateway tell that this time has passed.  A gateway that starts anew ends the alarms of its last
+process.
 
-What a `Suspect` goes through depends on the order of its rows alone, and not on when they are read: what is told, and
-of which time, is the same however they were split into batches.
+The state of a `Suspect` depends on the order of its rows alone, and not on when they are read: the alarms and their
+times are the same however the rows were split into batches.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 STUCK, SLOW = "stuck", "slow"
 RAISED, HELD, CLEARED = "raised", "held", "cleared"
 
-# How often a look is expected while that is not known: in microseconds, as all times here.
+# The expected pause between looks while it is not known, in microseconds, as all times here.
 _SECOND = 1_000_000
 _UNKNOWN = 200 * _SECOND
 _MISSING = 3
@@ -45,13 +45,13 @@ Key = tuple[str, int, str, str | None, str]
 
 @dataclass(slots=True)
 class Look:
-    """What a look saw, or that the subscription ended.
+    """A look at a subscription, or its end.
 
     Attributes:
         seq, ts: of its row.
         pending: deliveries without ACK.
         oldest_us: age of the oldest.
-        is_end: it saw nothing, because there is no subscription any more.
+        is_end: the subscription ended.
     """
 
     seq: int
@@ -63,17 +63,17 @@ class Look:
 
 @dataclass(slots=True)
 class Suspect:
-    """A subscription whose last looks were over, or that has an alarm.
+    """A subscription that was over at its last looks, or has an alarm.
 
     Attributes:
         seq, ts, pending, oldest_us: of the last look.
-        pause: between the last two looks; 0: there was one.
+        pause: time between the last two looks; 0: there was one.
         settled: something was settled since the last look.
         settled_at: the last look that saw something settled since the look before; None: none has.
         under: looks in a row, the last ones, that were not over.
         kind: of the alarm; None: there is none yet.
         since: when it was raised.
-        told: when a row last said so.
+        told: time of the last row about it.
     """
 
     gateway: str
@@ -97,17 +97,17 @@ class Suspect:
 
     @property
     def key(self) -> Key:
-        """Whose it is."""
+        """Identifies the subscription."""
         return self.gateway, self.epoch, self.session, self.subscription, self.destination
 
     def suspect_of(self, look: Look) -> Suspect:
-        """A new one of the same names, by its first look."""
+        """A new suspect of the same subscription, by its first look."""
         names = self.gateway, self.epoch, self.session, self.subscription, self.destination, self.principal, self.peer
         return Suspect(*names, look.seq, look.ts, look.pending, look.oldest_us)
 
     @property
     def expires(self) -> int:
-        """When so many looks are missing that it is over."""
+        """The time at which so many looks are missing that the alarm is over."""
         return self.ts + _MISSING * (self.pause or _UNKNOWN)
 
 
@@ -118,8 +118,8 @@ class Watch:
     """Goes through the looks of all suspects.
 
     Args:
-        limit: microseconds; what is older is over.
-        tell: is given the rows of the table, with times in microseconds since 1970.
+        limit: microseconds; an older delivery is over.
+        tell: called with the rows of the table, with times in microseconds since 1970.
     """
 
     def __init__(self, suspects: Sequence[dict[str, Any]], limit: int, tell: Tell) -> None:
@@ -132,18 +132,18 @@ class Watch:
         return [asdict(self.suspects[key]) for key in sorted(self.suspects, key=repr)]
 
     def is_over(self, look: Look) -> bool:
-        """The oldest delivery is too old."""
+        """True if the oldest delivery is too old."""
         return look.pending > 0 and look.oldest_us > self._limit
 
-    def see(self, whose: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
-        """What was seen of a subscription in a batch.
+    def see(self, subject: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
+        """Go through what a batch has of a subscription.
 
         Args:
-            whose: it, or one of the same names.
+            subject: a suspect of the same subscription.
             looks: in the order of `seq`.
             settled: first and last `seq` of rows that say that something was settled, in their order.
         """
-        key = whose.key
+        key = subject.key
         for look in looks:
             suspect = self.suspects.get(key)
             if suspect is not None and look.ts > suspect.expires:
@@ -151,7 +151,7 @@ class Watch:
                 suspect = None
             if suspect is None:
                 if self.is_over(look):
-                    self.suspects[key] = whose.suspect_of(look)
+                    self.suspects[key] = subject.suspect_of(look)
             elif look.is_end:
                 self._clear(suspect, look.ts)
             else:
@@ -163,12 +163,12 @@ class Watch:
             suspect.settled |= settled[-1][1] > suspect.seq
 
     def end(self, gateway: str, epoch: int) -> None:
-        """A gateway has started anew: whatever its processes before had raised is over."""
+        """A gateway has started anew: the alarms of its earlier processes are over."""
         for suspect in [each for each in self.suspects.values() if each.gateway == gateway and each.epoch < epoch]:
             self._clear(suspect, min(max(epoch, suspect.ts), suspect.expires))
 
     def pass_time(self, gateway: str, epoch: int, now: int) -> None:
-        """So late it is for a gateway's process."""
+        """The present time of a gateway's process."""
         for suspect in [each for each in self.suspects.values() if (each.gateway, each.epoch) == (gateway, epoch)]:
             if now > suspect.expires:
                 self._clear(suspect, suspect.expires)
@@ -188,7 +188,7 @@ class Watch:
             self._clear(suspect, look.ts)
 
     def _still(self, suspect: Suspect) -> None:
-        """Over once more."""
+        """A suspect is over once more."""
         now = suspect.ts
         suspect.under = 0
         settles = suspect.settled_at is not None and now - suspect.settled_at <= self._limit

@@ -1,4 +1,4 @@
-"""What keeps a snapshot small: so much JSON and no more, and how much was left out."""
+"""Bounded snapshots: lists that fit into so many bytes of JSON, and how much was left out."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow
 
-OCTETS = 2 * 1024 * 1024
-"""Of a snapshot, as JSON.  Its lists get half of them, and what else there is needs less than the other half."""
+SIZE = 2 * 1024 * 1024
+"""Bytes of a snapshot, as JSON.  Its lists get half of them, and everything else needs less than the other half."""
 
 MOST_TEXT = 256
 """Characters of a text that a client chose."""
 
 
-def fitting(items: Iterable[dict[str, Any]], count: int, octets: int) -> tuple[list[dict[str, Any]], int]:
-    """The first of some items, as many as fit, and how many there are more.
+def fitting(items: Iterable[dict[str, Any]], count: int, size: int) -> tuple[list[dict[str, Any]], int]:
+    """The first of some items, as many as fit, and how many more there are.
 
     Args:
-        count: how many items there are; more than it takes are not asked for.
-        octets: of JSON, where everything that is not ASCII is escaped.
+        count: how many items there are; no more of them are taken than needed.
+        size: bytes of JSON, where everything that is not ASCII is escaped.
     """
     fit: list[dict[str, Any]] = []
     for item in items:
-        octets -= len(json.dumps(item)) + 2
-        if octets < 0:
+        size -= len(json.dumps(item)) + 2
+        if size < 0:
             break
         fit.append(item)
     return fit, count - len(fit)
@@ -45,11 +45,11 @@ def recent(table: pyarrow.Table, column: str, now: datetime) -> pyarrow.Table:
 
 
 def text(value: str | None) -> str | None:
-    """A text, cut where it is too long."""
+    """A text, cut if it is too long."""
     return value if value is None or len(value) <= MOST_TEXT else value[: MOST_TEXT - 1] + "…"
 
 
 def iso(moment: datetime) -> str:
-    """ISO 8601 in UTC, to the millisecond where it is not a whole second."""
+    """ISO 8601 in UTC, with milliseconds unless it is a whole second."""
     moment = moment.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")

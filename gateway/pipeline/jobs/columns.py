@@ -1,9 +1,9 @@
-"""What several jobs make of a row of the archive.
+"""Columns that several jobs make of a row of the archive.
 
-A temporary destination is there for one session, and has a name of its own: a table that has a row for each would grow
-with the sessions.  So all that are of a kind are one, `/reply-queue/*` or `/reply-topic/*`.
+A temporary destination lasts for one session, and has a name of its own: a table with a row for each would grow with
+the sessions.  So all of a kind are one, `/reply-queue/*` or `/reply-topic/*`.
 
-What a browser got was shown to it, and delivered to nobody; its row says that it was delivered for the 0th time.
+A message that a browser got was shown to it, and not delivered; its row has a delivery count of 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def destination() -> Column:
 
 
 def is_browsed() -> Column:
-    """Whether a message was shown, and not delivered."""
+    """True for a message that was shown to a browser."""
     from pyspark.sql import functions as f
 
     return (f.col("event") == "delivered") & f.col("delivery_count").eqNullSafe(0)

@@ -1,6 +1,6 @@
-"""Which consumers were stuck or slow, and from when to when; `alarms` says what that means.
+"""Consumers that were stuck or slow, and from when to when; `alarms` defines both.
 
-What Spark does is to make millions of rows few.  A partial row is one of these, by `what`:
+Spark makes millions of rows few.  A partial row is one of these, by `what`:
 
 | `what` | stands for | columns beside `gateway`, `epoch`, `what`, `first`, `last`, `ts` |
 |---|---|---|
@@ -8,31 +8,21 @@ What Spark does is to make millions of rows few.  A partial row is one of these,
 | `settled` | all `acked` and `nacked` between two looks at it | `session`, `principal`, `peer`, `subscription` |
 | `end` | an `unsubscribed` | the same, and `destination` |
 | `gone` | a `disconnected` | `session`, `principal`, `peer` |
-| `time` | all other rows: they tell that time has gone by | |
+| `time` | all other rows: they tell that time has passed | |
 
 `first` and `last` are the least and the greatest `seq` of its rows, `ts` their latest time in microseconds since 1970.
 So it is known of two looks, five seconds apart or more, whether something was settled between them, and whether that
-was before or behind the end of a batch.  Of looks that are nearer to each other it may be thought so although it was
-before or after both: rows are put together by five seconds first, where they are, and what is left then by looks.  A
-consumer that was never looked at leaves one row, however much it settled: most of them are such.
+was before or behind the end of a batch.  Between looks that are nearer, something may count as settled that was before
+or after both: rows are put together by five seconds first, where they are, and then by looks.  A consumer without looks
+leaves one row, however much it settled: most consumers are such.
 
-What was settled is known by its subscription and not by its destination, which is the message's, and not that of a
-pattern or a durable subscription.  What the clients of 1.0 settle counts for all their subscriptions without an `id`.
+Settled rows are matched by subscription and not by destination, which is the message's, and not that of a pattern or a
+durable subscription.  A settled row of a client of 1.0 counts for all its subscriptions without an `id`.
 
-What the driver does is `fold`: it goes through the rows of those subscriptions that have an alarm, or are over the
-limit, and keeps the suspects for the next batch.  All others cost it nothing.
+The driver `fold`s: it goes through the rows of those subscriptions that have an alarm, or are over the limit, and keeps
+the suspects for the next batch.  All others cost it nothing.
 
-A row of the table tells of an alarm, and the table is a list:
-
-| column | type | meaning |
-|---|---|---|
-| `ts` | timestamp | when |
-| `state` | string | `raised`, `cleared`, or `held`: every five minutes as long as it lasts |
-| `kind` | string | `stuck` or `slow` |
-| `since` | timestamp | when it was raised |
-| `gateway`, `epoch`, `session`, `principal`, `peer`, `subscription`, `destination` | string, `epoch` bigint | whose |
-| `pending` | bigint | deliveries without ACK, at the last look |
-| `oldest_us` | bigint | microseconds that the oldest was without, at the last look |
+A row of the table tells of an alarm; docs/pipeline.md lists its columns.
 """
 
 from __future__ import annotations
@@ -45,7 +35,7 @@ from gateway.journal import schema
 
 from . import bounded
 from .alarms import CLEARED, HELD, SLOW, STUCK, Look, Suspect, Watch
-from .job import Job, Limits, State
+from .job import AlarmLimits, Job, State
 
 if TYPE_CHECKING:
     import pyarrow
@@ -65,7 +55,7 @@ _TICK = 5
 Span = tuple[int, int]
 """First and last `seq`."""
 
-# Of a snapshot, at most: alarms, and rows that say that one was raised or cleared.
+# Alarms of a snapshot, at most, and rows that say that one was raised or cleared.
 _MOST_RAISED = 1000
 _MOST_CHANGES = 1000
 
@@ -97,16 +87,17 @@ def transform(rows: DataFrame) -> DataFrame:
     return near.select("*", between).groupBy(*kept, "between").agg(*sums).drop("between")
 
 
-def fold(state: State, partial: pyarrow.Table, limits: Limits) -> tuple[State, pyarrow.Table]:
-    """The partial rows of one more batch.
+def fold(state: State, partial: pyarrow.Table, limits: AlarmLimits) -> tuple[State, pyarrow.Table]:
+    """Add the partial rows of one more batch.
 
-    It does not matter how rows are split into batches, as long as those of a gateway come in the order of (epoch, seq).
+    The result does not depend on how rows are split into batches, as long as those of a gateway come in the order of
+    (epoch, seq).
 
     Args:
-        state: behind the batch before; the first one has an empty one.
+        state: after the batch before; the first one has an empty one.
 
     Returns:
-        the state behind this one, and rows of the table.
+        the state after this one, and rows of the table.
     """
     told: list[dict[str, Any]] = []
     limit = round(limits.stuck_after * 1_000_000)
@@ -115,8 +106,8 @@ def fold(state: State, partial: pyarrow.Table, limits: Limits) -> tuple[State, p
     seen = _by_process(_relevant(partial, watch, limit))
     for (gateway, epoch), now in sorted(_clocks(partial).items()):
         watch.end(gateway, epoch)
-        for whose, looks, settled in _subscriptions(seen.get((gateway, epoch), []), watch):
-            watch.see(whose, looks, settled)
+        for subject, looks, settled in _subscriptions(seen.get((gateway, epoch), []), watch):
+            watch.see(subject, looks, settled)
         watch.pass_time(gateway, epoch, now)
         newest[gateway] = max(epoch, newest.get(gateway, epoch))
         watch.end(gateway, newest[gateway])
@@ -153,7 +144,7 @@ def _by_process(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], list[di
 
 
 def _subscriptions(rows: list[dict[str, Any]], watch: Watch) -> Iterable[tuple[Suspect, list[Look], list[Span]]]:
-    """What each subscription of a process has in a batch, the end of its session among it."""
+    """The looks and settled rows of each subscription of a process, with the end of its session."""
     gone: dict[str, list[Look]] = {}
     settled: dict[tuple[str, str | None], list[Span]] = {}
     found: dict[tuple[Any, ...], tuple[Suspect, list[Look]]] = {}
@@ -174,10 +165,10 @@ def _subscriptions(rows: list[dict[str, Any]], watch: Watch) -> Iterable[tuple[S
             names = {name: row[name] for name in (*_WHOSE, "principal", "peer")}
             found[key] = Suspect(**names, seq=0, ts=0, pending=0, oldest_us=0), []
         found[key][1].append(look)
-    for whose, looks in found.values():
-        ends = gone.get(whose.session, [])
+    for subject, looks in found.values():
+        ends = gone.get(subject.session, [])
         looks = sorted([*looks, *ends], key=lambda look: look.seq)
-        yield whose, looks, settled.get((whose.session, whose.subscription), [])
+        yield subject, looks, settled.get((subject.session, subject.subscription), [])
 
 
 def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
@@ -190,13 +181,13 @@ def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(list(fields.items()))).sort_by("ts")
 
 
-def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    stuck, slow         how many alarms there are now
+    stuck, slow         number of present alarms
     raised              these, the oldest delivery first, as they were last told
     raised_left_out     how many more there are
-    changes             what was raised and cleared, the latest first
+    changes             alarms that were raised and cleared, the latest first
     changes_left_out    how many more there are
     """
     import pyarrow.compute as pc
@@ -207,10 +198,10 @@ def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) 
         return {STUCK: 0, SLOW: 0, **empty}
     raised = _raised(recent)
     first = raised.sort_by([("oldest_us", "descending"), ("ts", "ascending")]).slice(0, _MOST_RAISED)
-    shown, left = bounded.fitting(map(_shown, first.to_pylist()), raised.num_rows, octets // 4)
+    shown, left = bounded.fitting(map(_shown, first.to_pylist()), raised.num_rows, size // 4)
     changes = recent.filter(pc.not_equal(recent["state"], HELD))
     last = changes.sort_by([("ts", "descending")]).slice(0, _MOST_CHANGES)
-    listed, more = bounded.fitting(map(_shown, last.to_pylist()), changes.num_rows, octets // 4)
+    listed, more = bounded.fitting(map(_shown, last.to_pylist()), changes.num_rows, size // 4)
     kinds = {kind: pc.sum(pc.equal(raised["kind"], kind), min_count=0).as_py() for kind in (STUCK, SLOW)}
     return {**kinds, "raised": shown, "raised_left_out": left, "changes": listed, "changes_left_out": more}
 
@@ -219,7 +210,7 @@ def _raised(table: pyarrow.Table) -> pyarrow.Table:
     """The last row of each alarm that was not cleared."""
     import pyarrow.compute as pc
 
-    # Of equal times the end is last.
+    # Of rows with equal times the end is the last.
     ordered = table.append_column("is_end", pc.equal(table["state"], CLEARED))
     ordered = ordered.sort_by([("ts", "ascending"), ("is_end", "ascending")]).drop_columns(["is_end"])
     keys = [*_WHOSE, "kind"]

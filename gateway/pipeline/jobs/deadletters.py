@@ -1,17 +1,4 @@
-"""The dead letters, one by one.
-
-A row of the table is a dead letter, and the table is a list:
-
-| column | type | meaning |
-|---|---|---|
-| `ts` | timestamp | when it became one |
-| `gateway`, `epoch`, `seq` | string, bigint, bigint | its row in the journal; no two are equal |
-| `destination`, `message_id` | string | that it had before |
-| `reason` | string | why |
-| `delivery_count` | int | how often it had been delivered |
-| `size` | int | octets of the body |
-| `headers` | map | of the dead letter |
-"""
+"""Dead letters, one by one; docs/pipeline.md lists the columns of the table."""
 
 from __future__ import annotations
 
@@ -27,7 +14,7 @@ if TYPE_CHECKING:
 
 _TABLE = ("ts", "gateway", "epoch", "seq", "destination", "message_id", "reason", "delivery_count", "size", "headers")
 
-# Of a snapshot, at most: dead letters, headers of one, and places with a reason.
+# Dead letters of a snapshot, at most, headers of one, and places with a reason.
 _MOST = 200
 _MOST_HEADERS = 32
 _MOST_PLACES = 1000
@@ -40,11 +27,11 @@ def transform(rows: DataFrame) -> DataFrame:
     return rows.where(f.col("event") == "dead_lettered").select(*_TABLE)
 
 
-def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    total               how many there are
-    places              `destination`, `reason`, their `count` and the `last` one's time; the most frequent first
+    total               number of dead letters
+    places              `destination`, `reason`, their `count` and the time of the `last` one; the most frequent first
     places_left_out     how many more there are
     newest              the last ones, without `gateway`, `epoch` and `seq`; long texts are cut, and
                         `headers_left_out` tells how many headers are not shown
@@ -56,9 +43,9 @@ def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) 
     groups = recent.group_by(["destination", "reason"]).aggregate([("ts", "max"), ("ts", "count")])
     order = [("ts_count", "descending"), ("destination", "ascending"), ("reason", "ascending")]
     most = groups.sort_by(order).slice(0, _MOST_PLACES).to_pylist()
-    places, places_left = bounded.fitting(map(_place, most), groups.num_rows, octets // 4)
+    places, places_left = bounded.fitting(map(_place, most), groups.num_rows, size // 4)
     last = recent.sort_by([("ts", "descending"), ("seq", "descending")]).slice(0, _MOST)
-    newest, newest_left = bounded.fitting(map(_letter, last.to_pylist()), recent.num_rows, octets // 4)
+    newest, newest_left = bounded.fitting(map(_letter, last.to_pylist()), recent.num_rows, size // 4)
     return {
         "total": recent.num_rows,
         "places": places,

@@ -1,10 +1,10 @@
-"""The table of `metrics` in figures: counts, octets and histograms of all, of each destination, of each piece of time.
+"""Figures of the table of `metrics`: counts, bytes and histograms of the whole, of each destination, of each time.
 
-The console's snapshot and the report say the same, because both ask here.  A histogram is bucket -> count; `latency`
-makes percentiles of it.
+The console's snapshot and the report use the same functions.  A histogram is bucket -> count; `latency` makes
+percentiles of it.
 
     queue   how long messages waited for their first delivery: rows of `delivered`
-    ack     how long consumers took for what they finished: rows of `acked`
+    ack     how long consumers took to acknowledge: rows of `acked`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVENTS = ("accepted", "delivered", "redelivered", "acked", "nacked", "expired", 
 """The events that are counted."""
 
 KINDS = {"queue": "delivered", "ack": "acked"}
-"""Of which event's rows each histogram is made."""
+"""The event of each histogram."""
 
 MINUTE = timedelta(minutes=1)
 
@@ -30,22 +30,22 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What there was.
+    """The figures of some messages.
 
     Attributes:
-        counts: rows of each event; 0 where there was none.
-        octets: of their bodies.
-        queue, ack: rows in each bucket; fewer than `counts` has where a time is not known.
+        counts: rows of each event; 0 if there was none.
+        body_bytes: of the bodies of these rows.
+        queue, ack: rows in each bucket; fewer than `counts` if a time is not known.
     """
 
     counts: Mapping[str, int]
-    octets: Mapping[str, int]
+    body_bytes: Mapping[str, int]
     queue: Histogram
     ack: Histogram
 
     @property
     def messages(self) -> int:
-        """Those that clients sent."""
+        """Messages that clients sent."""
         return self.counts["accepted"]
 
 
@@ -56,7 +56,7 @@ class Ranking:
     Attributes:
         top: names and figures of the first.
         others: how many more there are.
-        rest: what these had, all together.
+        rest: the figures of these, all together.
     """
 
     top: list[tuple[str, Figures]]
@@ -65,9 +65,9 @@ class Ranking:
 
 
 def figures(table: pyarrow.Table) -> Figures:
-    """All of a table of `metrics`.
+    """The figures of a table of `metrics`.
 
-    It may have no columns, and rows that could be merged may stand beside each other; so with all functions here.
+    For all functions here the table may have no columns, and rows that could be merged may stand beside each other.
     """
     return _grouped(table, []).get((), add([]))
 
@@ -97,38 +97,34 @@ def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
 
 
 def by_time(table: pyarrow.Table, step: timedelta = MINUTE) -> list[tuple[datetime, Figures]]:
-    """Pieces of time that have rows, in order: when each starts, and what it had.
+    """The pieces of time that have rows, in order: the start and the figures of each.
 
     Args:
-        step: length of a piece, whole seconds; they are counted from 1970.
+        step: length of a piece, whole seconds, counted from 1970.
     """
     found = _grouped(_slotted(table, step), ["slot"])
     return [(_moment(slot), found[(slot,)]) for (slot,) in sorted(found)]
 
 
 def heat(table: pyarrow.Table, kind: str = "queue", step: timedelta = MINUTE) -> dict[datetime, dict[int, int]]:
-    """The histogram of each piece of time, in order.
-
-    Args:
-        kind: one of `KINDS`.
-    """
+    """The histogram of each piece of time, in order; `kind` is one of `KINDS`."""
     found = _histograms(_slotted(table, step), ["slot"], KINDS[kind])
     return {_moment(slot): found[(slot,)] for (slot,) in sorted(found)}
 
 
 def add(several: Iterable[Figures]) -> Figures:
-    """All of them together."""
-    counts, octets = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
+    """The sum of several figures."""
+    counts, body_bytes = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
     queue: dict[int, int] = {}
     ack: dict[int, int] = {}
     for each in several:
-        for sums, more in ((counts, each.counts), (octets, each.octets)):
+        for sums, more in ((counts, each.counts), (body_bytes, each.body_bytes)):
             for event, number in more.items():
                 sums[event] += number
         for histogram, others in ((queue, each.queue), (ack, each.ack)):
             for bucket, number in others.items():
                 histogram[bucket] = histogram.get(bucket, 0) + number
-    return Figures(counts, octets, queue, ack)
+    return Figures(counts, body_bytes, queue, ack)
 
 
 Key = tuple[Any, ...]
@@ -139,17 +135,17 @@ def _rank(name: str, counts: Mapping[str, int]) -> tuple[int, int, str]:
 
 
 def _grouped(table: pyarrow.Table, by: list[str]) -> dict[Key, Figures]:
-    """The figures of all rows that have equal values in those columns."""
+    """The figures of all rows with equal values in these columns."""
     counts: dict[Key, dict[str, int]] = {}
-    octets: dict[Key, dict[str, int]] = {}
+    sizes: dict[Key, dict[str, int]] = {}
     if not table.num_rows:
         return {}
     for (*values, event), count, size in _sums(table, [*by, "event"]):
         key = tuple(values)
         counts.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = count
-        octets.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = size
+        sizes.setdefault(key, dict.fromkeys(EVENTS, 0))[event] = size
     queue, ack = [_histograms(table, by, event) for event in KINDS.values()]
-    return {key: Figures(counts[key], octets[key], queue.get(key, {}), ack.get(key, {})) for key in counts}
+    return {key: Figures(counts[key], sizes[key], queue.get(key, {}), ack.get(key, {})) for key in counts}
 
 
 def _histograms(table: pyarrow.Table, by: list[str], event: str) -> dict[Key, dict[int, int]]:
@@ -172,7 +168,7 @@ def _sums(table: pyarrow.Table, by: list[str]) -> Iterable[tuple[Key, int, int]]
 
 
 def _slotted(table: pyarrow.Table, step: timedelta) -> pyarrow.Table:
-    """With a column `slot`: the second since 1970 at which its piece of time starts."""
+    """The table with a column `slot`: the second since 1970 at which the piece of time starts."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

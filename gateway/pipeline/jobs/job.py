@@ -1,16 +1,15 @@
-"""What a job is: how rows of the archive become rows of its table, and these what the console shows.
+"""A job: how rows of the archive become rows of its table, and these a snapshot for the console.
 
     rows of a batch  --transform-->  partial rows  --merge-->  table  --snapshot-->  JSON
                                           |                      ^
                                           +--------fold----------+
                                       with the state of the batch before
 
-`transform` is a pure aggregate: it knows nothing of batches, files or time.  What batches find out is merged by `keys`
-and `merges`, so it makes no difference how the rows were split: the table says the same as one batch of all of them.
+`transform` is a pure aggregate: it knows nothing of batches, files or time.  The partial rows of batches are merged by
+`keys` and `merges`, so the table is the same however the rows were split.
 
-What cannot be merged, because it depends on what came before, is `fold`ed on the driver: plain Python over few rows.
-
-Nothing here needs pyspark or pyarrow until a job runs, so that the commands know their names without.
+Results that cannot be merged, because they depend on earlier rows, are `fold`ed on the driver: plain Python over few
+rows.  Nothing here needs pyspark or pyarrow until a job runs, so that commands know the names of jobs without them.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ State = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """From when on something is wrong.
+class AlarmLimits:
+    """Limits of alarms.
 
     Attributes:
         stuck_after: seconds that a delivery may be without ACK.
@@ -40,15 +39,15 @@ class Limits:
     stuck_after: float = 60.0
 
 
-class Snapshot(Protocol):
-    """What the console shows of a job."""
+class MakeSnapshot(Protocol):
+    """A function that makes the snapshot of a job."""
 
-    def __call__(self, table: pyarrow.Table, now: datetime, octets: int = ...) -> dict[str, Any]:
+    def __call__(self, table: pyarrow.Table, now: datetime, size: int = ...) -> dict[str, Any]:
         """Plain JSON; times are ISO 8601 in UTC.
 
         Args:
             table: merged rows; those of the last day count.
-            octets: that it may have as JSON; lists are cut, and tell how much they leave out.
+            size: bytes of JSON, at most; lists are cut, and tell how much they leave out.
         """
         ...
 
@@ -58,16 +57,16 @@ class Job:
     """A job.
 
     Attributes:
-        version: another one cannot go on with the tables and the state of this.
-        events: whose rows it reads.
-        columns: which columns of them.
+        version: another version cannot continue the tables and the state of this one.
+        events: it reads the rows of these.
+        columns: the columns of these rows that it reads.
         transform: rows of the archive to partial rows.
-        keys: columns by which partial rows are one; empty: the table is a list.
-        merges: how each other column of such rows is merged; null is as if it were not there.
-        time: the column that says of when a row of the table is.
+        keys: partial rows with equal keys are merged; empty: the table is a list.
+        merges: how each other column is merged; nulls are ignored.
+        time: the column with the time of a row of the table.
         snapshot: what the console shows.
-        fold: the state behind the batch before (at first empty) and the partial rows of this one; the state behind it,
-            and the rows that the table gets.
+        fold: the state after the batch before (at first empty) and the partial rows of this one; returns the state
+            after it, and the rows of the table.
     """
 
     name: str
@@ -78,5 +77,5 @@ class Job:
     keys: tuple[str, ...]
     merges: Mapping[str, Merge]
     time: str
-    snapshot: Snapshot
-    fold: Callable[[State, pyarrow.Table, Limits], tuple[State, pyarrow.Table]] | None = None
+    snapshot: MakeSnapshot
+    fold: Callable[[State, pyarrow.Table, AlarmLimits], tuple[State, pyarrow.Table]] | None = None

@@ -1,11 +1,10 @@
-"""Times as histograms: buckets that become wider with the time, so that a few hundred hold everything.
+"""Latencies as histograms: buckets that grow with the time, so that a few hundred hold everything.
 
     bucket = floor(log2(us + 1) * 8)        eight for each doubling
 
-Histograms of minutes, destinations or gateways are added up to one of all of them, and nothing gets less exact by it;
-percentiles could not be.  A bucket is less than 9.1 % wide.  What a percentile says lies inside the right bucket, as
-far from its least as from its greatest time, in proportion: the error is 4.5 % at most (`ERROR`).  Up to 11 us, and
-wherever only one time is in a bucket, there is none.
+Histograms of minutes, destinations or gateways can be added without a loss; percentiles cannot.  A bucket is less than
+9.1 % wide.  A percentile lies inside the right bucket, as far from its least as from its greatest time, in proportion:
+the error is 4.5 % at most (`ERROR`).  Up to 11 us, and in each bucket with a single time, there is none.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ if TYPE_CHECKING:
 
 PER_OCTAVE = 8
 ERROR = 0.045
-"""How far from the truth a percentile is at most, in proportion to it."""
+"""The greatest error of a percentile, in proportion to it."""
 
 LAST = 63 * PER_OCTAVE
-"""The bucket of the longest time there is."""
+"""The bucket of the longest possible time."""
 
-# A logarithm that should be whole may come out a little less.  Below 2**40 us, which is 12 days, none that should not
-# is as near to a whole number; beyond, a time may be counted with the next bucket if it is all but there.
+# A logarithm that should be whole may be computed a little less.  Below 2**40 us, which is 12 days, no other time is as
+# near to a whole number; beyond, a time at the end of a bucket may be counted with the next one.
 _SLACK = 1.5e-13
-# In a share of a count, for what binary fractions do to 0.07 * 100.
+# For the error of binary fractions in a share of a count: 0.07 * 100.
 _ROUNDING = 1e-9
 QUANTILES = (0.5, 0.95, 0.99)
 
@@ -50,24 +49,24 @@ STARTS = _STARTS[: LAST + 1]
 
 
 def bucket(us: int) -> int:
-    """Which bucket a time is in; `us` is 0 or more."""
+    """The bucket of a time; `us` is 0 or more."""
     return min(bisect_right(_STARTS, us) - 1, LAST)
 
 
 def bounds(bucket: int) -> tuple[int, int]:
-    """Its times: low <= us < high.  In some of the first there is none, and low is high."""
+    """The times of a bucket: low <= us < high.  Some of the first buckets are empty, and low is high."""
     return _STARTS[bucket], _STARTS[bucket + 1]
 
 
 def middle(bucket: int) -> float:
-    """The time that stands for all of a bucket, in us."""
+    """The time that stands for a whole bucket, in us."""
     low, high = bounds(bucket)
     last = max(high - 1, low)
     return float(low) if low == last else 2 * low * last / (low + last)
 
 
 def percentile(counts: Mapping[int, int], quantile: float) -> float | None:
-    """The time that such a share took at most, in us; None: there are no times.
+    """The time that a share of the messages took at most, in us; None: there are no times.
 
     Of n times in order it is the one at place ceil(quantile * n).
 
@@ -90,7 +89,7 @@ def percentiles(counts: Mapping[int, int]) -> tuple[float, float, float] | None:
 
 
 def column(us: Column) -> Column:
-    """The bucket of a column of times, as int; null where the time is null."""
+    """The bucket of a column of times, as int; null for a null time."""
     from pyspark.sql import functions as f
 
     return f.floor(f.log2(us + 1) * PER_OCTAVE + _SLACK).cast("int")

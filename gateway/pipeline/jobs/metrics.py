@@ -1,21 +1,12 @@
-"""How many messages each destination had in each minute, how many octets, and how long they took.
+"""Metrics: how many messages each destination had in each minute, how many bytes, and how long they took.
 
-A row of the table:
+docs/pipeline.md lists the columns of the table.
 
-| column | type | meaning |
-|---|---|---|
-| `minute` | timestamp | its start |
-| `destination` | string | of temporary ones `/reply-queue/*` or `/reply-topic/*` |
-| `event` | string | `accepted`, `delivered`, `redelivered`, `acked`, `nacked`, `expired`, `dead_lettered`, `dropped` |
-| `bucket` | int | of how long it took (`latency`); null: that is not known, or the event has no such time |
-| `count` | bigint | rows of the journal |
-| `octets` | bigint | of their bodies; 0 for `acked` and `nacked`, whose rows do not tell |
+The time of `delivered` and `redelivered` counts from when the broker accepted the message, the time of `acked` and
+`nacked` from the delivery.  The minute is that of the row, so a message may be accepted in one and delivered in
+another.  Equal minutes of several gateways are one row.  `delivered` leaves out messages that were shown to browsers.
 
-What took how long: of `delivered` and `redelivered` the time since the broker accepted the message, of `acked` and
-`nacked` the time since the delivery.  A minute is that of the row, so a message may be accepted in one and delivered in
-another.  Equal minutes of several gateways are one row.  `delivered` leaves out what browsers got.
-
-All of it is whole numbers and adds up, so each event's counts are those of the journal to the message.
+All numbers are whole and add up, so the counts of each event are exactly those of the journal.
 """
 
 from __future__ import annotations
@@ -33,7 +24,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("ts", "event", "destination", "size", "delivery_count", "queue_us", "ack_us")
 
-# Of a snapshot: destinations at most, and minutes of a column of the heat map.
+# Destinations of a snapshot, at most; and the width of a column of its heat map.
 _MOST = 1000
 _HEAT_STEP = timedelta(minutes=15)
 
@@ -59,20 +50,20 @@ def transform(rows: DataFrame) -> DataFrame:
     return counted.select(minute, "destination", "event", "bucket", "count", "octets")
 
 
-def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
     totals          the counts of all destinations, `octets` and percentiles
     minutes         a list for each of them, with a value for each minute that has rows; `at` are their starts
     heat            how many took how long: [start of a quarter of an hour, octave, count]; an octave n is the times
                     from 2**n - 1 us on
-    destinations    the busiest first: the same as `totals`, and `destination`
-    others          the counts of those that have no place, and how many `destinations` that are
+    destinations    the busiest first: the keys of `totals`, and `destination`
+    others          the counts of the destinations that are left out, and how many `destinations` these are
     """
     recent = bounded.recent(table, JOB.time, now)
     ranking = figures.by_destination(recent, _MOST)
     listed = ({"destination": name, **_shown(each)} for name, each in ranking.top)
-    shown, left = bounded.fitting(listed, len(ranking.top) + ranking.others, octets // 2)
+    shown, left = bounded.fitting(listed, len(ranking.top) + ranking.others, size // 2)
     rest = figures.add([ranking.rest, *[each for _, each in ranking.top[len(shown) :]]])
     return {
         "totals": _shown(figures.figures(recent)),
@@ -86,8 +77,8 @@ def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) 
 def _shown(each: Figures) -> dict[str, Any]:
     return {
         **each.counts,
-        "octets": each.octets["accepted"],
-        "octets_delivered": each.octets["delivered"] + each.octets["redelivered"],
+        "octets": each.body_bytes["accepted"],
+        "octets_delivered": each.body_bytes["delivered"] + each.body_bytes["redelivered"],
         "queue": _percentiles(each.queue),
         "ack": _percentiles(each.ack),
     }
@@ -102,7 +93,7 @@ def _minutes(table: pyarrow.Table) -> dict[str, list[Any]]:
     slots = figures.by_time(table)
     lists: dict[str, list[Any]] = {"at": [bounded.iso(at) for at, _ in slots]}
     lists |= {event: [each.counts[event] for _, each in slots] for event in EVENTS}
-    lists["octets"] = [each.octets["accepted"] for _, each in slots]
+    lists["octets"] = [each.body_bytes["accepted"] for _, each in slots]
     for kind in ("queue", "ack"):
         found = [_percentiles(getattr(each, kind)) or {} for _, each in slots]
         lists |= {f"{kind}_{name}": [each.get(name) for each in found] for name in ("p50_us", "p99_us")}

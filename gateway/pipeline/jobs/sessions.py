@@ -1,24 +1,10 @@
-"""What each session did: who it was, from when to when, and how much.
+"""Sessions: the client of each, its times, and its counts.
 
-A row of the table is a session, by `gateway`, `epoch` and `session`:
-
-| column | type | meaning |
-|---|---|---|
-| `gateway`, `epoch`, `session` | string, bigint, string | which; `session` is null for what no session did (below) |
-| `transport`, `peer`, `principal` | string | as in the journal |
-| `connected_at`, `disconnected_at` | timestamp | null: not among the rows read |
-| `reason` | string | why it ended |
-| `first_at`, `last_at` | timestamp | of its rows |
-| `accepted`, `octets` | bigint | messages it sent that the broker took, and octets of their bodies |
-| `delivered`, `redelivered`, `octets_delivered` | bigint | messages it got for the first time, once more, and octets |
-| `acked`, `nacked` | bigint | deliveries that it settled |
-| `subscribed`, `unsubscribed` | bigint | |
-| `committed`, `aborted` | bigint | transactions |
-| `errors`, `heartbeats_missed` | bigint | |
+A row of the table is a session; docs/pipeline.md lists its columns.
 
 One row of each process has no session: clients that were refused before they had one.  So the sums of the columns are
-those of the journal, but for what browsers got, which `delivered` leaves out.  A message that was put off and accepted
-when its sender had gone still counts for that session.
+those of the journal, except that `delivered` leaves out messages shown to browsers.  A scheduled message that was
+accepted when its publisher had gone still counts for that session.
 """
 
 from __future__ import annotations
@@ -72,8 +58,8 @@ _MOST = 1000
 def transform(rows: DataFrame) -> DataFrame:
     """Rows of the archive to partial rows.
 
-    The names are keys at first, for Spark's fast aggregation holds no texts; of a session they never change, but they
-    are not known in all of its rows.
+    The names are keys at first, because Spark's fast aggregation holds no texts; in a session they never change, but
+    not all of its rows have them.
     """
     from pyspark.sql import functions as f
 
@@ -100,13 +86,12 @@ def transform(rows: DataFrame) -> DataFrame:
     return grouped.groupBy(*KEYS).agg(*[merge[how](name).alias(name) for name, how in MERGES.items()])
 
 
-def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
     totals      the sums of all rows
     states      how many sessions are `connected`, `ended`, or `lost`: their gateway has started again since
-    sessions    those that are connected first, of these the last ones to do something: `state` and their columns,
-                but for null and 0
+    sessions    the connected ones first, of these the last active ones: `state` and their columns without null and 0
     left_out    how many more there are
     """
     import pyarrow.compute as pc
@@ -120,7 +105,7 @@ def snapshot(table: pyarrow.Table, now: datetime, octets: int = bounded.OCTETS) 
     named = named.append_column("state", _states(named))
     states |= {each["values"]: each["counts"] for each in pc.value_counts(named["state"]).to_pylist()}
     first = named.sort_by([("state", "ascending"), (JOB.time, "descending")]).slice(0, _MOST)
-    shown, left = bounded.fitting(map(_shown, first.to_pylist()), named.num_rows, octets // 2)
+    shown, left = bounded.fitting(map(_shown, first.to_pylist()), named.num_rows, size // 2)
     return {"totals": totals, "states": states, "sessions": shown, "left_out": left}
 
 

@@ -1,31 +1,32 @@
-"""Spark reads the archive, and the figures of a report come out.
+"""The figures of a report, out of the archive.
 
-    counts      one pass over all rows, by Arrow in Spark's workers
-    census      what these add up to: traffic by step and by destination, totals, the most frequent reasons
-    letters     the last dead letters, if there are any; the census knows since when
-    consumers   the job `consumers`, if there may be an alarm; the census knows whose
+    counts          one pass over all rows, by Arrow in Spark's workers
+    `_Counted`      Spark keeps what they add up to, and answers the questions of the report
+    dead letters    the last ones; the counts know in which minutes they were
+    consumers       the job `consumers` over the sessions that may have had an alarm; the counts know which
 
-What the job `metrics` counts by minutes a report counts by its own steps: seconds, where it is short, and days, where
-it is long.
-
-Of a folder Arrow reads the files by itself, for Spark needs ten times the CPU to hand their rows over.  Only where the
-archive is a Hadoop URI it does so.
+Clients make as many reasons, destinations and sessions as they like, so only few rows come from Spark to the driver,
+with any archive.  Of a folder Arrow reads the files by itself, for Spark needs ten times the CPU to hand their
+rows over; Spark reads the archive only if it is a Hadoop URI.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .. import reading
-from ..jobs import JOBS, Limits
+from ..jobs import JOBS, AlarmLimits
 from ..jobs import figures as sums
-from . import census, consumers, counts, times
-from .figures import DeadLetter, Destination, Gap, Report, Step
+from ..jobs.alarms import CLEARED
+from ..spark import dataframe
+from . import counts, time_steps
+from .counts import DESTINATIONS, EVENTS, REASONED, STEPS
+from .figures import ConsumerAlarm, Counts, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,8 +34,19 @@ if TYPE_CHECKING:
 
 MOST_DESTINATIONS = 1000
 """Destinations with figures of their own."""
+MOST_REASONS = 1000
+"""Of an event, with their destinations."""
+MOST_SUSPECTS = 1000
+"""Sessions that Spark looks up by name; if there are more it reads all sessions."""
 LETTERS = 20
 """Dead letters that are shown."""
+
+_OF_ALARMS = ("gauge_subscription", "acked", "nacked", "unsubscribed", "disconnected")
+_WHOSE = ("gateway", "epoch", "session", "subscription", "destination", "kind", "since")
+_MICROSECOND = timedelta(microseconds=1)
+
+Process = tuple[str, int]
+"""Gateway and epoch."""
 
 
 def report(
@@ -43,8 +55,7 @@ def report(
     since: datetime,
     until: datetime,
     *,
-    limits: Limits | None = None,
-    gateways: Sequence[str] | None = None,
+    limits: AlarmLimits | None = None,
 ) -> Report:
     """The figures of a span.
 
@@ -52,27 +63,25 @@ def report(
         archive: a folder, or a Hadoop URI.
         since, until: with a zone; the span ends before `until`.
         limits: from when on a consumer is stuck.
-        gateways: those whose rows count; None: all.
 
     Raises:
         UsageFailure: there is no archive.
     """
     since, until = since.astimezone(UTC), until.astimezone(UTC)
-    limits = limits or Limits()
-    rows = reading.rows(spark, archive, since, until)
-    if gateways is not None:
-        rows = rows.where(rows["gateway"].isin(list(gateways)))
-    step = times.step_of(until - since)
+    limits = limits or AlarmLimits()
+    stuck_after = timedelta(seconds=limits.stuck_after)
+    rows = dataframe.rows(spark, archive, since, until)
+    step = time_steps.step_of(until - since)
     made = datetime.now(UTC)
-    with contextlib.closing(census.Census(_counted(rows, archive, since, until, gateways, step, limits))) as counted:
+    with contextlib.closing(_Counted(_counted(rows, archive, since, until, step, limits))) as counted:
         totals = counted.totals
         if not totals:
-            return Report(since, until, made, step, stuck_after=timedelta(seconds=limits.stuck_after))
+            return Report(since, until, made, step, stuck_after=stuck_after)
         by_step, by_destination = counted.traffic()
         ranking = sums.by_destination(by_destination, MOST_DESTINATIONS)
         depths = counted.depths([name for name, _ in ranking.top])
         reasons, unlisted = counted.reasons()
-        suspects = counted.suspects(consumers.MOST_SUSPECTS)
+        suspects = counted.suspects(MOST_SUSPECTS)
     return Report(
         since=since,
         until=until,
@@ -85,13 +94,13 @@ def report(
         events=_events(totals, by_step),
         transports=_sum([each for each in totals if each["transport"]], "transport"),
         steps=tuple(_steps(by_step, since, until, step)),
-        destinations=tuple([Destination(name, had, depths.get(name)) for name, had in ranking.top]),
+        destinations=tuple([DestinationFigures(name, had, depths.get(name)) for name, had in ranking.top]),
         others=ranking.others,
         reasons=reasons,
         unlisted=unlisted,
-        dead_letters=_letters(rows, totals),
-        consumers=consumers.found(rows, limits, suspects, _lasts(totals)) if suspects else (),
-        stuck_after=timedelta(seconds=limits.stuck_after),
+        dead_letters=_dead_letters(rows, totals),
+        consumers=_consumers(rows, limits, suspects, _lasts(totals)) if suspects else (),
+        stuck_after=stuck_after,
         gaps=_gaps(totals),
     )
 
@@ -101,11 +110,10 @@ def _counted(
     archive: str,
     since: datetime,
     until: datetime,
-    gateways: Sequence[str] | None,
     step: timedelta,
-    limits: Limits,
+    limits: AlarmLimits,
 ) -> DataFrame:
-    """The partial rows of the span, merged; `rows` are all of it."""
+    """The merged partial rows of `rows`, which are those of the span."""
     from pyspark import cloudpickle
     from pyspark.sql import functions as f
 
@@ -115,54 +123,135 @@ def _counted(
         found = rows.select(*counts.READ).mapInArrow(partial(counts.of_rows, seconds=seconds, limit=limit), counts.DDL)
     else:
         spark = rows.sparkSession
-        paths = spark.createDataFrame([(path,) for path in reading.paths(archive, since, until)], "path string")
-        count = partial(counts.of_files, since=since, until=until, gateways=gateways, seconds=seconds, limit=limit)
+        paths = spark.createDataFrame([(path,) for path in dataframe.files_of(archive, since, until)], "path string")
+        count = partial(counts.of_files, since=since, until=until, seconds=seconds, limit=limit)
         parts = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         found = paths.repartition(parts).mapInArrow(count, counts.DDL)
     return found.groupBy(*counts.KEYS).agg(*[getattr(f, how)(name).alias(name) for name, how in counts.MERGES.items()])
 
 
+class _Counted:
+    """The counts, which Spark keeps until `close`.
+
+    Args:
+        counted: merged partial rows.
+
+    Attributes:
+        totals: dicts of `gateway`, `epoch`, `event`, `transport`, `at` (the time of a gap, the minute of a dead
+            letter), `gap` (its reason), `count`, `first`, `last`, `dropped_rows`, and `suspects`: how many
+            subscriptions had a delivery that was too old, at two looks or more.
+    """
+
+    def __init__(self, counted: DataFrame) -> None:
+        from pyspark.sql import functions as f
+
+        # The first of two looks raises no alarm.
+        self._is_suspect = f.col("session").isNotNull() & (f.col("count") > 1)
+        self._all = counted.persist()
+        self._counted = self._all.where(f.col("of") == EVENTS)
+        gap = f.when(f.col("event") == "journal_dropped", f.col("reason")).alias("gap")
+        totals = self._counted.groupBy("gateway", "epoch", "event", "transport", "at", gap).agg(
+            *[getattr(f, counts.MERGES[name])(name).alias(name) for name in ("count", "first", "last", "dropped_rows")],
+            f.count_if(self._is_suspect).alias("suspects"),
+        )
+        self.totals: list[dict[str, Any]] = totals.toArrow().to_pylist()
+        self._events = {each["event"] for each in self.totals}
+
+    def close(self) -> None:
+        """Let Spark forget the counts."""
+        self._all.unpersist()
+
+    def traffic(self) -> tuple[pyarrow.Table, pyarrow.Table]:
+        """The table of `metrics`, added up by step, and by destination."""
+        import pyarrow.compute as pc
+
+        names = ("of", "at", "destination", "event", "bucket", "count", "octets")
+        found = self._all.where(self._all["of"] != EVENTS).select(*names).withColumnRenamed("at", "minute").toArrow()
+        of_step, of_destination = [found.filter(pc.equal(found["of"], each)) for each in (STEPS, DESTINATIONS)]
+        return of_step, of_destination
+
+    def reasons(self) -> tuple[tuple[Reason, ...], Counts]:
+        """The most frequent reasons of all gateways together; and how many more each event has."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as f
+
+        if self._events.isdisjoint(REASONED):
+            return (), {}
+        keys = ("event", "destination", "reason")
+        merged = [getattr(f, counts.MERGES[name])(name).alias(name) for name in ("count", "first", "last")]
+        summed = self._counted.where(f.col("event").isin(*REASONED)).groupBy(*keys).agg(*merged)
+        of_event = Window.partitionBy("event")
+        order = of_event.orderBy(f.desc("count"), f.asc("destination"), f.asc("reason"))
+        ranked = summed.select(
+            "*", f.row_number().over(order).alias("place"), f.count("*").over(of_event).alias("different")
+        )
+        found = ranked.where(f.col("place") <= MOST_REASONS).toArrow().to_pylist()
+        reasons = [Reason(**{name: each[name] for name in (*keys, "count", "first", "last")}) for each in found]
+        beyond = {each["event"]: each["different"] - MOST_REASONS for each in found}
+        return (
+            tuple(sorted(reasons, key=lambda each: (-each.count, each.destination or "", each.reason or ""))),
+            {event: many for event, many in beyond.items() if many > 0},
+        )
+
+    def depths(self, names: Sequence[str]) -> dict[str, int]:
+        """The most messages that waited at each destination; a destination without waiting messages is left out."""
+        from pyspark.sql import functions as f
+
+        if "gauge_destination" not in self._events or not names:
+            return {}
+        wanted = self._counted.where((f.col("event") == "gauge_destination") & f.col("destination").isin(list(names)))
+        found = wanted.groupBy("destination").agg(f.max("depth")).collect()
+        return {name: depth for name, depth in found if depth is not None}
+
+    def suspects(self, most: int) -> Collection[str]:
+        """Sessions that may have an alarm; one more than `most` if there are more."""
+        if not any(each["suspects"] for each in self.totals):
+            return ()
+        named = self._counted.where(self._is_suspect).select("session")
+        return [session for (session,) in named.distinct().limit(most + 1).collect()]
+
+
 def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
     had = dict(sums.by_time(table, step))
     nothing = sums.add([])
-    for start, end in times.steps(since, until, step):
-        yield Step(start, end, had.get(times.floor(start, step), nothing))
+    for start, end in time_steps.steps(since, until, step):
+        yield Step(start, end, had.get(time_steps.floor(start, step), nothing))
 
 
 def _events(totals: Iterable[dict[str, Any]], by_step: pyarrow.Table) -> dict[str, int]:
-    """How many rows each event has; what a browser got was not delivered."""
+    """How many rows each event has; a message that a browser got was not delivered."""
     counted = sums.figures(by_step).counts
     others = _sum([each for each in totals if each["event"] not in counted], "event")
     return others | {event: many for event, many in counted.items() if many}
 
 
-def _sum(counted: Iterable[dict[str, Any]], key: str) -> dict[str, int]:
-    totals: Counter[str] = Counter()
-    for each in counted:
-        totals[each[key]] += each["count"]
-    return dict(totals)
+def _sum(totals: Iterable[dict[str, Any]], key: str) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in totals:
+        found[each[key]] += each["count"]
+    return dict(found)
 
 
-def _gaps(counted: Iterable[dict[str, Any]]) -> tuple[Gap, ...]:
+def _gaps(totals: Iterable[dict[str, Any]]) -> tuple[Gap, ...]:
     found = [
         Gap(each["gateway"], each["epoch"], each["at"], each["dropped_rows"] or 0, each["gap"])
-        for each in counted
+        for each in totals
         if each["event"] == "journal_dropped"
     ]
     return tuple(sorted(found, key=lambda gap: (gap.at, gap.gateway)))
 
 
-def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[DeadLetter, ...]:
-    """The last ones, the latest first."""
+def _dead_letters(rows: DataFrame, totals: Iterable[dict[str, Any]]) -> tuple[LastDeadLetter, ...]:
+    """The last dead letters, the latest first."""
     from pyspark.sql import functions as f
 
     minutes: Counter[datetime] = Counter()
-    for each in counted:
+    for each in totals:
         if each["event"] == "dead_lettered":
             minutes[each["at"]] += each["count"]
     if not minutes:
         return ()
-    # Headers are large, so only those minutes are read that have the last ones.
+    # Headers are large, so only the minutes are read that have the last ones.
     seen = 0
     for start in sorted(minutes, reverse=True):
         seen += minutes[start]
@@ -171,19 +260,65 @@ def _letters(rows: DataFrame, counted: Iterable[dict[str, Any]]) -> tuple[DeadLe
     job = JOBS["deadletters"]
     letters = job.transform(rows.where(f.col("ts") >= f.lit(start)).select(*job.columns))
     latest = letters.orderBy(f.desc("ts"), f.desc("gateway"), f.desc("seq")).limit(LETTERS).toArrow()
-    names = DeadLetter.__dataclass_fields__.keys() - {"headers"}
+    names = LastDeadLetter.__dataclass_fields__.keys() - {"headers"}
     return tuple(
         [
-            DeadLetter(**{name: each[name] for name in names}, headers=dict(each["headers"] or ()))
+            LastDeadLetter(**{name: each[name] for name in names}, headers=dict(each["headers"] or ()))
             for each in latest.to_pylist()
         ]
     )
 
 
-def _lasts(counted: Iterable[dict[str, Any]]) -> dict[consumers.Process, datetime]:
-    """When the last row of each process was, as far as the census knows."""
-    lasts: dict[consumers.Process, datetime] = {}
-    for each in counted:
+def _lasts(totals: Iterable[dict[str, Any]]) -> dict[Process, datetime]:
+    """When the last row of each process was."""
+    lasts: dict[Process, datetime] = {}
+    for each in totals:
         process = each["gateway"], each["epoch"]
         lasts[process] = max(lasts.get(process, each["last"]), each["last"])
     return lasts
+
+
+def _consumers(
+    rows: DataFrame, limits: AlarmLimits, suspects: Collection[str], lasts: Mapping[Process, datetime]
+) -> tuple[ConsumerAlarm, ...]:
+    """The alarms of the span, the latest first.
+
+    Args:
+        suspects: sessions that may have one; there is one at least.
+        lasts: when the last row of each process was; from these the job sees that an alarm is over.
+    """
+    import pyarrow as pa
+
+    job = JOBS["consumers"]
+    assert job.fold is not None
+    wanted = rows.where(rows["event"].isin(*_OF_ALARMS))
+    if len(suspects) <= MOST_SUSPECTS:
+        wanted = wanted.where(wanted["session"].isin(sorted(suspects)))
+    partial = job.transform(wanted.select(*job.columns)).toArrow()
+    told = [
+        {"gateway": gateway, "epoch": epoch, "what": "time", "ts": (last - time_steps.EPOCH) // _MICROSECOND}
+        for (gateway, epoch), last in lasts.items()
+    ]
+    times = pa.Table.from_pylist(told, schema=partial.schema)
+    _, table = job.fold({}, pa.concat_tables([partial, times]), limits)
+    return alarms(table.to_pylist())
+
+
+def alarms(rows: Iterable[dict[str, Any]]) -> tuple[ConsumerAlarm, ...]:
+    """One alarm for the rows with the same subscription, kind and beginning; the latest first."""
+    known: dict[tuple[Any, ...], ConsumerAlarm] = {}
+    for row in rows:
+        key = tuple([row[name] for name in _WHOSE])
+        before = known.get(key) or _begun(row)
+        known[key] = replace(
+            before,
+            cleared=row["ts"] if row["state"] == CLEARED else before.cleared,
+            pending=max(before.pending, row["pending"]),
+            oldest_us=max(before.oldest_us, row["oldest_us"]),
+        )
+    return tuple(sorted(known.values(), key=lambda each: each.raised, reverse=True))
+
+
+def _begun(row: dict[str, Any]) -> ConsumerAlarm:
+    names = ("kind", "gateway", "session", "principal", "peer", "subscription", "destination", "pending", "oldest_us")
+    return ConsumerAlarm(raised=row["since"], cleared=None, **{name: row[name] for name in names})

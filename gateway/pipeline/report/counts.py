@@ -1,22 +1,23 @@
-"""The rows of a span, counted where they are read: Arrow goes over each file once, and few rows are left for Spark.
+"""Counts of the rows of a span, made where they are read: Arrow goes over each file once, and few rows are left for
+Spark.
 
-Spark's workers call `of_files`, or `of_rows` where only Spark can read the archive.  What they send on are partial
-rows, which are told apart by `of`:
+Spark's workers call `of_files`, or `of_rows` if only Spark can read the archive.  They return partial rows, of three
+kinds, by `of`:
 
     STEPS           by step, event and bucket: count, octets
     DESTINATIONS    by destination, event and bucket: count, octets
-    EVENTS          by gateway, process and event; those that are not plentiful also by what is worth to be told apart
-                    of each: count, first, last, dropped_rows, depth
+    EVENTS          by gateway, process and event; the rare ones also by the columns that a report tells apart: count,
+                    first, last, dropped_rows, depth
 
-Columns that such a row does not have are null.  Rows with equal `KEYS` add up to one, as `MERGES` says, in any order.
-A worker does so with what it holds, and lets go of it where that is still too much: so it never has more than some
-batches and `_HELD` partial rows, whatever clients make up.
+Columns that such a row does not have are null.  Rows with equal `KEYS` are merged as `MERGES` says, in any order.  A
+worker merges the rows that it holds, and passes them on if they are still too many: so it never holds more than some
+batches and `_HELD` partial rows, however many names clients make up.
 
-Steps and destinations are what the job `metrics` counts, by Spark; a test holds the two together.  Arrow takes a tenth
-of the CPU: it counts the numbers of texts in a dictionary, where Spark copies the texts of each row.
+Steps and destinations are those of the job `metrics`; a test compares the two.  Arrow takes a tenth of Spark's CPU: it
+counts the numbers of texts in a dictionary, where Spark copies the texts of each row.
 
-This module goes to the workers by its values, so they need pyarrow and no package of ours: what it has of our other
-modules are constants.
+This module goes to the workers by value, so they need pyarrow and no package of ours: it uses only constants of our
+other modules.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from ..jobs.figures import EVENTS as _COUNTED
 from ..jobs.latency import STARTS as _STARTS
 
 PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")
-"""Events of which nothing is told apart: nine of ten rows."""
+"""Events that are only counted: nine of ten rows."""
 
 REASONED = ("nacked", "dead_lettered", "dropped", "disconnected", "error", "tx_aborted")
-"""Events that are counted by their reason and destination, as far as they have them."""
+"""Events that are counted by reason and destination, as far as they have them."""
 
 STEPS, DESTINATIONS, EVENTS = "steps", "destinations", "events"
 
@@ -50,7 +51,7 @@ _KEYS = {**dict.fromkeys(_TEXTS, _TEXT), "epoch": _NUMBER, "at": _TIME, "bucket"
 KEYS = tuple(_KEYS)
 MERGES = {"count": "sum", "octets": "sum", "first": "min", "last": "max", "dropped_rows": "sum", "depth": "max"}
 PARTIAL = pa.schema(_KEYS | dict.fromkeys(MERGES, _NUMBER) | dict.fromkeys(("first", "last"), _TIME))
-"""A partial row: its keys, and what is merged."""
+"""A partial row: its keys, and the merged columns."""
 _SQL = {_TEXT: "string", _NUMBER: "bigint", _TIME: "timestamp", pa.int32(): "int"}
 DDL = ", ".join([f"{field.name} {_SQL[field.type]}" for field in PARTIAL])
 
@@ -58,7 +59,7 @@ READ = (
     *("gateway", "epoch", "ts", "event", "transport", "session", "subscription", "destination", "size"),
     *("delivery_count", "queue_us", "ack_us", "depth", "oldest_us", "reason", "dropped_rows"),
 )
-"""The columns that are counted."""
+"""The columns that are read."""
 _PROCESS = ["gateway", "epoch", "event", "ts"]
 _TRAFFIC = ["ts", "event", "destination", "size", "queue_us", "ack_us"]
 
@@ -69,7 +70,7 @@ _AS_READ = pa.schema(
     {name: SCHEMA.field(name).type for name in READ} | dict.fromkeys(_REPEATED, pa.dictionary(pa.int32(), _TEXT))
 )
 _TEMPORARY = f"(?s)^({_REPLY_QUEUE}|{_REPLY_TOPIC}).*"
-# Characters of a reason.  What a client made up at its end would make each reason another one.
+# Characters of a reason.  A client may write anything at its end, which would make each reason another one.
 _LONGEST_REASON = 300
 # Rows counted at once.
 _ROWS = 128 * 1024
@@ -81,7 +82,6 @@ def of_files(
     batches: Iterable[pa.RecordBatch],
     since: datetime,
     until: datetime,
-    gateways: Sequence[str] | None,
     seconds: int,
     limit: int,
 ) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,6 @@ def of_files(
     Args:
         batches: with a column `path`.
         since, until: with a zone; the span ends before `until`.
-        gateways: those whose rows count; None: all.
         seconds: of a step.
         limit: microseconds from which on a delivery is too old.
 
@@ -98,8 +97,6 @@ def of_files(
         ValueError: a file cannot be read.
     """
     wanted = (pc.field("ts") >= pa.scalar(since, _TIME)) & (pc.field("ts") < pa.scalar(until, _TIME))
-    if gateways is not None:
-        wanted &= pc.field("gateway").cast(_TEXT).isin(list(gateways))
     paths = [path for batch in batches for path in batch.column("path").to_pylist()]
     return _merged(_partial(table, seconds, limit) for path in paths for table in _read(path, wanted))
 
@@ -110,14 +107,14 @@ def of_rows(batches: Iterable[pa.RecordBatch], seconds: int, limit: int) -> Iter
 
 
 def _read(path: str, wanted: pc.Expression) -> Iterator[pa.Table]:
-    """The wanted rows of a file; columns that are newer than it are null."""
+    """The wanted rows of a file; columns that are newer than the file are null."""
     try:
         file = ds.dataset(path, _AS_READ, _FORMAT, partitioning=None)
         for batch in file.to_batches(filter=wanted, batch_size=_ROWS, batch_readahead=2):
             yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError) as error:
         said = str(error).partition("\n")[0]
-        raise ValueError(f"{said}\nwhile reading file {path}\n") from None  # as Spark says it; `reasons` knows
+        raise ValueError(f"{said}\nwhile reading file {path}\n") from None  # as Spark words it; `error_text` knows
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
@@ -146,7 +143,7 @@ def _merged(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
 
 
 def _summed(table: pa.Table, keys: Sequence[str], **constants: str) -> pa.Table:
-    """Partial rows, of those with equal keys one each; what they have no column for is null."""
+    """Partial rows, one for equal keys; missing columns are null."""
     values = {name: how for name, how in MERGES.items() if name in table.column_names}
     sums = table.group_by(list(keys)).aggregate(list(values.items()))
     columns = {name: sums[name] for name in keys}
@@ -172,8 +169,8 @@ def _partial(table: pa.Table, seconds: int, limit: int) -> pa.Table:
 
 
 def _by_bucket(table: pa.Table, seconds: int) -> pa.Table:
-    """Counts and octets by step, destination, event and bucket."""
-    # What a browser got was shown to it, and delivered to nobody.
+    """Counts and bytes by step, destination, event and bucket."""
+    # A message that a browser got was shown, and not delivered.
     browsed = pc.and_(pc.equal(table["event"], "delivered"), pc.equal(pc.fill_null(table["delivery_count"], 1), 0))
     table = table.select(_TRAFFIC).filter(pc.and_(_is(table["event"], _COUNTED), pc.invert(browsed)))
     event, step = table["event"], seconds * 1_000_000
@@ -193,7 +190,7 @@ def _by_bucket(table: pa.Table, seconds: int) -> pa.Table:
 
 
 def _told_apart(table: pa.Table, limit: int) -> pa.Table:
-    """Counts of events that are not plentiful; keys that an event does not have, or not to be told apart, are null."""
+    """Counts of the rare events; keys that an event does not have, or that are not told apart, are null."""
     event = table["event"]
     reasoned, gap = _is(event, REASONED), _is(event, ("journal_dropped",))
     old = pc.greater(pc.fill_null(table["oldest_us"], 0), limit)
@@ -215,12 +212,12 @@ def _told_apart(table: pa.Table, limit: int) -> pa.Table:
 
 
 def _folded(destinations: pa.ChunkedArray) -> pa.ChunkedArray:
-    """As `jobs.columns` has it: temporary destinations are one of a kind."""
+    """Temporary destinations are one of a kind, as in `jobs.columns`."""
     return pc.replace_substring_regex(destinations.cast(_TEXT), _TEMPORARY, r"\1*")
 
 
 def _seen(table: pa.Table) -> pa.Table:
-    """With the columns of rows that nothing was merged of."""
+    """The table with the merged columns of rows that are not merged yet."""
     seen = {"count": pa.repeat(1, len(table)), "first": table["ts"], "last": table["ts"]}
     for name, values in seen.items():
         table = table.append_column(name, values)

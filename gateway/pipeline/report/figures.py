@@ -1,8 +1,8 @@
-"""The figures of a report, and nothing of how they are read or shown.
+"""The figures of a report: plain numbers, and nothing of how they are read or shown.
 
-Counts are of rows of the journal, by the name of their event.  The span is [since, until), in UTC; `step` divides it,
-and a first or last step may be shorter than the others.  What messages did is `jobs.figures.Figures`, the same as the
-console shows.
+Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC; `step` divides it, and
+the first or the last step may be shorter than the others.  `jobs.figures.Figures` says what messages did, here and in
+the console.
 """
 
 from __future__ import annotations
@@ -17,24 +17,20 @@ from ..jobs.figures import Figures, Histogram, add
 FLOWS = ("accepted", "delivered", "acked")
 EXCEPTIONS = ("nacked", "redelivered", "expired", "dead_lettered", "dropped")
 EVENTS = (*FLOWS, *EXCEPTIONS)
-"""What happens to messages, in the order in which it is shown."""
+"""The events of messages, in the order in which they are shown."""
 
 Counts = Mapping[str, int]
 Percentiles = tuple[float | None, float | None, float | None]
 
 
 def percentiles(histogram: Histogram) -> Percentiles:
-    """p50, p95 and p99 in microseconds; None: there were no times."""
+    """p50, p95 and p99 in microseconds; None: the histogram is empty."""
     return latency.percentiles(histogram) or (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A piece of the span.
-
-    Attributes:
-        start, end: what of it lies in the span.
-    """
+    """A piece of the span: from `start` to `end`, both inside of it."""
 
     start: datetime
     end: datetime
@@ -42,11 +38,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class DestinationFigures:
     """A destination.
 
     Attributes:
-        waiting: messages that waited there, at the most; None: nothing that lasted.
+        waiting: the most messages that waited there at a time; None: not known, or the destination keeps none.
     """
 
     name: str
@@ -56,11 +52,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why something happened, and how often.
-
-    Attributes:
-        destination: None where the event has none.
-    """
+    """A reason of an event, and how often it came; `destination` is None if the event has none."""
 
     event: str
     destination: str | None
@@ -71,8 +63,8 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """One dead letter; `size` in octets."""
+class LastDeadLetter:
+    """One dead letter; `size` in bytes."""
 
     ts: datetime
     destination: str
@@ -84,14 +76,14 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
-class Consumer:
+class ConsumerAlarm:
     """A subscription that was stuck or slow.
 
     Attributes:
         kind: `stuck` or `slow`.
-        raised, cleared: from when to when; None: still at the end of the span.
-        pending: deliveries without ACK, at the most.
-        oldest_us: age of the oldest of them in microseconds, at the most.
+        raised, cleared: beginning and end; None: still at the end of the span.
+        pending: the most deliveries without ACK.
+        oldest_us: the highest age of the oldest of them, in microseconds.
     """
 
     kind: str
@@ -109,13 +101,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Rows that are not there.
-
-    Attributes:
-        at: when the journal told of them: they were lost before that.
-        rows: how many.
-        reason: in the words of the journal.
-    """
+    """Rows that the journal lost, how many and why; `at` is when it told, so they were lost before."""
 
     gateway: str
     epoch: int
@@ -129,16 +115,16 @@ class Report:
     """All figures.
 
     Attributes:
-        made: when.
+        made: when the report was made.
         rows: of all events, read.
-        first, last: of the rows read; None: there were none.
-        events: of all events, how many rows.
+        first, last: times of the rows read; None: there were none.
+        events: rows of each event.
         transports: sessions begun, by transport.
-        destinations: the busiest first; `others` are those beyond.
-        reasons: of every event that has one, the most frequent first.
-        unlisted: how many more reasons an event has, where not all are among them.
+        destinations: the busiest first; `others` counts those beyond.
+        reasons: of each event that has one, the most frequent first.
+        unlisted: how many more reasons an event has than `reasons`.
         consumers: the latest first.
-        stuck_after: the limit from which on they are stuck or slow.
+        stuck_after: the limit from which on a consumer is stuck or slow.
     """
 
     since: datetime
@@ -152,33 +138,33 @@ class Report:
     events: Counts = field(default_factory=dict)
     transports: Counts = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
-    destinations: tuple[Destination, ...] = ()
+    destinations: tuple[DestinationFigures, ...] = ()
     others: int = 0
     reasons: tuple[Reason, ...] = ()
     unlisted: Counts = field(default_factory=dict)
-    dead_letters: tuple[DeadLetter, ...] = ()
-    consumers: tuple[Consumer, ...] = ()
+    dead_letters: tuple[LastDeadLetter, ...] = ()
+    consumers: tuple[ConsumerAlarm, ...] = ()
     stuck_after: timedelta = timedelta(seconds=60)
     gaps: tuple[Gap, ...] = ()
 
     def total(self, event: str) -> int:
-        """How many rows an event has."""
+        """Rows of an event."""
         return self.events.get(event, 0)
 
     @property
     def whole(self) -> Figures:
-        """Of all steps together."""
+        """The figures of all steps together."""
         return add([step.figures for step in self.steps])
 
     @property
     def missing(self) -> int:
-        """Rows that are known to be missing."""
+        """Rows that the journal lost."""
         return sum([gap.rows for gap in self.gaps])
 
     def because(self, *events: str) -> list[Reason]:
         """The reasons of these events, the most frequent first."""
         return [each for each in self.reasons if each.event in events]
 
-    def consumers_that_were(self, kind: str) -> list[Consumer]:
-        """`stuck` or `slow`."""
+    def consumers_that_were(self, kind: str) -> list[ConsumerAlarm]:
+        """The consumers that were `stuck` or `slow`."""
         return [each for each in self.consumers if each.kind == kind]

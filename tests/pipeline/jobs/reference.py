@@ -12,7 +12,7 @@ import pyarrow
 
 from gateway.pipeline.jobs import Job, latency, sessions
 from gateway.pipeline.jobs.figures import EVENTS
-from gateway.pipeline.tables import Table
+from gateway.pipeline.tables import JobTable
 from tests.pipeline.rows import Row
 
 TIME = pyarrow.timestamp("us", "UTC")
@@ -41,7 +41,7 @@ LOOKS = pyarrow.schema(
 
 def merged(job: Job, parts: Iterable[pyarrow.Table]) -> pyarrow.Table:
     """What the job's table says when it has these partial rows."""
-    return Table(Path(), job.keys, job.merges, job.time).merged(list(parts))
+    return JobTable(Path(), job.keys, job.merges, job.time).merged(list(parts))
 
 
 def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
 
 
 def is_browsed(row: Row) -> bool:
-    """It was shown to a browser, and delivered to nobody."""
+    """It was shown to a browser, and not delivered."""
     return bool(row["event"] == "delivered" and row["delivery_count"] == 0)
 
 

@@ -129,13 +129,13 @@ def test_end_of_the_subscription_clears() -> None:
     scene.end(12)
     assert scene.told[1:] == [(12, "cleared", "stuck")]
     scene.end(13)
-    scene.look(20, OVER)  # somebody has subscribed again
+    scene.look(20, OVER)  # subscribed again
     assert len(scene.told) == 2
     scene.look(30, OVER)
     assert scene.told[2:] == [(30, "raised", "stuck")]
 
 
-def test_end_before_it_was_raised_tells_nothing() -> None:
+def test_an_end_without_an_alarm() -> None:
     scene = Scene()
     scene.look(0, OVER)
     scene.end(5)
@@ -143,7 +143,7 @@ def test_end_before_it_was_raised_tells_nothing() -> None:
     assert scene.watch.state() == []
 
 
-def test_who_settles_something_is_slow() -> None:
+def test_a_consumer_that_settles_something_is_slow() -> None:
     scene = Scene()
     scene.settle()
     scene.look(0, OVER)
@@ -161,7 +161,7 @@ def test_who_settles_something_is_slow() -> None:
     assert scene.rows[-1]["since"] == seconds(90)
 
 
-def test_what_was_settled_before_the_first_look_does_not_count() -> None:
+def test_messages_settled_before_the_first_look_do_not_count() -> None:
     scene = Scene()
     scene.settle()
     scene.look(0, OVER)
@@ -169,7 +169,7 @@ def test_what_was_settled_before_the_first_look_does_not_count() -> None:
     assert scene.told == [(10, "raised", "stuck")]
 
 
-def test_what_was_settled_behind_the_last_look_counts_for_the_next() -> None:
+def test_messages_settled_after_a_look_count_for_the_next() -> None:
     scene = Scene()
     scene.look(0, OVER)
     suspect = Suspect(**scene.watch.state()[0])
@@ -179,7 +179,7 @@ def test_what_was_settled_behind_the_last_look_counts_for_the_next() -> None:
     assert scene.told == [(10, "raised", "slow")]
 
 
-def test_alarm_that_lasts_is_told_again() -> None:
+def test_a_lasting_alarm_is_repeated() -> None:
     scene = stuck()
     for at in range(20, 1000, 10):
         scene.look(at, OVER + at)
@@ -217,7 +217,7 @@ def test_pause_between_looks_may_be_long() -> None:
     assert scene.told[1:] == [(1200, "cleared", "stuck")]
 
 
-def test_gateway_that_starts_anew_clears() -> None:
+def test_a_restarted_gateway_clears() -> None:
     for start, cleared in ((25, 25), (3, 10), (1000, 40)):  # the clock may go back, and silence comes first
         scene = stuck()
         scene.watch.end("other", seconds(start))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from gateway.pipeline.jobs import JOBS, Limits
+from gateway.pipeline.jobs import JOBS, AlarmLimits
 from gateway.pipeline.jobs.consumers import fold
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import LOOKS, in_order, looks_of
@@ -22,11 +22,11 @@ from tests.pipeline.jobs.story import CHANCES, cut, story
 
 JOB = JOBS["consumers"]
 NOW = rows.START + timedelta(hours=2)
-LIMITS = Limits(stuck_after=60)
+LIMITS = AlarmLimits(stuck_after=60)
 OVER, UNDER = 70_000_000, 1_000_000
 
 
-def folded(batches: list[list[rows.Row]], limits: Limits = LIMITS) -> tuple[dict[str, Any], pyarrow.Table]:
+def folded(batches: list[list[rows.Row]], limits: AlarmLimits = LIMITS) -> tuple[dict[str, Any], pyarrow.Table]:
     """The state behind the last batch, and all rows of the table."""
     state: dict[str, Any] = {}
     tables = []
@@ -36,7 +36,7 @@ def folded(batches: list[list[rows.Row]], limits: Limits = LIMITS) -> tuple[dict
     return state, pyarrow.concat_tables(tables)
 
 
-def told(*several: rows.Row, limits: Limits = LIMITS) -> list[tuple[float, str, str, str]]:
+def told(*several: rows.Row, limits: AlarmLimits = LIMITS) -> list[tuple[float, str, str, str]]:
     """Seconds after START, state, kind and session of what the table gets of one batch."""
     found = folded([list(several)], limits)[1].to_pylist()
     return [((row["ts"] - rows.START).total_seconds(), row["state"], row["kind"], row["session"]) for row in found]
@@ -127,10 +127,10 @@ def test_consumer_that_is_stuck_among_some_that_are_not() -> None:
     for number, row in enumerate(sorted(several, key=lambda row: row["ts"])):
         row["seq"] = number
     assert told(*several) == [(10, "raised", "stuck", "bad"), (15, "raised", "slow", "slow")]
-    assert told(*several, limits=Limits(stuck_after=71)) == []
+    assert told(*several, limits=AlarmLimits(stuck_after=71)) == []
 
 
-def test_what_a_pattern_reads_is_settled_under_other_names() -> None:
+def test_a_pattern_settles_under_the_names_of_destinations() -> None:
     several = [*looks(0, 10, destination="/queue/*"), rows.acked(5, destination="/queue/a")]
     several += [*looks(1, 11, subscription="1"), rows.nacked(6, subscription=None)]
     several += [*looks(2, 12, subscription=None, destination="/queue/b")]
@@ -154,13 +154,13 @@ def test_end_of_a_session_is_that_of_its_subscriptions() -> None:
     assert state["suspects"] == []
 
 
-def test_other_rows_tell_that_time_goes_by() -> None:
+def test_other_rows_advance_the_time() -> None:
     several = [*looks(0, 10), rows.gauge_destination(40)]
     assert told(*several) == [(10, "raised", "stuck", "s1")]
     assert told(*several, rows.accepted(41)) == [(10, "raised", "stuck", "s1"), (40, "cleared", "stuck", "s1")]
 
 
-def test_gateway_that_starts_anew_clears_what_its_last_process_raised() -> None:
+def test_a_restarted_gateway_clears_the_alarms_of_its_last_process() -> None:
     again = rows.EPOCH + round(400_015e6)
     start = again / 1e6 - rows.START.timestamp()
     assert told(*looks(0, 10), rows.connected(start, epoch=again, seq=1))[1:] == [(40, "cleared", "stuck", "s1")]
@@ -179,7 +179,7 @@ def test_batch_without_rows() -> None:
 
 
 @pytest.mark.spark
-def test_spark_leaves_what_is_needed(spark: SparkSession) -> None:
+def test_spark_keeps_the_needed_rows(spark: SparkSession) -> None:
     random = Random(4)
     several = [*story(random, 1500), *life(random)]
     found = JOB.transform(rows.frame(spark, several).select(*JOB.columns)).toArrow()
@@ -188,7 +188,7 @@ def test_spark_leaves_what_is_needed(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_what_a_consumer_settles_is_a_row_between_two_looks(spark: SparkSession) -> None:
+def test_settled_messages_are_one_row_between_two_looks(spark: SparkSession) -> None:
     """However long a batch is: a consumer that was never looked at leaves one row."""
     several = [rows.acked(at, session=f"s{at % 3}") for at in range(900)]
     several += [rows.gauge_subscription(at + 0.5, session="s0") for at in (300, 600)]
@@ -235,8 +235,8 @@ def test_snapshot_of_nothing() -> None:
 def test_snapshot_of_very_many_alarms_is_small() -> None:
     several = [look for number in range(10_000) for look in looks(0, 10, session=f"s{number}", destination="/ä" * 300)]
     table = folded([several])[1]
-    for octets in (2 * 1024 * 1024, 64 * 1024):
-        shown = JOB.snapshot(table, NOW, octets)
-        assert octets / 4 < len(json.dumps(shown)) <= octets
+    for limit in (2 * 1024 * 1024, 64 * 1024):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert limit / 4 < len(json.dumps(shown)) <= limit
         assert shown["stuck"] == len(shown["raised"]) + shown["raised_left_out"] == 10_000
         assert len(shown["changes"]) + shown["changes_left_out"] == 10_000

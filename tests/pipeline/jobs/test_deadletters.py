@@ -27,7 +27,7 @@ def table_of(told: list[rows.Row]) -> pyarrow.Table:
 
 
 @pytest.mark.spark
-def test_spark_takes_them_as_they_are(spark: SparkSession) -> None:
+def test_spark_reads_them_unchanged(spark: SparkSession) -> None:
     told = story(Random(3), 600)
     one, other = [JOB.transform(rows.frame(spark, part)).toArrow() for part in split(Random(3), told, 2)]
     assert in_order(merged(JOB, [one, other])) == in_order(table_of(told))
@@ -73,9 +73,9 @@ def test_snapshot_of_very_many_is_small() -> None:
         for number in range(10_000)
     ]
     table = table_of(told)
-    for octets in (2 * 1024 * 1024, 512 * 1024):
-        shown = JOB.snapshot(table, NOW, octets)
-        assert len(json.dumps(shown)) <= octets
+    for limit in (2 * 1024 * 1024, 512 * 1024):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert len(json.dumps(shown)) <= limit
         assert len(shown["places"]) + shown["places_left_out"] == 10_000
         assert 0 < len(shown["newest"]) == 10_000 - shown["newest_left_out"]
         assert shown["newest"][0]["headers_left_out"] == 8

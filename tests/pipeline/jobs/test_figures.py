@@ -23,7 +23,7 @@ def test_all_of_them_together_are_the_whole(random: Random) -> None:
     whole = figures.figures(table)
     for event in EVENTS:
         own = [row for row in told if row["event"] == event]
-        assert (whole.counts[event], whole.octets[event]) == (len(own), sum([row["size"] or 0 for row in own]))
+        assert (whole.counts[event], whole.body_bytes[event]) == (len(own), sum([row["size"] or 0 for row in own]))
     ranking = figures.by_destination(table, random.randrange(5))
     assert figures.add([ranking.rest, *[each for _, each in ranking.top]]) == whole
     names = {folded(row["destination"]) for row in told if row["event"] in EVENTS}
@@ -61,7 +61,7 @@ def test_pieces_of_time_are_counted_from_1970() -> None:
     assert [(at.strftime("%H:%M"), each.messages) for at, each in slots] == [("00:15", 2), ("00:30", 2)]
 
 
-def test_there_may_be_nothing() -> None:
+def test_no_rows() -> None:
     for table in (pyarrow.table({}), METRICS.empty_table()):
         assert figures.figures(table) == figures.add([])
         assert figures.by_destination(table).top == []

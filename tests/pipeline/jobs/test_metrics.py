@@ -53,7 +53,7 @@ def test_temporary_destinations_are_one_row(spark: SparkSession) -> None:
     assert counts == {"/reply-queue/*": 20, "/reply-topic/*": 1, "/queue/reply-queue/1": 1}
 
 
-def test_snapshot_says_what_there_was() -> None:
+def test_snapshot_of_what_there_was() -> None:
     told = [
         *[rows.accepted(at, destination="/queue/a", size=10) for at in (0, 1, 61)],
         *[rows.delivered(at, destination="/queue/a", size=10, queue_us=1000) for at in (0, 1, 62)],

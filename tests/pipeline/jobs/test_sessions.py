@@ -52,7 +52,7 @@ def test_spark_finds_the_sessions(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
-def test_what_a_browser_got_was_not_delivered(spark: SparkSession) -> None:
+def test_browsing_is_no_delivery(spark: SparkSession) -> None:
     told = [rows.connected(1), rows.delivered(2, size=7), rows.delivered(3, size=70, delivery_count=0)]
     (found,) = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow().to_pylist()
     assert (found["delivered"], found["octets_delivered"]) == (1, 7)
@@ -102,7 +102,7 @@ def of(session: str | None, at: float, epoch: int = 1, gateway: str = "g1") -> d
     return session_of([rows.accepted(at, session=session, gateway=gateway, epoch=epoch)])
 
 
-def test_who_is_connected_comes_first_and_who_came_last() -> None:
+def test_connected_sessions_come_first_then_the_newest() -> None:
     ended = session_of([rows.disconnected(9000, session="d", epoch=2)])
     found = [
         of("a", 10, 2),
@@ -132,9 +132,9 @@ def test_snapshot_of_very_many_sessions_is_small() -> None:
     found = [{**usual, "session": f"s{number}", "principal": long, "reason": long} for number in range(10_000)]
     times = [rows.START + timedelta(seconds=number % 3600) for number in range(10_000)]
     table = table_of(found).drop_columns(["last_at"]).append_column("last_at", pyarrow.array(times, TIME))
-    for octets in (2 * 1024 * 1024, 64 * 1024):
-        shown = JOB.snapshot(table, NOW, octets)
-        assert octets / 4 < len(json.dumps(shown)) <= octets
+    for limit in (2 * 1024 * 1024, 64 * 1024):
+        shown = JOB.snapshot(table, NOW, limit)
+        assert limit / 4 < len(json.dumps(shown)) <= limit
         assert 5 < len(shown["sessions"]) == 10_000 - shown["left_out"]
         assert shown["totals"]["accepted"] == shown["states"]["connected"] == 10_000
         last = [each["last_at"] for each in shown["sessions"]]

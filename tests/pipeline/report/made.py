@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.pipeline.jobs import latency
 from gateway.pipeline.jobs.figures import EVENTS, Figures, Histogram, add
-from gateway.pipeline.report import times
-from gateway.pipeline.report.figures import Consumer, DeadLetter, Destination, Gap, Reason, Report, Step
+from gateway.pipeline.report import time_steps
+from gateway.pipeline.report.figures import ConsumerAlarm, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 HOSTILE = "/queue/<script>alert('x')</script>\"&amp;\u202e\0\n" + "n" * 300
@@ -28,10 +28,10 @@ def histogram(dice: random.Random, many: int, middle_us: float, width: float = 0
     return dict(counts)
 
 
-def figures(counts: dict[str, int], octets: int, queue: Histogram, ack: Histogram) -> Figures:
-    """Octets are those of `accepted`."""
+def figures(counts: dict[str, int], size: int, queue: Histogram, ack: Histogram) -> Figures:
+    """The size is that of `accepted`."""
     nothing = add([])
-    return Figures({**nothing.counts, **counts}, {**nothing.octets, "accepted": octets}, queue, ack)
+    return Figures({**nothing.counts, **counts}, {**nothing.body_bytes, "accepted": size}, queue, ack)
 
 
 def nothing() -> Report:
@@ -44,7 +44,9 @@ def minutes() -> Report:
     since, until = MIDNIGHT.replace(hour=14, minute=3), MIDNIGHT.replace(hour=14, minute=8)
     dice = random.Random(2)
     steps = []
-    for (start, end), many in zip(times.steps(since, until, timedelta(minutes=1)), (40, 62, 55, 71, 18), strict=True):
+    for (start, end), many in zip(
+        time_steps.steps(since, until, timedelta(minutes=1)), (40, 62, 55, 71, 18), strict=True
+    ):
         counts = {"accepted": many, "delivered": many, "acked": many - 1}
         queue, ack = histogram(dice, many, 700), histogram(dice, many - 1, 4000)
         steps.append(Step(start, end, figures(counts, many * 120, queue, ack)))
@@ -64,17 +66,17 @@ def minutes() -> Report:
         events={**totals, "connected": 2, "subscribed": 1},
         transports={"tcp": 1, "websocket": 1},
     )
-    destination = Destination("/queue/orders", report.whole, 12)
+    destination = DestinationFigures("/queue/orders", report.whole, 12)
     return replace(report, destinations=(destination,))
 
 
 def day() -> Report:
     """A day, 40 destinations, and everything that can go wrong."""
     since, until = MIDNIGHT, MIDNIGHT + timedelta(days=1)
-    step = times.step_of(until - since)
+    step = time_steps.step_of(until - since)
     dice = random.Random(1)
     steps = []
-    for start, end in times.steps(since, until, step):
+    for start, end in time_steps.steps(since, until, step):
         hour = (start - since) / timedelta(hours=1)
         load = int((900 + 14_000 * max(math.sin((hour - 6) / 24 * 2 * math.pi), 0) ** 1.5) * dice.uniform(0.9, 1.1))
         burst = 3 if 13 <= hour < 13.75 else 1
@@ -102,7 +104,7 @@ def day() -> Report:
     )  # fmt: skip
     return replace(
         report,
-        destinations=_destinations(dice, totals, report.whole.octets["accepted"]),
+        destinations=_destinations(dice, totals, report.whole.body_bytes["accepted"]),
         others=212,
         reasons=_reasons(totals["dead_lettered"]),
         dead_letters=_dead_letters(),
@@ -115,7 +117,7 @@ def day() -> Report:
 
 
 def hostile() -> Report:
-    """Every text that a client, or whoever names a gateway, can choose is hostile."""
+    """Every text that a client or the name of a gateway can set is hostile."""
     report = minutes()
     at = report.since
     headers = {HOSTILE: HOSTILE, "plain": "value"}
@@ -123,15 +125,17 @@ def hostile() -> Report:
         report,
         gateways=(HOSTILE,),
         transports={HOSTILE: 1},
-        destinations=(Destination(HOSTILE, report.whole),),
+        destinations=(DestinationFigures(HOSTILE, report.whole),),
         reasons=tuple([Reason(event, HOSTILE, HOSTILE, 3, at, at) for event in ("dead_lettered", "error")]),
-        dead_letters=(DeadLetter(at, HOSTILE, HOSTILE, HOSTILE, 2, 10, headers),),
-        consumers=(Consumer("stuck", at, None, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 61_000_000),),
+        dead_letters=(LastDeadLetter(at, HOSTILE, HOSTILE, HOSTILE, 2, 10, headers),),
+        consumers=(
+            ConsumerAlarm("stuck", at, None, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 1, 61_000_000),
+        ),
         gaps=(Gap(HOSTILE, 1, at, 5, HOSTILE),),
     )
 
 
-def _destinations(dice: random.Random, totals: dict[str, int], octets: int) -> tuple[Destination, ...]:
+def _destinations(dice: random.Random, totals: dict[str, int], size: int) -> tuple[DestinationFigures, ...]:
     words = "orders prices invoices audit mail search stock users events reports".split()
     kinds = ("/queue/{}", "/topic/{}", "/queue/eu.west.{}.retry", "/topic/live.{}.with.a.long.name.of.a.team")
     names = [kind.format(word) for kind in kinds for word in words]
@@ -142,7 +146,7 @@ def _destinations(dice: random.Random, totals: dict[str, int], octets: int) -> t
         counts = {event: int(many * share) for event, many in totals.items()}
         queue = histogram(dice, counts["delivered"], dice.uniform(200, 9000))
         ack = histogram(dice, counts["acked"], dice.uniform(900, 90_000))
-        found.append(Destination(name, figures(counts, int(octets * share), queue, ack), dice.randrange(4000)))
+        found.append(DestinationFigures(name, figures(counts, int(size * share), queue, ack), dice.randrange(4000)))
     return tuple(found)
 
 
@@ -163,23 +167,23 @@ def _reasons(dead: int) -> tuple[Reason, ...]:
     return tuple([Reason(event, to, why, many, first, last) for event, to, why, many in told])
 
 
-def _dead_letters() -> tuple[DeadLetter, ...]:
+def _dead_letters() -> tuple[LastDeadLetter, ...]:
     at = MIDNIGHT + timedelta(hours=14, minutes=58, seconds=3)
     headers = {"content-type": "application/json", "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-01"}
     why = "rejected 5 times"
     return tuple(
         [
-            DeadLetter(at - timedelta(seconds=9 * place), "/queue/orders", f"1f3a-{place}", why, 5, 1380, headers)
+            LastDeadLetter(at - timedelta(seconds=9 * place), "/queue/orders", f"1f3a-{place}", why, 5, 1380, headers)
             for place in range(5)
         ]
     )
 
 
-def _consumers() -> tuple[Consumer, ...]:
+def _consumers() -> tuple[ConsumerAlarm, ...]:
     at = MIDNIGHT + timedelta(hours=13, minutes=12)
     billing = ("gateway-a", "s-81", "billing", "10.0.0.7:51234", "0", "/queue/orders")
     mail = ("gateway-b", "s-7", "mail", "10.0.0.9:40112", "m1", "/queue/mail")
     return (
-        Consumer("stuck", at, None, *billing, 100, 38_800_000_000),
-        Consumer("slow", at, at + timedelta(minutes=31), *mail, 64, 95_000_000),
+        ConsumerAlarm("stuck", at, None, *billing, 100, 38_800_000_000),
+        ConsumerAlarm("slow", at, at + timedelta(minutes=31), *mail, 64, 95_000_000),
     )

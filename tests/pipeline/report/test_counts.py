@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from gateway.pipeline.jobs import Limits, latency
+from gateway.pipeline.jobs import AlarmLimits, latency
 from gateway.pipeline.report import counts, report
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import METRICS, metrics_of
@@ -51,7 +51,7 @@ def told(many: int = 400) -> list[rows.Row]:
 
 def of_files(folder: Path, made: list[rows.Row]) -> pa.Table:
     paths = pa.RecordBatch.from_pydict({"path": [str(path) for path in rows.write(folder, made)]})
-    return pa.Table.from_batches(counts.of_files([paths], START, END, None, 60, LIMIT))
+    return pa.Table.from_batches(counts.of_files([paths], START, END, 60, LIMIT))
 
 
 def summed(table: pa.Table) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def test_steps_and_destinations_are_those_of_the_job(tmp_path: Path) -> None:
         )
 
 
-def test_events_are_told_apart_as_far_as_it_is_worth(tmp_path: Path) -> None:
+def test_rare_events_are_one_group(tmp_path: Path) -> None:
     made = told(0)
     found = of_files(tmp_path, made).to_pylist()
     own = {row["event"]: row for row in found if row["of"] == counts.EVENTS}
@@ -120,7 +120,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"nothing")
     batch = pa.RecordBatch.from_pydict({"path": [str(path)]})
     with pytest.raises(ValueError, match=f"while reading file {path}"):
-        list(counts.of_files([batch], START, END, None, 60, LIMIT))
+        list(counts.of_files([batch], START, END, 60, LIMIT))
 
 
 def test_workers_need_no_package_of_ours(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_uri_has_the_report_of_its_folder(spark: SparkSession, tmp_path: Path)
 
     rows.write(tmp_path, told())
     of_folder, of_uri = [
-        report(spark, archive, START, END, gateways=["g1"], limits=Limits(stuck_after=60))
+        report(spark, archive, START, END, limits=AlarmLimits(stuck_after=60))
         for archive in (str(tmp_path), f"file://{tmp_path}")
     ]
     assert of_folder.rows > 100

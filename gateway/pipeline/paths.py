@@ -1,0 +1,110 @@
+"""Paths of the archive and the tables: from the command line, or else from the settings.
+
+The archive may be a Hadoop URI that only Spark can read (`hdfs://...`, `s3a://...`); a command that needs its files
+calls `folder`.  The settings are read only if an option is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from gateway.files import make_private
+
+from .errors import EnvironmentFailure, UsageFailure
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def archive(option: str | None) -> str:
+    """The archive: an absolute path, or a URI.  `UsageFailure`: neither the option nor the settings name it."""
+    told = option or _required("archive")
+    return told if is_uri(told) else str(folder("--archive", told))
+
+
+def tables(option: str | None) -> Path:
+    """The folder of the tables.  `UsageFailure`: neither the option nor the settings name it."""
+    return folder("--tables", option or _required("tables"))
+
+
+def is_uri(place: str) -> bool:
+    """True if only Spark can read the place; `file:` is on this machine."""
+    found = _URI.match(place)
+    return found is not None and found[1].lower() != "file"
+
+
+def folder(option: str, place: str) -> Path:
+    """The folder that an option names, absolute.  `UsageFailure`: the option names a URI, or a file."""
+    if is_uri(place):
+        raise UsageFailure(f"{option} {place} is not on this machine: this command needs a local folder")
+    path = Path(os.path.abspath(re.sub("^file:(//(?=/))?", "", place, flags=re.IGNORECASE)))
+    if path.exists() and not path.is_dir():
+        raise UsageFailure(f"{option} {path} is not a folder")
+    return path
+
+
+def existing(option: str, place: str, maker: str) -> str:
+    """The place itself, if it exists as far as this machine can see.
+
+    Args:
+        maker: the command that makes such a folder.
+
+    Raises:
+        UsageFailure: there is no such folder.
+    """
+    if not is_uri(place) and not Path(place).is_dir():
+        raise UsageFailure(f"{option} {place} does not exist; {maker} makes it")
+    return place
+
+
+def make(option: str, path: Path) -> Path:
+    """The folder itself, which exists now; a new one is for its owner alone.
+
+    Raises:
+        EnvironmentFailure: it cannot be made or written.
+    """
+    try:
+        make_private(path)
+    except OSError as error:
+        raise EnvironmentFailure(f"{option} {path} cannot be made: {error.strerror}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise EnvironmentFailure(f"{option} {path} cannot be written")
+    return path
+
+
+def writable(option: str, folder: Path) -> None:
+    """Check that files can be made in a folder, before the work for them is done.
+
+    Raises:
+        EnvironmentFailure: they cannot.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except FileNotFoundError:
+        sentence = f"{option}: the folder {folder} does not exist: make it, or name another one"
+        if folder.is_dir():  # /proc says so: no files can be made there
+            sentence = f"{option}: nothing can be written in {folder}: name another folder"
+        raise EnvironmentFailure(sentence) from None
+    except OSError as error:
+        raise EnvironmentFailure(f"{option}: nothing can be written in {folder}: {error.strerror}") from None
+
+
+def setting(name: str) -> str | None:
+    """The setting of a path; None: it is not set.  `UsageFailure`: the settings are wrong."""
+    from gateway.config.settings import SettingsError, load
+
+    try:
+        told: Path | None = getattr(load(), name)
+    except SettingsError as error:
+        raise UsageFailure(str(error)) from None
+    return None if told is None else str(told)
+
+
+def _required(name: str) -> str:
+    told = setting(name)
+    if told is None:
+        raise UsageFailure(f"--{name} is missing: give it, or set {name} in gateway.toml or GATEWAY_{name.upper()}")
+    return told

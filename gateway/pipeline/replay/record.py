@@ -1,0 +1,152 @@
+"""The record of a replay: what has been sent, in one JSON file below the tables.
+
+    TABLES/_replays/<id>.json      the options, and how far it got
+    TABLES/_replays/<id>.lock      locked while it runs
+
+A replay sends its rows in order, part by part.  Before a part is sent the record says that it is in doubt, and
+afterwards that it is done; both are written by rename.  So another run of the replay sends nothing that is done,
+however long ago that was, and knows the part of which the broker may have some, all or nothing.
+
+`sent` has the last number for each run of a gateway.  Rows of a run come into the archive in the order of their
+numbers, so newer rows have higher numbers, except those of a segment that the archiver could not read at first.  Such
+rows are left out, because they would be out of order; the plan counts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from gateway.files import lock, make_folder, store
+
+from ..errors import EnvironmentFailure, JobFailure, UsageFailure
+
+
+@dataclass(frozen=True)
+class ReplayPart:
+    """Rows of one run of a gateway that are sent together: the selected ones from `first` to `last`.
+
+    Attributes:
+        oldest, newest: when they were accepted, microseconds since 1970.
+        rows: how many they are.
+        size: bytes of their bodies.
+        begun: when sending them began, ISO 8601; "": it did not.
+    """
+
+    gateway: str
+    epoch: int
+    first: int
+    last: int
+    oldest: int
+    newest: int
+    rows: int
+    size: int
+    begun: str = ""
+
+    @property
+    def run(self) -> str:
+        """The run of the gateway, as records name it."""
+        return f"{self.gateway}/{self.epoch}"
+
+    def joined(self, other: ReplayPart) -> ReplayPart:
+        """This part and the next one of the same run, as one."""
+        size, rows = self.size + other.size, self.rows + other.rows
+        return replace(self, last=other.last, newest=other.newest, rows=rows, size=size)
+
+    def touches(self, other: ReplayPart) -> bool:
+        """True if the two have numbers in common."""
+        return self.run == other.run and self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class ReplayRecord:
+    """How far a replay got.
+
+    Attributes:
+        asked: the options that say which rows go where.
+        since, until: the span that these meant at first, ISO 8601.
+        rows: how many were sent.
+        sent: the last number that was sent, by run.
+        doubts: parts that were begun and are not known to be done.
+    """
+
+    id: str
+    asked: Mapping[str, str]
+    since: str
+    until: str
+    rows: int = 0
+    sent: Mapping[str, int] = field(default_factory=dict)
+    doubts: tuple[ReplayPart, ...] = ()
+
+    def begun(self, part: ReplayPart, at: str) -> ReplayRecord:
+        """The record while a part is sent."""
+        return replace(self, doubts=(*self.doubts, replace(part, begun=at)))
+
+    def done(self, part: ReplayPart) -> ReplayRecord:
+        """The record after a part is sent; it settles the doubts up to there."""
+        doubts = [each for each in self.doubts if each.run != part.run or each.last > part.last]
+        sent = {**self.sent, part.run: part.last}
+        return replace(self, rows=self.rows + part.rows, sent=sent, doubts=tuple(doubts))
+
+    def check(self, asked: Mapping[str, str]) -> None:
+        """Refuse other options than those of the replay.  `UsageFailure`: an option differs."""
+        for name, value in asked.items():
+            if (before := self.asked.get(name, "")) != value:
+                raise UsageFailure(
+                    f"replay {self.id} was begun with --{name} {before or 'none'}, not {value or 'none'}: choose "
+                    "another --id for another replay"
+                )
+
+
+class ReplayRecords:
+    """The records of all replays."""
+
+    def __init__(self, tables: Path) -> None:
+        self._folder = tables / "_replays"
+
+    def read(self, replay: str) -> ReplayRecord | None:
+        """The record of a replay; None: it was not begun.  `JobFailure`: it cannot be read."""
+        path = self._folder / f"{replay}.json"
+        try:
+            told = json.loads(path.read_text())
+            doubts = tuple([ReplayPart(size=each.pop("octets"), **each) for each in told.pop("doubts")])
+            return ReplayRecord(**told, doubts=doubts)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise JobFailure(f"the record of the replay, {path}, cannot be read: {error}") from None
+
+    def write(self, record: ReplayRecord) -> None:
+        """Keep a record, so that it survives a power cut.  `JobFailure`: it cannot be kept."""
+        path = self._folder / f"{record.id}.json"
+        try:
+            told = asdict(record)
+            for each in told["doubts"]:
+                each["octets"] = each.pop("size")
+            store(path, json.dumps(told, indent=1).encode())
+        except OSError as error:
+            raise JobFailure(f"the record of the replay, {path}, cannot be written: {error}") from None
+
+    @contextlib.contextmanager
+    def held(self, replay: str) -> Iterator[None]:
+        """A block in which no other process of this machine runs the replay.
+
+        Raises:
+            JobFailure: another one does.
+            EnvironmentFailure: there can be no records here.
+        """
+        try:
+            make_folder(self._folder)
+            descriptor = lock(self._folder / f"{replay}.lock")
+        except BlockingIOError:
+            raise JobFailure(f"replay {replay} is running already") from None
+        except OSError as error:
+            raise EnvironmentFailure(f"no records can be kept in {self._folder}: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)

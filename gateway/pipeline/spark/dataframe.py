@@ -1,0 +1,104 @@
+"""The archive as a DataFrame: a span of it at once, for report and replay.
+
+    on this machine     the files that `gateway.archive.history` names: each hour's history, and the raw files that no
+                        manifest lists, so that no row comes twice
+    anywhere else       ARCHIVE is a Hadoop URI: all files below its `raw`
+
+The columns are those of `gateway.journal.schema`, then `date` and `hour`.  Files are handed to Spark one by one, so it
+looks for no partitions: `date` and `hour` are computed from `ts`, and cost nothing if they are not used.  A file that
+is older than a column has null there; a column that is newer than this program is not read.
+
+The files are named once, when the DataFrame is made.  If the archive is compacted during a long read, a file may be
+gone; then the reading fails, and must be begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.archive import history
+from gateway.archive.errors import ArchiveError
+from gateway.journal import schema
+
+from .. import corrupt_files
+from ..errors import JobFailure, UsageFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = tuple([each.name for each in (*schema.COLUMNS, *schema.PARTITIONS)])
+"""The names of all columns, in order."""
+
+
+def rows(
+    spark: SparkSession,
+    archive: str,
+    since: datetime,
+    until: datetime,
+    *,
+    events: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """The rows of a span.
+
+    Args:
+        archive: a folder, or a Hadoop URI.
+        since, until: with a zone; the span ends before `until`.
+        events, columns: the wanted ones; None: all.
+
+    Raises:
+        UsageFailure: there is no archive.
+        JobFailure: it cannot be read.
+    """
+    from pyspark.sql import functions as f
+
+    frame = _remote(spark, archive, since, until) if "://" in archive else _local(spark, archive, since, until)
+    wanted = (f.col("ts") >= f.lit(since)) & (f.col("ts") < f.lit(until))
+    if events is not None:
+        wanted &= f.col("event").isin(list(events))
+    return frame.where(wanted).select(*(COLUMNS if columns is None else columns))
+
+
+def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
+    """The files of a folder that have the rows of a span, and maybe others.
+
+    Raises:
+        UsageFailure: there is no archive.
+        JobFailure: it cannot be read.
+    """
+    folder = Path(archive)
+    if not folder.is_dir():
+        raise UsageFailure(f"there is no archive in {archive}: name its folder with --archive")
+    try:
+        found = history.files(folder, since, until)
+        for path in found:
+            corrupt_files.refuse_empty(path)
+    except (ArchiveError, OSError) as error:
+        raise JobFailure(f"the archive cannot be read: {error}") from None
+    return [str(path) for path in found]
+
+
+def _local(spark: SparkSession, archive: str, since: datetime, until: datetime) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    found = files_of(archive, since, until)
+    frame = spark.read.schema(schema.ddl()).parquet(*found) if found else spark.createDataFrame([], schema.ddl())
+    return frame.withColumn("date", f.to_date("ts")).withColumn("hour", f.hour("ts"))
+
+
+def _remote(spark: SparkSession, archive: str, since: datetime, until: datetime) -> DataFrame:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as f
+
+    ddl = ", ".join([schema.ddl(), *[f"{each.name} {each.type}" for each in schema.PARTITIONS]])
+    try:
+        frame = spark.read.schema(ddl).parquet(archive.rstrip("/") + "/raw")
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise UsageFailure(f"there is no archive at {archive}: it has no folder raw") from None
+    # Spark skips whole days before it opens a file.
+    return frame.where(f.col("date").between(f.to_date(f.lit(since)), f.to_date(f.lit(until))))

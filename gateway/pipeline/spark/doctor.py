@@ -1,0 +1,205 @@
+"""The checks of `gateway pipeline doctor`: everything that a job needs on this machine.
+
+Each finding says what was found, or what is wrong and how to repair it.  The checks that start Spark run in a process
+of their own (`spark_check`) with a time limit.  They are skipped if something before them is missing, because then the
+reason is known already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .. import paths
+from ..errors import PipelineFailure
+from . import java, session
+from .spark_check import STEPS
+
+# All three take twenty seconds on an idle machine of two cores, and ten times that on a very busy one.
+_PATIENCE = 240.0
+_WORKER_PATIENCE = 30.0
+
+# The oldest version, and the first one that is too new; None: there is none.
+_PACKAGES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
+    ("pyspark", (4, 2), (5,)),
+    ("pyarrow", (18,), None),
+    ("pandas", (2, 2), (3,)),
+)
+_FOLDERS = ("journal", "archive", "tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line.
+
+    Attributes:
+        what: the thing that was checked.
+        detail: what was found.
+        remedy: how to repair it; "": all is well.
+    """
+
+    what: str
+    detail: str
+    remedy: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing is wrong."""
+        return not self.remedy
+
+    def json(self) -> dict[str, Any]:
+        """The line for programs."""
+        return {"ok": self.ok, "what": self.what, "detail": self.detail, "remedy": self.remedy}
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.what}: {self.detail}" + (
+            f". {self.remedy}" if self.remedy else ""
+        )
+
+
+def examine(patience: float = _PATIENCE) -> Iterator[Finding]:
+    """Check one thing after the other.
+
+    Args:
+        patience: seconds for the checks that need Spark.
+    """
+    healthy = True
+    for finding in _machine():
+        healthy &= finding.ok
+        yield finding
+    yield from _folders()
+    if healthy:
+        yield from _spark(patience)
+    else:
+        yield from [Finding(step, "not tried", "Repair the above first") for step in STEPS]
+
+
+def _machine() -> Iterator[Finding]:
+    """Check what Spark would not start without."""
+    try:
+        found = java.find()
+        yield Finding("Java", f"{found.version} of {found.source}, {found.home}")
+    except PipelineFailure as error:
+        yield Finding("Java", "none", str(error))
+    for name, least, beyond in _PACKAGES:
+        yield _package(name, least, beyond)
+    yield _home()
+    yield _python()
+
+
+def _package(name: str, least: tuple[int, ...], beyond: tuple[int, ...] | None) -> Finding:
+    wanted = f"{name}>={_dotted(least)}" + (f",<{_dotted(beyond)}" if beyond else "")
+    remedy = f"pip install '{wanted}', or all at once: {session.NEEDED}"
+    try:
+        session.check_packages((name,))
+        found = version(name)
+    except (PipelineFailure, PackageNotFoundError):
+        return Finding(name, "not installed", remedy)
+    numbers = tuple([int(part) if part.isdigit() else 0 for part in found.split(".")])
+    return Finding(name, found, "" if numbers >= least and (beyond is None or numbers < beyond) else remedy)
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
+def _home() -> Finding:
+    """SPARK_HOME, if set, makes pyspark run another Spark than its own."""
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        return Finding("SPARK_HOME", "not set")
+    try:
+        own = version("pyspark")
+    except PackageNotFoundError:
+        return Finding("SPARK_HOME", home)
+    if list(Path(home).glob(f"jars/spark-core_*-{own}.jar")):
+        return Finding("SPARK_HOME", f"{home}, Spark {own}")
+    return Finding("SPARK_HOME", f"{home} is not Spark {own}", "Unset it: pyspark brings its own Spark")
+
+
+def _python() -> Finding:
+    """Check the interpreter of Spark's workers."""
+    told = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    remedy = (
+        "" if told == sys.executable else "Unset PYSPARK_PYTHON, or name a Python of this version with all packages"
+    )
+    program = "import sys, pyspark, pyarrow, pandas; print('%d.%d' % sys.version_info[:2])"
+    try:
+        answer = subprocess.run(
+            [told, "-W", "ignore", "-c", program],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_WORKER_PATIENCE,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return Finding("PYSPARK_PYTHON", f"{told} cannot import the packages", remedy or session.NEEDED)
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    same = answer.stdout.decode().strip() == own
+    return Finding("PYSPARK_PYTHON", told, "" if same else remedy)
+
+
+def _folders() -> Iterator[Finding]:
+    """Check the folders in which jobs write."""
+    known: list[tuple[str, str | None]] = [("temporary folder", tempfile.gettempdir())]
+    try:
+        known.append(("cache", str(java.cache())))
+        known += [(name, paths.setting(name)) for name in _FOLDERS]
+    except PipelineFailure as error:
+        yield Finding("settings", "wrong", str(error))
+    for name, place in known:
+        if place is None:
+            yield Finding(name, f"not set; commands that need it take --{name}")
+        else:
+            yield _folder(name, Path(place))
+
+
+def _folder(name: str, path: Path) -> Finding:
+    """Check that a file can be made in a folder, or in the parent where it would be made."""
+    existing = next((each for each in (path, *path.parents) if each.exists()), path)
+    detail = str(path) if existing == path else f"{path}, which does not exist yet"
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            return Finding(name, detail)
+    except OSError as error:
+        remedy = f"No file can be made in {existing} ({error.strerror}): allow it, or name another folder"
+        return Finding(name, detail, remedy)
+
+
+def _spark(patience: float) -> Iterator[Finding]:
+    """Run the steps of `spark_check`, in a process with a time limit."""
+    left = list(STEPS)
+    reason = f"it did not end within {patience:g} s"
+    try:
+        told = subprocess.run(
+            [sys.executable, "-m", "gateway.pipeline.spark.spark_check"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=patience,
+            check=False,
+        )
+        output, reason = told.stdout, "it ended without a result: " + _last_line(told.stderr)
+    except subprocess.TimeoutExpired as expired:
+        output = expired.stdout or b""
+    for line in output.decode(errors="replace").splitlines():
+        step = json.loads(line)
+        if "reason" in step:
+            reason = step["reason"]
+            break
+        left.remove(step["step"])
+        yield Finding(step["step"], step["detail"])
+    if left:
+        yield Finding(left[0], "failed", reason)
+        yield from [Finding(step, "not tried", "Repair the above first") for step in left[1:]]
+
+
+def _last_line(output: bytes) -> str:
+    return (output.decode(errors="replace").strip().splitlines() or ["nothing"])[-1][:300]

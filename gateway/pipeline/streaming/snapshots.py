@@ -1,0 +1,169 @@
+"""Snapshots: what the console shows of a job, TABLES/_console/<job>.json, and the last minutes of it for subscribers.
+
+A snapshot is what `job.snapshot` makes of the table's last 24 hours, with three keys beside: `job`, `at` (when it was
+made) and `since` (from when on it is complete).  It is written by rename, so readers see a whole one.
+
+Every batch changes the table, and reading a day of it each time would cost more than the job.  So its rows are kept
+here, and those of new files are merged into them.  They are read anew once an hour, and after a merge of files that
+cannot be followed.  Some seconds lie between two snapshots, and they never cost more than a tenth of the time.
+
+Memory is bounded: if a day has too many rows, `since` is later than a day ago, and a job cuts its lists to the bytes
+that it gets.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gateway.files import make_folder, store
+
+from .. import tables
+from ..jobs.bounded import iso
+from . import checkpoints
+
+if TYPE_CHECKING:
+    from ..jobs import Job
+
+DAY = timedelta(hours=24)
+MOST_BYTES = 2 * 1024**2
+"""Bytes of a snapshot."""
+
+LATELY = timedelta(minutes=10)
+"""The span of a snapshot for subscribers: all that may have changed since the one before, and some more."""
+
+# Bytes of a message to a browser, at most.
+_MOST_MESSAGE = 256 * 1024
+# Bytes of these for the keys that the job does not make.
+_BESIDE = 200
+# Rows that are held; a row of metrics has about 60 bytes, and merging needs them twice.
+_MOST_ROWS = 5_000_000
+_AGAIN = 3600.0
+_PAUSE = 5.0
+# The share of the time that snapshots may cost.
+_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot as JSON: `all` of the last day, as in the file, and `lately` of the last minutes."""
+
+    all: bytes
+    lately: bytes
+
+
+class Snapshots:
+    """The snapshots of one job.
+
+    Args:
+        pause: seconds from one to the next, at least.
+        most_rows: rows that are held.
+        most_bytes: bytes of JSON.
+    """
+
+    def __init__(
+        self, job: Job, into: Path, *, pause: float = _PAUSE, most_rows: int = _MOST_ROWS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._job = job
+        self._path = into / checkpoints.CONSOLE / f"{job.name}.json"
+        self._most_bytes = most_bytes
+        self._pause = pause
+        self._due = 0.0
+        self._shown = -1
+        self._recent = _Recent(tables.of(into, job), most_rows)
+
+    def due(self, last: int | None) -> bool:
+        """True if there is a new batch, and the last snapshot is old enough."""
+        return last is not None and last > self._shown and time.monotonic() >= self._due
+
+    def make(self, now: datetime | None = None) -> Snapshot | None:
+        """Make one, and write it; None: the table has no rows yet.
+
+        Raises:
+            OSError: a file of the table cannot be read, or the snapshot cannot be written.
+        """
+        began = time.monotonic()
+        now = now or datetime.now(UTC)
+        rows, since = self._recent.update(now - DAY)
+        self._shown = self._recent.last
+        made = None
+        if rows is not None:
+            made = Snapshot(
+                self._json(rows, since, now, self._most_bytes),
+                self._json(rows, max(since, now - LATELY), now, _MOST_MESSAGE),
+            )
+            make_folder(self._path.parent)
+            store(self._path, made.all)
+        ended = time.monotonic()
+        self._due = ended + max(self._pause, (ended - began) / _SHARE)
+        return made
+
+    def _json(self, rows: pa.Table, since: datetime, now: datetime, most: int) -> bytes:
+        body = {"job": self._job.name, "at": iso(now), "since": iso(since)}
+        body |= self._job.snapshot(_newer(rows, self._job.time, since), now, most - _BESIDE)
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+
+
+class _Recent:
+    """The rows of a table's last day, merged; `last` is the last batch among them."""
+
+    def __init__(self, table: tables.JobTable, most: int) -> None:
+        self.last = -1
+        self._table = table
+        self._most = most
+        self._rows: pa.Table | None = None
+        self._since = datetime.min.replace(tzinfo=UTC)
+        self._again = 0.0
+
+    def update(self, since: datetime) -> tuple[pa.Table | None, datetime]:
+        """The rows as they are now, and from when on they are complete; None: there is no file.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        self._rows = self._table.steady(lambda: self._updated(since))
+        return self._rows, self._since
+
+    def _updated(self, since: datetime) -> pa.Table | None:
+        files = self._table.files()
+        if not files:
+            return None
+        new = [each for each in files if each.first > self.last]
+        straddles = any(each.first <= self.last < each.last for each in files)
+        if self._rows is None or straddles or time.monotonic() >= self._again or self._rows.num_rows > self._most:
+            rows = self._read(files, since)
+            self._again = time.monotonic() + _AGAIN
+        else:
+            self._since = max(self._since, since)
+            added = [self._table.read_files(new, self._since)] if new else []
+            rows = _newer(self._table.merged([self._rows, *added]), self._table.time, self._since)
+        self.last = files[-1].last
+        return rows
+
+    def _read(self, files: Sequence[tables.TableFile], since: datetime) -> pa.Table:
+        """The rows of the newest files, as many as can be held."""
+        self._since = since
+        held = 0
+        for place in reversed(range(len(files))):
+            rows, newest = files[place].extent(self._table.time)
+            if newest is None or newest < self._since:
+                continue
+            held += rows
+            if held > self._most and place + 1 < len(files):
+                # Rows as old as the newest one left out may be incomplete.
+                self._since = max(self._since, newest + timedelta(microseconds=1))
+                files = files[place + 1 :]
+                break
+        return self._table.read_files(files, self._since)
+
+
+def _newer(rows: pa.Table, column: str, since: datetime) -> pa.Table:
+    return rows.filter(pc.field(column) >= pa.scalar(since, pa.timestamp("us", "UTC")))

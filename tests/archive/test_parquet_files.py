@@ -1,0 +1,90 @@
+"""Parquet files that grow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.archive import layout, parquet_files
+from gateway.archive.parquet_files import HourlyWriters, ParquetWriter
+from gateway.archive.schema import SCHEMA
+from gateway.archive.segments import Tables
+from gateway.files import hidden
+from tests.archive.desk import BEGIN, Writer, by_seq, journal_rows, raw_files, rows_of
+
+HOUR = int(BEGIN // 3600)
+NAME = "g1-0000000000000001-00000001-00000001.parquet"
+
+
+def segment(folder: Path, rows: int, apart: float = 0.001) -> Path:
+    writer = Writer(folder / "journal", apart=apart)
+    writer.rows(rows)
+    return writer.roll()
+
+
+def test_part(tmp_path: Path) -> None:
+    path = tmp_path / "raw" / NAME
+    part = ParquetWriter(path)
+    for table in Tables(segment(tmp_path, 20)):
+        part.add(table)
+    part.finish()
+    assert not path.exists()
+    part.reveal()
+    with path.open("rb") as file:
+        found = pq.ParquetFile(file)
+        assert found.schema_arrow.equals(SCHEMA)
+        assert found.metadata.row_group(0).column(0).compression == "ZSTD"
+        assert (found.metadata.num_rows, part.rows) == (20, 20)
+    assert part.latest == pytest.approx((BEGIN + 0.019) * 1e6, abs=1)
+    assert part.size == path.stat().st_size
+    assert rows_of([path]) == journal_rows(tmp_path / "journal")
+
+
+@pytest.mark.parametrize(("rows", "size", "groups"), [(8, 1 << 30, 3), (1 << 30, 1, 20), (1 << 30, 1 << 30, 1)])
+def test_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, size: int, groups: int) -> None:
+    monkeypatch.setattr(parquet_files, "GROUP_ROWS", rows)
+    monkeypatch.setattr(parquet_files, "GROUP_BYTES", size)
+    part = ParquetWriter(tmp_path / NAME)
+    for table in Tables(segment(tmp_path, 20)):
+        for row in range(20):
+            part.add(table.slice(row, 1))
+    part.finish()
+    part.reveal()
+    with part.path.open("rb") as file:
+        assert pq.ParquetFile(file).metadata.num_row_groups == groups
+    assert len(rows_of([part.path])) == 20
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_discard(tmp_path: Path, is_finished: bool) -> None:
+    part = ParquetWriter(tmp_path / "raw" / NAME)
+    if is_finished:
+        part.finish()
+    assert hidden(part.path).exists()
+    part.discard()
+    part.discard()
+    assert os.listdir(tmp_path / "raw") == []
+
+
+def test_hours(tmp_path: Path) -> None:
+    """A row in each minute, over two midnights."""
+    each = HourlyWriters(tmp_path / "raw", NAME, frozenset({HOUR + 1}))
+    for table in Tables(segment(tmp_path, 40 * 60, apart=60)):
+        each.add(table)
+    each.add(SCHEMA.empty_table())
+    each.finish()
+    for part in each.all:
+        part.reveal()
+    hours = [hour for hour, _ in layout.hours(tmp_path / "raw")]
+    assert hours == [HOUR, *range(HOUR + 2, HOUR + 41)]
+    assert raw_files(tmp_path)[1] == f"date=2023-11-15/hour=00/{NAME}"
+    rows = []
+    for hour in hours:
+        found = rows_of([tmp_path / "raw" / layout.folder_of(hour) / NAME])
+        assert {int(str(row[3])) // layout.MICROSECONDS for row in found} == {hour}
+        rows += found
+    wanted = [row for row in journal_rows(tmp_path / "journal") if int(str(row[3])) // layout.MICROSECONDS != HOUR + 1]
+    assert by_seq(rows) == wanted

@@ -1,0 +1,183 @@
+"""Options, plans, records and patterns of a replay: all that needs no Spark."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.broker.model.patterns import Pattern, has_wildcard
+from gateway.pipeline.broker_url import BrokerUrl
+from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
+from gateway.pipeline.replay.messages import regular_expression
+from gateway.pipeline.replay.plan import ReplayOptions, ReplayPlan
+from gateway.pipeline.replay.record import ReplayPart, ReplayRecord, ReplayRecords
+
+OPTIONS = ReplayOptions("2h", "now", "/queue/#", "/queue/again", "stomp://there")
+PART = ReplayPart("g1", 7, 1, 10, 1000, 2000, 8, 800)
+RECORD = ReplayRecord("r1", {"to": "/queue/again"}, "2026-03-01T12:00:00+00:00", "2026-03-01T13:00:00+00:00")
+PLAN = ReplayPlan(OPTIONS, BrokerUrl("there", 61_613), "/archive", ReplayRecords(Path("/nowhere")), RECORD)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"id": "a b"}, "--id 'a b' must be up to 64 letters, digits, dots, hyphens and _"),
+        ({"partial": "perhaps"}, "--partial-bodies must be one of refuse, skip, send, not 'perhaps'"),
+        ({"rate": -1}, "--rate and --limit must be 0"),
+        ({"limit": -1}, "--rate and --limit must be 0"),
+        ({"destination": ""}, "--destination is missing"),
+        ({"to": ""}, "--to '' must be a destination"),
+        ({"to": "/queue/{name}"}, "--to '/queue/{name}' must be a destination, in which {destination} may stand"),
+    ],
+)
+def test_invalid_options(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageFailure) as caught:
+        replace(OPTIONS, **changes).check()  # type: ignore[arg-type]
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("to", ["/queue/again", "{destination}", "/queue/again{destination}"])
+def test_valid_options(to: str) -> None:
+    replace(OPTIONS, to=to, id="orders-2026.11_21").check()
+
+
+# plans
+
+
+def test_a_plan_in_words() -> None:
+    plan = replace(
+        PLAN,
+        options=replace(OPTIONS, where="size > 10", rate=4),
+        record=replace(RECORD, rows=1200),
+        parts=(PART, replace(PART, first=11, last=20, rows=4, size=200)),
+        destinations=(("/queue/a", 11),),
+        others=1,
+        examples=("example  one",),
+    )
+    assert plan.text().splitlines() == [
+        "replay r1",
+        "from     /archive: 2026-03-01 12:00:00 UTC to 2026-03-01 13:00:00 UTC, destination /queue/#",
+        "where    size > 10",
+        "to       /queue/again at stomp://there:61613",
+        "messages 12, 1,000 bytes of bodies",
+        "rate     4/s, so it takes 3 s at least",
+        "         11 of /queue/a",
+        "         1 of other destinations",
+        "before   1,200 were sent already and are not sent again",
+        "example  one",
+    ]
+
+
+def test_a_plan_names_late_rows() -> None:
+    assert "late" not in PLAN.text()
+    assert replace(PLAN, late=3).text().splitlines()[-1] == (
+        "late     3 came into the archive behind later ones that were sent already, and are not sent: replay them with "
+        "another --id, and a --where for their seq"
+    )
+
+
+def test_obstacles_of_a_plan() -> None:
+    PLAN.check()
+    with pytest.raises(UsageFailure, match="3 of the selected messages cannot be sent whole"):
+        replace(PLAN, partial=3).check()
+    for partial in ("skip", "send"):
+        replace(PLAN, partial=3, options=replace(OPTIONS, partial=partial)).check()
+    with pytest.raises(UsageFailure, match="2 of the selected messages went to destinations that only the server"):
+        replace(PLAN, nowhere=2).check()
+
+
+def test_warnings_of_a_plan() -> None:
+    text = replace(PLAN, partial=3, nowhere=2, record=RECORD.begun(PART, "2026-03-01T14:00:00+00:00")).text()
+    assert "partial  3 bodies were not kept whole, so nothing is sent" in text
+    assert "nowhere  2 had a destination that no client can send to" in text
+    assert "doubt    a run ended after 2026-03-01 14:00:00 UTC while it sent 8 messages" in text
+
+
+# records
+
+
+def test_a_record(tmp_path: Path) -> None:
+    records = ReplayRecords(tmp_path)
+    assert records.read("r1") is None
+    second = replace(PART, first=11, last=20)
+    with records.held("r1"):
+        record = RECORD.begun(PART, "then").done(PART).begun(second, "later")
+        records.write(record)
+    assert records.read("r1") == record
+    assert (record.rows, record.sent, record.doubts) == (8, {"g1/7": 10}, (replace(second, begun="later"),))
+    assert record.done(replace(PART, gateway="g2")).doubts == record.doubts
+    assert record.done(replace(second, last=15)).doubts == record.doubts
+    assert record.done(replace(second, last=25)).doubts == ()
+    assert sorted([path.name for path in (tmp_path / "_replays").iterdir()]) == ["r1.json", "r1.lock"]
+    assert '"octets": 800' in (tmp_path / "_replays" / "r1.json").read_text()  # as older versions have it
+
+
+def test_parts() -> None:
+    behind = replace(PART, first=11, last=20, oldest=3000, newest=4000)
+    assert PART.joined(behind) == ReplayPart("g1", 7, 1, 20, 1000, 4000, 16, 1600)
+    assert PART.touches(replace(PART, first=10, last=12))
+    assert not PART.touches(behind)
+    assert not PART.touches(replace(PART, epoch=8))
+
+
+def test_an_id_is_for_one_replay() -> None:
+    RECORD.check({"to": "/queue/again"})
+    with pytest.raises(UsageFailure, match=r"begun with --to /queue/again, not /queue/b: choose another --id"):
+        RECORD.check({"to": "/queue/b"})
+
+
+def test_records_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    records = ReplayRecords(tmp_path)
+    with records.held("r1"):
+        (tmp_path / "_replays" / "r1.json").write_text('{"id": "r1"')
+        with pytest.raises(JobFailure, match=r"the record of the replay, .*r1\.json, cannot be read"):
+            records.read("r1")
+        (tmp_path / "_replays" / "_r1.json").mkdir()
+        with pytest.raises(JobFailure, match=r"the record of the replay, .*r1\.json, cannot be written"):
+            records.write(RECORD)
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(EnvironmentFailure, match="no records can be kept in"),
+        ReplayRecords(tmp_path / "file").held("a"),
+    ):
+        pass
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    records = ReplayRecords(tmp_path)
+    with records.held("r1"), records.held("r2"), pytest.raises(JobFailure, match="replay r1 is running already"):
+        records.held("r1").__enter__()
+    with records.held("r1"):
+        pass
+
+
+# patterns
+
+WORDS = st.sampled_from(["a", "b", "", "a+b", "(", "queue", "c#"])
+WILDCARDS = st.sampled_from(["*", "#", ">", "**"])
+
+
+def names(words: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Names of such words, between dots or slashes, with a slash in front or without."""
+    parts = st.lists(st.tuples(st.sampled_from("./"), words), min_size=1, max_size=5)
+    return parts.map(lambda pairs: "".join([separator + word for separator, word in pairs]))
+
+
+@given(names(WORDS | WILDCARDS).filter(has_wildcard), names(WORDS))
+def test_patterns_are_the_gateways(pattern: str, name: str) -> None:
+    written = "/" + name.removeprefix("/").replace(".", "/")
+    found = re.fullmatch(regular_expression(pattern), written) is not None
+    assert found == Pattern(pattern).matches(name)
+
+
+def test_text_of_clients_is_escaped_on_a_terminal() -> None:
+    name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000
+    lines = replace(PLAN, destinations=((name, 3),)).text().splitlines()
+    (line,) = [each for each in lines if "owned" in each]
+    assert line.isprintable()
+    assert len(line) <= 300

