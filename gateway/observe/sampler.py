@@ -21,7 +21,7 @@ import trio
 
 from gateway.broker.core.histogram import Histogram
 from gateway.observe.latency import Percentiles, Window
-from gateway.transports.flow.memory_guard import resident
+from gateway.transports.flow.process_memory import resident
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker

@@ -20,7 +20,7 @@ from gateway.admin.tap import EventStream, row_of
 from gateway.admin.visits import Visit, Visits
 from gateway.transports.flow.frame_trace import MOST_OF_A_BODY, MOST_VIEWS, TracedFrame
 from tests.app.asgi import scope_of
-from tests.transports.house import House
+from tests.transports.harness import Harness
 from tests.transports.peers import Peer, until
 
 from .running import Running, running
@@ -79,27 +79,27 @@ SCOPE: Scope = scope_of("GET", "/", {})
 
 
 @pytest.fixture
-async def house(nursery: trio.Nursery) -> House:
-    return House(nursery)
+async def harness(nursery: trio.Nursery) -> Harness:
+    return Harness(nursery)
 
 
-def stream_of(house: House, visit: Visit | None = None) -> EventStream:
-    session = house.connections[0].session
+def stream_of(harness: Harness, visit: Visit | None = None) -> EventStream:
+    session = harness.connections[0].session
     assert session is not None
-    return EventStream(partial(house.server.traces.view, session.id), visit)
+    return EventStream(partial(harness.server.traces.view, session.id), visit)
 
 
-async def looked_at(house: House, nursery: trio.Nursery, visit: Visit | None = None) -> tuple[Peer, Reader]:
+async def looked_at(harness: Harness, nursery: trio.Nursery, visit: Visit | None = None) -> tuple[Peer, Reader]:
     """A session, and who looks at it."""
-    peer, reader = await house.session("tcp"), Reader()
-    nursery.start_soon(stream_of(house, visit), SCOPE, reader.receive, reader.send)
+    peer, reader = await harness.session("tcp"), Reader()
+    nursery.start_soon(stream_of(harness, visit), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
     return peer, reader
 
 
 class TestEvents:
-    async def test_frames(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        peer, reader = await looked_at(house, nursery)
+    async def test_frames(self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        peer, reader = await looked_at(harness, nursery)
         assert reader.started["status"] == 200
         headers = dict(reader.started["headers"])
         assert headers[b"content-type"].startswith(b"text/event-stream")
@@ -119,9 +119,9 @@ class TestEvents:
         assert receipt["headers"] == [["receipt-id", "settled"]]
 
     async def test_what_comes_in_a_pause_comes_together(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await looked_at(harness, nursery)
         await peer.settled()
         await wait_all_tasks_blocked()
         await peer.settled()
@@ -133,10 +133,10 @@ class TestEvents:
         assert len(reader.events) == 6
 
     async def test_what_was_lost_stands_where_it_was(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gateway.transports.flow.frame_trace.MOST_FRAMES", 3)
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await looked_at(harness, nursery)
         for _ in range(3):
             await peer.settled()
         await trio.sleep(2 * tap.PAUSE)
@@ -148,28 +148,28 @@ class TestEvents:
         assert names == ["frame"] * lost + ["dropped", "frame", "frame"]
 
     async def test_many_frames_are_written_in_pieces(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tap, "_PER_TURN", 2)
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await looked_at(harness, nursery)
         for _ in range(5):
             await peer.settled()
         await trio.sleep(1)
         assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 5
 
     async def test_a_comment_in_the_silence(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        _, reader = await looked_at(house, nursery)
+        _, reader = await looked_at(harness, nursery)
         await trio.sleep(3.5 * tap.SILENCE)
         assert (reader.comments, reader.events) == (4, [])
 
     @pytest.mark.parametrize("draining", [False, True])
     async def test_the_end(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
-        house.server.draining = draining
+        peer, reader = await looked_at(harness, nursery)
+        harness.server.draining = draining
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
         await peer.aclose()
@@ -182,37 +182,37 @@ class TestEvents:
 
 class TestReaders:
     async def test_whoever_leaves_looks_no_longer(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await looked_at(harness, nursery)
         reader.leave()
         await wait_all_tasks_blocked()
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
         await peer.settled()
         assert reader.events == []
 
     async def test_whoever_takes_nothing_is_given_up(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery)
+        peer, reader = await looked_at(harness, nursery)
         reader.stuck = True
         await peer.settled()
         await trio.sleep(tap.LONGEST_WRITE - 1)
-        assert house.connections[0].trace is not None
+        assert harness.connections[0]._observer is not None
         await trio.sleep(2)
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
         assert not reader.complete
 
-    async def test_a_head_has_no_events(self, house: House, autojump_clock: MockClock) -> None:
-        await house.session("tcp")
+    async def test_a_head_has_no_events(self, harness: Harness, autojump_clock: MockClock) -> None:
+        await harness.session("tcp")
         reader = Reader()
-        await stream_of(house)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
+        await stream_of(harness)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
         assert (reader.started["status"], reader.text, reader.complete) == (200, "", True)
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
 
-    async def test_a_session_that_has_just_gone(self, house: House, autojump_clock: MockClock) -> None:
-        peer, reader = await house.session("tcp"), Reader()
-        stream = stream_of(house)
+    async def test_a_session_that_has_just_gone(self, harness: Harness, autojump_clock: MockClock) -> None:
+        peer, reader = await harness.session("tcp"), Reader()
+        stream = stream_of(harness)
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await wait_all_tasks_blocked()
@@ -224,10 +224,12 @@ class TestReaders:
 class TestVisits:
     """Whoever has logged in looks as long as that is good."""
 
-    async def test_it_ends_with_a_logout(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    async def test_it_ends_with_a_logout(
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
         visits = Visits()
         visit, other = visits.begin("alice"), visits.begin("alice")
-        peer, reader = await looked_at(house, nursery, visit)
+        peer, reader = await looked_at(harness, nursery, visit)
         await peer.settled()
         visits.end(other)
         await trio.sleep(1)
@@ -238,26 +240,28 @@ class TestVisits:
         assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
         assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
         assert reader.complete
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
 
     async def test_what_comes_after_it_is_not_even_kept(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         visits = Visits()
         visit = visits.begin("alice")
-        peer, reader = await looked_at(house, nursery, visit)
+        peer, reader = await looked_at(harness, nursery, visit)
         reader.stuck = True
         await peer.settled()
         await wait_all_tasks_blocked()
         visits.end(visit)
         await wait_all_tasks_blocked()
-        (view,) = house.server.traces._views
+        (view,) = harness.server.traces._views
         await peer.settled()
         assert view.take() == ([], 0)
 
-    async def test_it_ends_with_its_time(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    async def test_it_ends_with_its_time(
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
         visit = Visits().begin("alice", 100.0)
-        _, reader = await looked_at(house, nursery, visit)
+        _, reader = await looked_at(harness, nursery, visit)
         await trio.sleep(99)
         assert not reader.complete
         await trio.sleep(2)
@@ -265,19 +269,19 @@ class TestVisits:
         assert reader.complete
 
     async def test_the_oldest_of_too_many(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gateway.admin.visits.MOST", 1)
         visits = Visits()
-        _, reader = await looked_at(house, nursery, visits.begin("alice"))
+        _, reader = await looked_at(harness, nursery, visits.begin("alice"))
         visits.begin("bob")
         await trio.sleep(1)
         assert reader.complete
 
     async def test_of_the_session_it_says_so(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await looked_at(house, nursery, Visits().begin("alice"))
+        peer, reader = await looked_at(harness, nursery, Visits().begin("alice"))
         await peer.aclose()
         await trio.sleep(1)
         assert reader.events == [("end", {"reason": "the session has ended"})]

@@ -19,7 +19,7 @@ from gateway.doctor.places import TCP, WEBSOCKET
 from tests.clients.nginx import start_nginx_tls
 from tests.doctor.scene import ADA, faults, http, look, only, settings_of, tcp, users, websocket
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
-from tests.transports import papers
+from tests.transports import tls_files
 
 NOW = datetime.now(UTC)
 
@@ -27,12 +27,12 @@ NOW = datetime.now(UTC)
 def shown(*names: str, after: timedelta, before: timedelta = timedelta(0)) -> trustme.LeafCert:
     """A certificate of the authority, good from one time to another, both counted from now."""
     start = min(NOW + before, NOW - timedelta(days=30)) if before <= timedelta(0) else NOW + before
-    return papers.authority().issue_cert(*names, not_before=start, not_after=NOW + after)
+    return tls_files.authority().issue_cert(*names, not_before=start, not_after=NOW + after)
 
 
 async def door(folder: Path, nursery: trio.Nursery, certificate: trustme.LeafCert) -> int:
     """A listener with that certificate, which says nothing."""
-    context = papers.certificates(folder, certificate).context("tcp")
+    context = tls_files.certificates(folder, certificate).context("tcp")
 
     async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
         with suppress(trio.BrokenResourceError):
@@ -47,7 +47,7 @@ async def door(folder: Path, nursery: trio.Nursery, certificate: trustme.LeafCer
 
 def authorities(folder: Path) -> Path:
     file = folder / "ca.pem"
-    file.write_bytes(papers.authority().cert_pem.bytes())
+    file.write_bytes(tls_files.authority().cert_pem.bytes())
     return file
 
 
@@ -88,7 +88,7 @@ async def test_a_certificate_that_ends_soon(tmp_path: Path, nursery: trio.Nurser
 
 
 async def test_an_authority_that_nobody_knows(tmp_path: Path, nursery: trio.Nursery) -> None:
-    port = await door(tmp_path, nursery, papers.server())
+    port = await door(tmp_path, nursery, tls_files.server())
     found = await look(tcp=(tcp(port, tls=True),), patience=0.5)
     assert (
         "nobody whom clients know vouches for the certificate: it is for gateway.example, 127.0.0.1" in found[0].detail
@@ -120,7 +120,7 @@ async def test_a_certificate_that_only_openssl_can_read(
     def refuse(octets: bytes) -> None:
         raise ValueError
 
-    port = await door(tmp_path, nursery, papers.server())
+    port = await door(tmp_path, nursery, tls_files.server())
     monkeypatch.setattr(doors.x509, "load_der_x509_certificate", refuse)
     found = await look(tcp=(tcp(port, tls=True),), authorities=authorities(tmp_path), patience=0.5)
     assert (found[0].level, found[0].detail) == (Level.OK, "the certificate holds")
@@ -130,7 +130,7 @@ async def test_a_certificate_that_only_openssl_can_read(
 
 async def test_a_chain_that_is_cut_off(tmp_path: Path, nursery: trio.Nursery) -> None:
     """The server shows its own certificate alone, and not that of the authority between."""
-    between = papers.authority().create_child_ca()
+    between = tls_files.authority().create_child_ca()
     whole = between.issue_cert(HOST)
     alone = trustme.LeafCert(whole.private_key_pem.bytes(), whole.cert_chain_pems[0].bytes(), [])
     port = await door(tmp_path, nursery, alone)
@@ -139,7 +139,7 @@ async def test_a_chain_that_is_cut_off(tmp_path: Path, nursery: trio.Nursery) ->
 
 
 async def test_no_passcode_is_sent_where_the_certificate_does_not_hold(tmp_path: Path) -> None:
-    files = papers.write(tmp_path)
+    files = tls_files.write(tmp_path)
     (port,) = free_ports(1)
     settings = {"tcp_tls": f"{HOST}:{port}", "tls_certificate": files.certificate, "tls_key": files.key}
     with start_gateway(users_file=users(tmp_path), login_delay=0, **settings) as secured:
@@ -168,7 +168,7 @@ async def test_no_tls_to_a_port_that_has_it(gateway: GatewayProcess, tmp_path: P
     assert [str(each) for each in found[1:]] == [
         f"FAIL http://{HOST}:{public.https}: it speaks TLS only. Dial https://{HOST}:{public.https}"
     ]
-    files = papers.write(tmp_path)
+    files = tls_files.write(tmp_path)
     (secure,) = free_ports(1)
     settings = {"websocket_tls": f"{HOST}:{secure}", "tls_certificate": files.certificate, "tls_key": files.key}
     with start_gateway(**settings):

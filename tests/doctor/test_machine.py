@@ -26,7 +26,7 @@ from gateway.pipeline.doctor import Finding as JobFinding
 from gateway.pipeline.errors import EnvironmentFailure
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
-from tests.transports import papers
+from tests.transports import tls_files
 
 US = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -250,7 +250,7 @@ async def test_programs_of_this_machine_where_clients_must_log_in(public: Path) 
 )
 async def test_the_certificate_of_the_settings(tmp_path: Path, after: timedelta, level: Level | None) -> None:
     start, end = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC) + after
-    papers.write(tmp_path, papers.authority().issue_cert(HOST, not_before=start, not_after=end))
+    tls_files.write(tmp_path, tls_files.authority().issue_cert(HOST, not_before=start, not_after=end))
     (port,) = free_ports(1)
     own = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
     found = await look(settings=quiet_settings(tcp_tls=[f"{HOST}:{port}"], **own))

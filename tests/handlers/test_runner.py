@@ -15,8 +15,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker.model.policy import OnNack
 from gateway.codec import Frame, Head, ProtocolError
 from gateway.handlers import Handlers, Reject, Request, Runner, runner
-from tests.transports.house import Valve
 from tests.transports.peers import Peer
+from tests.transports.pipes import ControlledPipe
 
 from .conftest import MakeHall
 from .hall import Hall
@@ -70,7 +70,7 @@ class TestSend:
         greeting, done = await client.frame("MESSAGE"), await client.frame("MESSAGE")
         assert (greeting.body, greeting["kind"], greeting["subscription"]) == (b"hello bob", "greeting", "1")
         assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
-        assert not hall.house.broker.stored_bytes
+        assert not hall.harness.broker.stored_bytes
 
     @pytest.mark.parametrize(("answer", "body"), [("text", b"text"), (b"octets", b"octets"), ("", b"")])
     async def test_what_it_returns_is_its_reply(
@@ -117,11 +117,11 @@ class TestSend:
             return f"{request.user} {request.session}"
 
         hall = make_hall().begin()
-        ann = hall.house.visit("tcp")
+        ann = hall.harness.connect("tcp")
         session = (await ann.connect(login="ann"))["session"]
         reply = await hall.ask(ann, "/app/a", session="s0", user_id="ann", JMSXUserID="root")
         assert reply.body == f"ann {session}".encode()
-        nobody = hall.house.visit("tcp")
+        nobody = hall.harness.connect("tcp")
         session = (await nobody.connect())["session"]
         reply = await hall.ask(nobody, "/app/a", session="s0", user_id="anonymous")
         assert reply.body == f"{session} {session}".encode()
@@ -172,7 +172,7 @@ class TestSend:
         await wait_all_tasks_blocked()
         assert gate.running == 50
         await gate.open()
-        assert hall.house.counters.acknowledged == 50
+        assert hall.harness.counters.acknowledged == 50
 
 
 class TestSubscribe:
@@ -225,7 +225,7 @@ class TestSubscribe:
         message = await client.frame("MESSAGE")
         await client.send_frame("ACK", id=message["ack"])
         await client.settled()
-        assert not hall.house.broker.stored_bytes
+        assert not hall.harness.broker.stored_bytes
 
     async def test_one_who_has_left(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
@@ -241,8 +241,8 @@ class TestSubscribe:
         await wait_all_tasks_blocked()
         await client.aclose()
         await gate.open()
-        assert hall.house.counters.unroutable == 1
-        assert not hall.house.broker.stored_bytes
+        assert hall.harness.counters.unroutable == 1
+        assert not hall.harness.broker.stored_bytes
 
 
 class TestFailures:
@@ -406,7 +406,7 @@ class TestFailures:
         assert gate.running == 2
         await gate.open()
         assert {(await client.frame("MESSAGE")).body for _ in range(2)} == {b"1", b"2"}
-        assert hall.house.counters.rejected == 1
+        assert hall.harness.counters.rejected == 1
 
     async def test_an_answer_of_another_type(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.send("/app/a")  # type: ignore[type-var]
@@ -432,7 +432,7 @@ class TestConcurrency:
             await client.publish("/app/b", str(number).encode())
         await client.settled()
         assert (gate.running, other.running) == (3, 1)
-        assert hall.house.broker.waiting == 7 + 9
+        assert hall.harness.broker.waiting == 7 + 9
         await gate.open()
         assert gate.begun == [b"0", b"1", b"2", b"3", b"4", b"5"]
         assert (gate.running, other.running) == (3, 1)
@@ -487,17 +487,17 @@ class TestConcurrency:
             request.send("/topic/a", b"x" * 30_000)
 
         hall = make_hall(max_outbound=64_000).begin()
-        valve = Valve()
-        reader = hall.house.visit_through("tcp", valve)
+        pipe = ControlledPipe()
+        reader = hall.harness.connect_through("tcp", pipe)
         await reader.connect()
         await reader.subscribe("/topic/a")
-        valve.room = 0
+        pipe.room = 0
         client = await hall.client()
         for _ in range(3):
             await client.publish("/app/a")
         await client.settled()
         assert len(begun) == 2  # the second one's message was too much
-        valve.open(60_000)
+        pipe.open(60_000)
         await reader.frame("MESSAGE")
         await wait_all_tasks_blocked()
         assert len(begun) == 3
@@ -513,7 +513,7 @@ class TestConcurrency:
         for number in range(4):
             await client.publish("/app/a", str(number).encode())
         await client.settled()
-        assert hall.house.counters.acknowledged == 2
+        assert hall.harness.counters.acknowledged == 2
         bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
         assert bodies == [b"0", b"1", b"2", b"3"]
 
@@ -529,17 +529,17 @@ class TestConcurrency:
         for number in range(3):
             await client.publish("/app/a", str(number).encode())
         await trio.sleep(30)
-        assert hall.house.counters.acknowledged == 3
+        assert hall.harness.counters.acknowledged == 3
 
 
 class TestSession:
     async def test_an_operator_sees_it(self, handlers: Handlers, make_hall: MakeHall) -> None:
         handlers.send("/app/a")(Gate().pass_through)
         hall = make_hall().begin()
-        (session,) = hall.house.broker.sessions.values()
+        (session,) = hall.harness.broker.sessions.values()
         assert (session.transport, session.peer, session.login) == ("internal", "internal", "gateway")
         assert len(session.subscriptions) == 1
-        assert list(hall.house.broker.registry.hidden) == ["/handlers/send/a"]
+        assert list(hall.harness.broker.registry.hidden) == ["/handlers/send/a"]
 
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -554,17 +554,17 @@ class TestSession:
         await client.settled()
         session = hall.runner.session
         with capture_logs() as logs:
-            assert hall.house.broker.end_session(session.id, "An operator ended this session")
+            assert hall.harness.broker.end_session(session.id, "An operator ended this session")
             await wait_all_tasks_blocked()
         assert [each["detail"] for each in logs] == ["An operator ended this session"]
         assert (gate.running, gate.cancelled) == (0, 1)
         await trio.sleep(1.5)
         assert hall.runner.session is not session
-        assert len(hall.house.broker.sessions) == 2
+        assert len(hall.harness.broker.sessions) == 2
         await gate.open()
         await gate.open()
         assert gate.begun == [b"1", b"1", b"2"]
-        assert not hall.house.broker.stored_bytes
+        assert not hall.harness.broker.stored_bytes
 
     async def test_what_comes_meanwhile_waits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -575,7 +575,7 @@ class TestSession:
 
         hall = make_hall().begin()
         client = await hall.client()
-        hall.house.broker.end_session(hall.runner.session.id, "")
+        hall.harness.broker.end_session(hall.runner.session.id, "")
         assert (await hall.ask(client, "/app/a")).body == b"done"
 
     async def test_what_it_cannot_read(
@@ -633,7 +633,7 @@ class TestSession:
         client = await hall.client()
         await client.subscribe("/queue/1", id=1)
         with capture_logs() as logs:
-            hall.house.broker.end_session(hall.runner.session.id, "")
+            hall.harness.broker.end_session(hall.runner.session.id, "")
             await wait_all_tasks_blocked()
             await client.subscribe("/queue/2", id=2)
             await trio.sleep(3.5)
@@ -690,7 +690,7 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.begun == [b"1"]
-        assert hall.house.broker.waiting == 2
+        assert hall.harness.broker.waiting == 2
 
     async def test_what_is_not_finished_is_cancelled(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -705,8 +705,8 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.cancelled == 1
-        assert hall.house.broker.waiting == 2  # it is not the message's fault
-        assert hall.runner.session.id not in hall.house.broker.sessions
+        assert hall.harness.broker.waiting == 2  # it is not the message's fault
+        assert hall.runner.session.id not in hall.harness.broker.sessions
 
     async def test_nothing_at_work(self, handlers: Handlers, make_hall: MakeHall) -> None:
         hall = make_hall().begin()

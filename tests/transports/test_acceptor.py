@@ -12,8 +12,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.transports import Listening, close, open_listeners
-from gateway.transports.accept.fair_accept import Acceptor
-from gateway.transports.wire.fairness import SHARE_OF_STRANGERS
+from gateway.transports.accept.listener import Acceptor
+from gateway.transports.wire.fairness import SHARE_OF_HANDSHAKES
 
 from .peers import dial_stream
 
@@ -51,14 +51,14 @@ async def test_one_in_a_round(listening: Listening) -> None:
 
 
 async def test_more_where_rounds_are_long(listening: Listening) -> None:
-    times = iter([each * 5.5 * SHARE_OF_STRANGERS for each in range(1000)])
+    times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
     acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
     assert await accept_all(acceptor, listening, MANY) == MANY / 6
     await acceptor.aclose()
 
 
 async def test_who_comes_later_is_waited_for(listening: Listening, nursery: trio.Nursery) -> None:
-    times = iter([each * 5.5 * SHARE_OF_STRANGERS for each in range(1000)])
+    times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
     acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
     came: list[trio.SocketStream] = []
 

@@ -21,14 +21,22 @@ from gateway.transports import TransportOptions
 from gateway.transports.accept.websocket import WebSocketLink
 from gateway.transports.connection.connection import Connection
 from gateway.transports.flow import connection_limits
-from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, place_of, room_for, within_files
-from gateway.transports.wire.link import StreamPipe, TcpLink
+from gateway.transports.flow.connection_limits import (
+    Capacity,
+    ConnectionLimits,
+    Slot,
+    network_key,
+    room_for,
+    within_files,
+)
+from gateway.transports.wire.link import TcpLink
 
-from .house import House, Slow, Valve
+from .harness import Harness, Slow
 from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, until, ws
-from .street import OpenStreet, Street
+from .pipes import ControlledPipe, StreamPipe
+from .shared_gateway import OpenGateway, SharedGateway
 
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 
 class Door:
@@ -65,7 +73,7 @@ class Door:
     ],
 )
 def test_what_is_one_address(address: str, place: str) -> None:
-    assert place_of(address) == place
+    assert network_key(address) == place
 
 
 class TestConnections:
@@ -95,10 +103,10 @@ class TestConnections:
         refused = [door.enter() for _ in range(connection_limits._MOST_TURNED_AWAY)]
         assert (door.admission.connections, door.admission.handshakes) == (1, 1)
         assert door.admission.turned_away == len(refused)
-        assert not refused[-1].in_a_hurry
-        assert door.enter().in_a_hurry, "and of too many, not even that"
+        assert not refused[-1].closes_at_once
+        assert door.enter().closes_at_once, "and of too many, not even that"
         refused[0].leave()
-        assert not refused[1].in_a_hurry
+        assert not refused[1].closes_at_once
         assert door.admission.refusals["max_connections"] == len(refused) + 1
 
     async def test_one_line_for_a_flood(self, autojump_clock: MockClock) -> None:
@@ -144,8 +152,8 @@ class TestAddresses:
             slot.logs_in(f"user-{number}")
             slot.leave()
         found = door.admission
-        assert (found.connections, found.handshakes, found._by_address, found._by_user) == (0, 0, {}, {})
-        assert (found._handshakes._rows, found._handshakes._places, found._handshakes._most) == ({}, {}, 0)
+        assert (found.connections, found.handshakes, found._by_network, found._by_user) == (0, 0, {}, {})
+        assert (found._handshakes._rows, found._handshakes._networks, found._handshakes._most) == ({}, {}, 0)
 
 
 class TestUsers:
@@ -331,7 +339,7 @@ class TestFiles:
     ) -> None:
         files(1024, 1024)
         with structlog.testing.capture_logs() as logs:
-            capacity = within_files(Capacity(max_connections=5_000), is_wish=False)
+            capacity = within_files(Capacity(max_connections=5_000), is_set=False)
         assert [line["event"] for line in logs] == [room_for(5_000)[1]]
         found = ConnectionLimits(capacity)
         guests = [found.enter("10.0.0.1", lambda error: None) for _ in range(513)]
@@ -342,41 +350,41 @@ class TestFiles:
     def test_as_it_is(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
         files(10_000, 10_000)
         capacity = Capacity(max_connections=5_000)
-        assert within_files(capacity, is_wish=True) is capacity
+        assert within_files(capacity, is_set=True) is capacity
 
-    @pytest.mark.parametrize("is_wish", [False, True])
+    @pytest.mark.parametrize("is_set", [False, True])
     def test_not_said_where_there_is_room_for_many(
-        self, files: Callable[[int, int], list[tuple[int, int]]], *, is_wish: bool
+        self, files: Callable[[int, int], list[tuple[int, int]]], *, is_set: bool
     ) -> None:
         files(20_000, 20_000)
         with structlog.testing.capture_logs() as logs:
-            assert within_files(Capacity(), is_wish=is_wish).max_connections == 20_000 - 512
-        assert bool(logs) is is_wish
+            assert within_files(Capacity(), is_set=is_set).max_connections == 20_000 - 512
+        assert bool(logs) is is_set
 
 
-def arrive(house: House, kind: str, address: str) -> Peer:
+def arrive(harness: Harness, kind: str, address: str) -> Peer:
     """A new connection, as a listener brings it."""
     theirs, ours = memory_stream_pair()
     pipe = StreamPipe(ours)
     link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
-    slot = house.server.admission.enter(address, lambda error: None)
+    slot = harness.server.connection_limits.enter(address, lambda error: None)
     slot.comes_from(address)
 
     async def serve() -> None:
-        await Connection(house.server, link, slot).serve()
+        await Connection(harness.server, link, slot).serve()
         slot.leave()
 
-    house.nursery.start_soon(serve)
+    harness.nursery.start_soon(serve)
     return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
 
 
 class TestConnection:
     """What a connection makes of it."""
 
-    async def test_too_many_handshakes(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+    async def test_too_many_handshakes(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
         """Also of those that an authenticator is busy with."""
-        house = make_house(options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
-        first, second, third = (arrive(house, kind, address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2"))
+        harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
+        first, second, third = (arrive(harness, kind, address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2"))
         await second.send_frame("CONNECT", accept_version="1.2", host="h")
         await wait_all_tasks_blocked()
         error = await second.at_end_after_error()
@@ -384,37 +392,39 @@ class TestConnection:
         assert b"2 connections wait to log in (max_handshakes), most of them from 2.2.2.2" in error.body
         await first.connect()
         await third.connect()
-        assert house.server.admission.handshakes == 0
+        assert harness.server.connection_limits.handshakes == 0
 
-    async def test_who_is_being_looked_at_stays(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(
+    async def test_who_is_being_looked_at_stays(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(
             options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(1.0, "ann")
         )
-        first = arrive(house, "tcp", "1.1.1.1")
+        first = arrive(harness, "tcp", "1.1.1.1")
         await first.send_frame("CONNECT", accept_version="1.2", host="h")
         await wait_all_tasks_blocked()
         for _ in range(5):
-            arrive(house, "tcp", "1.1.1.1")
+            arrive(harness, "tcp", "1.1.1.1")
             await wait_all_tasks_blocked()
         await first.frame("CONNECTED")
 
-    async def test_who_does_not_read_is_not_waited_for(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
+    async def test_who_does_not_read_is_not_waited_for(
+        self, make_harness: MakeHarness, autojump_clock: MockClock
+    ) -> None:
         """It let the answers to its pings fill its socket, and cannot be told."""
-        house = make_house(options=TransportOptions(connect_timeout=5.0, close_linger=1.0))
-        valve = Valve(room=0)
-        house.serve("websocket", valve)
+        harness = make_harness(options=TransportOptions(connect_timeout=5.0, close_linger=1.0))
+        valve = ControlledPipe(room=0)
+        harness.serve("websocket", valve)
         valve.push(ws(PING, b"x"))
         await wait_all_tasks_blocked()
         with trio.fail_after(6.1):
-            await house.server.wait_empty()
+            await harness.server.wait_empty()
 
     async def test_too_many_sessions_of_a_user(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(
+        harness = make_harness(
             options=TransportOptions(capacity=Capacity(max_connections_per_user=1)), authenticator=Slow(0.1, "ann")
         )
-        first, second = arrive(house, kind, "1.1.1.1"), arrive(house, kind, "2.2.2.2")
+        first, second = arrive(harness, kind, "1.1.1.1"), arrive(harness, kind, "2.2.2.2")
         await first.connect()
         await second.send_frame("CONNECT", accept_version="1.2", host="h")
         error = await second.at_end_after_error()
@@ -422,17 +432,17 @@ class TestConnection:
         assert error.body.endswith(b"(max_connections_per_user)")
         await first.aclose()
         await wait_all_tasks_blocked()
-        third = arrive(house, kind, "2.2.2.2")
+        third = arrive(harness, kind, "2.2.2.2")
         await third.connect()
 
     async def test_nobody_lingers_for_a_flood(
-        self, make_house: MakeHouse, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, make_harness: MakeHarness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection_limits, "_MOST_TURNED_AWAY", 2)
-        house = make_house(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
-        peers = [arrive(house, "tcp", "1.1.1.1") for _ in range(10)]
+        harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
+        peers = [arrive(harness, "tcp", "1.1.1.1") for _ in range(10)]
         await wait_all_tasks_blocked()
-        assert house.server.admission.turned_away <= 2
+        assert harness.server.connection_limits.turned_away <= 2
         for peer in peers[:-1]:
             await peer.at_end_after_error()
         await peers[-1].connect()
@@ -441,9 +451,9 @@ class TestConnection:
 class TestListeners:
     """Through real listeners, whose clients come from one address."""
 
-    async def refused(self, street: Street, kind: str) -> bytes:
+    async def refused(self, shared_gateway: SharedGateway, kind: str) -> bytes:
         """What a client reads that there is no room for."""
-        stream = await street.dial_stream(kind)
+        stream = await shared_gateway.dial_stream(kind)
         if kind == "websocket":
             await stream.send_all(UPGRADE)
         nbytes = await read_all(stream)
@@ -453,8 +463,10 @@ class TestListeners:
     @pytest.mark.parametrize(
         ("limit", "status"), [("max_connections", b"503"), ("max_connections_per_address", b"429")]
     )
-    async def test_refused_with_a_reason(self, street: OpenStreet, kind: str, limit: str, status: bytes) -> None:
-        async with street(**{limit: 3}) as here:
+    async def test_refused_with_a_reason(
+        self, shared_gateway: OpenGateway, kind: str, limit: str, status: bytes
+    ) -> None:
+        async with shared_gateway(**{limit: 3}) as here:
             peer = await here.session(kind)
             nbytes = await self.refused(here, kind)
             assert nbytes.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
@@ -462,25 +474,25 @@ class TestListeners:
             assert b" 3 connections" in nbytes
             assert here.gateway.admission.refusals[limit] == 1
             await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             await peer.aclose()
             await here.gone()
             peer = await here.session(kind)
             await peer.aclose()
 
-    async def test_half_open_ones_keep_nobody_out(self, street: OpenStreet, kind: str) -> None:
+    async def test_half_open_ones_keep_nobody_out(self, shared_gateway: OpenGateway, kind: str) -> None:
         """They say nothing: not even an upgrade request, or no CONNECT behind it."""
-        async with street(max_handshakes=5) as here:
+        async with shared_gateway(max_handshakes=5) as here:
             silent = [await here.dial_stream(kind) for _ in range(20)]
             half = [await here.dial(kind)]
             peers = [await here.session(kind) for _ in range(3)]
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             assert here.gateway.admission.refusals["max_handshakes"] >= 15
             for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
                 await trio.aclose_forcefully(stream)
 
-    async def test_the_number_of_those_who_are_there(self, street: OpenStreet, kind: str) -> None:
-        async with street() as here:
+    async def test_the_number_of_those_who_are_there(self, shared_gateway: OpenGateway, kind: str) -> None:
+        async with shared_gateway() as here:
             peers: list[Peer] = [await here.session(kind) for _ in range(3)]
             assert here.gateway.admission.connections == 5
             assert here.gateway.admission.handshakes == 0

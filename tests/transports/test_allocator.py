@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from gateway.transports.flow import allocator
+from gateway.transports.flow import process_memory
 
 PIECES = "pieces = [b'x' * 65536 for _ in range(16)]\n"
 COUNT = (
     "import resource, sys\n"
-    "from gateway.transports.flow import allocator\n"
-    "from gateway.transports.flow.memory_guard import resident\n" + PIECES + "def faults():\n"
+    "from gateway.transports.flow.process_memory import keep_freed, resident, trim\n"
+    "" + PIECES + "def faults():\n"
     "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
 )
 
@@ -29,7 +29,7 @@ def answer(program: str) -> list[int]:
 @pytest.mark.parametrize(("mark", "is_kept"), [(0, True), (1024**3, True), (1024**2, False)])
 def test_a_large_body_finds_its_memory_there(mark: int, is_kept: bool) -> None:
     (again,) = answer(
-        f"allocator.keep({mark})\n"
+        f"keep_freed({mark})\n"
         "b''.join(pieces)\n"
         "before = faults()\n"
         "for _ in range(100):\n"
@@ -42,12 +42,12 @@ def test_a_large_body_finds_its_memory_there(mark: int, is_kept: bool) -> None:
 
 def test_it_is_given_back_when_asked() -> None:
     kept, left = answer(
-        "allocator.keep(0)\n"
+        "keep_freed(0)\n"
         "before = resident()\n"
         "bodies = [b''.join(pieces) for _ in range(32)]\n"
         "del bodies\n"
         "print(resident() - before)\n"
-        "allocator.trim()\n"
+        "trim()\n"
         "print(resident() - before)\n"
     )
     assert kept > 30 * 1024 * 1024
@@ -56,5 +56,5 @@ def test_it_is_given_back_when_asked() -> None:
 
 def test_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    allocator.keep(0)
-    allocator.trim()
+    process_memory.keep_freed(0)
+    process_memory.trim()

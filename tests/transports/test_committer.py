@@ -25,7 +25,7 @@ from gateway.stores.writer import Committer
 from gateway.transports import Server
 
 from ..broker.store import MemoryStore
-from .house import House
+from .harness import Harness
 from .peers import PATIENCE, Peer, Received, frame
 
 
@@ -448,8 +448,8 @@ class TestReading:
         assert [each.row.row for each in await answer.wait()] == [1, 3, 4]
 
 
-class StoredHouse(House):
-    """A house with a store."""
+class StoredHarness(Harness):
+    """A harness with a store."""
 
     def __post_init__(self) -> None:
         self.disk = Disk()
@@ -458,8 +458,8 @@ class StoredHouse(House):
 
 
 @pytest.fixture
-async def house(nursery: trio.Nursery) -> AsyncIterator[StoredHouse]:
-    made = StoredHouse(nursery, authenticator=Anonymous())
+async def harness(nursery: trio.Nursery) -> AsyncIterator[StoredHarness]:
+    made = StoredHarness(nursery, authenticator=Anonymous())
     yield made
     made.disk.let_go()
     made.close()
@@ -480,92 +480,92 @@ async def receipt(peer: Peer) -> str:
 class TestClients:
     """The whole way, from socket to store."""
 
-    async def test_a_receipt_comes_when_it_is_written(self, house: StoredHouse, kind: str) -> None:
-        peer = await house.session(kind)
-        house.disk.hold()
+    async def test_a_receipt_comes_when_it_is_written(self, harness: StoredHarness, kind: str) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
         await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
         await peer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
-        await until(lambda: house.disk.busy)
+        await until(lambda: harness.disk.busy)
         await trio.testing.wait_all_tasks_blocked()
         await quiet(peer)
-        house.disk.let_go()
+        harness.disk.let_go()
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
-        assert len(house.disk.rows) == 1
+        assert len(harness.disk.rows) == 1
 
-    async def test_nobody_else_waits_for_it(self, house: StoredHouse, kind: str) -> None:
-        slow, fast = await house.session(kind), await house.session(kind)
-        house.disk.hold()
+    async def test_nobody_else_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
+        slow, fast = await harness.session(kind), await harness.session(kind)
+        harness.disk.hold()
         await slow.send_frame("SEND", b"m", destination="/queue/a", **P)
-        await until(lambda: house.disk.busy)
+        await until(lambda: harness.disk.busy)
         await fast.subscribe("/queue/b")
         await fast.send_frame("SEND", b"m", destination="/queue/b", receipt=1)
         assert (await fast.frame("MESSAGE")).body == b"m"
         assert await receipt(fast) == "1"
-        house.disk.let_go()
+        harness.disk.let_go()
 
-    async def test_a_consumer_gets_it_at_once(self, house: StoredHouse, kind: str) -> None:
+    async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness, kind: str) -> None:
         """Routing does not wait for the disk."""
-        peer, consumer = await house.session(kind), await house.session(kind)
+        peer, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/queue/a", ack="client")
-        house.disk.hold()
+        harness.disk.hold()
         await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
         assert (await consumer.frame("MESSAGE")).body == b"m"
-        house.disk.let_go()
+        harness.disk.let_go()
 
-    async def test_a_goodbye_waits_for_it(self, house: StoredHouse, kind: str) -> None:
-        peer = await house.session(kind)
-        house.disk.hold()
+    async def test_a_goodbye_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
         await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
-        await until(lambda: house.disk.busy)
+        await until(lambda: harness.disk.busy)
         await trio.testing.wait_all_tasks_blocked()
         await quiet(peer)
-        house.disk.let_go()
+        harness.disk.let_go()
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         await peer.at_end()
 
-    async def test_but_not_for_ever(self, house: StoredHouse, kind: str, autojump_clock: MockClock) -> None:
-        peer = await house.session(kind)
-        house.disk.hold()
+    async def test_but_not_for_ever(self, harness: StoredHarness, kind: str, autojump_clock: MockClock) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
         await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
         await peer.at_end()
-        house.disk.let_go()
+        harness.disk.let_go()
 
-    async def test_a_full_disk(self, house: StoredHouse, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_full_disk(self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(committer_module, "_RETRY", 0.0)
-        first, second, third = [await house.session(kind) for _ in range(3)]
+        first, second, third = [await harness.session(kind) for _ in range(3)]
         await third.subscribe("/topic/a")
-        house.disk.errors = [FULL]
-        house.disk.hold()
+        harness.disk.errors = [FULL]
+        harness.disk.hold()
         await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-        house.disk.let_one_go()
-        await until(lambda: len(house.disk.calls) == 2)  # it is tried again
+        harness.disk.let_one_go()
+        await until(lambda: len(harness.disk.calls) == 2)  # it is tried again
         await second.send_frame("SEND", b"m", destination="/topic/a")
         assert (await third.frame("MESSAGE")).body == b"m"
         await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
         error = await second.frame("ERROR")
         assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
         assert error.body == b"durable messages are refused for now: the disk is full"
-        house.disk.let_go()
+        harness.disk.let_go()
         assert await receipt(first) == "1"  # there is room again
         await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
         assert await receipt(first) == "3"
 
     async def test_a_slow_disk_holds_back_who_publishes(
-        self, house: StoredHouse, kind: str, monkeypatch: pytest.MonkeyPatch
+        self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(storage_module, "MOST_WAITING", 20_000)
-        publisher, other = await house.session(kind), await house.session(kind)
-        house.disk.hold()
+        publisher, other = await harness.session(kind), await harness.session(kind)
+        harness.disk.hold()
         for number in range(100):
             await publisher.send_frame("SEND", b"x" * 1_000, destination="/queue/a", receipt=number, **P)
             await trio.testing.wait_all_tasks_blocked()
-        session = house.connections[0].session
+        session = harness.connections[0].session
         assert session is not None
         assert session.frames_in < 30
-        assert house.counters.held_publishers == 1
+        assert harness.counters.held_publishers == 1
         await other.subscribe("/queue/b")
         await other.send_frame("SEND", b"m", destination="/queue/b")
         assert (await other.frame("MESSAGE")).body == b"m"
-        house.disk.let_go()
+        harness.disk.let_go()
         assert [await receipt(publisher) for _ in range(100)] == [str(number) for number in range(100)]
-        assert len(house.disk.rows) == 100
+        assert len(harness.disk.rows) == 100

@@ -12,8 +12,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.transports.connection import connection
+from gateway.transports.flow import back_pressure
 
-from .house import House
+from .harness import Harness
 from .peers import frame
 
 SLOW = frame("SEND", b"slow", destination="/queue/a") * 100
@@ -23,17 +24,18 @@ SLOW = frame("SEND", b"slow", destination="/queue/a") * 100
 def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> int:
     """Each frame takes a third of the longest turn, by the clock that the reader looks at."""
     moments = itertools.count()
-    monkeypatch.setattr(connection, "perf_counter", lambda: next(moments) * connection._LONGEST_TURN / 3)
+    for module in (connection, back_pressure):
+        monkeypatch.setattr(module, "perf_counter", lambda: next(moments) * connection._LONGEST_TURN / 3)
     return 4
 
 
 @pytest.mark.parametrize("after", [1, 40])
-async def test_slow_frames_let_others_in_between(house: House, kind: str, frames_per_turn: int, after: int) -> None:
-    slow, other, reader = [await house.session(kind) for _ in range(3)]
+async def test_slow_frames_let_others_in_between(harness: Harness, kind: str, frames_per_turn: int, after: int) -> None:
+    slow, other, reader = [await harness.session(kind) for _ in range(3)]
     await slow.send(SLOW)
-    while house.counters.published < after:
+    while harness.counters.published < after:
         await trio.lowlevel.checkpoint()
-    seen = house.counters.published
+    seen = harness.counters.published
     assert seen < after + 2 * frames_per_turn
     await other.publish("/queue/a", b"other")
     await wait_all_tasks_blocked()
@@ -41,23 +43,22 @@ async def test_slow_frames_let_others_in_between(house: House, kind: str, frames
     assert seen <= bodies.index(b"other") <= seen + 5 * frames_per_turn
 
 
-async def test_what_they_deliver_is_written_in_between(house: House, kind: str, frames_per_turn: int) -> None:
-    slow, reader = await house.session(kind), await house.session(kind)
+async def test_what_they_deliver_is_written_in_between(harness: Harness, kind: str, frames_per_turn: int) -> None:
+    slow, reader = await harness.session(kind), await harness.session(kind)
     await reader.subscribe("/queue/a")
     await reader.settled()
-    before = house.counters.published
+    before = harness.counters.published
     await slow.send(SLOW)
     await reader.frame("MESSAGE")
-    assert house.counters.published - before <= 5 * frames_per_turn
+    assert harness.counters.published - before <= 5 * frames_per_turn
     for _ in range(99):
         await reader.frame("MESSAGE")
 
 
-async def test_quick_ones_have_one_turn(house: House, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quick_ones_have_one_turn(harness: Harness, kind: str) -> None:
     """To wait after each frame would cost more than the frame."""
-    monkeypatch.setattr(connection, "perf_counter", lambda: 0.0)
-    peer = await house.session(kind)
+    peer = await harness.session(kind)
     await peer.send(SLOW)
-    while not house.counters.published:
+    while not harness.counters.published:
         await trio.lowlevel.checkpoint()
-    assert house.counters.published == 100
+    assert harness.counters.published == 100

@@ -14,64 +14,64 @@ from trio.testing import MockClock
 
 from gateway.transports import ConnectionHandler, TransportOptions
 
-from . import papers
-from .house import House
+from . import tls_files
+from .harness import Harness
 from .peers import Peer, TcpWire, read_all, until
-from .test_entrance import HEADER, UNIX, MakeHouse, Visit, parametrize
+from .test_entrance import HEADER, UNIX, MakeHarness, Visit, parametrize
 
 
 @parametrize(("retry", "seconds"), [(0, "0"), (1, "1"), (1500, "2"), (2000, "2")])
-async def test_an_upgrade(make_house: MakeHouse, retry: int, seconds: str) -> None:
-    house = make_house(options=TransportOptions(drain_retry=retry))
-    house.server.draining = True
-    visit = Visit(house, ConnectionHandler(house.server, "websocket"))
+async def test_an_upgrade(make_harness: MakeHarness, retry: int, seconds: str) -> None:
+    harness = make_harness(options=TransportOptions(drain_retry=retry))
+    harness.server.draining = True
+    visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
     with structlog.testing.capture_logs() as logs:
         answer = await visit.refused()
         await visit.stream.aclose()
-        await until(lambda: not house.server.admission.connections)
+        await until(lambda: not harness.server.connection_limits.connections)
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert house.counters.refusals["draining"] == 1
+    assert harness.counters.refusals["draining"] == 1
     assert f"\r\nRetry-After: {seconds}\r\n".encode() in answer
     assert b"shutting down" in answer
     assert not logs
 
 
 @parametrize("proxied", [False, True])
-async def test_tcp(house: House, proxied: bool) -> None:
-    house.server.draining = True
-    visit = Visit(house, ConnectionHandler(house.server, proxied=proxied, trusted=UNIX))
+async def test_tcp(harness: Harness, proxied: bool) -> None:
+    harness.server.draining = True
+    visit = Visit(harness, ConnectionHandler(harness.server, proxied=proxied, trusted=UNIX))
     with structlog.testing.capture_logs() as logs:
         if proxied:
             await visit.stream.send_all(HEADER)
         error = await Peer(TcpWire(visit.stream)).frame("ERROR")
         await visit.stream.aclose()
-        await until(lambda: not house.server.admission.connections)
+        await until(lambda: not harness.server.connection_limits.connections)
     assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
-    assert (house.counters.refused, house.counters.sessions) == (1, 0)
+    assert (harness.counters.refused, harness.counters.sessions) == (1, 0)
     assert not logs
 
 
-async def test_tcp_with_tls(house: House, tmp_path: Path) -> None:
-    house.server.draining = True
-    visit = Visit(house, ConnectionHandler(house.server, "tcp", papers.certificates(tmp_path)))
+async def test_tcp_with_tls(harness: Harness, tmp_path: Path) -> None:
+    harness.server.draining = True
+    visit = Visit(harness, ConnectionHandler(harness.server, "tcp", tls_files.certificates(tmp_path)))
     await visit.secure()
     assert (await Peer(TcpWire(visit.wire)).frame("ERROR"))["retry-after"] == "2000"
 
 
-async def test_who_does_not_wait_for_the_answer(house: House) -> None:
-    house.server.draining = True
-    visit = Visit(house, ConnectionHandler(house.server))
+async def test_who_does_not_wait_for_the_answer(harness: Harness) -> None:
+    harness.server.draining = True
+    visit = Visit(harness, ConnectionHandler(harness.server))
     with structlog.testing.capture_logs() as logs:
         await visit.stream.aclose()
-        await until(lambda: not house.server.admission.connections)
+        await until(lambda: not harness.server.connection_limits.connections)
     assert not logs
 
 
-async def test_who_says_nothing(make_house: MakeHouse, autojump_clock: MockClock) -> None:
+async def test_who_says_nothing(make_harness: MakeHarness, autojump_clock: MockClock) -> None:
     """It hears the ERROR, and has `close_linger` to go."""
-    house = make_house(options=TransportOptions(close_linger=3.0))
-    house.server.draining = True
-    visit = Visit(house, ConnectionHandler(house.server))
+    harness = make_harness(options=TransportOptions(close_linger=3.0))
+    harness.server.draining = True
+    visit = Visit(harness, ConnectionHandler(harness.server))
     assert (await read_all(visit.stream)).startswith(b"ERROR\n")
-    await until(lambda: not house.server.admission.connections)
+    await until(lambda: not harness.server.connection_limits.connections)
     assert trio.current_time() == pytest.approx(3.0, abs=0.1)

@@ -18,7 +18,7 @@ from gateway.broker.model.identity import Credentials, Identity
 from gateway.broker.session.renewal import EVENTS, RENEW
 from gateway.transports import TransportOptions
 
-from .house import House
+from .harness import Harness
 from .peers import Peer, Received
 
 SECRET = "planted-secret"
@@ -56,8 +56,8 @@ def issuer() -> Issuer:
 
 
 @pytest.fixture
-async def house(make_house: Callable[..., House], issuer: Issuer, autojump_clock: MockClock) -> House:
-    found = make_house(authenticator=issuer, options=TransportOptions(token_warning=60.0, connect_timeout=5.0))
+async def harness(make_harness: Callable[..., Harness], issuer: Issuer, autojump_clock: MockClock) -> Harness:
+    found = make_harness(authenticator=issuer, options=TransportOptions(token_warning=60.0, connect_timeout=5.0))
     found.broker.scheduler.epoch = trio.current_time  # so that tokens age with the test's clock
     return found
 
@@ -66,13 +66,13 @@ def alice(seconds: float, method: str = "token", groups: frozenset[str] = frozen
     return Identity("alice", groups, trio.current_time() + seconds, method)
 
 
-async def connect(house: House, issuer: Issuer, kind: str, identity: Identity) -> Peer:
+async def connect(harness: Harness, issuer: Issuer, kind: str, identity: Identity) -> Peer:
     issuer.answers["first"] = identity
-    return await house.session(kind, passcode="first")
+    return await harness.session(kind, passcode="first")
 
 
-async def listening(house: House, issuer: Issuer, kind: str, seconds: float) -> Peer:
-    peer = await connect(house, issuer, kind, alice(seconds))
+async def listening(harness: Harness, issuer: Issuer, kind: str, seconds: float) -> Peer:
+    peer = await connect(harness, issuer, kind, alice(seconds))
     await peer.subscribe(EVENTS)
     return peer
 
@@ -87,9 +87,9 @@ def events(logged: list[EventDict]) -> list[str]:
 
 class TestWarning:
     async def test_it_comes_before_the_end(
-        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
-        peer = await listening(house, issuer, kind, 100)
+        peer = await listening(harness, issuer, kind, 100)
         began = trio.current_time()
         message = await house_message(peer, 200)
         assert 40 <= trio.current_time() - began < 41
@@ -100,9 +100,9 @@ class TestWarning:
         await peer.aclose()
 
     async def test_who_subscribes_late_is_told_then(
-        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
-        peer = await connect(house, issuer, kind, alice(30))
+        peer = await connect(harness, issuer, kind, alice(30))
         await peer.listen(10)
         await peer.subscribe(EVENTS)
         assert int((await peer.frame("MESSAGE"))["expires-in"]) in (19, 20)
@@ -111,11 +111,11 @@ class TestWarning:
         await peer.aclose()
 
     async def test_no_warning_where_none_is_wanted(
-        self, make_house: Callable[..., House], issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, make_harness: Callable[..., Harness], issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(authenticator=issuer, options=TransportOptions(token_warning=0.0))
-        house.broker.scheduler.epoch = trio.current_time
-        peer = await listening(house, issuer, kind, 15)
+        harness = make_harness(authenticator=issuer, options=TransportOptions(token_warning=0.0))
+        harness.broker.scheduler.epoch = trio.current_time
+        peer = await listening(harness, issuer, kind, 15)
         assert (await peer.at_end_after_error())["message"] == "token expired"
         await peer.aclose()
 
@@ -142,7 +142,7 @@ class TestEnd:
     )
     async def test_error_and_close(
         self,
-        house: House,
+        harness: Harness,
         issuer: Issuer,
         kind: str,
         method: str,
@@ -150,7 +150,7 @@ class TestEnd:
         logged: list[EventDict],
         autojump_clock: MockClock,
     ) -> None:
-        peer = await connect(house, issuer, kind, alice(15, method))
+        peer = await connect(harness, issuer, kind, alice(15, method))
         began = trio.current_time()
         error = await peer.at_end_after_error()
         assert 15 <= trio.current_time() - began < 15.1
@@ -160,20 +160,22 @@ class TestEnd:
             assert peer.websocket.closed == (POLICY_VIOLATION, f"{what} expired")
         assert f"{what} expired" in events(logged)
         await peer.aclose()
-        assert house.broker.sessions == {}
+        assert harness.broker.sessions == {}
 
-    async def test_what_never_ends(self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock) -> None:
-        peer = await connect(house, issuer, kind, Identity("alice", expires=math.inf))
+    async def test_what_never_ends(
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
+    ) -> None:
+        peer = await connect(harness, issuer, kind, Identity("alice", expires=math.inf))
         await peer.listen(100_000)
         await peer.aclose()
 
     async def test_a_clock_that_is_set(
-        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
         """The epoch's clock may jump: it is looked at once a minute at least."""
-        peer = await connect(house, issuer, kind, alice(100_000))
+        peer = await connect(harness, issuer, kind, alice(100_000))
         began = trio.current_time()
-        house.broker.scheduler.epoch = lambda: trio.current_time() + 200_000
+        harness.broker.scheduler.epoch = lambda: trio.current_time() + 200_000
         with trio.fail_after(100):
             error = await peer._receive()
         assert error is not None
@@ -182,14 +184,14 @@ class TestEnd:
         await peer.aclose()
 
     async def test_a_session_that_is_gone_leaves_nothing_to_end(
-        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         await peer.aclose()
         await trio.sleep(120)
         await wait_all_tasks_blocked()
-        assert house.server.timers._slots == {}
-        assert house.counters.errors == 0
+        assert harness.server.timers._slots == {}
+        assert harness.counters.errors == 0
 
 
 class TestRenewal:
@@ -200,7 +202,7 @@ class TestRenewal:
     )
     async def test_the_session_goes_on(
         self,
-        house: House,
+        harness: Harness,
         issuer: Issuer,
         kind: str,
         headers: dict[str, str],
@@ -208,7 +210,7 @@ class TestRenewal:
         logged: list[EventDict],
         autojump_clock: MockClock,
     ) -> None:
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         await peer.subscribe("/topic/a")
         await peer.listen(10)
         issuer.answers[SECRET] = alice(100)
@@ -223,9 +225,9 @@ class TestRenewal:
         await peer.aclose()
 
     async def test_what_does_not_end_any_more(
-        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         issuer.answers[SECRET] = Identity("alice")
         await renew(peer, passcode=SECRET)
         await peer.frame("RECEIPT")
@@ -237,10 +239,10 @@ class TestRenewal:
         await peer.aclose()
 
     async def test_one_a_second(
-        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
         """Or a client that renews all the time fills the wheel with lives that are over."""
-        peer = await connect(house, issuer, kind, alice(1000))
+        peer = await connect(harness, issuer, kind, alice(1000))
         issuer.answers[SECRET] = alice(2000)
         began = trio.current_time()
         for _ in range(5):
@@ -250,9 +252,9 @@ class TestRenewal:
         await peer.aclose()
 
     async def test_the_next_warning(
-        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
-        peer = await listening(house, issuer, kind, 70)
+        peer = await listening(harness, issuer, kind, 70)
         assert (await peer.frame("MESSAGE"))["expires-in"] == "60"
         issuer.answers[SECRET] = alice(75)
         await renew(peer, passcode=SECRET)
@@ -263,10 +265,10 @@ class TestRenewal:
         await peer.aclose()
 
     async def test_frames_behind_it_do_not_wait(
-        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
         issuer.slowness = 3.0
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         issuer.answers[SECRET] = alice(100)
         await renew(peer, passcode=SECRET)
         began = trio.current_time()
@@ -286,13 +288,13 @@ class TestRenewal:
                 "what it shows is no token that this server accepts, and does not look like one",
             ),
             (LoginRefused("the token has expired"), "the token has expired"),
-            (Identity("bob"), "what it shows is somebody else's; connect anew to be another user"),
-            (ValueError(SECRET[:3]), "the server failed to find out who it is; its log says more"),
+            (Identity("bob"), "the token is one of another user; connect anew to be that user"),
+            (ValueError(SECRET[:3]), "the server failed to check the token; its log says more"),
         ],
     )
     async def test_refused(
         self,
-        house: House,
+        harness: Harness,
         issuer: Issuer,
         kind: str,
         answer: Identity | Exception | None,
@@ -300,39 +302,39 @@ class TestRenewal:
         logged: list[EventDict],
         autojump_clock: MockClock,
     ) -> None:
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         issuer.answers[SECRET] = answer
         await renew(peer, passcode=SECRET)
         error = await peer.at_end_after_error()
         assert (error["message"], error["receipt-id"], error.body.decode()) == ("renewal refused", "renewed", detail)
         assert "renewal refused" in events(logged)
         assert "renewed" not in events(logged)
-        assert house.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
+        assert harness.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
         await peer.aclose()
 
     async def test_nobody_answers(
-        self, house: House, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
         issuer.slowness = 1000.0
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         await renew(peer, passcode=SECRET)
         error = await peer.at_end_after_error()
-        assert error.body == b"nobody said so within 5 s (connect_timeout)"
+        assert error.body == b"the authenticator did not answer within 5 s (connect_timeout)"
         await peer.aclose()
 
     async def test_the_client_leaves_meanwhile(
-        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
         issuer.slowness = 3.0
         issuer.answers[SECRET] = alice(100)
-        peer = await connect(house, issuer, kind, alice(15))
+        peer = await connect(harness, issuer, kind, alice(15))
         await renew(peer, passcode=SECRET)
         await peer.send_frame("DISCONNECT", receipt="bye")
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
         await peer.at_end()
         await peer.aclose()
         await trio.sleep(10)
-        assert house.broker.sessions == {}
+        assert harness.broker.sessions == {}
 
 
 class Granted:
@@ -365,10 +367,10 @@ class Groups:
 
 class TestGroups:
     async def test_new_ones_count_at_once(
-        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        house.server._authorizer = Groups()
-        peer = await connect(house, issuer, kind, alice(30, groups=frozenset({"a"})))
+        harness.server._authorizer = Groups()
+        peer = await connect(harness, issuer, kind, alice(30, groups=frozenset({"a"})))
         await peer.subscribe("/topic/a")
         issuer.answers[SECRET] = alice(60, groups=frozenset({"a", "b"}))
         await renew(peer, passcode=SECRET)
@@ -381,10 +383,10 @@ class TestGroups:
         await peer.aclose()
 
     async def test_what_the_rules_refuse_closes_as_that(
-        self, house: House, issuer: Issuer, kind: str, autojump_clock: MockClock
+        self, harness: Harness, issuer: Issuer, kind: str, autojump_clock: MockClock
     ) -> None:
-        house.server._authorizer = Groups()
-        peer = await connect(house, issuer, kind, alice(30, groups=frozenset({"a"})))
+        harness.server._authorizer = Groups()
+        peer = await connect(harness, issuer, kind, alice(30, groups=frozenset({"a"})))
         await peer.publish("/topic/b", b"x")
         assert (await peer.at_end_after_error())["message"] == "access refused"
         if kind == "websocket":

@@ -23,7 +23,7 @@ from gateway.config import settings
 from gateway.runtime.gateway import Gateway, open_gateway
 from gateway.transports.connection import session_expiry
 
-from .house import House
+from .harness import Harness
 from .peers import Peer, dial
 
 HASH = passwords.hash_passcode("right")
@@ -236,34 +236,34 @@ class Directory:
 
 
 @pytest.fixture
-async def house(make_house: Callable[..., House], autojump_clock: MockClock) -> House:
-    return make_house(authenticator=Directory())
+async def harness(make_harness: Callable[..., Harness], autojump_clock: MockClock) -> Harness:
+    return make_harness(authenticator=Directory())
 
 
 class TestFollowed:
-    async def test_it_is_its_authenticator(self, house: House) -> None:
-        assert isinstance(house.authenticator, Directory)
-        followed = session_expiry.FollowedSession(house.authenticator, house.server)
+    async def test_it_is_its_authenticator(self, harness: Harness) -> None:
+        assert isinstance(harness.authenticator, Directory)
+        followed = session_expiry.FollowedSession(harness.authenticator, harness.server)
         assert (followed.name, followed.reload()) == ("directory", "a fault")
-        house.authenticator.gone.add("ada")
+        harness.authenticator.gone.add("ada")
         assert followed.reload() is None
 
-    async def test_who_came_by_something_else_is_not_touched(self, house: House, kind: str) -> None:
-        registry = house.authenticator
+    async def test_who_came_by_something_else_is_not_touched(self, harness: Harness, kind: str) -> None:
+        registry = harness.authenticator
         assert isinstance(registry, Directory)
-        peer = await house.session(kind, login="token-7")
+        peer = await harness.session(kind, login="token-7")
         registry.gone.add("token-7")
-        session_expiry.FollowedSession(registry, house.server).reload()
+        session_expiry.FollowedSession(registry, harness.server).reload()
         await peer.settled()
         assert registry.asked == 0
         await peer.aclose()
 
-    async def test_one_that_has_gone_meanwhile(self, house: House, kind: str, logged: list[EventDict]) -> None:
+    async def test_one_that_has_gone_meanwhile(self, harness: Harness, kind: str, logged: list[EventDict]) -> None:
         """Between the reload and the turn in which it would end."""
-        registry = house.authenticator
+        registry = harness.authenticator
         assert isinstance(registry, Directory)
-        peer = await house.session(kind, login="ada")
-        (connection,) = house.server.connections.values()
+        peer = await harness.session(kind, login="ada")
+        (connection,) = harness.server.connections.values()
         lease = connection.session_expiry
         assert lease is not None
         registry.gone.add("ada")
@@ -275,23 +275,23 @@ class TestFollowed:
         lease.follow()
         assert not of(logged, "login revoked")
 
-    async def test_many_end_in_turns(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_many_end_in_turns(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         """All lose their rights at once, and no turn ends more than some."""
-        registry = house.authenticator
+        registry = harness.authenticator
         assert isinstance(registry, Directory)
         many = 3 * session_expiry._FOLLOWS_PER_TURN + 1
-        peers = [await house.session("tcp", login="ada") for _ in range(many)]
-        other = await house.session("tcp", login="bob")
+        peers = [await harness.session("tcp", login="ada") for _ in range(many)]
+        other = await harness.session("tcp", login="bob")
         registry.gone.add("ada")
         proceed, left = Scheduler.proceed, [many]
 
         def counted(scheduler: Scheduler) -> bool:
             more = proceed(scheduler)
-            left.append(sum(each._ending is None for each in house.server.connections.values()) - 1)
+            left.append(sum(each._ending is None for each in harness.server.connections.values()) - 1)
             return more
 
         monkeypatch.setattr(Scheduler, "proceed", counted)
-        session_expiry.FollowedSession(registry, house.server).reload()
+        session_expiry.FollowedSession(registry, harness.server).reload()
         async with trio.open_nursery() as nursery:
             for peer in peers:
                 nursery.start_soon(partial(_ended, peer))

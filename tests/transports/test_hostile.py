@@ -23,7 +23,7 @@ from .peers import (
     until,
     ws,
 )
-from .street import OpenStreet
+from .shared_gateway import OpenGateway
 
 pytestmark = pytest.mark.requirement("SES-04")
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
@@ -56,32 +56,32 @@ class TestMalformed:
         ids=lambda data: repr(data[:20]),
     )
     @parametrize("opened", [False, True])
-    async def test_octets(self, street: OpenStreet, kind: str, data: bytes, opened: bool) -> None:
-        async with street() as here:
+    async def test_octets(self, shared_gateway: OpenGateway, kind: str, data: bytes, opened: bool) -> None:
+        async with shared_gateway() as here:
             peer = await here.session(kind) if opened else await here.dial(kind)
             await peer.send(data)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             assert await ends_with_error(peer)
 
-    async def test_many_at_once(self, street: OpenStreet, kind: str) -> None:
+    async def test_many_at_once(self, shared_gateway: OpenGateway, kind: str) -> None:
         """Random bytes from fifty clients."""
         source = random.Random(7)
-        async with street(connect_timeout=1.0) as here:
+        async with shared_gateway(connect_timeout=1.0) as here:
             peers = [await here.session(kind) if number % 2 else await here.dial(kind) for number in range(50)]
             for peer in peers:
                 await peer.send(b"\1\0" + source.randbytes(source.randrange(1, 2000)))
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             for peer in peers:
                 assert await ends_with_error(peer)
 
     @requirement("FRM-13")
-    async def test_a_tls_hello(self, street: OpenStreet, kind: str) -> None:
+    async def test_a_tls_hello(self, shared_gateway: OpenGateway, kind: str) -> None:
         """Somebody dials with TLS where there is none; the log names it, because the client's error does not."""
-        async with street() as here:
+        async with shared_gateway() as here:
             with structlog.testing.capture_logs() as logs:
                 stream = await here.dial_stream(kind)
                 await stream.send_all(TLS_HELLO)
-                await here.neighbours_talk()
+                await here.bystanders_talk()
                 await read_all(stream)
                 await stream.aclose()
                 await here.gone()
@@ -103,22 +103,22 @@ class TestMalformed:
             (b"\x82\xff" + b"\xff" * 8 + b"mask", 1002),
         ],
     )
-    async def test_websocket_frames(self, street: OpenStreet, data: bytes, code: int) -> None:
-        async with street() as here:
+    async def test_websocket_frames(self, shared_gateway: OpenGateway, data: bytes, code: int) -> None:
+        async with shared_gateway() as here:
             peer = await here.session("websocket")
             await peer.websocket.stream.send_all(data)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             await peer.at_end()
             assert peer.websocket.closed is not None
             assert peer.websocket.closed[0] == code
             await peer.aclose()
 
-    async def test_an_upgrade_that_is_none(self, street: OpenStreet) -> None:
-        async with street() as here:
+    async def test_an_upgrade_that_is_none(self, shared_gateway: OpenGateway) -> None:
+        async with shared_gateway() as here:
             for data in (b"\0" * 100, b"POST / HTTP/1.1\r\n\r\n", b"x" * 20_000, CONNECT):
                 stream = await here.dial_stream("websocket")
                 await stream.send_all(data)
-                await here.neighbours_talk()
+                await here.bystanders_talk()
                 await read_all(stream)
                 await stream.aclose()
 
@@ -136,17 +136,17 @@ class TestOversized:
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    async def test_a_frame(self, street: OpenStreet, kind: str, data: bytes, reason: str) -> None:
-        async with street() as here:
+    async def test_a_frame(self, shared_gateway: OpenGateway, kind: str, data: bytes, reason: str) -> None:
+        async with shared_gateway() as here:
             peer = await here.session(kind)
             await peer.send(data)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             assert await ends_with_error(peer) == reason
 
     @requirement("LIM-03", "LIM-04", "LNG-02")
-    async def test_a_body_without_end(self, street: OpenStreet, kind: str) -> None:
+    async def test_a_body_without_end(self, shared_gateway: OpenGateway, kind: str) -> None:
         """It goes on sending after the ERROR; that is read and thrown away for a moment, then it is cut."""
-        async with street() as here:
+        async with shared_gateway() as here:
             peer = await here.session(kind)
             await peer.send(b"SEND\ndestination:/queue/a\n\n")
 
@@ -160,8 +160,8 @@ class TestOversized:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(flood)
                 assert (await peer.frame("ERROR"))["message"] == "body too large"
-                await here.neighbours_talk()
-                await until(lambda: not here.strangers)
+                await here.bystanders_talk()
+                await until(lambda: not here.others)
             await peer.aclose()
 
     @requirement("LIM-04")
@@ -169,21 +169,21 @@ class TestOversized:
         "data",
         [b"CONNECT\nk:" + b"v" * 2000, b"CONNECT\n" + b"a:b\n" * 100 + b"\n\0", frame("CONNECT", b"x" * 2000)],
     )
-    async def test_before_login(self, street: OpenStreet, kind: str, data: bytes) -> None:
-        async with street() as here:
+    async def test_before_login(self, shared_gateway: OpenGateway, kind: str, data: bytes) -> None:
+        async with shared_gateway() as here:
             peer = await here.dial(kind)
             await peer.send(data + b"x" * 5000)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             assert await ends_with_error(peer)
 
     @requirement("WST-04")
-    async def test_a_websocket_message_of_a_terabyte(self, street: OpenStreet) -> None:
+    async def test_a_websocket_message_of_a_terabyte(self, shared_gateway: OpenGateway) -> None:
         """Its header costs nothing; only what is no STOMP in it does."""
-        async with street() as here:
+        async with shared_gateway() as here:
             peer = await here.session("websocket")
             stream = peer.websocket.stream
             await stream.send_all(b"\x82\xff" + (1 << 40).to_bytes(8, "big") + b"\0\0\0\0")
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             await stream.send_all(frame("SEND", destination="/topic/a", receipt="1"))
             await peer.frame("RECEIPT")
             await peer.aclose()
@@ -191,11 +191,11 @@ class TestOversized:
 
 class TestHalfSent:
     @parametrize("data", [b"CONN", b"CONNECT\naccept-version:1.2\n", CONNECT[:-1]])
-    async def test_connect(self, street: OpenStreet, kind: str, data: bytes) -> None:
-        async with street(connect_timeout=0.3) as here:
+    async def test_connect(self, shared_gateway: OpenGateway, kind: str, data: bytes) -> None:
+        async with shared_gateway(connect_timeout=0.3) as here:
             peer = await here.dial(kind)
             await peer.send(data)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             assert await ends_with_error(peer) == "connect timeout"
 
     @parametrize(
@@ -206,37 +206,37 @@ class TestHalfSent:
             b"SEND\ndestination:/queue/a\ncontent-length:60000\n\n" + b"x" * 59_999,
         ],
     )
-    async def test_send(self, street: OpenStreet, kind: str, data: bytes) -> None:
+    async def test_send(self, shared_gateway: OpenGateway, kind: str, data: bytes) -> None:
         """It may take its time (without heart-beats nothing forbids that), and then goes."""
-        async with street() as here:
+        async with shared_gateway() as here:
             peer = await here.session(kind)
             await peer.send(data)
-            await here.neighbours_talk()
-            assert here.strangers == 1
+            await here.bystanders_talk()
+            assert here.others == 1
             await peer.aclose()
-            await until(lambda: not here.strangers)
+            await until(lambda: not here.others)
             assert "/queue/a" not in here.gateway.broker.destinations
 
     @requirement("HBT-04")
-    async def test_one_that_had_promised_heart_beats(self, street: OpenStreet, kind: str) -> None:
-        async with street(heartbeat_receive=50) as here:
+    async def test_one_that_had_promised_heart_beats(self, shared_gateway: OpenGateway, kind: str) -> None:
+        async with shared_gateway(heartbeat_receive=50) as here:
             peer = await here.session(kind, heart_beat="50,0")
             await peer.send(b"SEND\ndestination:/queue/a\n\nhalf")
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             assert await ends_with_error(peer) == "heart-beat missing"
 
-    async def test_a_websocket_frame(self, street: OpenStreet) -> None:
-        async with street() as here:
+    async def test_a_websocket_frame(self, shared_gateway: OpenGateway) -> None:
+        async with shared_gateway() as here:
             for data in (b"\x82", b"\x82\xfe\x01", ws(PING, b"x" * 100)[:50], ws(BINARY, CONNECT)[:20]):
                 peer = await here.session("websocket")
                 await peer.websocket.stream.send_all(data)
-                await here.neighbours_talk()
+                await here.bystanders_talk()
                 await peer.aclose()
 
-    async def test_an_upgrade(self, street: OpenStreet) -> None:
-        async with street(connect_timeout=0.3) as here:
+    async def test_an_upgrade(self, shared_gateway: OpenGateway) -> None:
+        async with shared_gateway(connect_timeout=0.3) as here:
             stream = await here.dial_stream("websocket")
             await stream.send_all(UPGRADE[:-2])
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             await read_all(stream)
             await stream.aclose()

@@ -24,7 +24,7 @@ LITTLE = "100 octets are free on the disk of store.db, and 200 should be"
 
 
 class Kept(Disk):
-    """A store with a house to keep.
+    """A store with a harness to keep.
 
     Attributes:
         looks: how often that was asked.
@@ -69,7 +69,7 @@ class Kept(Disk):
         return self.more >= 0
 
 
-class House(Desk):
+class Harness(Desk):
     """The same with somebody who looks after it."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
@@ -94,79 +94,79 @@ class House(Desk):
 
 
 @pytest.fixture
-async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Harness]:
     """Its seconds are short."""
     monkeypatch.setattr(module, "_PAUSE", 0.001)
     monkeypatch.setattr(committer_module, "_RETRY", 0.001)
-    made = House(nursery)
+    made = Harness(nursery)
     yield made
     made.disk.let_go()
 
 
 class TestRoom:
-    async def test_new_messages_are_refused_while_it_is_short(self, house: House) -> None:
-        await house.look()
-        assert not house.refusal()
-        house.disk.little = LITTLE
+    async def test_new_messages_are_refused_while_it_is_short(self, harness: Harness) -> None:
+        await harness.look()
+        assert not harness.refusal()
+        harness.disk.little = LITTLE
         with structlog.testing.capture_logs() as logs:
             for _ in range(3):
-                await house.look()
-        assert house.refusal() == "durable messages are refused for now: the disk is nearly full"
-        assert house.storage.failure == LITTLE
-        assert not house.storage.is_failing
+                await harness.look()
+        assert harness.refusal() == "durable messages are refused for now: the disk is nearly full"
+        assert harness.storage.failure == LITTLE
+        assert not harness.storage.is_failing
         assert [(line["log_level"], line["reason"]) for line in logs] == [("error", LITTLE)]
 
-    async def test_what_is_under_way_is_written(self, house: House) -> None:
-        house.disk.little = LITTLE
-        await house.look()
-        house.change()
-        await house.committer.finish()
-        assert house.done == ["change"]
-        assert house.storage.is_short
+    async def test_what_is_under_way_is_written(self, harness: Harness) -> None:
+        harness.disk.little = LITTLE
+        await harness.look()
+        harness.change()
+        await harness.committer.finish()
+        assert harness.done == ["change"]
+        assert harness.storage.is_short
 
-    async def test_it_returns_though_nobody_sends(self, house: House) -> None:
-        house.disk.little = LITTLE
-        await house.look()
-        assert house.refusal()
-        house.disk.little = ""
+    async def test_it_returns_though_nobody_sends(self, harness: Harness) -> None:
+        harness.disk.little = LITTLE
+        await harness.look()
+        assert harness.refusal()
+        harness.disk.little = ""
         with structlog.testing.capture_logs() as logs:
-            await until(lambda: not house.storage.failure)
-        assert not house.refusal()
+            await until(lambda: not harness.storage.failure)
+        assert not harness.refusal()
         assert [line["event"] for line in logs] == ["there is room for the store again"]
 
     async def test_after_much_was_written_it_is_looked_for_at_once(
-        self, house: House, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A second may be too long for what was free."""
         monkeypatch.setattr(module, "_PAUSE", 1_000.0)
         monkeypatch.setattr(committer_module, "_MUCH", 2_000)
-        await until(lambda: house.disk.looks == 1)
+        await until(lambda: harness.disk.looks == 1)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        house.disk.little = LITTLE
+        harness.disk.little = LITTLE
         for number in range(20):
-            house.change(str(number))
-            await house.committer.finish()
-        await until(lambda: house.storage.is_short)
+            harness.change(str(number))
+            await harness.committer.finish()
+        await until(lambda: harness.storage.is_short)
 
-    async def test_a_disk_that_does_not_say(self, house: House) -> None:
-        house.disk.trouble = {"shortage": StoreError("store.db cannot be used: No such file or directory")}
-        await house.look()
-        assert house.refusal() == "durable messages are refused for now: the log of the server says why"
-        assert "No such file" in house.storage.failure
-        house.disk.trouble = {}
-        await house.look()
-        assert not house.refusal()
+    async def test_a_disk_that_does_not_say(self, harness: Harness) -> None:
+        harness.disk.trouble = {"shortage": StoreError("store.db cannot be used: No such file or directory")}
+        await harness.look()
+        assert harness.refusal() == "durable messages are refused for now: the log of the server says why"
+        assert "No such file" in harness.storage.failure
+        harness.disk.trouble = {}
+        await harness.look()
+        assert not harness.refusal()
 
-    async def test_a_store_that_fails_as_well(self, house: House) -> None:
+    async def test_a_store_that_fails_as_well(self, harness: Harness) -> None:
         """Which is told first."""
-        house.disk.little = LITTLE
-        await house.look()
-        house.disk.errors = [FULL] * 3
-        house.change()
-        await until(lambda: house.storage.is_failing)
-        assert house.refusal() == "durable messages are refused for now: the disk is full"
-        await house.committer.finish()
-        assert house.refusal() == "durable messages are refused for now: the disk is nearly full"
+        harness.disk.little = LITTLE
+        await harness.look()
+        harness.disk.errors = [FULL] * 3
+        harness.change()
+        await until(lambda: harness.storage.is_failing)
+        assert harness.refusal() == "durable messages are refused for now: the disk is full"
+        await harness.committer.finish()
+        assert harness.refusal() == "durable messages are refused for now: the disk is nearly full"
 
 
 GONE = StoreError("store.db is gone")
@@ -175,107 +175,107 @@ GONE = StoreError("store.db is gone")
 class TestStoreThatIsMissed:
     """Somebody has moved its file away."""
 
-    async def test_has_failed_though_nobody_sends(self, house: House) -> None:
-        house.disk.trouble = {"shortage": GONE}
+    async def test_has_failed_though_nobody_sends(self, harness: Harness) -> None:
+        harness.disk.trouble = {"shortage": GONE}
         with structlog.testing.capture_logs() as logs:
             for _ in range(3):
-                await house.look()
-            assert house.storage.is_failing
-            assert house.storage.failure == "store.db is gone"
-            house.disk.trouble = {}
-            await house.look()
-        assert house.storage.failure == ""
+                await harness.look()
+            assert harness.storage.is_failing
+            assert harness.storage.failure == "store.db is gone"
+            harness.disk.trouble = {}
+            await harness.look()
+        assert harness.storage.failure == ""
         assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
 
-    async def test_that_comes_back_before_a_batch_is_written(self, house: House) -> None:
+    async def test_that_comes_back_before_a_batch_is_written(self, harness: Harness) -> None:
         """Only the batch shows that all is well."""
-        house.disk.trouble = {"shortage": GONE}
-        house.disk.errors = [GONE] * 3
-        house.change()
+        harness.disk.trouble = {"shortage": GONE}
+        harness.disk.errors = [GONE] * 3
+        harness.change()
         with structlog.testing.capture_logs() as logs:
-            await house.look()
-            house.disk.trouble = {}
-            await house.committer.finish()
-            await house.look()
-        assert house.storage.failure == ""
-        assert house.done == ["change"]
+            await harness.look()
+            harness.disk.trouble = {}
+            await harness.committer.finish()
+            await harness.look()
+        assert harness.storage.failure == ""
+        assert harness.done == ["change"]
         assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
 
-    async def test_does_not_hide_what_else_fails(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_does_not_hide_what_else_fails(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(committer_module, "_RETRY", 1_000.0)
-        house.disk.trouble = {"shortage": GONE}
-        await house.look()
-        house.disk.errors = [FULL] * 2
-        house.change()
-        await until(lambda: not house.disk.errors[1:])
-        house.disk.trouble = {}
-        await until(lambda: not house.disk.errors)
-        await house.look()
-        assert house.storage.is_failing
-        assert "cannot grow" in house.storage.failure
+        harness.disk.trouble = {"shortage": GONE}
+        await harness.look()
+        harness.disk.errors = [FULL] * 2
+        harness.change()
+        await until(lambda: not harness.disk.errors[1:])
+        harness.disk.trouble = {}
+        await until(lambda: not harness.disk.errors)
+        await harness.look()
+        assert harness.storage.is_failing
+        assert "cannot grow" in harness.storage.failure
 
 
 class TestNotice:
-    async def test_is_logged_once(self, house: House) -> None:
-        house.disk.news = "store.db is damaged: 3 messages stay"
+    async def test_is_logged_once(self, harness: Harness) -> None:
+        harness.disk.news = "store.db is damaged: 3 messages stay"
         with structlog.testing.capture_logs() as logs:
             for _ in range(3):
-                await house.look()
+                await harness.look()
         assert [(line["log_level"], line["reason"]) for line in logs] == [
             ("error", "store.db is damaged: 3 messages stay")
         ]
-        assert house.storage.failure == ""
+        assert harness.storage.failure == ""
 
 
 class TestTidying:
-    async def test_while_there_is_more_of_it(self, house: House) -> None:
-        house.disk.more = 5
+    async def test_while_there_is_more_of_it(self, harness: Harness) -> None:
+        harness.disk.more = 5
         for _ in range(2):
-            await house.look()
-        assert house.disk.done[:9] == ["look", *["tidy"] * 6, "look", "tidy"]
+            await harness.look()
+        assert harness.disk.done[:9] == ["look", *["tidy"] * 6, "look", "tidy"]
 
-    async def test_gives_way_to_who_wants_to_write(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_gives_way_to_who_wants_to_write(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PAUSE", 1_000.0)
-        house.disk.more = 1_000
-        house.disk.next_slice = threading.Semaphore(0)
-        await until(lambda: house.disk.done == ["look", "tidy"])
-        house.change()
-        house.disk.next_slice.release()
-        await house.committer.finish()
+        harness.disk.more = 1_000
+        harness.disk.next_slice = threading.Semaphore(0)
+        await until(lambda: harness.disk.done == ["look", "tidy"])
+        harness.change()
+        harness.disk.next_slice.release()
+        await harness.committer.finish()
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert house.disk.done == ["look", "tidy", "write"]
+        assert harness.disk.done == ["look", "tidy", "write"]
 
-    async def test_or_to_read(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_or_to_read(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PAUSE", 1_000.0)
-        house.disk.more = 1_000
-        house.disk.next_slice = threading.Semaphore(0)
-        await until(lambda: house.disk.done == ["look", "tidy"])
-        house.storage.read([1], lambda found: house.done.append("read"))
-        house.disk.next_slice.release()
-        await until(lambda: house.done == ["read"])
+        harness.disk.more = 1_000
+        harness.disk.next_slice = threading.Semaphore(0)
+        await until(lambda: harness.disk.done == ["look", "tidy"])
+        harness.storage.read([1], lambda found: harness.done.append("read"))
+        harness.disk.next_slice.release()
+        await until(lambda: harness.done == ["read"])
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert house.disk.done == ["look", "tidy"]
+        assert harness.disk.done == ["look", "tidy"]
 
-    async def test_not_while_something_cannot_be_written(self, house: House) -> None:
-        await until(lambda: "tidy" in house.disk.done)
-        house.disk.errors = [FULL] * 5
-        house.change()
-        tidied = house.disk.done.count("tidy")
-        await house.committer.finish()
-        assert house.disk.done[: house.disk.done.index("write")].count("tidy") == tidied
+    async def test_not_while_something_cannot_be_written(self, harness: Harness) -> None:
+        await until(lambda: "tidy" in harness.disk.done)
+        harness.disk.errors = [FULL] * 5
+        harness.change()
+        tidied = harness.disk.done.count("tidy")
+        await harness.committer.finish()
+        assert harness.disk.done[: harness.disk.done.index("write")].count("tidy") == tidied
 
-    async def test_that_fails(self, house: House) -> None:
+    async def test_that_fails(self, harness: Harness) -> None:
         """The log says so once, and all goes on."""
         with structlog.testing.capture_logs() as logs:
             for reason in ("a", "b"):
-                house.disk.trouble = {"tidy": StoreError(reason)}
+                harness.disk.trouble = {"tidy": StoreError(reason)}
                 for _ in range(3):
-                    await house.look()
-            house.disk.trouble = {}
-            await house.look()
-            house.disk.trouble = {"tidy": StoreError("b")}
-            await house.look()
+                    await harness.look()
+            harness.disk.trouble = {}
+            await harness.look()
+            harness.disk.trouble = {"tidy": StoreError("b")}
+            await harness.look()
         assert [line["reason"] for line in logs] == ["a", "b", "b"]
-        house.change()
-        await house.committer.finish()
-        assert house.storage.failure == ""
+        harness.change()
+        await harness.committer.finish()
+        assert harness.storage.failure == ""

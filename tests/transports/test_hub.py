@@ -12,11 +12,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
-from .house import House, Valve
+from .harness import Harness
 from .peers import Peer, Received, frame
+from .pipes import ControlledPipe
 
 QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 
 class Outbox:
@@ -35,14 +36,14 @@ class Outbox:
 
 
 class TestFlush:
-    async def test_all_in_order(self, house: House) -> None:
+    async def test_all_in_order(self, harness: Harness) -> None:
         flushed: list[int] = []
-        house.broker.dirty.extend(Outbox(flushed, number) for number in range(10))  # type: ignore[misc]
-        await house.server.flush()
+        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(10))  # type: ignore[misc]
+        await harness.server.flush()
         assert flushed == list(range(10))
-        assert not house.broker.dirty
+        assert not harness.broker.dirty
 
-    async def test_very_many_let_others_have_a_turn(self, house: House) -> None:
+    async def test_very_many_let_others_have_a_turn(self, harness: Harness) -> None:
         flushed: list[int] = []
         seen: list[int] = []
 
@@ -51,57 +52,59 @@ class TestFlush:
                 seen.append(len(flushed))
                 await trio.lowlevel.checkpoint()
 
-        house.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
+        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(other)
-            nursery.start_soon(house.server.flush)
+            nursery.start_soon(harness.server.flush)
         # trio shuffles who runs first in a tick: how many counts are seen is luck, that one is seen is not.
         assert any(0 < count < 1000 for count in seen)
 
-    async def test_cancelled_in_between(self, house: House) -> None:
+    async def test_cancelled_in_between(self, harness: Harness) -> None:
         """What lies there belongs to others, who still wait for it."""
         flushed: list[int] = []
-        house.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
+        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
         with trio.CancelScope() as scope:
             scope.cancel()
-            await house.server.flush()
+            await harness.server.flush()
         assert flushed == list(range(1000))
 
 
 class TestEnd:
-    async def test_nobody_there(self, house: House) -> None:
-        await house.server.wait_empty()
+    async def test_nobody_there(self, harness: Harness) -> None:
+        await harness.server.wait_empty()
 
-    async def test_until_the_last_has_gone(self, house: House, kind: str) -> None:
+    async def test_until_the_last_has_gone(self, harness: Harness, kind: str) -> None:
         """Also where all had gone once before."""
-        await (await house.session(kind)).aclose()
-        await house.server.wait_empty()
-        peers = [await house.session(kind) for _ in range(3)]
+        await (await harness.session(kind)).aclose()
+        await harness.server.wait_empty()
+        peers = [await harness.session(kind) for _ in range(3)]
         gone = trio.Event()
 
         async def wait() -> None:
-            await house.server.wait_empty()
+            await harness.server.wait_empty()
             gone.set()
 
-        house.nursery.start_soon(wait)
+        harness.nursery.start_soon(wait)
         for peer in peers:
             await wait_all_tasks_blocked()
             assert not gone.is_set()
             await peer.aclose()
         with trio.fail_after(5):
             await gone.wait()
-        assert not house.server.open_connections
-        assert not house.server.connections
+        assert not harness.server.open_connections
+        assert not harness.server.connections
 
 
 class TestHandshakes:
-    async def test_each_has_its_own_deadline(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(options=TransportOptions(connect_timeout=10.0))
+    async def test_each_has_its_own_deadline(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
         ended: dict[int, float] = {}
 
         async def silent(number: int) -> None:
             await trio.sleep(number * 3)
-            peer = house.visit(kind)
+            peer = harness.connect(kind)
             began = trio.current_time()
             await peer.frame("ERROR")
             ended[number] = trio.current_time() - began
@@ -113,17 +116,17 @@ class TestHandshakes:
         assert ended == {number: pytest.approx(10.01, abs=0.02) for number in range(5)}
 
     async def test_a_session_is_no_longer_waited_for(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=TransportOptions(connect_timeout=10.0))
-        peer = await house.session(kind)
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+        peer = await harness.session(kind)
         await trio.sleep(100)
         await peer.settled()
 
-    async def test_the_wheel_forgets_them(self, house: House, autojump_clock: MockClock) -> None:
+    async def test_the_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
         """Nothing is left on it when all handshakes are over, however many there were."""
         for _ in range(50):
-            peer = await house.session("tcp")
+            peer = await harness.session("tcp")
             await peer.aclose()
         await trio.sleep(60)
         await wait_all_tasks_blocked()
@@ -133,52 +136,54 @@ class TestHandshakes:
 class TestSlowReceivers:
     """A publisher is held back while somebody it writes to is over the high mark, but not for ever."""
 
-    async def stalled(self, house: House, kind: str) -> tuple[Peer, Valve]:
+    async def stalled(self, harness: Harness, kind: str) -> tuple[Peer, ControlledPipe]:
         """A subscriber of /topic/a that takes nothing any more."""
-        valve = Valve()
-        peer = house.visit_through(kind, valve)
+        pipe = ControlledPipe()
+        peer = harness.connect_through(kind, pipe)
         await peer.connect()
         await peer.subscribe("/topic/a")
-        valve.room = 0
-        return peer, valve
+        pipe.room = 0
+        return peer, pipe
 
     async def fill(self, publisher: Peer, nbytes: int) -> None:
         for _ in range(nbytes // 8000 + 1):
             await publisher.publish("/topic/a", b"x" * 8000)
 
-    async def test_held_until_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=QUOTAS)
-        publisher = await house.session(kind)
-        _, valve = await self.stalled(house, kind)
+    async def test_held_until_it_has_read(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session(kind)
+        _, pipe = await self.stalled(harness, kind)
         await self.fill(publisher, 50_000)
         await trio.sleep(1.0)
         await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
         await wait_all_tasks_blocked()
-        assert house.counters.held_publishers == 1
+        assert harness.counters.held_publishers == 1
         with trio.move_on_after(0.5) as scope:
             await publisher.receive()
         assert scope.cancelled_caught
-        valve.open()
+        pipe.open()
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert trio.current_time() == pytest.approx(1.5, abs=0.1)
 
-    async def test_one_that_reads_holds_nobody(self, make_house: MakeHouse, kind: str) -> None:
+    async def test_one_that_reads_holds_nobody(self, make_harness: MakeHarness, kind: str) -> None:
         """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
-        house = make_house(quotas=QUOTAS)
-        publisher = await house.session(kind)
-        receiver, valve = await self.stalled(house, kind)
-        valve.open()
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session(kind)
+        receiver, pipe = await self.stalled(harness, kind)
+        pipe.open()
         await publisher.send(frame("SEND", b"x" * 1000, destination="/topic/a") * 60)
         for _ in range(60):
             await receiver.frame("MESSAGE")
-        assert house.counters.held_publishers == 0
+        assert harness.counters.held_publishers == 0
 
     async def test_not_longer_than_the_timeout(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
-        publisher = await house.session(kind)
-        receiver, _ = await self.stalled(house, kind)
+        harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
+        publisher = await harness.session(kind)
+        receiver, _ = await self.stalled(harness, kind)
         began = trio.current_time()
         await self.fill(publisher, 50_000)
         await publisher.settled()
@@ -187,50 +192,54 @@ class TestSlowReceivers:
         await self.fill(publisher, 1)
         await publisher.settled()
         assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
-        assert house.server.open_connections
+        assert harness.server.open_connections
         # ... and is closed when its outbox is full.
         await self.fill(publisher, 20_000)
         await publisher.settled()
         await wait_all_tasks_blocked()
-        assert house.counters.held_publishers == 1
-        assert house.counters.slow_consumers == 1
-        assert len(house.server.open_connections) == 1
+        assert harness.counters.held_publishers == 1
+        assert harness.counters.slow_consumers == 1
+        assert len(harness.server.open_connections) == 1
         del receiver
 
-    async def test_forgiven_when_it_has_read(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
-        publisher = await house.session(kind)
-        receiver, valve = await self.stalled(house, kind)
+    async def test_forgiven_when_it_has_read(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
+        publisher = await harness.session(kind)
+        receiver, pipe = await self.stalled(harness, kind)
         await self.fill(publisher, 50_000)
         await publisher.settled()
-        valve.open()
+        pipe.open()
         for _ in range(7):
             assert len((await receiver.frame("MESSAGE")).body) == 8000
-        valve.room = 0
+        pipe.room = 0
         began = trio.current_time()
         await self.fill(publisher, 50_000)
         await publisher.settled()
         assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
-        assert house.counters.held_publishers == 2
-        assert house.counters.slow_consumers == 0
+        assert harness.counters.held_publishers == 2
+        assert harness.counters.slow_consumers == 0
 
     async def test_one_that_leaves_holds_nobody(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(quotas=QUOTAS)
-        publisher = await house.session(kind)
-        receiver, _ = await self.stalled(house, kind)
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session(kind)
+        receiver, _ = await self.stalled(harness, kind)
         await self.fill(publisher, 50_000)
         await trio.sleep(1.0)
         await receiver.aclose()
         await publisher.settled()
         assert trio.current_time() == pytest.approx(1.0, abs=0.1)
 
-    async def test_several_share_the_time(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
+    async def test_several_share_the_time(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
         """Ten that do not read cost a publisher no more than one."""
-        house = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
-        publisher = await house.session(kind)
-        receivers = [await self.stalled(house, kind) for _ in range(10)]
+        harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
+        publisher = await harness.session(kind)
+        receivers = [await self.stalled(harness, kind) for _ in range(10)]
         await self.fill(publisher, 50_000)
         await publisher.settled()
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
@@ -239,30 +248,32 @@ class TestSlowReceivers:
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
         assert len(receivers) == 10
 
-    async def test_others_publish_meanwhile(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=QUOTAS)
-        publisher, neighbour = await house.session(kind), await house.session(kind)
-        await self.stalled(house, kind)
+    async def test_others_publish_meanwhile(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS)
+        publisher, bystander = await harness.session(kind), await harness.session(kind)
+        await self.stalled(harness, kind)
         await self.fill(publisher, 50_000)
         await wait_all_tasks_blocked()
-        await neighbour.settled()
+        await bystander.settled()
         assert trio.current_time() == pytest.approx(0.0, abs=0.05)
 
     async def test_who_does_not_read_what_it_causes_waits_for_itself(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Receipts that nobody reads fill an outbox, too."""
-        house = make_house(quotas=QUOTAS)
-        valve = Valve()
-        peer = house.visit_through(kind, valve)
+        harness = make_harness(quotas=QUOTAS)
+        pipe = ControlledPipe()
+        peer = harness.connect_through(kind, pipe)
         await peer.connect()
-        valve.room = 0
+        pipe.room = 0
         for number in range(60):
             await peer.send_frame("SEND", destination="/topic/nobody", receipt=f"{number:01000}")
         await wait_all_tasks_blocked()
-        assert house.counters.held_publishers == 1
+        assert harness.counters.held_publishers == 1
         await trio.sleep(1.0)
-        valve.open()
+        pipe.open()
         for number in range(60):
             assert int((await peer.frame("RECEIPT"))["receipt-id"]) == number
         assert trio.current_time() == pytest.approx(1.0, abs=0.1)
@@ -274,51 +285,51 @@ class TestMemory:
     QUOTAS = Quotas(memory_limit=1_000_000, max_outbound=10_000_000)
 
     async def test_held_until_messages_have_gone(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(quotas=self.QUOTAS)
-        publisher = await house.session(kind)
+        harness = make_harness(quotas=self.QUOTAS)
+        publisher = await harness.session(kind)
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
         await wait_all_tasks_blocked()
-        assert house.broker.pressed
-        assert house.counters.held_publishers == 1
+        assert harness.broker.pressed
+        assert harness.counters.held_publishers == 1
         await trio.sleep(5)
-        consumer = await house.session(kind)
+        consumer = await harness.session(kind)
         messages = await consumer.subscribe_and_read("/queue/a", 80)
         assert [len(message.body) for message in messages] == [10_000] * 80
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
-        assert not house.broker.pressed
+        assert not harness.broker.pressed
 
-    async def test_many_wait_together(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=self.QUOTAS)
-        publishers = [await house.session("tcp") for _ in range(5)]
+    async def test_many_wait_together(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(quotas=self.QUOTAS)
+        publishers = [await harness.session("tcp") for _ in range(5)]
         for number in range(100):
             await publishers[number % 5].publish("/queue/a", b"x" * 10_000)
         await wait_all_tasks_blocked()
-        assert house.counters.held_publishers == 5
-        consumer = await house.session("tcp")
+        assert harness.counters.held_publishers == 5
+        consumer = await harness.session("tcp")
         await consumer.subscribe_and_read("/queue/a", 100)
         for publisher in publishers:
             await publisher.settled()
 
     async def test_who_holds_unacknowledged_messages_is_read(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Its ACKs are what makes room."""
-        house = make_house(quotas=self.QUOTAS)
-        consumer = await house.session(kind)
+        harness = make_harness(quotas=self.QUOTAS)
+        consumer = await harness.session(kind)
         await consumer.subscribe("/queue/a", ack="client")
-        publisher = await house.session(kind)
+        publisher = await harness.session(kind)
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await wait_all_tasks_blocked()
-        assert house.broker.pressed
+        assert harness.broker.pressed
         messages = await self.read_until_settled(consumer)
         await consumer.send_frame("ACK", id=messages[-1]["ack"])
         await self.read_until_settled(consumer)
-        assert not house.broker.pressed
+        assert not harness.broker.pressed
         await publisher.settled()
 
     @staticmethod
@@ -333,20 +344,20 @@ class TestMemory:
         return messages
 
     async def test_who_gets_messages_of_others_while_it_is_held_is_read_again(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """It stood by, and published; then the consumer in front of it went, and nobody else is there to make room."""
-        house = make_house(quotas=self.QUOTAS)
-        active, standby = await house.session(kind), await house.session(kind)
+        harness = make_harness(quotas=self.QUOTAS)
+        active, standby = await harness.session(kind), await harness.session(kind)
         await active.subscribe("/queue/a", ack="client-individual", exclusive="true")
         await standby.subscribe("/queue/a", ack="client-individual", exclusive="true")
-        publisher = await house.session(kind)
+        publisher = await harness.session(kind)
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await wait_all_tasks_blocked()
         await standby.publish("/queue/b", b"x" * 10_000)
         await wait_all_tasks_blocked()
-        assert house.counters.held_publishers == 2
+        assert harness.counters.held_publishers == 2
         await active.aclose()
         for _ in range(80):
             await standby.send_frame("ACK", id=(await standby.frame("MESSAGE"))["ack"])

@@ -19,11 +19,12 @@ from gateway.broker.core.scheduler import Scheduler
 from gateway.transports import server as hub_module
 from gateway.transports.wire.link import Buffers
 
-from .house import House, Valve
+from .harness import Harness
 from .peers import Peer, frame
+from .pipes import ControlledPipe
 
 parametrize = pytest.mark.parametrize
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 LATEST = 0.021  # seconds behind the moment that was asked for: a slot of the wheel, and what floats lose
 ROUNDING = 1e-9
@@ -53,7 +54,7 @@ class Epoch:
         return trio.current_time() + self.offset
 
 
-class Recording(Valve):
+class Recording(ControlledPipe):
     """Knows how much was written at once."""
 
     def __init__(self) -> None:
@@ -69,10 +70,10 @@ class Recording(Valve):
 class TestDelay:
     @parametrize("milliseconds", [1, 7, 19, 20, 21, 50, 333, 1000, 12_345])
     async def test_in_time_and_never_early(
-        self, house: House, kind: str, milliseconds: int, autojump_clock: MockClock
+        self, harness: Harness, kind: str, milliseconds: int, autojump_clock: MockClock
     ) -> None:
         """Whatever part of a slot the wheel is in."""
-        publisher, consumer = await house.session(kind), await house.session(kind)
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/queue/a")
         for _ in range(5):
             await trio.sleep(0.0137)
@@ -80,9 +81,11 @@ class TestDelay:
             await publisher.publish("/queue/a", b"%r" % due, x_delay=milliseconds)
             await read_in_time(consumer, 1)
 
-    async def test_many_in_the_order_of_their_times(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_many_in_the_order_of_their_times(
+        self, harness: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
         """Each may be the nearest of all when it comes, or not; equal times are in the order of the SENDs."""
-        publisher, consumer = await house.session(kind), await house.session(kind)
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/topic/a")
         dice = random.Random(7)
         expected = []
@@ -101,7 +104,7 @@ class TestDelay:
     @parametrize("header", ["AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
     async def test_at_a_moment(
         self,
-        make_house: MakeHouse,
+        make_harness: MakeHarness,
         kind: str,
         header: str,
         autojump_clock: MockClock,
@@ -109,8 +112,8 @@ class TestDelay:
     ) -> None:
         """In milliseconds since the epoch, by the clock of the system."""
         monkeypatch.setattr(hub_module, "time", Epoch(1_700_000_000.0))
-        house = make_house()
-        publisher, consumer = await house.session(kind), await house.session(kind)
+        harness = make_harness()
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/queue/a")
         data = b"SEND\ndestination:/queue/a\n%b:1700000005250\n\n5.25\0" % header.encode()
         await publisher.send(data)
@@ -122,8 +125,8 @@ class TestDelay:
         await consumer.frame("MESSAGE")
         assert trio.current_time() <= 5.25 + LATEST
 
-    async def test_its_sender_may_go(self, house: House, kind: str, autojump_clock: MockClock) -> None:
-        publisher, consumer = await house.session(kind), await house.session(kind)
+    async def test_its_sender_may_go(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await publisher.publish("/queue/a", b"9.0", x_delay=9000)
         await publisher.send_frame("DISCONNECT")
         await publisher.at_end()
@@ -132,9 +135,9 @@ class TestDelay:
         await read_in_time(consumer, 1)
 
     async def test_in_a_transaction_it_counts_from_the_commit(
-        self, house: House, kind: str, autojump_clock: MockClock
+        self, harness: Harness, kind: str, autojump_clock: MockClock
     ) -> None:
-        publisher, consumer = await house.session(kind), await house.session(kind)
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/queue/a")
         await publisher.send_frame("BEGIN", transaction="t")
         await publisher.publish("/queue/a", b"4.0", x_delay=1000, transaction="t")
@@ -144,9 +147,9 @@ class TestDelay:
 
 
 class TestFailures:
-    async def test_the_back_off_doubles(self, house: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_the_back_off_doubles(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
         """As it is where no policy says anything: 0.1 s at first."""
-        consumer = await house.session(kind)
+        consumer = await harness.session(kind)
         await consumer.subscribe("/queue/a", ack="client-individual")
         await consumer.publish("/queue/a")
         message = await consumer.frame("MESSAGE")
@@ -162,9 +165,9 @@ class TestFailures:
         letter = await consumer.frame("MESSAGE")
         assert (letter["dlq-reason"], letter["dlq-attempts"]) == ("max-attempts", "10")
 
-    async def test_others_come_meanwhile(self, make_house: MakeHouse, kind: str, autojump_clock: MockClock) -> None:
-        house = make_house(policies={"#": {"backoff": 5.0}})
-        consumer = await house.session(kind)
+    async def test_others_come_meanwhile(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
+        harness = make_harness(policies={"#": {"backoff": 5.0}})
+        consumer = await harness.session(kind)
         await consumer.subscribe("/queue/a", ack="client-individual", prefetch_count=1)
         await consumer.send(frame("SEND", b"1", destination="/queue/a") + frame("SEND", b"2", destination="/queue/a"))
         await consumer.send_frame("NACK", id=(await consumer.frame("MESSAGE"))["ack"])
@@ -174,54 +177,54 @@ class TestFailures:
         assert (await consumer.frame("MESSAGE")).body == b"1"
         assert in_time(5.0)
 
-    async def test_who_waits_for_one_that_expires(self, house: House, kind: str, autojump_clock: MockClock) -> None:
-        publisher = await house.session(kind)
+    async def test_who_waits_for_one_that_expires(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+        publisher = await harness.session(kind)
         await publisher.publish("/queue/a", ttl=2500)
         await publisher.settled()
         await trio.sleep(2.499)
-        assert house.broker.waiting == 1
+        assert harness.broker.waiting == 1
         await trio.sleep(LATEST)
-        assert (house.broker.waiting, house.counters.expired) == (0, 1)
+        assert (harness.broker.waiting, harness.counters.expired) == (0, 1)
 
 
 class TestTurns:
     """What is much is cut into turns, between which outboxes are flushed and others do what they have to do."""
 
-    async def test_many_at_once(self, house: House, kind: str, autojump_clock: MockClock) -> None:
-        publisher, consumer = await house.session(kind), await house.session(kind)
+    async def test_many_at_once(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/topic/a")
         await publisher.send(b"".join(frame("SEND", b"1.0", destination="/topic/a", x_delay=1000) for _ in range(3000)))
         await publisher.settled()
         begun = trio.Event()
-        house.broker.scheduler.at(0.999, begun.set)  # in the same slot
+        harness.broker.scheduler.at(0.999, begun.set)  # in the same slot
         await begun.wait()
         seen: set[int] = set()
-        while house.counters.delivered < 3000:
-            seen.add(house.counters.delivered)
+        while harness.counters.delivered < 3000:
+            seen.add(harness.counters.delivered)
             await trio.lowlevel.checkpoint()
         assert len(seen - {0}) >= 3
         assert in_time(1.0)
         await read_in_time(consumer, 3000)
 
     async def test_what_a_turn_wrote_is_flushed_before_the_next(
-        self, house: House, kind: str, autojump_clock: MockClock
+        self, harness: Harness, kind: str, autojump_clock: MockClock
     ) -> None:
-        valve = Recording()
-        publisher, consumer = await house.session(kind), house.visit_through(kind, valve)
+        pipe = Recording()
+        publisher, consumer = await harness.session(kind), harness.connect_through(kind, pipe)
         await consumer.connect()
         await consumer.subscribe("/topic/a")
         await publisher.send(b"".join(frame("SEND", b"x", destination="/topic/a", x_delay=1000) for _ in range(3000)))
-        valve.writes.clear()
+        pipe.writes.clear()
         await trio.sleep(2)
-        assert house.counters.delivered == 3000
-        assert len(valve.writes) >= 3
-        assert max(valve.writes) <= sum(valve.writes) / 2
+        assert harness.counters.delivered == 3000
+        assert len(pipe.writes) >= 3
+        assert max(pipe.writes) <= sum(pipe.writes) / 2
 
     async def test_a_selective_consumer_of_a_deep_queue(
-        self, house: House, kind: str, autojump_clock: MockClock
+        self, harness: Harness, kind: str, autojump_clock: MockClock
     ) -> None:
         """It asks about 40,000 messages that it does not want; meanwhile others are served."""
-        publisher, consumer = await house.session(kind), await house.session(kind)
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await publisher.send(frame("SEND", destination="/queue/a", n=1) * 40_000)
         await publisher.publish("/queue/a", b"wanted", n=2)
         await publisher.settled()
@@ -242,8 +245,8 @@ class TestTurns:
         assert trips >= 1
         assert trio.current_time() == pytest.approx(0.0, abs=LATEST)
 
-    async def test_unfinished_work_lets_others_have_their_turns(self, house: House, kind: str) -> None:
-        peer = await house.session(kind)
+    async def test_unfinished_work_lets_others_have_their_turns(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
         await wait_all_tasks_blocked()
         left = 1000
 
@@ -251,29 +254,29 @@ class TestTurns:
             nonlocal left
             left -= 1
             if left:
-                house.broker.scheduler.later(step)
+                harness.broker.scheduler.later(step)
 
-        house.broker.scheduler.later(step)
+        harness.broker.scheduler.later(step)
         await peer.settled()
         assert left > 0
         with trio.fail_after(5):
             while left:
                 await trio.lowlevel.checkpoint()
 
-    async def test_more_of_it_when_all_was_done(self, house: House) -> None:
+    async def test_more_of_it_when_all_was_done(self, harness: Harness) -> None:
         done: list[int] = []
         for number in range(3):
-            house.broker.scheduler.later(lambda number=number: done.append(number))  # type: ignore[misc]
-            house.broker.scheduler.later(lambda: None)
+            harness.broker.scheduler.later(lambda number=number: done.append(number))  # type: ignore[misc]
+            harness.broker.scheduler.later(lambda: None)
             await wait_all_tasks_blocked()
             assert done == list(range(number + 1))
 
     @parametrize("when", ["at a time", "in a turn"])
     async def test_one_fault_stops_nothing_else(
-        self, house: House, kind: str, when: str, autojump_clock: MockClock
+        self, harness: Harness, kind: str, when: str, autojump_clock: MockClock
     ) -> None:
         """It would be the end of the gateway, or of all that is due later."""
-        publisher, consumer = await house.session(kind), await house.session(kind)
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await consumer.subscribe("/queue/a")
 
         def burn() -> None:
@@ -282,7 +285,7 @@ class TestTurns:
         await publisher.publish("/queue/a", b"1.0", x_delay=1000)
         await publisher.publish("/queue/a", b"2.0", x_delay=2000)
         await publisher.settled()
-        scheduler = house.broker.scheduler
+        scheduler = harness.broker.scheduler
         with structlog.testing.capture_logs() as logs:
             if when == "at a time":
                 scheduler.at(1.0, burn)
@@ -294,26 +297,26 @@ class TestTurns:
         assert entry["exc_info"]
 
     async def test_a_queue_that_is_filled_is_nobodys_doing(
-        self, make_house: MakeHouse, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """Whoever runs next must not be held for it."""
-        house = make_house(policies={"/queue/a": {"max_messages": 1}})
+        harness = make_harness(policies={"/queue/a": {"max_messages": 1}})
         seen: list[bool] = []
 
         class Behind:
             def tick(self, now: float) -> float:
-                seen.append(bool(house.broker.full))
+                seen.append(bool(harness.broker.full))
                 return math.inf
 
-        publisher = await house.session("tcp")
+        publisher = await harness.session("tcp")
         await publisher.publish("/queue/a", x_delay=1000)
         await publisher.settled()
-        house.server.timers.add(Behind(), 1.0)  # in the slot of the alarm
+        harness.server.timers.add(Behind(), 1.0)  # in the slot of the alarm
         await trio.sleep(2)
-        assert (seen, house.broker.waiting) == ([False], 1)
+        assert (seen, harness.broker.waiting) == ([False], 1)
 
     async def test_the_wheel_is_empty_when_nothing_is_due(
-        self, house: House, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Alarms that an earlier one replaced leave it, too, and do nothing."""
         ticks: list[float] = []
@@ -324,7 +327,7 @@ class TestTurns:
             tick(scheduler)
 
         monkeypatch.setattr(Scheduler, "tick", counted)
-        publisher = await house.session(kind)
+        publisher = await harness.session(kind)
         for delay in range(5000, 0, -100):
             await publisher.publish("/topic/nobody", x_delay=delay)
         await publisher.settled()  # to the same topic
@@ -332,4 +335,4 @@ class TestTurns:
         await trio.sleep(120)
         await wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert (house.broker.stored_bytes, house.counters.unroutable, len(ticks)) == (0, 51, 50)
+        assert (harness.broker.stored_bytes, harness.counters.unroutable, len(ticks)) == (0, 51, 50)

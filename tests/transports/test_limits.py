@@ -20,10 +20,10 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow.connection_limits import LIMITS as OF_ADMISSION
 from gateway.transports.flow.rate_limits import LIMITS as OF_RATES
 
-from .house import House
+from .harness import Harness
 from .peers import CONNECT, frame
 
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 BEFORE = Limits(5, 256, 1024, "max_connect_", "CONNECT and STOMP need none")
 
@@ -98,10 +98,10 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.setting}-{case.message}".replace(" ", "_"))
 async def test_the_error_names_the_limit_and_its_value(
-    make_house: MakeHouse, kind: str, case: Case, autojump_clock: MockClock
+    make_harness: MakeHarness, kind: str, case: Case, autojump_clock: MockClock
 ) -> None:
-    house = make_house(options=case.options, quotas=case.quotas)
-    peer = house.visit(kind)
+    harness = make_harness(options=case.options, quotas=case.quotas)
+    peer = harness.connect(kind)
     if case.is_opening:
         await peer.send(case.nbytes)
     else:

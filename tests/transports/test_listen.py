@@ -25,7 +25,7 @@ from gateway.transports import (
 )
 from gateway.transports.accept import accept as module
 
-from .house import House
+from .harness import Harness
 from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
 
 parametrize = pytest.mark.parametrize
@@ -212,44 +212,44 @@ async def meet_after(listening: Listening, count: int) -> None:
 
 
 class TestServe:
-    async def test_a_peer_that_has_gone_already(self, house: House, kind: str) -> None:
+    async def test_a_peer_that_has_gone_already(self, harness: Harness, kind: str) -> None:
         """Reset between its connect and our accept: the system does not even know who it was."""
         async with opened("127.0.0.1") as listening:
             client = await dial_stream(listening.addresses[0])
             vanish(client)
             accepted = await listening.listeners[0].accept()
-            await ConnectionHandler(house.server, kind).serve(accepted)
+            await ConnectionHandler(harness.server, kind).serve(accepted)
             assert accepted.socket.fileno() == -1
-        assert not house.server.open_connections
+        assert not harness.server.open_connections
 
-    async def test_over_a_unix_socket(self, house: House, kind: str) -> None:
+    async def test_over_a_unix_socket(self, harness: Harness, kind: str) -> None:
         """Its other end has no name."""
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(ConnectionHandler(house.server, kind).serve, ours)
+            harness.nursery.start_soon(ConnectionHandler(harness.server, kind).serve, ours)
             if kind == "websocket":
                 await theirs.send_all(UPGRADE)
-            await until(lambda: house.server.open_connections)
-            (connection,) = house.server.open_connections
+            await until(lambda: harness.server.open_connections)
+            (connection,) = harness.server.open_connections
             assert connection._link.peer == "unix"
 
-    async def test_an_upgrade_that_is_refused(self, house: House) -> None:
+    async def test_an_upgrade_that_is_refused(self, harness: Harness) -> None:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
+                harness.nursery.start_soon(ConnectionHandler(harness.server, "websocket").serve, ours)
                 await theirs.send_all(UPGRADE.replace(b"/ws", b"/other"))
                 response = await read_all(theirs)
         assert response.startswith(b"HTTP/1.1 404")
         assert {"event": "WebSocket refused", "status": 404, "peer": "unix"}.items() <= logs[0].items()
-        assert house.counters.refused == 1
-        assert house.counters.connections == 0
+        assert harness.counters.refused == 1
+        assert harness.counters.connections == 0
 
-    async def test_a_tls_hello_is_named_in_the_log(self, house: House) -> None:
+    async def test_a_tls_hello_is_named_in_the_log(self, harness: Harness) -> None:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
+                harness.nursery.start_soon(ConnectionHandler(harness.server, "websocket").serve, ours)
                 await theirs.send_all(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300)
                 await read_all(theirs)
                 await until(lambda: logs)
@@ -258,19 +258,21 @@ class TestServe:
 
     @parametrize("data", [b"", b"GET /ws HTTP/1.1\r\nHost: h\r\n", UPGRADE[:-1]])
     async def test_an_upgrade_that_does_not_come(
-        self, make_house: Callable[..., House], data: bytes, autojump_clock: MockClock
+        self, make_harness: Callable[..., Harness], data: bytes, autojump_clock: MockClock
     ) -> None:
-        house = make_house(options=TransportOptions(connect_timeout=10.0))
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
         theirs, ours = socket_streams()
         async with theirs:
-            house.nursery.start_soon(ConnectionHandler(house.server, "websocket").serve, ours)
+            harness.nursery.start_soon(ConnectionHandler(harness.server, "websocket").serve, ours)
             if data:
                 await theirs.send_all(data)
             await read_all(theirs)
         assert trio.current_time() == pytest.approx(10.0, abs=0.1)
-        assert house.counters.refused == 1
+        assert harness.counters.refused == 1
 
-    async def test_a_fault_of_the_handshake_stays_in_it(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_fault_of_the_handshake_stays_in_it(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """An exception that left it would end the listener."""
 
         async def burn(*_: object, **__: object) -> None:
@@ -280,11 +282,11 @@ class TestServe:
         theirs, ours = socket_streams()
         async with theirs:
             with structlog.testing.capture_logs() as logs:
-                await ConnectionHandler(house.server, "websocket").serve(ours)
+                await ConnectionHandler(harness.server, "websocket").serve(ours)
             assert await read_all(theirs) == b""
         assert logs[0]["event"] == "handshake failed"
         assert logs[0]["log_level"] == "error"
-        assert house.counters.refused == 1
+        assert harness.counters.refused == 1
 
     async def test_octets_go_out_at_once(self) -> None:
         """No waiting for more to send (Nagle): a broker's frames are small and awaited."""

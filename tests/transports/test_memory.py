@@ -13,13 +13,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
 from gateway.transports import TransportOptions
-from gateway.transports.flow import memory_guard as memory_module
-from gateway.transports.flow.memory_guard import available, physical, resident, watch_process, within_mark
+from gateway.transports.flow import process_memory as memory_module
+from gateway.transports.flow.process_memory import available, physical, resident, watch_process, within_mark
 
-from .house import House, Valve
+from .harness import Harness
 from .peers import Peer, frame
+from .pipes import ControlledPipe
 
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 LIMIT = 1_000_000
 MARK = 4_000_000
@@ -30,17 +31,17 @@ PATIENT = TransportOptions(slow_consumer_timeout=600.0, close_linger=1.0, websoc
 CLOSED = "a client is closed to make room in memory"
 
 
-async def unread(home: House, kind: str) -> tuple[Valve, Peer, Peer]:
+async def unread(home: Harness, kind: str) -> tuple[ControlledPipe, Peer, Peer]:
     """A reader whose outbox has 800,000 bytes that it does not take: its socket, it, and who published them."""
-    valve = Valve()
-    reader, publisher = home.visit_through(kind, valve), await home.session(kind)
+    pipe = ControlledPipe()
+    reader, publisher = home.connect_through(kind, pipe), await home.session(kind)
     await reader.connect()
     await reader.subscribe("/topic/a")
-    valve.room = 0
+    pipe.room = 0
     for _ in range(80):
         await publisher.publish("/topic/a", b"x" * 10_000)
     await publisher.settled()
-    return valve, reader, publisher
+    return pipe, reader, publisher
 
 
 class Process:
@@ -66,22 +67,22 @@ class Process:
         self.garbage = 0
 
 
-def watched(house: House, nbytes: int = 0) -> Process:
-    """Have a house look at a process."""
+def watched(harness: Harness, nbytes: int = 0) -> Process:
+    """Have a harness look at a process."""
     process = Process(nbytes)
-    house.server.memory.watch(MARK, "memory_mark", process.read, process.trim)
+    harness.server.memory_guard.watch(MARK, "memory_mark", process.read, process.trim)
     return process
 
 
 @pytest.fixture
-def home(make_house: MakeHouse) -> House:
-    return make_house(quotas=QUOTAS, options=PATIENT)
+def home(make_harness: MakeHarness) -> Harness:
+    return make_harness(quotas=QUOTAS, options=PATIENT)
 
 
-async def filled(house: House, nbytes: int = KEPT) -> None:
+async def filled(harness: Harness, nbytes: int = KEPT) -> None:
     """Messages wait in a queue, of somebody who has gone."""
-    peer = await house.session("tcp")
-    while house.broker.stored_bytes < nbytes:
+    peer = await harness.session("tcp")
+    while harness.broker.stored_bytes < nbytes:
         await peer.publish("/queue/full", b"x" * 10_000)
         await peer.settled()
     await peer.aclose()
@@ -94,11 +95,11 @@ async def consumes(peer: Peer, **headers: object) -> None:
     await wait_all_tasks_blocked()
 
 
-async def is_held(house: House, peer: Peer) -> bool:
+async def is_held(harness: Harness, peer: Peer) -> bool:
     """Whether a client that sends something to be kept has to wait behind it."""
     await peer.publish("/queue/other", b"x")
     await wait_all_tasks_blocked()
-    return bool(len(house.server.holds))
+    return bool(len(harness.server.back_pressure.blocked))
 
 
 async def begins(peer: Peer, size: int, sent: int, **headers: object) -> bytes:
@@ -111,31 +112,31 @@ async def begins(peer: Peer, size: int, sent: int, **headers: object) -> bytes:
 
 
 class TestShort:
-    async def test_plenty(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_plenty(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         watched(home, HIGH - 1)
         await filled(home)
         await trio.sleep(5)
         assert not await is_held(home, await home.session(kind))
-        assert not home.server.memory.reason
+        assert not home.server.memory_guard.reason
 
-    async def test_publishers_wait(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_publishers_wait(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
         await filled(home)
         peer = await home.session(kind)
         await trio.sleep(1)
         assert home.broker.pressed
         assert await is_held(home, peer)
-        assert home.server.holds.by_reason()["memory short"] == 1
-        assert not home.server.memory.reason, "whoever makes room may come"
+        assert home.server.back_pressure.blocked.by_reason()["memory short"] == 1
+        assert not home.server.memory_guard.reason, "whoever makes room may come"
         process.resident = HIGH - MARK // 16
         await trio.sleep(1)
         assert await is_held(home, peer), "a little less is no relief"
         process.resident -= 1
         await trio.sleep(1)
         await peer.settled()
-        assert not len(home.server.holds)
+        assert not len(home.server.back_pressure.blocked)
 
-    async def test_until_what_is_kept_has_gone(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_until_what_is_kept_has_gone(self, home: Harness, autojump_clock: MockClock) -> None:
         """Though the process takes as much as before: others may have it, and waiting would not end."""
         watched(home, HIGH)
         await filled(home)
@@ -146,61 +147,63 @@ class TestShort:
         await trio.sleep(1)
         assert not home.broker.pressed
 
-    async def test_what_nobody_has_holds_nobody(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_what_nobody_has_holds_nobody(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         watched(home, HIGH)
         await trio.sleep(1)
         assert not await is_held(home, await home.session(kind))
 
-    async def test_topics_flow(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_topics_flow(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         watched(home, HIGH)
         await filled(home)
         await trio.sleep(1)
         await (await home.session(kind)).settled()
         assert home.broker.pressed
 
-    async def test_slow_consumers_are_found_out_sooner(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_slow_consumers_are_found_out_sooner(
+        self, home: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
         """While outboxes have it, each may have little; others who publish do not wait for that."""
         process = watched(home)
-        valve, reader, publisher = await unread(home, kind)
+        pipe, reader, publisher = await unread(home, kind)
         process.resident = HIGH
         await trio.sleep(1)
         await publisher.publish("/topic/a", b"x")
         await wait_all_tasks_blocked()
-        assert home.server.holds.by_reason()["slow subscriber"] == 1
+        assert home.server.back_pressure.blocked.by_reason()["slow subscriber"] == 1
         other = await home.session(kind)
         await other.settled()
-        valve.open()
+        pipe.open()
         for _ in range(81):
             assert (await reader.frame("MESSAGE")).body
         await publisher.settled()
         assert home.counters.slow_consumers == 0
 
     async def test_when_nobody_reads_the_largest_goes(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Else publishers would wait for what will never be read."""
-        home = make_house(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=1.0))
+        home = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=1.0))
         process = watched(home)
         publisher = await home.session(kind)
-        valves = [Valve() for _ in range(3)]
-        for number, valve in enumerate(valves):
-            reader = home.visit_through(kind, valve)
+        pipes = [ControlledPipe() for _ in range(3)]
+        for number, pipe in enumerate(pipes):
+            reader = home.connect_through(kind, pipe)
             await reader.connect()
             await reader.subscribe(f"/topic/{number}")
-            valve.room = 0
+            pipe.room = 0
             for _ in range(30 + number):
                 await publisher.publish(f"/topic/{number}", b"x" * 10_000)
         await publisher.settled()
         process.resident = HIGH
         await trio.sleep(3)
         assert home.broker.pressed
-        assert home.server.memory.closed == 0
+        assert home.server.memory_guard.closed == 0
         await trio.sleep(3)
-        assert home.server.memory.closed == 1
+        assert home.server.memory_guard.closed == 1
         await trio.sleep(1)
-        assert [valve.closed for valve in valves] == [False, False, True]
+        assert [pipe.closed for pipe in pipes] == [False, False, True]
 
-    async def test_who_must_be_read_is(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_who_must_be_read_is(self, home: Harness, autojump_clock: MockClock) -> None:
         watched(home, HIGH)
         await filled(home)
         worker = await home.session("tcp")
@@ -209,7 +212,7 @@ class TestShort:
         assert home.broker.pressed
         assert not await is_held(home, worker)
 
-    async def test_but_slowed_down_at_the_end(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_but_slowed_down_at_the_end(self, home: Harness, autojump_clock: MockClock) -> None:
         """Else all of them would be refused before those who cost most have gone."""
         process = watched(home, MARK - MARK // 16)
         await filled(home)
@@ -218,14 +221,14 @@ class TestShort:
         await trio.sleep(1)
         assert await is_held(home, worker)
         await trio.sleep(1.1)
-        assert not len(home.server.holds)
+        assert not len(home.server.back_pressure.blocked)
         process.resident -= 1
         await trio.sleep(0.5)
         assert not await is_held(home, worker)
 
 
 class TestGivenBack:
-    async def test_what_was_freed(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_what_was_freed(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
         await filled(home)
         await trio.sleep(1)
@@ -235,14 +238,14 @@ class TestGivenBack:
         await consumes(consumer)
         await trio.sleep(1)
         assert process.trims == before + 1
-        assert home.server.memory.resident == HIGH - MARK // 2
+        assert home.server.memory_guard.resident == HIGH - MARK // 2
 
-    async def test_now_and_then_while_it_is_nobodys(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_now_and_then_while_it_is_nobodys(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
         await trio.sleep(19.9)
         assert process.trims == 4
 
-    async def test_not_while_there_is_plenty(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_not_while_there_is_plenty(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH - MARK // 16 - 1)
         await filled(home)
         await trio.sleep(20)
@@ -250,69 +253,70 @@ class TestGivenBack:
 
 
 class TestMark:
-    async def large(self, house: House, kind: str, nbytes: int, name: str = "t") -> Peer:
+    async def large(self, harness: Harness, kind: str, nbytes: int, name: str = "t") -> Peer:
         """A client with an open transaction."""
-        peer = await house.session(kind)
+        peer = await harness.session(kind)
         await peer.send_frame("BEGIN", transaction=name)
         for _ in range(nbytes // 10_000):
             await peer.send_frame("SEND", b"x" * 10_000, destination="/queue/a", transaction=name)
         await peer.settled()
         return peer
 
-    async def test_who_costs_most_goes(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_who_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home)
         small, large = await self.large(home, kind, 200_000), await self.large(home, kind, 400_000)
         process.resident = MARK + 1000
         with structlog.testing.capture_logs() as logs:
             await trio.sleep(0.6)
         assert (
-            home.server.memory.reason == f"the process takes {MARK + 1000} octets of memory, {MARK} may (memory_mark)"
+            home.server.memory_guard.reason
+            == f"the process takes {MARK + 1000} bytes of memory, {MARK} may (memory_mark)"
         )
         error = await large.at_end_after_error()
         assert error["message"] == "memory is full"
         assert b"(memory_mark)" in error.body
-        assert b"octets in open transactions" in error.body
+        assert b"bytes in open transactions" in error.body
         (line,) = [line for line in logs if line["event"] == CLOSED]
         assert (line["log_level"], line["peer"]) == ("warning", "test")
         process.resident = HIGH - MARK // 8
         await trio.sleep(0.6)
-        assert not home.server.memory.reason
+        assert not home.server.memory_guard.reason
         await small.settled()
-        assert home.server.memory.closed == 1
+        assert home.server.memory_guard.closed == 1
 
-    async def test_then_the_next_if_that_does_not_help(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_then_the_next_if_that_does_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
         for _ in range(3):
             await self.large(home, "tcp", 200_000)
         process.resident = MARK
         await trio.sleep(0.6)
-        assert home.server.memory.closed == 1
+        assert home.server.memory_guard.closed == 1
         await trio.sleep(0.6)
-        assert home.server.memory.closed == 1, "it takes a moment to have an effect"
+        assert home.server.memory_guard.closed == 1, "it takes a moment to have an effect"
         await trio.sleep(5)
-        assert home.server.memory.closed == 1, "what is left is not enough to be worth it"
+        assert home.server.memory_guard.closed == 1, "what is left is not enough to be worth it"
 
-    async def test_as_many_as_it_takes(self, make_house: MakeHouse, autojump_clock: MockClock) -> None:
-        house = make_house(quotas=Quotas(memory_limit=100 * LIMIT), options=PATIENT)
-        process = watched(house)
+    async def test_as_many_as_it_takes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(quotas=Quotas(memory_limit=100 * LIMIT), options=PATIENT)
+        process = watched(harness)
         for _ in range(6):
-            await self.large(house, "tcp", 200_000)
+            await self.large(harness, "tcp", 200_000)
         process.resident = MARK + 500_000
         await trio.sleep(0.6)
-        assert house.server.memory.closed == 3
+        assert harness.server.memory_guard.closed == 3
 
-    async def test_an_outbox_that_nobody_reads(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_an_outbox_that_nobody_reads(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         """It cannot be told, but is not waited for long."""
         process = watched(home)
-        valve, _, publisher = await unread(home, kind)
+        pipe, _, publisher = await unread(home, kind)
         process.resident = MARK
         await trio.sleep(0.6)
-        assert home.server.memory.closed == 1
+        assert home.server.memory_guard.closed == 1
         await trio.sleep(1.1)
-        assert valve.closed
+        assert pipe.closed
         await publisher.settled()
 
-    async def test_many_subscriptions_are_a_cost(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_many_subscriptions_are_a_cost(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home)
         peer = await home.session(kind)
         for number in range(600):
@@ -322,7 +326,7 @@ class TestMark:
         await trio.sleep(0.6)
         assert b"of subscriptions and what waits for them" in (await peer.at_end_after_error()).body
 
-    async def test_a_send_is_refused(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_a_send_is_refused(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home)
         await filled(home)
         worker = await home.session(kind)
@@ -337,15 +341,15 @@ class TestMark:
         assert error["message"] == "memory limit reached"
         assert b"(memory_mark)" in error.body
 
-    async def test_not_where_it_would_not_help(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_not_where_it_would_not_help(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home)
         peer = await self.large(home, kind, 200_000)
         process.resident = 2 * MARK
         with structlog.testing.capture_logs() as logs:
             await trio.sleep(9)
-        assert home.server.memory.closed == 0
+        assert home.server.memory_guard.closed == 0
         assert [line["event"] for line in logs] == ["memory is full, and closing clients would not help"]
-        assert home.server.memory.reason, "nobody new should come, all the same"
+        assert home.server.memory_guard.reason, "nobody new should come, all the same"
         await peer.publish("/queue/b", b"x")
         await peer.settled()
 
@@ -353,7 +357,7 @@ class TestMark:
 class TestLimit:
     """The same at `memory_limit`, which nobody has to measure."""
 
-    async def test_who_costs_most_goes(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_who_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         large = await TestMark().large(home, kind, 300_000)
         small = await TestMark().large(home, kind, 100_000)
         await self.reach_limit(home)
@@ -361,11 +365,11 @@ class TestLimit:
         error = await large.at_end_after_error()
         assert error["message"] == "memory is full"
         assert b"(memory_limit)" in error.body
-        assert home.server.memory.closed == 1
-        assert not home.server.memory.reason
+        assert home.server.memory_guard.closed == 1
+        assert not home.server.memory_guard.reason
         await small.settled()
 
-    async def test_consumers_are_spared(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_consumers_are_spared(self, home: Harness, autojump_clock: MockClock) -> None:
         """They alone make room, and what they have would only go back."""
         await filled(home, 700_000)
         workers = []
@@ -376,10 +380,10 @@ class TestLimit:
         await wait_all_tasks_blocked()
         await self.reach_limit(home)
         await trio.sleep(5)
-        assert home.server.memory.reason
-        assert home.server.memory.closed == 0
+        assert home.server.memory_guard.reason
+        assert home.server.memory_guard.closed == 0
 
-    async def test_but_for_one_that_has_what_others_could_do(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_but_for_one_that_has_what_others_could_do(self, home: Harness, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
         hog = await home.session("tcp")
         await consumes(hog, ack="client")
@@ -387,20 +391,20 @@ class TestLimit:
             await hog.frame("MESSAGE")
         await self.reach_limit(home)
         await trio.sleep(2)
-        assert home.server.memory.closed == 1
+        assert home.server.memory_guard.closed == 1
 
-    async def reach_limit(self, house: House) -> None:
+    async def reach_limit(self, harness: Harness) -> None:
         """Somebody who must be read sends until it is refused."""
-        peer = await house.session("tcp")
+        peer = await harness.session("tcp")
         await peer.send_frame("BEGIN", transaction="t")
-        errors = house.counters.errors
-        while house.counters.errors == errors:
+        errors = harness.counters.errors
+        while harness.counters.errors == errors:
             await peer.publish("/queue/c", b"x" * 10_000)
             await trio.sleep(1.1)  # at the end it is slowed down
 
 
 class TestIncomplete:
-    async def test_it_is_counted(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_it_is_counted(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         peer = await home.session(kind)
         rest = await begins(peer, 400_000, 300_000, receipt="r")
         assert 299_000 < home.broker.stored_bytes == home.broker.buffered <= 300_000
@@ -408,41 +412,43 @@ class TestIncomplete:
         await peer.frame("RECEIPT")
         assert home.broker.stored_bytes == home.broker.buffered == 0
 
-    async def test_a_little_is_not(self, home: House, kind: str) -> None:
+    async def test_a_little_is_not(self, home: Harness, kind: str) -> None:
         peer = await home.session(kind)
         await begins(peer, 10_000, 4_000)
         assert home.broker.buffered == 0
 
-    async def test_it_ends_with_its_connection(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_it_ends_with_its_connection(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         peer = await home.session(kind)
         await begins(peer, 400_000, 300_000)
         await peer.aclose()
         await wait_all_tasks_blocked()
         assert home.broker.stored_bytes == home.broker.buffered == 0
 
-    async def test_a_large_one_waits_in_the_middle(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_a_large_one_waits_in_the_middle(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
         peer, other = await home.session(kind), await home.session(kind)
         rest = await begins(peer, 400_000, 150_000, receipt="r")
         assert home.broker.pressed
-        assert home.server.holds.by_reason()["memory short"] == 1
+        assert home.server.back_pressure.blocked.by_reason()["memory short"] == 1
         await other.settled()
         consumer = await home.session("tcp")
         await consumes(consumer)
         await peer.send(rest)
         await peer.frame("RECEIPT")
 
-    async def test_not_as_long_as_few_are_on_their_way(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_not_as_long_as_few_are_on_their_way(
+        self, home: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
         """A topic's messages flow, large ones too."""
         await filled(home, 700_000)
         peer = await home.session(kind)
         rest = await begins(peer, 400_000, 100_000, receipt="r")
         assert home.broker.pressed
-        assert not len(home.server.holds)
+        assert not len(home.server.back_pressure.blocked)
         await peer.send(rest[:-1])
         await peer.send(rest[-1:])
 
-    async def test_at_the_limit_it_is_refused(self, home: House, kind: str, autojump_clock: MockClock) -> None:
+    async def test_at_the_limit_it_is_refused(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         """By somebody who must be read, for others are held back before."""
         await filled(home, 700_000)
         peer = await home.session(kind)
@@ -453,15 +459,15 @@ class TestIncomplete:
         assert b"(memory_limit)" in error.body
         assert home.broker.buffered == 0
 
-    async def test_when_nothing_moves_the_largest_goes(self, home: House, autojump_clock: MockClock) -> None:
+    async def test_when_nothing_moves_the_largest_goes(self, home: Harness, autojump_clock: MockClock) -> None:
         """All wait in the middle of their message: no memory will ever come back by itself."""
         peers = [await home.session("tcp") for _ in range(4)]
         rests = [await begins(peer, 240_000, 195_000, receipt="r") for peer in peers]
         assert home.broker.pressed
         await trio.sleep(4)
-        assert home.server.memory.closed == 0
+        assert home.server.memory_guard.closed == 0
         await trio.sleep(2)
-        assert home.server.memory.closed == 1
+        assert home.server.memory_guard.closed == 1
         answers = []
         for peer, rest in zip(peers, rests, strict=True):
             home.nursery.start_soon(self.send_on, peer, rest)
@@ -549,7 +555,7 @@ class TestWithinMark:
             assert within_mark(Quotas(memory_limit=200_000_000), 256_000_000) == Quotas(memory_limit=196_000_000)
         (line,) = logs
         assert line["event"] == (
-            "memory_limit is taken as 196000000 and not 200000000 octets: 256000000 may be taken (memory_mark)"
+            "memory_limit is taken as 196000000 and not 200000000 bytes: 256000000 may be taken (memory_mark)"
         )
 
     def test_a_mark_with_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -567,29 +573,29 @@ class TestWithinMark:
 
 
 class TestWatchProcess:
-    async def test_a_part_of_what_there_is(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_part_of_what_there_is(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
-        watch_process(house.server.memory, 0)
-        assert house.server.memory.mark == 6_000_000
+        watch_process(harness.server.memory_guard, 0)
+        assert harness.server.memory_guard.mark == 6_000_000
         await trio.sleep(0.05)
-        assert house.server.memory.resident > 6_000_000
-        assert house.server.memory.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
+        assert harness.server.memory_guard.resident > 6_000_000
+        assert harness.server.memory_guard.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
 
-    async def test_as_the_setting_says(self, house: House) -> None:
+    async def test_as_the_setting_says(self, harness: Harness) -> None:
         with structlog.testing.capture_logs() as logs:
-            watch_process(house.server.memory, 1_000_000)
-        assert (house.server.memory.mark, logs) == (1_000_000, [])
+            watch_process(harness.server.memory_guard, 1_000_000)
+        assert (harness.server.memory_guard.mark, logs) == (1_000_000, [])
 
-    async def test_more_than_there_is(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_more_than_there_is(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
         with structlog.testing.capture_logs() as logs:
-            watch_process(house.server.memory, 9_000_000)
+            watch_process(harness.server.memory_guard, 9_000_000)
         (line,) = logs
-        assert line["event"].startswith("memory_mark is 9000000 octets and the container has 8000000")
+        assert line["event"].startswith("memory_mark is 9000000 bytes and the container has 8000000")
 
-    async def test_unknown(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_unknown(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
         with structlog.testing.capture_logs() as logs:
-            watch_process(house.server.memory, 0)
-        assert house.server.memory.mark == 0
+            watch_process(harness.server.memory_guard, 0)
+        assert harness.server.memory_guard.mark == 0
         assert [line["event"].partition(":")[0] for line in logs] == ["memory is not watched"]

@@ -17,23 +17,23 @@ from gateway.transports import Server
 from gateway.transports.connection.writer import ConnectionWriter, write_all
 from gateway.transports.wire.link import TcpLink
 
-from .house import Valve
+from .pipes import ControlledPipe
 
 LIMIT = 64_000
 LARGE = b"x" * 40_000
 
 
 class Exit:
-    """An `ConnectionWriter` with a session's outbox before it and a valve behind it."""
+    """An `ConnectionWriter` with a session's outbox before it and a pipe behind it."""
 
     def __init__(self, nursery: trio.Nursery, room: float = math.inf) -> None:
         self.server = Server(Anonymous(), Quotas(max_outbound=LIMIT))
-        self.valve = Valve(room)
+        self.pipe = ControlledPipe(room)
         self.session = self.server.broker.open_session(
             V12, "guest", peer="test", transport="tcp", connected_at=0.0, carrier=self
         )
         self.outbox: Outbox = self.session.outbox
-        self.writer = ConnectionWriter(self.server, TcpLink(self.valve, "test"), nursery, self.outbox)
+        self.writer = ConnectionWriter(self.server, TcpLink(self.pipe, "test"), nursery, self.outbox)
 
     def flush(self) -> None:
         self.writer.flush()
@@ -49,7 +49,7 @@ class Exit:
 
     @property
     def written(self) -> bytes:
-        return bytes(self.valve.written)
+        return bytes(self.pipe.written)
 
 
 class TestFlush:
@@ -60,7 +60,7 @@ class TestFlush:
 
     async def test_all_at_once_and_without_a_task(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        exit.server.now = 42.0
+        exit.server.turn_time = 42.0
         exit.put(b"one", b"two")
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
         assert exit.writer.last_write == 42.0
@@ -81,7 +81,7 @@ class TestFlush:
         assert exit.outbox.size == 6 - room
         await wait_all_tasks_blocked()
         assert exit.written == b"onetwo"[:room]
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
         assert exit.server.broker.counters.bytes_out == 6
@@ -92,10 +92,10 @@ class TestFlush:
         exit.put(b"two")
         exit.put(b"three", LARGE)
         assert exit.outbox.size == 9 + len(LARGE)
-        exit.valve.open(3)
+        exit.pipe.open(3)
         await wait_all_tasks_blocked()
         assert exit.written == b"onetw"
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"onetwothree" + LARGE
         assert (exit.outbox.size, exit.writer.writing) == (0, False)
@@ -109,7 +109,7 @@ class TestFlush:
         exit.put(b"three")
         for number in range(11):
             assert exit.outbox.size == 11 - number
-            exit.valve.open(1)
+            exit.pipe.open(1)
             await wait_all_tasks_blocked()
         assert (exit.written, exit.outbox.size) == (b"onetwothree", 0)
 
@@ -117,7 +117,7 @@ class TestFlush:
         exit = Exit(nursery, 0)
         exit.put(b"one")
         await trio.sleep(3)
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert exit.writer.last_write == trio.current_time()
 
@@ -126,7 +126,7 @@ class TestFlush:
         exit = Exit(nursery, 0)
         exit.put(b"one")
         exit.outbox.starved[Hungry(exit.outbox)] = None
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"onefed"
         assert not exit.server.broker.dirty
@@ -146,7 +146,7 @@ class TestBroken:
     async def test_at_the_first_write(self, nursery: trio.Nursery) -> None:
         """The reader will see the end; what is appended meanwhile is thrown away."""
         exit = Exit(nursery)
-        exit.valve.broken = True
+        exit.pipe.broken = True
         exit.put(b"one")
         assert exit.outbox.closed
         exit.put(b"two")
@@ -159,7 +159,7 @@ class TestBroken:
         exit.put(b"one", b"two")
         waiter = Waiter(nursery, exit.writer)
         await wait_all_tasks_blocked()
-        exit.valve.hang_up()
+        exit.pipe.hang_up()
         await wait_all_tasks_blocked()
         assert exit.outbox.closed
         assert (exit.writer.rest, exit.writer.writing, waiter.relieved) == ([], False, True)
@@ -169,7 +169,7 @@ class TestBroken:
         exit = Exit(nursery, 2)
         exit.put(b"one", b"two")
         exit.outbox.close()
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert (exit.written, exit.outbox.size) == (b"onetwo", 0)
 
@@ -188,14 +188,14 @@ class TestAbandon:
         exit = Exit(nursery, 2)
         exit.put(LARGE)
         exit.outbox.append(LARGE)
-        exit.valve.hang_up()
+        exit.pipe.hang_up()
         await wait_all_tasks_blocked()
         assert exit.outbox.closed
         assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
 
     async def test_of_one_that_had_gone_before_the_first_write(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        exit.valve.broken = True
+        exit.pipe.broken = True
         exit.put(LARGE, LARGE)
         assert b"".join(chain(*exit.writer.abandon())) == LARGE * 2
 
@@ -219,10 +219,10 @@ class TestRelief:
         waiters = [Waiter(nursery, exit.writer) for _ in range(3)]
         await wait_all_tasks_blocked()
         half = exit.outbox.high - exit.outbox.high // 2
-        exit.valve.open(half - 1)
+        exit.pipe.open(half - 1)
         await wait_all_tasks_blocked()
         assert not any(waiter.relieved for waiter in waiters)
-        exit.valve.open(1)
+        exit.pipe.open(1)
         await wait_all_tasks_blocked()
         assert all(waiter.relieved for waiter in waiters)
 
@@ -250,7 +250,7 @@ class TestControl:
         exit = Exit(nursery, 1)
         exit.writer.send_control(b"ping")
         exit.put(b"one")
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"pingone", 0, False)
 
@@ -258,7 +258,7 @@ class TestControl:
         exit = Exit(nursery, 1)
         exit.put(b"one")
         exit.writer.send_control(b"ping")
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"oneping"
 
@@ -267,7 +267,7 @@ class TestControl:
         exit.put(b"one")
         exit.writer.send_control(b"ping")
         exit.put(b"two")
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onepingtwo", 0, False)
 
@@ -276,13 +276,13 @@ class TestControl:
         exit.put(b"one")
         for number in range(1000):
             exit.writer.send_control(b"%d" % number)
-        exit.valve.open()
+        exit.pipe.open()
         await wait_all_tasks_blocked()
         assert exit.written == b"one999"
 
     async def test_to_nobody(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
-        exit.valve.broken = True
+        exit.pipe.broken = True
         exit.writer.send_control(b"ping")
         assert not exit.writer.writing
 
@@ -295,9 +295,9 @@ class TestWriteOut:
         exit.put(b"one")
         exit.writer.stop()
         exit.outbox.append(b"two")
-        exit.valve.open(100)
+        exit.pipe.open(100)
         await exit.writer.write_out(outbox=outbox)
-        return bytes(exit.valve.written)
+        return bytes(exit.pipe.written)
 
     async def test_rest_and_outbox(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -313,17 +313,17 @@ class TestWriteOut:
     async def test_nothing(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         await exit.writer.write_out(outbox=True)
-        assert exit.valve.written == b""
+        assert exit.pipe.written == b""
 
 
 async def test_write_all(nursery: trio.Nursery) -> None:
-    valve = Valve(3)
-    link = TcpLink(valve, "test")
+    pipe = ControlledPipe(3)
+    link = TcpLink(pipe, "test")
     await write_all(link, [])
     nursery.start_soon(write_all, link, [b"one", b"two", b"three"])
     await wait_all_tasks_blocked()
-    assert valve.written == b"one"
+    assert pipe.written == b"one"
     for _ in range(8):
-        valve.open(1)
+        pipe.open(1)
         await wait_all_tasks_blocked()
-    assert valve.written == b"onetwothree"
+    assert pipe.written == b"onetwothree"

@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.link import StreamPipe
 from gateway.transports.wire.proxy_protocol import Header, ProxyError, Resumed, parse, read_header
+
+from .pipes import StreamPipe
 
 parametrize = pytest.mark.parametrize
 
@@ -76,8 +77,8 @@ class TestKnown:
         (b"GET / HTTP/1.1\r\n", "does not begin with"),
         (b"\r\n\r\n\0\r\nQUIX\n", "does not begin with"),
         (b"proxy TCP4 ", "does not begin with"),
-        (b"PROXY " + b"x" * 101, "no end within 107 octets"),
-        (b"PROXY " + b"x" * 100 + b"\r\n", "no end within 107 octets"),
+        (b"PROXY " + b"x" * 101, "no end within 107 bytes"),
+        (b"PROXY " + b"x" * 100 + b"\r\n", "no end within 107 bytes"),
         (b"PROXY \r\n", "nor UNKNOWN"),
         (b"PROXY TCP4\r\n", "nor UNKNOWN"),
         (b"PROXY TCP5 1.2.3.4 1.2.3.4 1 2\r\n", "nor UNKNOWN"),
@@ -93,9 +94,9 @@ class TestKnown:
         (b"PROXY TCP4 1.2.3.4 1.2.3.4 000001 2\r\n", "is none"),
         (binary(addresses(), command=0x11), "version and command 0x11"),
         (binary(addresses(), command=0x22), "version and command 0x22"),
-        (SIGNATURE + struct.pack("!BBH", 0x21, 0x11, 4097), "4097 octets long, more than 4096"),
-        (binary(addresses()[:11]), "take 12 octets, and it has 11"),
-        (binary(addresses(), family=0x21), "take 36 octets, and it has 12"),
+        (SIGNATURE + struct.pack("!BBH", 0x21, 0x11, 4097), "4097 bytes long, more than 4096"),
+        (binary(addresses()[:11]), "take 12 bytes, and it has 11"),
+        (binary(addresses(), family=0x21), "take 36 bytes, and it has 12"),
         (binary(addresses() + b"\x20\0"), "is cut off"),
         (binary(addresses() + tlv(0x04, b"abc")[:-1]), "longer than the header"),
     ],

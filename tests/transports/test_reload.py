@@ -17,13 +17,13 @@ from gateway.auth.anonymous import Anonymous
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 
-from . import papers
+from . import tls_files
 from .peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream
 
 
 @asynccontextmanager
 async def secured(folder: Path, **values: object) -> AsyncIterator[Gateway]:
-    papers.write(folder)
+    tls_files.write(folder)
     settings = Settings(
         tcp=[],
         websocket=[],
@@ -41,7 +41,7 @@ async def dial(gateway: Gateway) -> tuple[Peer, dict[str, object]]:
     """A session, and the certificate that it was shown."""
     stream = await dial_stream(gateway.addresses["tcp_tls"][0])
     context = ssl.create_default_context()
-    papers.authority().configure_trust(context)
+    tls_files.authority().configure_trust(context)
     context.check_hostname = False
     secure = trio.SSLStream(stream, context)
     peer = Peer(TcpWire(secure))
@@ -56,8 +56,8 @@ def names(certificate: dict[str, object]) -> object:
 async def test_sessions_go_on_and_new_ones_get_the_new_certificate(tmp_path: Path) -> None:
     async with secured(tmp_path) as gateway:
         old, shown = await dial(gateway)
-        assert names(shown) == (("DNS", papers.HOST), ("IP Address", "127.0.0.1"))
-        papers.write(tmp_path, papers.authority().issue_cert("renewed.example"))
+        assert names(shown) == (("DNS", tls_files.HOST), ("IP Address", "127.0.0.1"))
+        tls_files.write(tmp_path, tls_files.authority().issue_cert("renewed.example"))
         with structlog.testing.capture_logs() as logs:
             gateway.reload()
         assert logs[0]["event"] == "reloaded"
@@ -78,7 +78,7 @@ async def test_a_websocket_with_tls(tmp_path: Path) -> None:
     async with secured(tmp_path, websocket_tls="127.0.0.1:0") as gateway:
         url = f"wss://{gateway.addresses['websocket_tls'][0]}/ws"
         opening = trio_websocket.open_websocket_url(
-            url, papers.of_clients(), subprotocols=["v12.stomp"], extra_headers=[(b"Origin", b"https://127.0.0.1")]
+            url, tls_files.of_clients(), subprotocols=["v12.stomp"], extra_headers=[(b"Origin", b"https://127.0.0.1")]
         )
         async with opening as client:
             await client.send_message(CONNECT.decode())
@@ -99,7 +99,9 @@ async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
 
 async def test_one_that_has_expired_comes_into_force_and_is_told(tmp_path: Path) -> None:
     async with secured(tmp_path) as gateway:
-        papers.write(tmp_path, papers.authority().issue_cert("old.example", not_after=datetime(2020, 1, 1, tzinfo=UTC)))
+        tls_files.write(
+            tmp_path, tls_files.authority().issue_cert("old.example", not_after=datetime(2020, 1, 1, tzinfo=UTC))
+        )
         with structlog.testing.capture_logs() as logs:
             gateway.reload()
         assert (logs[0]["log_level"], logs[0]["kept"]) == ("info", [])

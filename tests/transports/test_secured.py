@@ -1,4 +1,4 @@
-"""What holds of a connection holds within TLS, too: the tests of others, once more, in houses where all speak it.
+"""What holds of a connection holds within TLS, too: the tests of others, once more, in harnesses where all speak it.
 
 Left out are the few that put bytes below the TLS, or break it before the handshake.
 """
@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from . import test_farewell
-from .house import House
+from .harness import Harness
 from .test_back_pressure import TestBackPressure as TestBackPressure
 from .test_connection import TestAuthentication as TestAuthentication
 from .test_connection import TestConnectTimeout as TestConnectTimeout
@@ -25,13 +25,13 @@ class TestEnd(test_farewell.TestEnd):
 
 
 @pytest.fixture
-async def make_house(nursery: trio.Nursery) -> AsyncIterator[Callable[..., House]]:
-    houses: list[House] = []
+async def make_harness(nursery: trio.Nursery) -> AsyncIterator[Callable[..., Harness]]:
+    harnesses: list[Harness] = []
 
-    def make(**parts: object) -> House:
-        houses.append(House(nursery, secured=True, **parts))  # type: ignore[arg-type]
-        return houses[-1]
+    def make(**parts: object) -> Harness:
+        harnesses.append(Harness(nursery, secured=True, **parts))  # type: ignore[arg-type]
+        return harnesses[-1]
 
     yield make
-    for house in houses:
-        house.close()
+    for harness in harnesses:
+        harness.close()

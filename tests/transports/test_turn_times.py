@@ -11,8 +11,9 @@ from gateway.broker import Quotas
 from gateway.transports.connection import connection
 from gateway.transports.flow import back_pressure
 
-from .house import House, Valve
+from .harness import Harness
 from .peers import frame
+from .pipes import ControlledPipe
 
 
 class Clock:
@@ -37,84 +38,86 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-def turns_of(house: House) -> int:
-    return sum(house.server.back_pressure.turns.counts)
+def turns_of(harness: Harness) -> int:
+    return sum(harness.server.back_pressure.turns.counts)
 
 
-async def test_a_chunk_is_a_turn_however_many_frames_it_has(house: House, kind: str, clock: Clock) -> None:
-    peer = await house.session(kind)
-    before = turns_of(house)
+async def test_a_chunk_is_a_turn_however_many_frames_it_has(harness: Harness, kind: str, clock: Clock) -> None:
+    peer = await harness.session(kind)
+    before = turns_of(harness)
     await peer.send(frame("SEND", destination="/topic/a") * 10)
     await wait_all_tasks_blocked()
-    assert turns_of(house) == before + 1
-    assert house.counters.published == 10
+    assert turns_of(harness) == before + 1
+    assert harness.counters.published == 10
 
 
-async def test_the_login_and_heart_beats_are_none(house: House, kind: str) -> None:
-    peer = await house.session(kind, heart_beat="1000,0")
+async def test_the_login_and_heart_beats_are_none(harness: Harness, kind: str) -> None:
+    peer = await harness.session(kind, heart_beat="1000,0")
     for _ in range(3):
         await peer.send(b"\n")
         await wait_all_tasks_blocked()
-    assert turns_of(house) == 0
+    assert turns_of(harness) == 0
 
 
-async def test_half_a_frame_is_none(house: House, kind: str) -> None:
-    peer = await house.session(kind)
+async def test_half_a_frame_is_none(harness: Harness, kind: str) -> None:
+    peer = await harness.session(kind)
     data = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
     await peer.send(data[:50])
     await wait_all_tasks_blocked()
-    assert turns_of(house) == 0
+    assert turns_of(harness) == 0
     await peer.send(data[50:])
     await wait_all_tasks_blocked()
-    assert turns_of(house) == 1
+    assert turns_of(harness) == 1
 
 
 async def test_the_frames_are_measured_with_what_they_cause(
-    house: House, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peer, reader = await house.session(kind), await house.session(kind)
+    peer, reader = await harness.session(kind), await harness.session(kind)
     await reader.subscribe("/queue/a")
-    flush = house.server.flush
+    flush = harness.server.back_pressure._flush
 
     async def slow_flush() -> None:
         clock.now += 0.002
         await flush()
 
-    monkeypatch.setattr(house.server, "flush", slow_flush)
-    before = house.server.back_pressure.turns.total
+    monkeypatch.setattr(harness.server.back_pressure, "_flush", slow_flush)
+    before = harness.server.back_pressure.turns.total
     await peer.publish("/queue/a")
     await reader.frame("MESSAGE")
     await wait_all_tasks_blocked()
-    assert house.server.back_pressure.turns.total - before == pytest.approx(2_000)
+    assert harness.server.back_pressure.turns.total - before == pytest.approx(2_000)
 
 
 async def test_what_is_waited_for_behind_it_is_not(
-    make_house: Callable[..., House], kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    make_harness: Callable[..., Harness], kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A publisher that is held for a reader that does not read."""
     for module in (connection, back_pressure):
         monkeypatch.setattr(module, "perf_counter", lambda: 100.0 + autojump_clock.current_time())
-    house = make_house(quotas=Quotas(max_outbound=100_000))
-    valve = Valve()
-    reader, peer = house.visit_through("tcp", valve), await house.session(kind)
+    harness = make_harness(quotas=Quotas(max_outbound=100_000))
+    pipe = ControlledPipe()
+    reader, peer = harness.connect_through("tcp", pipe), await harness.session(kind)
     await reader.connect()
     await reader.subscribe("/topic/a")
-    valve.room = 0
-    before = turns_of(house)
+    pipe.room = 0
+    before = turns_of(harness)
     began = autojump_clock.current_time()
     await peer.publish("/topic/a", b"x" * 90_000)
     await wait_all_tasks_blocked()
-    assert house.counters.held_publishers == 1
-    assert turns_of(house) == before + 1
+    assert harness.counters.held_publishers == 1
+    assert turns_of(harness) == before + 1
     await peer.settled()
-    assert autojump_clock.current_time() - began >= house.options.slow_consumer_timeout
-    assert turns_of(house) == before + 2
-    assert house.server.back_pressure.turns.total == 0
+    assert autojump_clock.current_time() - began >= harness.options.slow_consumer_timeout
+    assert turns_of(harness) == before + 2
+    assert harness.server.back_pressure.turns.total == 0
 
 
-async def test_a_long_chunk_has_several(house: House, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = await house.session(kind)
-    session = house.connections[0].session
+async def test_a_long_chunk_has_several(
+    harness: Harness, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = await harness.session(kind)
+    session = harness.connections[0].session
     assert session is not None
     handle = type(session).handle
 
@@ -125,5 +128,5 @@ async def test_a_long_chunk_has_several(house: House, kind: str, clock: Clock, m
     monkeypatch.setattr(type(session), "handle", slow)
     await peer.send(frame("SEND", destination="/topic/a") * 5)
     await wait_all_tasks_blocked()
-    assert turns_of(house) == 3
-    assert house.server.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)
+    assert turns_of(harness) == 3
+    assert harness.server.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)

@@ -185,7 +185,7 @@ class TestSockets:
     @pytest.fixture
     def fair_gates(self, passed: list[str]) -> FairGates:
         found = FairGates()
-        found.strangers, found.bulk = Recorded("stranger", passed), Recorded("bulk", passed)
+        found.handshakes, found.bulk = Recorded("stranger", passed), Recorded("bulk", passed)
         return found
 
     async def test_lines(self, fair_gates: FairGates, passed: list[str]) -> None:

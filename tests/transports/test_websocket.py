@@ -19,11 +19,10 @@ from gateway.transports.accept.websocket import (
     check_request,
     choose_subprotocol,
 )
-from gateway.transports.wire.link import StreamPipe
 from gateway.transports.wire.websocket_framing import CloseCode, close_frame
 
-from .house import Valve
 from .peers import BINARY, CLOSE, PING, TEXT, ws
+from .pipes import ControlledPipe, StreamPipe
 
 
 def fields(origin: str | None, host: str | None) -> dict[str, str]:
@@ -402,7 +401,7 @@ class TestRefuse:
             assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
 
     async def test_what_is_no_upgrade_of_a_peer_that_leaves_before_the_response(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         valve.push(b"garbage\r\n\r\n")
         valve.hang_up()
         assert isinstance(await accept(valve, "peer", Conditions("/ws")), Refusal)
@@ -456,19 +455,19 @@ class TestLink:
         await theirs.send_all(ws(TEXT, b"last") + ws(CLOSE, b"\x03\xe9"))
         assert await link.receive(100) == b"last"
         assert await link.receive(100) is None
-        assert link.goodbye(CloseCode.PROTOCOL_ERROR, "why") == close_frame(1001)
+        assert link.close_bytes(CloseCode.PROTOCOL_ERROR, "why") == close_frame(1001)
 
     @requirement("WST-09")
     async def test_a_violation_is_the_end_and_is_named(self) -> None:
         theirs, link = linked()
         await theirs.send_all(ws(TEXT, b"x", mask=None))
         assert await link.receive(100) is None
-        assert link.goodbye(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
+        assert link.close_bytes(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
 
     @requirement("WST-08")
     async def test_our_own_close(self) -> None:
         _, link = linked()
-        assert link.goodbye(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
+        assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
 
     def test_frames_to_messages(self) -> None:
         _, link = linked()

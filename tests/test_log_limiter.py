@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from gateway.transports.flow.log_limiter import LogLimiter
+from gateway.log_limiter import LogLimiter
 
 
 async def test_each_key_once() -> None:

@@ -1,6 +1,6 @@
-"""A street: a gateway with both listeners open on loopback, two neighbours who talk across them, and strangers.
+"""A shared_gateway: a gateway with both listeners open on loopback, two bystanders who talk across them, and others.
 
-Whatever a stranger does, in the middle of it the neighbours must still get their messages through.  Everything is real
+Whatever a stranger does, in the middle of it the bystanders must still get their messages through.  Everything is real
 but short: timeouts of a fraction of a second, small limits.
 """
 
@@ -18,24 +18,24 @@ from gateway.runtime.gateway import Gateway, open_gateway
 from .peers import Peer, dial, dial_stream, until
 
 
-class Street:
-    """The gateway, and two neighbours on it: one over TCP, one over WebSocket."""
+class SharedGateway:
+    """The gateway, and two bystanders on it: one over TCP, one over WebSocket."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._trips = 0
-        self._neighbours: list[Peer] = []
+        self._bystanders: list[Peer] = []
 
-    async def move_in(self) -> None:
+    async def connect_bystanders(self) -> None:
         for kind in ("tcp", "websocket"):
             peer = await self.dial(kind)
             await peer.connect()
             await peer.subscribe(f"/queue/to-{kind}")
-            self._neighbours.append(peer)
+            self._bystanders.append(peer)
 
-    async def neighbours_talk(self) -> None:
+    async def bystanders_talk(self) -> None:
         """Each sends to the other, who receives, within a moment."""
-        tcp, websocket = self._neighbours
+        tcp, websocket = self._bystanders
         with trio.fail_after(5):
             for _ in range(3):
                 self._trips += 1
@@ -45,8 +45,8 @@ class Street:
                 await websocket.publish("/queue/to-tcp", body)
                 assert (await tcp.frame("MESSAGE")).body == body
 
-    async def move_out(self) -> None:
-        for peer in self._neighbours:
+    async def disconnect_bystanders(self) -> None:
+        for peer in self._bystanders:
             await peer.aclose()
 
     async def dial(self, kind: str) -> Peer:
@@ -61,23 +61,23 @@ class Street:
         return peer
 
     @property
-    def strangers(self) -> int:
-        """How many are there beside the two neighbours."""
+    def others(self) -> int:
+        """How many are there beside the two bystanders."""
         return len(self.gateway._server.open_connections) - 2
 
     async def gone(self) -> None:
-        """Nobody is there but the neighbours, who talk."""
-        await until(lambda: not self.strangers)
+        """Nobody is there but the bystanders, who talk."""
+        await until(lambda: not self.others)
         assert len(self.gateway.broker.sessions) == 2
-        await self.neighbours_talk()
+        await self.bystanders_talk()
 
 
-OpenStreet = Callable[..., AbstractAsyncContextManager[Street]]
+OpenGateway = Callable[..., AbstractAsyncContextManager[SharedGateway]]
 
 
 @asynccontextmanager
-async def open_street(**changes: object) -> AsyncIterator[Street]:
-    """A street with other settings than the usual."""
+async def open_shared_gateway(**changes: object) -> AsyncIterator[SharedGateway]:
+    """A shared_gateway with other settings than the usual."""
     values: dict[str, object] = {
         "tcp": "127.0.0.1:0",
         "websocket": "127.0.0.1:0",
@@ -92,11 +92,11 @@ async def open_street(**changes: object) -> AsyncIterator[Street]:
     }
     settings = Settings(**values)  # type: ignore[arg-type]
     async with open_gateway(settings, authenticator=Anonymous()) as gateway:
-        found = Street(gateway)
-        await found.move_in()
+        found = SharedGateway(gateway)
+        await found.connect_bystanders()
         yield found
         await found.gone()
-        await found.move_out()
+        await found.disconnect_bystanders()
 
 
-OpenStreet = Callable[..., AbstractAsyncContextManager[Street]]
+OpenGateway = Callable[..., AbstractAsyncContextManager[SharedGateway]]
