@@ -50,13 +50,13 @@ from gateway.stores import SQLiteStore
 from gateway.stores.preflight import unkept
 from gateway.transports import ConnectionHandler, Listening, Server, Trusted, close, identify
 from gateway.transports.accept.listener import Acceptor
-from gateway.transports.connection.session_expiry import FollowedSession
+from gateway.transports.connection.session_expiry import SessionReviewer
 from gateway.transports.flow.connection_limits import within_files
 from gateway.transports.flow.process_memory import watch_process, within_mark
 
 if TYPE_CHECKING:
     from gateway.observe.spans import Spans
-    from gateway.transports.wire.certificates import Certificates
+    from gateway.transports.wire.certificates import TlsCertificates
 
 log = structlog.get_logger("gateway")
 
@@ -111,7 +111,7 @@ class Gateway:
         self.addresses = addresses
         self.reloadables: list[Reloadable] = []
         self.trusted = server.rate_limits.trusted = Trusted(settings.trusted_proxies)
-        self.certificates: Certificates | None = None
+        self.certificates: TlsCertificates | None = None
         self.tracing: Spans | None = None
         self.drained = False
         self._server = server
@@ -275,7 +275,7 @@ async def open_gateway(
                 gateway = Gateway(settings, server, addresses, functions, kept.journal, reading)
                 gateway.certificates = certificates
                 gateway.tracing = kept.tracing
-                users = FollowedSession(authenticator, server) if isinstance(authenticator, Reloadable) else None
+                users = SessionReviewer(authenticator, server) if isinstance(authenticator, Reloadable) else None
                 changing = (certificates, users, rules, gateway.in_force)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
                 doors = [

@@ -1,4 +1,4 @@
-"""Certificates: what is said of files that cannot be used, what a client's says of it, and reading them again."""
+"""TlsCertificates: what is said of files that cannot be used, what a client's says of it, and reading them again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.transports.wire import certificates as module
-from gateway.transports.wire.certificates import CertificateError, CertificateFiles, Certificates
+from gateway.transports.wire.certificates import CertificateError, CertificateFiles, TlsCertificates
 
 from . import tls_files
 
@@ -40,7 +40,7 @@ def nothing(path: Path) -> None:
 
 class TestFiles:
     def test_what_is_there(self, tmp_path: Path) -> None:
-        found = Certificates(tls_files.write(tmp_path))
+        found = TlsCertificates(tls_files.write(tmp_path))
         assert found.hosts == (tls_files.HOST, "127.0.0.1")
         assert found.end_date.endswith("-01-01 00:00 UTC")
         assert found.warning() is None
@@ -50,7 +50,7 @@ class TestFiles:
         assert files.key is not None
         with files.certificate.open("ab") as file:
             file.write(files.key.read_bytes())
-        assert Certificates(CertificateFiles(files.certificate)).hosts == (tls_files.HOST, "127.0.0.1")
+        assert TlsCertificates(CertificateFiles(files.certificate)).hosts == (tls_files.HOST, "127.0.0.1")
 
     @parametrize(
         ("name", "damage", "words"),
@@ -69,13 +69,13 @@ class TestFiles:
         files = tls_files.write(tmp_path)
         damage(getattr(files, name))
         with pytest.raises(CertificateError, match=words) as caught:
-            Certificates(files)
+            TlsCertificates(files)
         assert caught.value.setting == f"tls_{name}"
 
     def test_no_key_at_all(self, tmp_path: Path) -> None:
         files = tls_files.write(tmp_path)
         with pytest.raises(CertificateError, match="has no private key in PEM; tls_key names the file of the key"):
-            Certificates(CertificateFiles(files.certificate))
+            TlsCertificates(CertificateFiles(files.certificate))
 
     def test_a_key_that_is_broken(self, tmp_path: Path) -> None:
         files = tls_files.write(tmp_path)
@@ -84,7 +84,7 @@ class TestFiles:
         with pytest.raises(
             CertificateError, match=r"certificate and key, .*server.pem and .*server.key, cannot be used"
         ):
-            Certificates(files)
+            TlsCertificates(files)
 
     @parametrize(("days", "words"), [(-1, "has expired: it is valid until"), (3, "expires soon"), (30, None)])
     def test_its_end(self, tmp_path: Path, days: int, words: str | None) -> None:
@@ -103,7 +103,7 @@ class TestContext:
     @parametrize(("required", "mode"), [(False, ssl.CERT_OPTIONAL), (True, ssl.CERT_REQUIRED)])
     def test_clients(self, tmp_path: Path, required: bool, mode: ssl.VerifyMode) -> None:
         files = replace(tls_files.write(tmp_path), required=required)
-        assert Certificates(files).context("tcp").verify_mode is mode
+        assert TlsCertificates(files).context("tcp").verify_mode is mode
 
     def test_no_clients(self, tmp_path: Path) -> None:
         context = tls_files.certificates(tmp_path).context("tcp")
@@ -114,7 +114,7 @@ class TestContext:
     @parametrize("transport", ["tcp", "websocket"])
     def test_only_the_newest_version(self, tmp_path: Path, transport: str) -> None:
         files = replace(tls_files.write(tmp_path), min_version="1.3")
-        assert Certificates(files).context(transport).minimum_version is ssl.TLSVersion.TLSv1_3
+        assert TlsCertificates(files).context(transport).minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 class TestClient:

@@ -69,12 +69,6 @@ class TestHeld:
         assert (waiting(harness), done(harness)) == (MOST, MOST)
         assert harness.counters.held_publishers == 1
 
-    async def test_below_the_limit_it_is_not(self, harness: Harness, kind: str) -> None:
-        publisher = await harness.session(kind)
-        await publisher.send(sends("/queue/a", MOST - 1))
-        await publisher.settled()
-        assert harness.counters.held_publishers == 0
-
     async def test_by_octets(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
         """The message that reaches the limit is the last."""
         harness = make_harness(policies={"/queue/a": {"max_octets": 10_000}})
@@ -85,12 +79,6 @@ class TestHeld:
         assert isinstance(queue, Queue)
         assert queue.nbytes - queue.nbytes // queue.waiting < 10_000 <= queue.nbytes
         assert done(harness) == queue.waiting < 10
-
-    async def test_what_filled_it_has_its_receipt(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher = await harness.session(kind)
-        await publisher.send(b"".join(sends("/queue/a", 1, receipt=number) for number in range(30)))
-        assert [(await publisher.frame("RECEIPT"))["receipt-id"] for _ in range(MOST)] == [str(n) for n in range(MOST)]
-        assert await publisher.listen(10) == []
 
     async def test_it_goes_on_when_there_is_room(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
         publisher, consumer = await harness.session(kind), await harness.session(kind)
@@ -193,24 +181,6 @@ class TestLetGo:
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(60.0, abs=0.05)
         assert waiting(harness) == 5
-
-    async def test_when_the_session_of_a_temporary_queue_goes(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(policies={"/reply-queue/#": {"max_messages": MOST}})
-        asking, answering = await harness.session(kind), await harness.session(kind)
-        await asking.subscribe("/temp-queue/a", ack="client", prefetch_count=1)
-        await answering.subscribe("/queue/requests")
-        await asking.publish("/queue/requests", reply_to="/temp-queue/a")
-        name = (await answering.frame("MESSAGE"))["reply-to"]
-        await answering.send(sends(name, 30, receipt="r"))
-        await trio.sleep(4)  # it consumes requests, so it is not held for long
-        assert (waiting(harness, name), harness.counters.held_publishers) == (MOST, 1)
-        await asking.aclose()
-        for _ in range(30):
-            await answering.frame("RECEIPT")
-        assert trio.current_time() == pytest.approx(4.0, abs=0.05)
-        assert (harness.broker.waiting, harness.broker.stored_bytes) == (0, 0)
 
     async def test_when_messages_expire(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
         publisher = await harness.session(kind)
@@ -340,29 +310,6 @@ class TestConsumers:
         await publisher.send(frame("SEND", destination="/topic/a", receipt="r"))
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(5.0, abs=0.05)
-
-    @parametrize("ack", ["client", "client-individual"])
-    async def test_a_ring_of_workers_makes_progress(
-        self, harness: Harness, kind: str, ack: str, autojump_clock: MockClock
-    ) -> None:
-        """Each consumes what the other publishes, and both queues are full: each is held for a while, and goes on."""
-        await self.fill(harness, kind)
-
-        async def work(comes_by: str, goes_by: str) -> None:
-            peer = await harness.session(kind)
-            await peer.send_frame("SUBSCRIBE", destination=comes_by, id=1, ack=ack, prefetch_count=1)
-            for _ in range(2 * (MOST + 1)):
-                message = await peer.frame("MESSAGE")
-                if message.body != b"result":
-                    await peer.publish(goes_by, b"result")
-                await peer.send_frame("ACK", id=message["ack"])
-            await peer.settled()
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(work, "/queue/a", "/queue/b")
-            nursery.start_soon(work, "/queue/b", "/queue/a")
-        assert (harness.broker.waiting, harness.broker.stored_bytes) == (0, 0)
-        assert 0 < trio.current_time() < 100
 
     async def test_a_ring_of_workers_who_do_not_read_while_they_send(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock

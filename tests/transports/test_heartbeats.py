@@ -16,7 +16,7 @@ from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
 from .harness import Harness
-from .peers import CLOSE, CONNECT, PING, PONG, TEXT, ws
+from .peers import CLOSE, PING, ws
 from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
@@ -48,14 +48,6 @@ class TestHeartbeats:
         assert len(gaps) >= 9
         assert all(earliest <= gap <= latest for gap in gaps), gaps
 
-    @requirement("HBT-03", "HBT-05")
-    async def test_other_data_count_as_well(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        peer = await harness.session(kind, heart_beat="0,1000")
-        for _ in range(20):
-            await trio.sleep(0.7)
-            await peer.settled()
-        assert peer.beats == []
-
     @requirement("HBT-02")
     @parametrize("header", [None, "0,0", "1000,0"])
     async def test_none_are_due(
@@ -64,17 +56,6 @@ class TestHeartbeats:
         harness = make_harness(options=TransportOptions(websocket_ping=0.0, heartbeat_margin=100.0))
         peer = await harness.session(kind, **({"heart_beat": header} if header else {}))
         assert await peer.listen(60) == []
-
-    @requirement("HBT-02")
-    async def test_none_where_the_server_has_none(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(options=TransportOptions(heartbeat_send=0, heartbeat_receive=0, websocket_ping=0.0))
-        peer = harness.connect(kind)
-        greeting = await peer.connect(heart_beat="1000,1000")
-        assert greeting["heart-beat"] == "0,0"
-        assert await peer.listen(60) == []
-        await peer.settled()
 
     @requirement("HBT-04", "HBT-07")
     @parametrize(("offered", "limit"), [(1000, 2.0), (100, 0.5), (10_000, 20.0)])
@@ -94,26 +75,6 @@ class TestHeartbeats:
         assert error.body == f"no byte for {limit:.1f} s, allowed are {limit:.1f} s".encode()
         await peer.at_end()
         assert harness.counters.heartbeat_timeouts == 1
-
-    @requirement("HBT-05", "WST-05")
-    async def test_a_client_that_beats_lives(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        peer = await harness.session(kind, heart_beat="1000,0")
-        for _ in range(60):
-            await peer.send(b"\n")
-            await trio.sleep(1.0)
-        await peer.settled()
-        assert harness.counters.heartbeat_timeouts == 0
-
-    @requirement("HBT-05")
-    async def test_bytes_of_half_a_frame_count(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        """A large body on a thin line is no silence."""
-        peer = await harness.session(kind, heart_beat="1000,0")
-        await peer.send(b"SEND\ndestination:/queue/a\n\n")
-        for _ in range(30):
-            await peer.send(b"x")
-            await trio.sleep(1.5)
-        await peer.send(b"\0")
-        await peer.settled()
 
     async def test_while_we_hold_it_back_its_clock_stands(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
@@ -188,20 +149,6 @@ class TestHeartbeats:
 
 
 class TestPings:
-    @requirement("WST-07")
-    async def test_a_ping_is_answered(self, harness: Harness) -> None:
-        for data in (b"", CONNECT):
-            peer = harness.connect("websocket")
-            if data:
-                await peer.send(data)
-                await peer.frame("CONNECTED")
-            await peer.websocket.stream.send_all(ws(PING, b"?!"))
-            if data:
-                await peer.settled()
-            else:
-                await peer.connect()
-            assert peer.websocket.pongs == [b"?!"]
-
     async def test_one_that_pings_and_vanishes(self, harness: Harness) -> None:
         """Before CONNECT: no fault of ours, and nothing for the log of errors."""
         pipe = ControlledPipe()
@@ -213,15 +160,6 @@ class TestPings:
             pipe.hang_up()
             await harness.server.wait_empty()
         assert not [entry for entry in logs if entry["log_level"] == "error"]
-
-    @requirement("WST-07")
-    async def test_over_sockets(self, harness: Harness) -> None:
-        peer = await harness.session("websocket", sockets=True)
-        await peer.websocket.stream.send_all(ws(PING, b"1"))
-        await peer.settled()
-        await peer.websocket.stream.send_all(ws(PING, b"2"))
-        await peer.settled()
-        assert peer.websocket.pongs == [b"1", b"2"]
 
     @requirement("WST-07")
     async def test_also_while_the_writer_is_at_work(self, harness: Harness) -> None:
@@ -244,14 +182,6 @@ class TestPings:
         assert peer.websocket.pongs == [b"alive?"]
 
     @requirement("WST-08")
-    async def test_a_close_is_answered(self, harness: Harness) -> None:
-        peer = await harness.session("websocket")
-        await peer.websocket.stream.send_all(ws(CLOSE, b"\x03\xe9"))
-        await peer.at_end()
-        assert peer.websocket.closed == (1001, "")
-        assert not harness.broker.sessions
-
-    @requirement("WST-08")
     async def test_a_close_behind_messages_under_way(self, harness: Harness) -> None:
         pipe = ControlledPipe()
         peer = harness.connect_through("websocket", pipe)
@@ -266,22 +196,6 @@ class TestPings:
         assert (await peer.frame("MESSAGE")).body == b"x" * 1000
         await peer.at_end()
         assert peer.websocket.closed == (1000, "")
-
-    @requirement("WST-09")
-    @parametrize(
-        ("data", "code"),
-        [(ws(TEXT, b"x", mask=None), 1002), (ws(3), 1002), (ws(TEXT, b"\xff"), 1007), (ws(PONG, b"", fin=False), 1002)],
-    )
-    @parametrize("opened", [False, True])
-    async def test_a_violation_is_the_end(self, harness: Harness, data: bytes, code: int, opened: bool) -> None:
-        peer = harness.connect("websocket")
-        if opened:
-            await peer.connect()
-        await peer.websocket.stream.send_all(data)
-        await peer.at_end()
-        assert peer.websocket.closed is not None
-        assert peer.websocket.closed[0] == code
-        assert not harness.broker.sessions
 
     @parametrize(
         ("ping", "heart_beat", "every"),

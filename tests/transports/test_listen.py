@@ -245,17 +245,6 @@ class TestServe:
         assert harness.counters.refused == 1
         assert harness.counters.connections == 0
 
-    async def test_a_tls_hello_is_named_in_the_log(self, harness: Harness) -> None:
-        theirs, ours = socket_streams()
-        async with theirs:
-            with structlog.testing.capture_logs() as logs:
-                harness.nursery.start_soon(ConnectionHandler(harness.server, "websocket").serve, ours)
-                await theirs.send_all(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300)
-                await read_all(theirs)
-                await until(lambda: logs)
-        assert logs[0]["event"] == "TLS hello on a plain port"
-        assert logs[0]["log_level"] == "warning"
-
     @parametrize("data", [b"", b"GET /ws HTTP/1.1\r\nHost: h\r\n", UPGRADE[:-1]])
     async def test_an_upgrade_that_does_not_come(
         self, make_harness: Callable[..., Harness], data: bytes, autojump_clock: MockClock

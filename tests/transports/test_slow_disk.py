@@ -16,7 +16,7 @@ from gateway.transports.flow import back_pressure
 
 from .peers import Peer
 from .pipes import ControlledPipe
-from .test_committer import StoredHarness, receipt, until
+from .test_store_writer import StoredHarness, receipt, until
 
 P = {"persistent": "true"}
 DURABLE, PLAIN = P, dict[str, str]()

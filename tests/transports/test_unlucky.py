@@ -11,9 +11,7 @@ import trio
 from gateway.config.settings import KIB
 
 from .peers import (
-    CLOSE,
     CONNECT,
-    CONTINUATION,
     PING,
     TEXT,
     UPGRADE,
@@ -21,7 +19,6 @@ from .peers import (
     WebSocketWire,
     frame,
     read_all,
-    until,
     vanish,
     ws,
 )
@@ -34,54 +31,6 @@ Mischief = Callable[[SharedGateway, Peer], Awaitable[None]]
 
 
 class TestSlow:
-    async def test_one_octet_at_a_time(self, shared_gateway: OpenGateway, kind: str) -> None:
-        """Each wakes the server for nothing; all it costs is that."""
-        async with shared_gateway() as here:
-            peer = await here.dial(kind)
-            done = trio.Event()
-            data = CONNECT + frame("SUBSCRIBE", destination="/queue/a", id=1)
-            data += frame("SEND", b"x" * 200, destination="/queue/a")
-
-            async def trickle() -> None:
-                for octet in data:
-                    await peer.send(bytes([octet]))
-                    await trio.sleep(0.001)
-                done.set()
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(trickle)
-                while not done.is_set():
-                    await here.bystanders_talk()
-                    await trio.sleep(0.01)
-                await peer.frame("CONNECTED")
-                assert (await peer.frame("MESSAGE")).body == b"x" * 200
-            await peer.aclose()
-
-    async def test_octets_of_an_upgrade_one_at_a_time(self, shared_gateway: OpenGateway) -> None:
-        async with shared_gateway() as here:
-            stream = await here.dial_stream("websocket")
-            for octet in UPGRADE:
-                await stream.send_all(bytes([octet]))
-            await here.bystanders_talk()
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 101")
-            await stream.aclose()
-
-    @requirement("WST-04")
-    async def test_fragments_of_one_octet(self, shared_gateway: OpenGateway) -> None:
-        async with shared_gateway() as here:
-            peer = await here.dial("websocket")
-            data = CONNECT + frame("SEND", "漢".encode() * 300, destination="/topic/a", receipt="1")
-            pieces = [bytes([octet]) for octet in data]
-            await peer.websocket.stream.send_all(
-                ws(TEXT, pieces[0], fin=False)
-                + b"".join([ws(CONTINUATION, piece, fin=False) + ws(PING, piece) for piece in pieces[1:]])
-                + ws(CONTINUATION)
-            )
-            await here.bystanders_talk()
-            await peer.frame("CONNECTED")
-            await peer.frame("RECEIPT")
-            await peer.aclose()
-
     async def test_slow_readers(self, shared_gateway: OpenGateway, kind: str) -> None:
         """They read little at a time, but they read: nobody is cut, and nothing is lost."""
         async with shared_gateway(slow_consumer_timeout=5.0) as here:
@@ -147,21 +96,6 @@ class TestVanished:
             assert here.gateway.broker.waiting == 0
             assert here.gateway.broker.stored_bytes == 0
 
-    @requirement("ACK-06", "WST-10")
-    async def test_what_it_held_comes_to_another(self, shared_gateway: OpenGateway, kind: str) -> None:
-        async with shared_gateway() as here:
-            peer, other = await here.session(kind), await here.session(kind)
-            await peer.subscribe("/queue/a", ack="client-individual")
-            for body in (b"1", b"2", b"3"):
-                await other.publish("/queue/a", body)
-                await peer.frame("MESSAGE")
-            assert isinstance(peer.wire.stream, trio.SocketStream)
-            vanish(peer.wire.stream)
-            messages = await other.subscribe_and_read("/queue/a", 3)
-            assert [message.body for message in messages] == [b"1", b"2", b"3"]
-            assert {message["redelivered"] for message in messages} == {"true"}
-            await other.aclose()
-
     async def test_while_messages_are_written_to_it(self, shared_gateway: OpenGateway, kind: str) -> None:
         async with shared_gateway(max_outbound=1024 * KIB) as here:
             peer, publisher = await here.session(kind), await here.session(kind)
@@ -175,47 +109,8 @@ class TestVanished:
             await here.bystanders_talk()
             await publisher.aclose()
 
-    @requirement("LNG-01")
-    async def test_many_come_and_go(self, shared_gateway: OpenGateway, kind: str) -> None:
-        async with shared_gateway() as here:
-            for number in range(60):
-                stream = await here.dial_stream(kind)
-                if number % 3 == 0:
-                    await stream.send_all(UPGRADE if kind == "websocket" else CONNECT)
-                if number % 2:
-                    vanish(stream)
-                else:
-                    await stream.aclose()
-            await here.bystanders_talk()
-
-    @requirement("WST-08")
-    async def test_a_close_frame_and_no_answer_read(self, shared_gateway: OpenGateway) -> None:
-        async with shared_gateway() as here:
-            peer = await here.session("websocket")
-            await peer.websocket.stream.send_all(ws(CLOSE, b"\x03\xe8"))
-            await until(lambda: not here.others)
-            await here.bystanders_talk()
-            await peer.aclose()
-
 
 class TestNeverReads:
-    async def test_a_subscriber(self, shared_gateway: OpenGateway, kind: str) -> None:
-        """Those who publish to it wait a moment for it, once; then it is cut, at its buffer's limit."""
-        async with shared_gateway() as here:
-            peer, publisher = await here.session(kind), await here.session(kind)
-            await peer.subscribe("/topic/a")
-            counters = here.gateway.broker.counters
-            with trio.fail_after(20):
-                while not counters.slow_consumers:
-                    for _ in range(20):
-                        await publisher.publish("/topic/a", b"x" * 32 * KIB)
-                    await here.bystanders_talk()
-                await publisher.settled()
-            assert here.gateway.broker.stored_bytes == 0
-            await until(lambda: here.others == 1)
-            await publisher.aclose()
-            await peer.aclose()
-
     async def test_one_of_several_subscribers(self, shared_gateway: OpenGateway, kind: str) -> None:
         """The others get everything, in order."""
         async with shared_gateway() as here:
@@ -234,24 +129,6 @@ class TestNeverReads:
                         assert (await reader.frame("MESSAGE")).body[:5] == b"%05d" % number
                 await here.bystanders_talk()
             for each in (peer, reader, publisher):
-                await each.aclose()
-
-    async def test_a_consumer_of_a_queue(self, shared_gateway: OpenGateway, kind: str) -> None:
-        """It holds no more than its window; all else goes to those who read."""
-        async with shared_gateway() as here:
-            peer, publisher = await here.session(kind), await here.session(kind)
-            await peer.subscribe("/queue/a")
-            for _ in range(300):
-                await publisher.publish("/queue/a", b"x" * 32 * KIB)
-            await publisher.settled()
-            await here.bystanders_talk()
-            assert here.gateway.broker.waiting > 0
-            await peer.aclose()
-            waiting = here.gateway.broker.waiting
-            reader = await here.session(kind)
-            assert len(await reader.subscribe_and_read("/queue/a", waiting)) == waiting
-            for each in (publisher, reader):
-                await each.send_frame("DISCONNECT")
                 await each.aclose()
 
     async def test_its_own_receipts(self, shared_gateway: OpenGateway, kind: str) -> None:
@@ -295,14 +172,6 @@ class TestNeverReads:
                         await here.bystanders_talk()
             (session,) = list(here.gateway.broker.sessions.values())[2:]
             assert session.outbox.size < 64 * KIB
-            await peer.aclose()
-
-    async def test_its_error(self, shared_gateway: OpenGateway, kind: str) -> None:
-        async with shared_gateway() as here:
-            peer = await here.session(kind)
-            await peer.send(b"HELLO\n\n\0")
-            await here.bystanders_talk()
-            await until(lambda: not here.others)
             await peer.aclose()
 
 

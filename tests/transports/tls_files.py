@@ -1,4 +1,4 @@
-"""Certificates for the tests: an authority, a server that it vouches for, and clients."""
+"""TlsCertificates for the tests: an authority, a server that it vouches for, and clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import trustme
 
-from gateway.transports.wire.certificates import CertificateFiles, Certificates
+from gateway.transports.wire.certificates import CertificateFiles, TlsCertificates
 
 HOST = "gateway.example"
 
@@ -72,7 +72,7 @@ def write(folder: Path, certificate: trustme.LeafCert | None = None) -> Certific
     return files
 
 
-def certificates(folder: Path, certificate: trustme.LeafCert | None = None) -> Certificates:
+def certificates(folder: Path, certificate: trustme.LeafCert | None = None) -> TlsCertificates:
     """Those of a listener that asks no client for one."""
     files = write(folder, certificate)
-    return Certificates(CertificateFiles(files.certificate, files.key))
+    return TlsCertificates(CertificateFiles(files.certificate, files.key))

@@ -38,7 +38,7 @@ from .listener import name_of
 from .websocket import Conditions, Refusal, accept
 
 if TYPE_CHECKING:
-    from ..wire.certificates import Certificates  # which loads much that only TLS needs
+    from ..wire.certificates import TlsCertificates  # which loads much that only TLS needs
 
 log = structlog.get_logger("gateway.listen")
 
@@ -65,7 +65,7 @@ class ConnectionHandler:
 
     server: Server
     transport: str = "tcp"
-    certificates: Certificates | None = None
+    certificates: TlsCertificates | None = None
     proxied: bool = False
     trusted: Trusted = NO_PROXIES
 
@@ -146,7 +146,7 @@ class ConnectionHandler:
         return pipe, peer, Remote(header.address or remote.address, header.secure)
 
     async def _within_tls(
-        self, certificates: Certificates, pipe: Pipe, peer: str, remote: Remote
+        self, certificates: TlsCertificates, pipe: Pipe, peer: str, remote: Remote
     ) -> tuple[Pipe, Remote]:
         """Do the TLS handshake."""
         secured = TlsPipe(pipe, certificates.context(self.transport))

@@ -232,7 +232,7 @@ class ReloadableAuthenticator(Protocol):
         ...
 
 
-class FollowedSession:
+class SessionReviewer:
     """An authenticator; when it has read its files again, the sessions follow.
 
     Rules are to be read behind it: so a session with new groups is never checked with its old groups and new rules, nor

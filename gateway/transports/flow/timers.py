@@ -19,7 +19,7 @@ log = structlog.get_logger("gateway.wheel")
 TICK = 0.02  # seconds; heart-beats are sent early by more than that
 
 
-class Timer(Protocol):
+class WheelTimer(Protocol):
     """Stands on the wheel."""
 
     def tick(self, now: float) -> float:
@@ -31,11 +31,11 @@ class TimerWheel:
     """Slots of a fixed width in time."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, list[Timer]] = {}
+        self._slots: dict[int, list[WheelTimer]] = {}
         self._order: list[int] = []  # a heap of the slots' numbers
         self._filled = trio.Event()
 
-    def add(self, timer: Timer, when: float) -> None:
+    def add(self, timer: WheelTimer, when: float) -> None:
         """Call `timer.tick` at `when` (seconds of trio's clock), or up to one `TICK` later."""
         if when == math.inf:
             return
@@ -68,7 +68,7 @@ class TimerWheel:
                 for timer in self._slots.pop(heapq.heappop(self._order)):
                     self._tick(timer, now)
 
-    def _tick(self, timer: Timer, now: float) -> None:
+    def _tick(self, timer: WheelTimer, now: float) -> None:
         """One fault must not stop the clock of all others."""
         try:
             self.add(timer, max(timer.tick(now), now + TICK))

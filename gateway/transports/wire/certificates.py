@@ -54,7 +54,7 @@ class CertificateFiles:
     min_version: str = "1.2"
 
 
-class Certificates:
+class TlsCertificates:
     """The certificate of TLS listeners, and the authority for client certificates.
 
     Attributes:

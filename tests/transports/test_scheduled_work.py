@@ -16,7 +16,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.core.scheduler import Scheduler
-from gateway.transports import server as hub_module
 from gateway.transports.wire.link import Buffers
 
 from .harness import Harness
@@ -101,50 +100,6 @@ class TestDelay:
             received = [float(each) for each in await read_in_time(consumer, 300)]
         assert received == sorted(expected)
 
-    @parametrize("header", ["AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
-    async def test_at_a_moment(
-        self,
-        make_harness: MakeHarness,
-        kind: str,
-        header: str,
-        autojump_clock: MockClock,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        """In milliseconds since the epoch, by the clock of the system."""
-        monkeypatch.setattr(hub_module, "time", Epoch(1_700_000_000.0))
-        harness = make_harness()
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
-        await consumer.subscribe("/queue/a")
-        data = b"SEND\ndestination:/queue/a\n%b:1700000005250\n\n5.25\0" % header.encode()
-        await publisher.send(data)
-        message = await consumer.frame("MESSAGE")
-        # A float since the epoch is exact to a quarter of a microsecond.
-        assert 5.25 - 1e-6 <= trio.current_time() <= 5.25 + LATEST
-        assert header not in message.headers
-        await publisher.send(data)  # that moment is over
-        await consumer.frame("MESSAGE")
-        assert trio.current_time() <= 5.25 + LATEST
-
-    async def test_its_sender_may_go(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
-        await publisher.publish("/queue/a", b"9.0", x_delay=9000)
-        await publisher.send_frame("DISCONNECT")
-        await publisher.at_end()
-        await publisher.aclose()
-        await consumer.subscribe("/queue/a")
-        await read_in_time(consumer, 1)
-
-    async def test_in_a_transaction_it_counts_from_the_commit(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
-        await consumer.subscribe("/queue/a")
-        await publisher.send_frame("BEGIN", transaction="t")
-        await publisher.publish("/queue/a", b"4.0", x_delay=1000, transaction="t")
-        await trio.sleep(3)
-        await publisher.send_frame("COMMIT", transaction="t")
-        await read_in_time(consumer, 1)
-
 
 class TestFailures:
     async def test_the_back_off_doubles(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
@@ -164,27 +119,6 @@ class TestFailures:
         await consumer.send_frame("SUBSCRIBE", destination="/queue/dlq.a", id=2)
         letter = await consumer.frame("MESSAGE")
         assert (letter["dlq-reason"], letter["dlq-attempts"]) == ("max-attempts", "10")
-
-    async def test_others_come_meanwhile(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
-        harness = make_harness(policies={"#": {"backoff": 5.0}})
-        consumer = await harness.session(kind)
-        await consumer.subscribe("/queue/a", ack="client-individual", prefetch_count=1)
-        await consumer.send(frame("SEND", b"1", destination="/queue/a") + frame("SEND", b"2", destination="/queue/a"))
-        await consumer.send_frame("NACK", id=(await consumer.frame("MESSAGE"))["ack"])
-        second = await consumer.frame("MESSAGE")
-        assert (second.body, in_time(0.0)) == (b"2", True)
-        await consumer.send_frame("ACK", id=second["ack"])
-        assert (await consumer.frame("MESSAGE")).body == b"1"
-        assert in_time(5.0)
-
-    async def test_who_waits_for_one_that_expires(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher = await harness.session(kind)
-        await publisher.publish("/queue/a", ttl=2500)
-        await publisher.settled()
-        await trio.sleep(2.499)
-        assert harness.broker.waiting == 1
-        await trio.sleep(LATEST)
-        assert (harness.broker.waiting, harness.counters.expired) == (0, 1)
 
 
 class TestTurns:
@@ -220,31 +154,6 @@ class TestTurns:
         assert len(pipe.writes) >= 3
         assert max(pipe.writes) <= sum(pipe.writes) / 2
 
-    async def test_a_selective_consumer_of_a_deep_queue(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        """It asks about 40,000 messages that it does not want; meanwhile others are served."""
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
-        await publisher.send(frame("SEND", destination="/queue/a", n=1) * 40_000)
-        await publisher.publish("/queue/a", b"wanted", n=2)
-        await publisher.settled()
-        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, selector="n = 2")
-        trips = 0
-        with trio.CancelScope() as scope:
-
-            async def talk() -> None:
-                nonlocal trips
-                while True:
-                    await publisher.settled()
-                    trips += 1
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(talk)
-                assert (await consumer.frame("MESSAGE")).body == b"wanted"
-                scope.cancel()
-        assert trips >= 1
-        assert trio.current_time() == pytest.approx(0.0, abs=LATEST)
-
     async def test_unfinished_work_lets_others_have_their_turns(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)
         await wait_all_tasks_blocked()
@@ -262,14 +171,6 @@ class TestTurns:
         with trio.fail_after(5):
             while left:
                 await trio.lowlevel.checkpoint()
-
-    async def test_more_of_it_when_all_was_done(self, harness: Harness) -> None:
-        done: list[int] = []
-        for number in range(3):
-            harness.broker.scheduler.later(lambda number=number: done.append(number))  # type: ignore[misc]
-            harness.broker.scheduler.later(lambda: None)
-            await wait_all_tasks_blocked()
-            assert done == list(range(number + 1))
 
     @parametrize("when", ["at a time", "in a turn"])
     async def test_one_fault_stops_nothing_else(

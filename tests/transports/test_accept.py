@@ -16,12 +16,12 @@ from trio.testing import MockClock
 
 from gateway.transports import ConnectionHandler, TransportOptions, Trusted
 from gateway.transports.connection.connection import Connection
-from gateway.transports.wire.certificates import Certificates
+from gateway.transports.wire.certificates import TlsCertificates
 
 from . import tls_files
 from .harness import Harness
 from .peers import CONNECT, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, response_of, socket_streams, until
-from .test_proxy import SSL, addresses, binary
+from .test_proxy_protocol import SSL, addresses, binary
 
 parametrize = pytest.mark.parametrize
 MakeHarness = Callable[..., Harness]
@@ -69,12 +69,12 @@ def origin(name: str) -> str:
 
 
 @pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
+def certificates(tmp_path: Path) -> TlsCertificates:
     return tls_files.certificates(tmp_path)
 
 
 class TestTls:
-    async def test_a_session(self, harness: Harness, kind: str, certificates: Certificates) -> None:
+    async def test_a_session(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates))
         await visit.secure()
         connection = await visit.connect(kind)
@@ -84,7 +84,7 @@ class TestTls:
     @parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     async def test_a_client_with_a_certificate(self, harness: Harness, tmp_path: Path, version: ssl.TLSVersion) -> None:
         """Also when it takes up an earlier session of TLS."""
-        certificates = Certificates(replace(tls_files.write(tmp_path), required=True))
+        certificates = TlsCertificates(replace(tls_files.write(tmp_path), required=True))
         leaf = tls_files.authority().issue_cert("worker.example", common_name="worker")
         context = tls_files.client_with(leaf)
         context.maximum_version = version
@@ -99,7 +99,7 @@ class TestTls:
             await harness.server.wait_empty()
 
     async def test_a_client_without_one(self, harness: Harness, tmp_path: Path) -> None:
-        certificates = Certificates(replace(tls_files.write(tmp_path), required=True))
+        certificates = TlsCertificates(replace(tls_files.write(tmp_path), required=True))
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.secure()
@@ -111,7 +111,7 @@ class TestTls:
         ]
 
     async def test_a_client_whose_version_is_too_old(self, harness: Harness, tmp_path: Path) -> None:
-        certificates = Certificates(replace(tls_files.write(tmp_path), min_version="1.3"))
+        certificates = TlsCertificates(replace(tls_files.write(tmp_path), min_version="1.3"))
         context = ssl.create_default_context()
         tls_files.authority().configure_trust(context)
         context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -126,7 +126,7 @@ class TestTls:
         assert isinstance(visit.wire, trio.SSLStream)
         assert visit.wire.version() == "TLSv1.3"
 
-    async def test_http_1_1_is_agreed_for_websockets(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_http_1_1_is_agreed_for_websockets(self, harness: Harness, certificates: TlsCertificates) -> None:
         context = ssl.create_default_context()
         tls_files.authority().configure_trust(context)
         context.set_alpn_protocols(["h2", "http/1.1"])
@@ -136,7 +136,7 @@ class TestTls:
         assert visit.wire.selected_alpn_protocol() == "http/1.1"
         await visit.connect("websocket")
 
-    async def test_plain_stomp_is_told(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_plain_stomp_is_told(self, harness: Harness, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.send_all(CONNECT)
@@ -147,7 +147,7 @@ class TestTls:
         assert b"this port speaks TLS only" in answer
         assert logs[0]["reason"] == "the peer does not speak TLS"
 
-    async def test_plain_http_is_told(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_plain_http_is_told(self, harness: Harness, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
         answer = await visit.refused()
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
@@ -155,12 +155,12 @@ class TestTls:
         assert f"Content-Length: {len(body)}".encode() in head
         assert b"TLS only" in body
 
-    async def test_anything_else_is_not(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_anything_else_is_not(self, harness: Harness, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         await visit.stream.send_all(b"\0\0\0\0")
         assert await read_all(visit.stream) == b""
 
-    async def test_who_comes_and_goes_is_worth_no_line(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_who_comes_and_goes_is_worth_no_line(self, harness: Harness, certificates: TlsCertificates) -> None:
         """Load balancers do it all day."""
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
@@ -169,7 +169,7 @@ class TestTls:
         assert not logs
 
     async def test_a_handshake_that_does_not_end(
-        self, make_harness: MakeHarness, certificates: Certificates, autojump_clock: MockClock
+        self, make_harness: MakeHarness, certificates: TlsCertificates, autojump_clock: MockClock
     ) -> None:
         harness = make_harness(options=TransportOptions(connect_timeout=10.0))
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
@@ -201,7 +201,7 @@ class TestProxy:
         await visit.stream.send_all(binary(addresses() + SSL))
         assert (await visit.connect(kind))._link.remote.secure
 
-    async def test_tls_of_ours(self, harness: Harness, kind: str, certificates: Certificates) -> None:
+    async def test_tls_of_ours(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates, proxied=True, trusted=UNIX))
         await visit.stream.send_all(HEADER)
         await visit.secure()
@@ -282,13 +282,13 @@ class TestForwarded:
 class TestOrigin:
     """Same-origin where TLS is in the way, ours or a proxy's."""
 
-    async def test_a_page_with_tls(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_a_page_with_tls(self, harness: Harness, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
         await visit.secure()
         request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
         await visit.connect("websocket", origin("https://gateway.example"), request=request)
 
-    async def test_a_page_without_tls_may_be_anybodys(self, harness: Harness, certificates: Certificates) -> None:
+    async def test_a_page_without_tls_may_be_anybodys(self, harness: Harness, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
         await visit.secure()
         request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
@@ -296,7 +296,7 @@ class TestOrigin:
         assert answer.startswith(b"HTTP/1.1 403 ")
 
     @parametrize("name", ["http://localhost:3000", "http://127.0.0.1:3000"])
-    async def test_but_not_on_loopback(self, harness: Harness, certificates: Certificates, name: str) -> None:
+    async def test_but_not_on_loopback(self, harness: Harness, certificates: TlsCertificates, name: str) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
         await visit.secure()
         await visit.connect("websocket", origin(name))

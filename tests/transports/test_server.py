@@ -248,17 +248,6 @@ class TestSlowReceivers:
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
         assert len(receivers) == 10
 
-    async def test_others_publish_meanwhile(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(quotas=QUOTAS)
-        publisher, bystander = await harness.session(kind), await harness.session(kind)
-        await self.stalled(harness, kind)
-        await self.fill(publisher, 50_000)
-        await wait_all_tasks_blocked()
-        await bystander.settled()
-        assert trio.current_time() == pytest.approx(0.0, abs=0.05)
-
     async def test_who_does_not_read_what_it_causes_waits_for_itself(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
@@ -301,18 +290,6 @@ class TestMemory:
         assert [len(message.body) for message in messages] == [10_000] * 80
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert not harness.broker.pressed
-
-    async def test_many_wait_together(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(quotas=self.QUOTAS)
-        publishers = [await harness.session("tcp") for _ in range(5)]
-        for number in range(100):
-            await publishers[number % 5].publish("/queue/a", b"x" * 10_000)
-        await wait_all_tasks_blocked()
-        assert harness.counters.held_publishers == 5
-        consumer = await harness.session("tcp")
-        await consumer.subscribe_and_read("/queue/a", 100)
-        for publisher in publishers:
-            await publisher.settled()
 
     async def test_who_holds_unacknowledged_messages_is_read(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock

@@ -325,14 +325,6 @@ class TestReading:
         assert await answer.wait() == []
         assert desk.disk.calls == [1, (7,)]
 
-    async def test_with_nothing_to_write(self, desk: Desk) -> None:
-        answer = Answer()
-        desk.storage.read([7], answer)
-        await answer.wait()
-        await trio.testing.wait_all_tasks_blocked()
-        assert desk.disk.calls == [(7,)]
-        assert desk.flushes >= 1
-
     async def test_not_behind_what_does_not_concern_them(self, desk: Desk) -> None:
         answer = Answer()
         desk.disk.hold()
@@ -344,13 +336,6 @@ class TestReading:
         await answer.wait()
         await desk.committer.finish()
         assert desk.disk.calls == [1, (7,), 2]
-
-    async def test_in_order_one_after_the_other(self, desk: Desk) -> None:
-        answers = [Answer() for _ in range(3)]
-        for row, answer in zip((3, 1, 2), answers, strict=True):
-            desk.storage.read([row], answer)
-        await answers[-1].wait()
-        assert desk.disk.calls == [(3,), (1,), (2,)]
 
     async def test_what_it_asks_for_in_turn(self, desk: Desk) -> None:
         answer = Answer()
@@ -491,17 +476,6 @@ class TestClients:
         harness.disk.let_go()
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         assert len(harness.disk.rows) == 1
-
-    async def test_nobody_else_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
-        slow, fast = await harness.session(kind), await harness.session(kind)
-        harness.disk.hold()
-        await slow.send_frame("SEND", b"m", destination="/queue/a", **P)
-        await until(lambda: harness.disk.busy)
-        await fast.subscribe("/queue/b")
-        await fast.send_frame("SEND", b"m", destination="/queue/b", receipt=1)
-        assert (await fast.frame("MESSAGE")).body == b"m"
-        assert await receipt(fast) == "1"
-        harness.disk.let_go()
 
     async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness, kind: str) -> None:
         """Routing does not wait for the disk."""

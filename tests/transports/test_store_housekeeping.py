@@ -18,7 +18,7 @@ from gateway.stores import writer as committer_module
 from gateway.stores.housekeeping import Housekeeper
 
 from .peers import PATIENCE
-from .test_committer import FULL, Desk, Disk, until
+from .test_store_writer import FULL, Desk, Disk, until
 
 LITTLE = "100 octets are free on the disk of store.db, and 200 should be"
 

@@ -350,36 +350,25 @@ class TestEnds:
         await view.wait()  # at once
         return told(view.take()[0])
 
-    async def test_with_a_disconnect(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        with harness.server.traces.view(id_of(harness)) as view:
-            await peer.send_frame("DISCONNECT", receipt="bye")
-            await peer.frame("RECEIPT")
-            await peer.aclose()
-            assert await self.ended(harness, view) == [("in", "DISCONNECT"), ("out", "RECEIPT")]
-
-    async def test_with_an_error(self, make_harness: Callable[..., Harness], kind: str) -> None:
+    @pytest.mark.parametrize(
+        ("data", "frames"),
+        [
+            (frame("DISCONNECT", receipt="bye"), [("in", "DISCONNECT"), ("out", "RECEIPT")]),
+            (frame("ACK", id="unknown"), [("in", "ACK"), ("out", "ERROR")]),
+            (frame("SEND", destination=T) + b"SEND\nno colon\n\n\0", [("in", "SEND"), ("out", "ERROR")]),
+        ],
+        ids=["disconnect", "error", "malformed"],
+    )
+    async def test_with_the_session(
+        self, make_harness: Callable[..., Harness], kind: str, data: bytes, frames: list[tuple[str, str]]
+    ) -> None:
         harness = make_harness(options=TransportOptions(close_linger=0.0))
         peer = await harness.session(kind)
         with harness.server.traces.view(id_of(harness)) as view:
-            await peer.send_frame("ACK", id="unknown")
-            await peer.frame("ERROR")
-            assert await self.ended(harness, view) == [("in", "ACK"), ("out", "ERROR")]
-
-    async def test_with_a_frame_that_is_none(self, make_harness: Callable[..., Harness], kind: str) -> None:
-        harness = make_harness(options=TransportOptions(close_linger=0.0))
-        peer = await harness.session(kind)
-        with harness.server.traces.view(id_of(harness)) as view:
-            await peer.send(frame("SEND", destination=T) + b"SEND\nno colon\n\n\0")
-            await peer.frame("ERROR")
-            assert await self.ended(harness, view) == [("in", "SEND"), ("out", "ERROR")]
-
-    async def test_when_the_client_is_gone(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.send(data)
+            await peer.frame(frames[-1][1])
             await peer.aclose()
-            assert await self.ended(harness, view) == []
-        assert harness.connections[0]._observer is None
+            assert await self.ended(harness, view) == frames
 
     async def test_after_it_nothing_is_kept_nor_counted(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)
@@ -403,8 +392,8 @@ class TestEnds:
     async def test_nothing_of_the_connection_is_kept(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)
         connection = harness.connections[0]
-        with harness.server.traces.view(id_of(harness)):
+        with harness.server.traces.view(id_of(harness)) as view:
             await peer.aclose()
-            await wait_all_tasks_blocked()
+            assert await self.ended(harness, view) == []
         assert (connection._observer, connection.writer, connection.session) == (None, None, None)
         assert harness.server.traces._views == {}

@@ -58,31 +58,6 @@ async def test_what_it_had_of_a_queue_comes_first(harness: Harness, kind: str, s
         assert ghost.websocket.closed == (1008, "client-id taken over")
 
 
-async def test_of_one_with_many_subscriptions_too(harness: Harness, kind: str) -> None:
-    """It leaves in steps, and the new one is not read before the last of them."""
-    ghost = await harness.session(kind, **ADA)
-    for number in range(100):
-        await ghost.send_frame("SUBSCRIBE", id=number, destination=f"/queue/{number}", ack="client")
-    await ghost.subscribe(QUEUE, id="last", ack="client", prefetch_count=1)
-    await fill(harness, b"1", b"2")
-    await ghost.frame("MESSAGE")
-    peer = harness.connect(kind)
-    opening = frame("CONNECT", accept_version="1.2", host="h", **ADA)
-    await peer.send(opening + frame("SUBSCRIBE", id=0, destination=QUEUE))
-    await peer.frame("CONNECTED")
-    assert await bodies(peer, 2) == [(b"1", True), (b"2", False)]
-
-
-async def test_one_that_holds_nothing(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-    ghost = await harness.session(kind, **ADA)
-    began = trio.current_time()
-    peer = await harness.session(kind, **ADA)
-    await taken_over(ghost)
-    await peer.settled()
-    assert trio.current_time() - began < 0.1
-    assert len(harness.broker.sessions) == 1
-
-
 async def test_one_that_does_not_read(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
     """What lies in its outbox comes again, within a second, and in order."""
     pipe = ControlledPipe()

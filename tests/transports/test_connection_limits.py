@@ -194,16 +194,6 @@ class TestUsers:
 
 
 class TestHandshakes:
-    async def test_the_oldest_of_those_with_most_goes(self) -> None:
-        door = Door(max_handshakes=5)
-        for name, address in [("a", "1.1.1.1"), ("b", "2.2.2.2"), ("c", "2.2.2.2"), ("d", "3.3.3.3"), ("e", "2.2.2.2")]:
-            door.enter(address, name)
-        door.enter("4.4.4.4", "f")
-        assert door.evicted == ["b"]
-        door.enter("5.5.5.5", "g")
-        assert door.evicted == ["b", "c"]
-        assert door.admission.refusals["max_handshakes"] == 2
-
     async def test_a_flood_pays_with_its_own(self) -> None:
         door = Door(max_handshakes=10)
         others = [door.enter(f"10.0.0.{number}", "other") for number in range(5)]
@@ -299,30 +289,33 @@ class TestFiles:
 
         return allow
 
-    def test_enough(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
-        assert not files(10_000, 10_000)
-        assert room_for(5_000) == (5_000, "")
-
-    def test_without_a_limit(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
-        assert not files(resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        assert room_for(5_000) == (5_000, "")
-
-    @pytest.mark.parametrize("hard", [100_000, resource.RLIM_INFINITY])
-    def test_as_many_more_as_are_needed(self, files: Callable[[int, int], list[tuple[int, int]]], hard: int) -> None:
-        asked = files(1024, hard)
-        assert room_for(5_000) == (5_000, "")
-        assert asked == [(5_512, hard)]
-
-    def test_as_many_as_may(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
-        asked = files(1024, 4096)
-        room, sentence = room_for(50_000)
-        assert asked == [(4096, 4096)]
-        assert room == 4096 - 512
-        assert sentence.startswith("max_connections is 50000, and this process may open 4096 files: 3584 connections;")
-
-    def test_very_few(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
-        files(256, 256)
-        assert room_for(50_000)[0] == 128
+    @pytest.mark.parametrize(
+        ("soft", "hard", "wanted", "room", "asked"),
+        [
+            (20_000, 20_000, 5_000, 5_000, []),
+            (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 50_000, 50_000, []),
+            (1024, 100_000, 5_000, 5_000, [(5_512, 100_000)]),
+            (1024, resource.RLIM_INFINITY, 5_000, 5_000, [(5_512, resource.RLIM_INFINITY)]),
+            (1024, 4096, 50_000, 4096 - 512, [(4096, 4096)]),
+            (256, 256, 50_000, 128, [(256, 256)]),
+        ],
+    )
+    def test_as_many_as_files_may_be_open(
+        self,
+        files: Callable[[int, int], list[tuple[int, int]]],
+        soft: int,
+        hard: int,
+        wanted: int,
+        room: int,
+        asked: list[tuple[int, int]],
+    ) -> None:
+        calls = files(soft, hard)
+        found, sentence = room_for(wanted)
+        assert (found, calls) == (room, asked)
+        start = f"max_connections is {wanted}, and this process may open {hard} files: {room} connections;"
+        assert sentence.startswith(start) if room < wanted else not sentence
+        capacity = Capacity(max_connections=wanted)
+        assert (within_files(capacity, is_set=True) is capacity) is (room == wanted)
 
     def test_the_system_says_no(
         self, files: Callable[[int, int], list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
@@ -346,11 +339,6 @@ class TestFiles:
         refusal = guests[-1].refusal
         assert refusal is not None
         assert refusal.detail.endswith("(max_connections is 5000, but the process may not open more files)")
-
-    def test_as_it_is(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
-        files(10_000, 10_000)
-        capacity = Capacity(max_connections=5_000)
-        assert within_files(capacity, is_set=True) is capacity
 
     @pytest.mark.parametrize("is_set", [False, True])
     def test_not_said_where_there_is_room_for_many(

@@ -17,7 +17,7 @@ from gateway.transports import ConnectionHandler, TransportOptions
 from . import tls_files
 from .harness import Harness
 from .peers import Peer, TcpWire, read_all, until
-from .test_entrance import HEADER, UNIX, MakeHarness, Visit, parametrize
+from .test_accept import HEADER, UNIX, MakeHarness, Visit, parametrize
 
 
 @parametrize(("retry", "seconds"), [(0, "0"), (1, "1"), (1500, "2"), (2000, "2")])

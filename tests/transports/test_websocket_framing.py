@@ -58,7 +58,7 @@ def deframe(chunks: list[bytes]) -> Outcome:
     return outcome
 
 
-def octet_by_octet(data: bytes) -> list[bytes]:
+def byte_by_byte(data: bytes) -> list[bytes]:
     return [data[place : place + 1] for place in range(len(data))]
 
 
@@ -72,10 +72,10 @@ GOOD = {
     "binary": (ws(BINARY, b"\0\xff\xfe"), b"\0\xff\xfe"),
     "empty": (ws(TEXT) + ws(BINARY) + ws(TEXT, b"x"), b"x"),
     "no mask in the mask": (ws(TEXT, b"hello", mask=b"\0\0\0\0"), b"hello"),
-    "126 octets": (ws(TEXT, b"x" * 126), b"x" * 126),
-    "125 octets": (ws(TEXT, b"x" * 125), b"x" * 125),
-    "65,535 octets": (ws(BINARY, b"x" * 65_535), b"x" * 65_535),
-    "65,536 octets": (ws(BINARY, b"x" * 65_536), b"x" * 65_536),
+    "126 bytes": (ws(TEXT, b"x" * 126), b"x" * 126),
+    "125 bytes": (ws(TEXT, b"x" * 125), b"x" * 125),
+    "65,535 bytes": (ws(BINARY, b"x" * 65_535), b"x" * 65_535),
+    "65,536 bytes": (ws(BINARY, b"x" * 65_536), b"x" * 65_536),
     "several": (ws(TEXT, b"a") + ws(BINARY, b"b") + ws(TEXT, b"c"), b"abc"),
     "fragments": (
         ws(TEXT, b"a", fin=False) + ws(CONTINUATION, b"b", fin=False) + ws(CONTINUATION, b"c") + ws(TEXT, b"d"),
@@ -109,8 +109,8 @@ BAD = {
     "a continuation behind the end": (ws(TEXT, b"x") + ws(CONTINUATION, b"x"), CloseCode.PROTOCOL_ERROR),
     "a message in a message": (ws(TEXT, b"x", fin=False) + ws(BINARY, b"y"), CloseCode.PROTOCOL_ERROR),
     "a fragmented Ping": (ws(PING, b"x", fin=False), CloseCode.PROTOCOL_ERROR),
-    "a Ping of 126 octets": (ws(PING, b"x" * 126), CloseCode.PROTOCOL_ERROR),
-    "a Close of 126 octets": (ws(CLOSE, b"\x03\xe8" + b"x" * 124), CloseCode.PROTOCOL_ERROR),
+    "a Ping of 126 bytes": (ws(PING, b"x" * 126), CloseCode.PROTOCOL_ERROR),
+    "a Close of 126 bytes": (ws(CLOSE, b"\x03\xe8" + b"x" * 124), CloseCode.PROTOCOL_ERROR),
     "a length with its highest bit": (b"\x82\xff" + b"\xff" * 8 + MASK, CloseCode.PROTOCOL_ERROR),
     "text that is no UTF-8": (ws(TEXT, b"\xff"), CloseCode.INVALID_DATA),
     "text that ends in a character": (ws(TEXT, b"a" + LETTER[:1]), CloseCode.INVALID_DATA),
@@ -129,23 +129,15 @@ bad = parametrize(("data", "code"), BAD.values(), ids=BAD.keys())
 
 
 class TestGood:
-    @requirement("WST-03", "WST-04")
+    @requirement("WST-03", "WST-04", "FRM-09")
     @good
-    def test_whole_and_with_more_behind(self, data: bytes, payload: bytes) -> None:
+    def test_whole_with_more_behind_and_cut_anywhere(self, data: bytes, payload: bytes) -> None:
         assert deframe([data]).payload == payload
         assert deframe([data + ws(TEXT, b"more")]).payload == payload + b"more"
         assert deframe([data + ws(TEXT, b"more")[:3]]).payload == payload
         assert deframe([data, data]).payload == payload * 2
-
-    @requirement("WST-04", "FRM-09")
-    @good
-    def test_octet_by_octet(self, data: bytes, payload: bytes) -> None:
-        outcome = deframe(octet_by_octet(data))
+        outcome = deframe(byte_by_byte(data))
         assert (outcome.payload, outcome.code) == (payload, None)
-
-    @requirement("WST-04")
-    @good
-    def test_cut_in_two_at_each_place(self, data: bytes, payload: bytes) -> None:
         for place in range(1, min(len(data), 300)):
             assert deframe([data[:place], data[place:]]).payload == payload
 
@@ -164,17 +156,8 @@ class TestGood:
 class TestBad:
     @requirement("WST-09")
     @bad
-    def test_whole(self, data: bytes, code: CloseCode) -> None:
-        assert deframe([data]).code == code
-
-    @requirement("WST-09")
-    @bad
-    def test_octet_by_octet(self, data: bytes, code: CloseCode) -> None:
-        assert deframe(octet_by_octet(data)).code == code
-
-    @requirement("WST-09")
-    @bad
-    def test_cut_in_two_at_each_place(self, data: bytes, code: CloseCode) -> None:
+    def test_whole_and_cut_anywhere(self, data: bytes, code: CloseCode) -> None:
+        assert deframe([data]).code == deframe(byte_by_byte(data)).code == code
         for place in range(1, len(data)):
             assert deframe([data[:place], data[place:]]).code == code
 
@@ -193,7 +176,7 @@ class TestControl:
     @requirement("WST-07")
     @parametrize("payload", [b"", b"hello", b"\0" * 125])
     def test_ping(self, payload: bytes) -> None:
-        for chunks in ([ws(PING, payload)], octet_by_octet(ws(PING, payload))):
+        for chunks in ([ws(PING, payload)], byte_by_byte(ws(PING, payload))):
             outcome = deframe(chunks)
             assert (outcome.pongs, outcome.payload) == ([pong(payload)], b"")
 
@@ -219,7 +202,7 @@ class TestControl:
     )
     def test_close_is_answered(self, payload: bytes, code: int) -> None:
         """By its own code where that may be sent (7.4); nothing behind it counts."""
-        for chunks in ([ws(CLOSE, payload) + ws(TEXT, b"x")], octet_by_octet(ws(CLOSE, payload) + ws(3))):
+        for chunks in ([ws(CLOSE, payload) + ws(TEXT, b"x")], byte_by_byte(ws(CLOSE, payload) + ws(3))):
             outcome = deframe(chunks)
             assert outcome.close_reply == close_frame(code)
             assert (outcome.payload, outcome.code) == (b"", None)
@@ -254,7 +237,7 @@ def test_any_split_equals_whole(data: bytes, places: list[int]) -> None:
     edges = sorted({0, *[place for place in places if place < len(data)], len(data)})
     cut = [data[start:stop] for start, stop in itertools.pairwise(edges)]
     whole = deframe([data])
-    for chunks in (cut, octet_by_octet(data)):
+    for chunks in (cut, byte_by_byte(data)):
         split = deframe(chunks)
         assert split.code == whole.code
         assert split.close_reply == whole.close_reply

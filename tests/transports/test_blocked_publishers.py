@@ -131,16 +131,6 @@ class TestFullQueue:
             await trio.sleep(5)
             assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
 
-    async def test_consumers_too(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """Though they are let go on after a while, a SEND at a time."""
-        with structlog.testing.capture_logs() as logs:
-            worker = await harness.session("tcp")
-            await worker.subscribe("/queue/other")
-            await worker.send(sends("/queue/a", MOST + 5))
-            await trio.sleep(30)
-        (line,) = log_of(logs)
-        assert line["destination"] == "/queue/a"
-
     async def test_the_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
         publisher = await filled(harness, sockets=True)
         await publisher.aclose()

@@ -128,57 +128,6 @@ class TestConsumer:
         assert waiting(harness, "/queue/dlq.a") == []
         assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]
 
-    async def test_once_more_and_once_more(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        """A message that brings down whoever gets it comes to an end, and at once: a lost client is no reason to
-        wait before another one tries."""
-        harness = make_harness(policies={"#": {"max_attempts": 3, "backoff": 30.0}})
-        publisher = await harness.session(kind)
-        for number in range(3):
-            await publisher.publish("/queue/a", b"%d" % number)
-        for attempt in range(1, 4):
-            pipe = ControlledPipe()
-            peer = harness.connect_through(kind, pipe)
-            await peer.connect()
-            messages = await peer.subscribe_and_read("/queue/a", 3, ack="client")
-            assert [message.body for message in messages] == [b"0", b"1", b"2"]
-            assert {message.headers.get("delivery-count", "1") for message in messages} == {str(attempt)}
-            pipe.hang_up()
-            await wait_all_tasks_blocked()
-        assert (waiting(harness, "/queue/dlq.a"), waiting(harness, "/queue/a")) == ([b"0"], [b"1", b"2"])
-        assert trio.current_time() == pytest.approx(0.0, abs=0.05)
-
-    async def test_the_oldest_of_each_subscription(self, harness: Harness, kind: str) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        for number, name in enumerate(("/queue/a", "/queue/b", "/queue/c")):
-            await peer.subscribe(name, id=number, ack="auto" if name == "/queue/c" else "client")
-            for body in (b"1", b"2"):
-                await peer.publish(name, body)
-                await peer.frame("MESSAGE")
-        pipe.hang_up()
-        await wait_all_tasks_blocked()
-        assert waiting(harness, "/queue/dlq.a") == waiting(harness, "/queue/dlq.b") == [b"1"]
-        assert waiting(harness, "/queue/a") == waiting(harness, "/queue/b") == [b"2"]
-        assert harness.broker.waiting == 4
-
-    async def test_what_never_went_out_has_not_failed(self, harness: Harness, kind: str) -> None:
-        """Mode auto: no client was at work on it."""
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/queue/a")
-        pipe.room = 0
-        for number in range(5):
-            await publisher.publish("/queue/a", b"%d" % number)
-        await publisher.settled()
-        pipe.hang_up()
-        await wait_all_tasks_blocked()
-        assert waiting(harness, "/queue/dlq.a") == []
-        assert waiting(harness, "/queue/a") == [b"%d" % number for number in range(5)]
-
     @parametrize("end", [breaks, sends_nonsense, falls_silent])
     async def test_a_dead_letter_that_finds_no_room_holds_nobody(
         self, make_harness: MakeHarness, kind: str, end: End, autojump_clock: MockClock
@@ -194,25 +143,6 @@ class TestConsumer:
         for _ in range(3):
             await other.settled()
         assert trio.current_time() - began < 0.1
-
-    async def test_in_a_transaction(self, harness: Harness, kind: str) -> None:
-        """What an open transaction held comes back unharmed; the one behind it is the oldest it was at work on."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        await peer.subscribe("/queue/a", ack="client-individual")
-        await peer.send_frame("BEGIN", transaction="t")
-        for body in (b"1", b"2", b"3"):
-            await peer.publish("/queue/a", body)
-            message = await peer.frame("MESSAGE")
-            if body == b"1":
-                await peer.send_frame("ACK", id=message["ack"], transaction="t")
-        await peer.settled()
-        pipe.hang_up()
-        await wait_all_tasks_blocked()
-        failed = waiting(harness, "/queue/dlq.a")
-        assert sorted([*failed, *waiting(harness, "/queue/a")]) == [b"1", b"2", b"3"]
-        assert len(failed) == 1
 
     async def test_a_slow_consumer_that_is_cut(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
@@ -254,43 +184,3 @@ class TestConsumer:
         assert set(gateway.broker.destinations) == {"/queue/b"}
         for peer in (staying, observer):
             await peer.aclose()
-
-
-class TestTemporaries:
-    """A session's temporary destinations go with it, whatever ends it."""
-
-    @parametrize("end", [closes, breaks, falls_silent, sends_nonsense, disconnects, is_drained])
-    @parametrize("explicit", [True, False])
-    async def test_queue(
-        self, harness: Harness, kind: str, end: End, explicit: bool, autojump_clock: MockClock
-    ) -> None:
-        """Answers that come too late are not kept."""
-        pipe = ControlledPipe()
-        asking, answering = harness.connect_through(kind, pipe), await harness.session(kind)
-        await asking.connect(heart_beat="1000,0")
-        await answering.subscribe("/queue/requests")
-        if explicit:
-            await asking.subscribe("/temp-queue/answers", ack="client-individual")
-        await asking.publish("/queue/requests", b"?", reply_to="/temp-queue/answers")
-        name = (await answering.frame("MESSAGE"))["reply-to"]
-        await answering.publish(name, b"!")
-        answer = await asking.frame("MESSAGE")
-        assert (answer.body, answer["subscription"]) == (b"!", "1" if explicit else "/temp-queue/answers")
-        assert name in harness.broker.destinations
-        await end(harness, asking, pipe)
-        await wait_all_tasks_blocked()
-        assert set(harness.broker.destinations) == {"/queue/requests"}
-        await answering.publish(name, b"too late")
-        await answering.settled()
-        assert set(harness.broker.destinations) == {"/queue/requests"}
-        assert (harness.broker.waiting, harness.broker.stored_bytes) == (0, 0)
-
-    async def test_topic(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        await peer.subscribe("/temp-topic/news")
-        await peer.publish("/temp-topic/news", b"x")
-        assert (await peer.frame("MESSAGE")).body == b"x"
-        await peer.aclose()
-        await wait_all_tasks_blocked()
-        assert not harness.broker.destinations
-        assert not harness.broker.registry.temporaries

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import trio
 
-from . import test_farewell
+from . import test_closing
 from .harness import Harness
 from .test_back_pressure import TestBackPressure as TestBackPressure
 from .test_connection import TestAuthentication as TestAuthentication
@@ -20,7 +20,7 @@ from .test_connection import TestHandshake as TestHandshake
 from .test_heartbeats import TestHeartbeats as TestHeartbeats
 
 
-class TestEnd(test_farewell.TestEnd):
+class TestEnd(test_closing.TestEnd):
     test_ended_when_it_has_ended_itself = None  # type: ignore[assignment]
 
 

@@ -1,7 +1,7 @@
 """Every limit, over both transports: who goes beyond it reads its value and how the setting is called.
 
 What comes up to a limit works; that is for the tests of each.  Those of the upgrade, which is no STOMP, and of memory
-are in `test_admission` and `test_memory`.
+are in `test_connection_limits` and `test_memory_guard`.
 """
 
 from __future__ import annotations

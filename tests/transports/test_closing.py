@@ -11,7 +11,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.broker.core import freeing as module
 from gateway.broker.errors import SessionEnded
-from gateway.broker.model.identity import Credentials
 from gateway.transports import TransportOptions
 from gateway.transports.connection import connection
 
@@ -33,25 +32,6 @@ class TestEnd:
         if kind == "websocket":
             assert peer.websocket.closed == (1000, "")
         assert not harness.broker.sessions
-
-    @requirement("DSC-01", "DSC-03")
-    async def test_disconnect_of_one_with_many_subscriptions(self, harness: Harness, kind: str) -> None:
-        """It leaves in steps, in which others have their turns: the RECEIPT comes behind the last one."""
-        peer = await harness.session(kind)
-        await peer.send(b"".join(frame("SUBSCRIBE", id=each, destination=f"/topic/{each}") for each in range(100)))
-        await peer.settled()
-        await peer.send_frame("DISCONNECT", receipt="bye")
-        assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
-        await peer.at_end()
-        assert (harness.broker.subscriptions, len(harness.broker.sessions)) == (0, 0)
-
-    @requirement("DSC-02")
-    async def test_nothing_behind_disconnect_counts(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        await peer.send(frame("DISCONNECT", receipt="bye") + frame("SEND", destination="/queue/a", receipt="late"))
-        await peer.frame("RECEIPT")
-        await peer.at_end()
-        assert not harness.broker.destinations
 
     @requirement("DSC-04", "ACK-06", "WST-10", "TXN-08")
     @parametrize("sockets", [False, True])
@@ -226,17 +206,6 @@ class TestEnd:
         await peer.at_end()
         if kind == "websocket":
             assert peer.websocket.closed == (1008, "session ended")
-
-    async def test_a_login_that_is_refused(self, make_harness: MakeHarness) -> None:
-        class Refusing:
-            async def authenticate(self, credentials: Credentials) -> None:
-                return None
-
-        peer = make_harness(authenticator=Refusing()).connect("websocket")
-        await peer.send(CONNECT)
-        assert (await peer.frame("ERROR"))["message"] == "login refused"
-        await peer.at_end()
-        assert peer.websocket.closed == (1008, "login refused")
 
     async def test_ended_twice(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)

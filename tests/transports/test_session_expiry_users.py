@@ -243,7 +243,7 @@ async def harness(make_harness: Callable[..., Harness], autojump_clock: MockCloc
 class TestFollowed:
     async def test_it_is_its_authenticator(self, harness: Harness) -> None:
         assert isinstance(harness.authenticator, Directory)
-        followed = session_expiry.FollowedSession(harness.authenticator, harness.server)
+        followed = session_expiry.SessionReviewer(harness.authenticator, harness.server)
         assert (followed.name, followed.reload()) == ("directory", "a fault")
         harness.authenticator.gone.add("ada")
         assert followed.reload() is None
@@ -253,7 +253,7 @@ class TestFollowed:
         assert isinstance(registry, Directory)
         peer = await harness.session(kind, login="token-7")
         registry.gone.add("token-7")
-        session_expiry.FollowedSession(registry, harness.server).reload()
+        session_expiry.SessionReviewer(registry, harness.server).reload()
         await peer.settled()
         assert registry.asked == 0
         await peer.aclose()
@@ -291,7 +291,7 @@ class TestFollowed:
             return more
 
         monkeypatch.setattr(Scheduler, "proceed", counted)
-        session_expiry.FollowedSession(registry, harness.server).reload()
+        session_expiry.SessionReviewer(registry, harness.server).reload()
         async with trio.open_nursery() as nursery:
             for peer in peers:
                 nursery.start_soon(partial(_ended, peer))
