@@ -110,7 +110,7 @@ class TestTls:
             "the client shows no certificate, and tls_client_certificates is required"
         ]
 
-    async def test_a_client_whose_version_is_too_old(self, harness: Harness, tmp_path: Path) -> None:
+    async def test_a_client_with_an_old_tls_version(self, harness: Harness, tmp_path: Path) -> None:
         certificates = TlsCertificates(replace(tls_files.write(tmp_path), min_version="1.3"))
         context = ssl.create_default_context()
         tls_files.authority().configure_trust(context)
@@ -160,7 +160,9 @@ class TestTls:
         await visit.stream.send_all(b"\0\0\0\0")
         assert await read_all(visit.stream) == b""
 
-    async def test_who_comes_and_goes_is_worth_no_line(self, harness: Harness, certificates: TlsCertificates) -> None:
+    async def test_a_peer_that_comes_and_goes_is_not_logged(
+        self, harness: Harness, certificates: TlsCertificates
+    ) -> None:
         """Load balancers do it all day."""
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
@@ -183,7 +185,9 @@ class TestTls:
 
 class TestProxy:
     @parametrize("header", [HEADER, binary(addresses())])
-    async def test_the_client_is_who_the_header_names(self, harness: Harness, kind: str, header: bytes) -> None:
+    async def test_the_client_is_the_one_that_the_header_names(
+        self, harness: Harness, kind: str, header: bytes
+    ) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, kind, proxied=True, trusted=UNIX))
         await visit.stream.send_all(header)
         connection = await visit.connect(kind)
@@ -208,7 +212,7 @@ class TestProxy:
         remote = (await visit.connect(kind))._link.remote
         assert (remote.address, remote.secure) == ("203.0.113.7", True)
 
-    async def test_one_that_names_nobody(self, harness: Harness) -> None:
+    async def test_a_header_without_a_client(self, harness: Harness) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
         await visit.stream.send_all(binary(command=0x20, family=0))
         connection = await visit.connect("tcp")
@@ -245,7 +249,7 @@ class TestProxy:
 
 
 class TestForwarded:
-    async def test_the_client_is_who_the_proxy_names(self, harness: Harness) -> None:
+    async def test_the_client_is_the_one_that_the_proxy_names(self, harness: Harness) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
         fields = "X-Forwarded-For: 6.6.6.6, 203.0.113.7", "X-Forwarded-Proto: https"
         link = (await visit.connect("websocket", *fields))._link
@@ -288,7 +292,7 @@ class TestOrigin:
         request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
         await visit.connect("websocket", origin("https://gateway.example"), request=request)
 
-    async def test_a_page_without_tls_may_be_anybodys(self, harness: Harness, certificates: TlsCertificates) -> None:
+    async def test_a_page_without_tls_is_refused(self, harness: Harness, certificates: TlsCertificates) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
         await visit.secure()
         request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
@@ -319,7 +323,7 @@ class TestOrigin:
 
 class TestRequest:
     @parametrize("field", ["Cookie: name=\u00fc", "X-Any: \u20ac"])
-    async def test_octets_that_are_no_ascii(self, harness: Harness, field: str) -> None:
+    async def test_bytes_that_are_no_ascii(self, harness: Harness, field: str) -> None:
         """Browsers send cookies as a site has set them."""
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
         remote = (await visit.connect("websocket", field))._link.remote
@@ -344,7 +348,7 @@ class TestRequest:
             assert await read_all(visit.stream) == b""
         assert [entry["reason"] for entry in logs] == ["connect timeout: the HTTP upgrade did not come to an end"]
 
-    async def test_such_an_upgrade_is_none(self, harness: Harness) -> None:
+    async def test_a_malformed_upgrade(self, harness: Harness) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
         request = UPGRADE.replace(b"Connection: Upgrade", b"Connection: Upgr\x9fe")
         with structlog.testing.capture_logs() as logs:

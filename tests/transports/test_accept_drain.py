@@ -58,7 +58,7 @@ async def test_tcp_with_tls(harness: Harness, tmp_path: Path) -> None:
     assert (await Peer(TcpWire(visit.wire)).frame("ERROR"))["retry-after"] == "2000"
 
 
-async def test_who_does_not_wait_for_the_answer(harness: Harness) -> None:
+async def test_a_client_that_does_not_wait_for_the_answer(harness: Harness) -> None:
     harness.server.draining = True
     visit = Visit(harness, ConnectionHandler(harness.server))
     with structlog.testing.capture_logs() as logs:
@@ -67,7 +67,7 @@ async def test_who_does_not_wait_for_the_answer(harness: Harness) -> None:
     assert not logs
 
 
-async def test_who_says_nothing(make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+async def test_a_silent_client(make_harness: MakeHarness, autojump_clock: MockClock) -> None:
     """It hears the ERROR, and has `close_linger` to go."""
     harness = make_harness(options=TransportOptions(close_linger=3.0))
     harness.server.draining = True

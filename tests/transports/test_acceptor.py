@@ -57,7 +57,7 @@ async def test_more_where_rounds_are_long(listening: Listening) -> None:
     await acceptor.aclose()
 
 
-async def test_who_comes_later_is_waited_for(listening: Listening, nursery: trio.Nursery) -> None:
+async def test_later_connections_are_waited_for(listening: Listening, nursery: trio.Nursery) -> None:
     times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
     acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
     came: list[trio.SocketStream] = []
@@ -97,7 +97,7 @@ async def test_what_trio_refuses_is_refused(listening: Listening, monkeypatch: p
     await acceptor.aclose()
 
 
-async def test_nobody_is_heard_behind_its_close(tmp_path: Path) -> None:
+async def test_no_connection_is_accepted_behind_its_close(tmp_path: Path) -> None:
     listening = await open_listeners("", 0, str(tmp_path / "socket"))
     acceptor = Acceptor(listening.listeners[0])
     await acceptor.aclose()

@@ -80,7 +80,7 @@ class TestBackPressure:
         pipe.open()
         await slow.frame("MESSAGE")
 
-    async def test_what_its_own_writer_brings_it_holds_nobody(
+    async def test_frames_of_its_own_writer_block_no_publisher(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """A queue goes on when the window opens, and fills the outbox again: no publisher did that."""

@@ -81,7 +81,7 @@ class TestFullQueue:
         await wait_all_tasks_blocked()
         assert not len(harness.server.back_pressure.blocked)
 
-    async def test_of_several_holds_of_a_session_the_oldest(self, harness: Harness) -> None:
+    async def test_of_several_blocks_of_a_session_the_oldest(self, harness: Harness) -> None:
         """The server's own functions share a session, and are held one by one."""
         await harness.session("tcp")
         (publisher,) = harness.connections
@@ -131,7 +131,7 @@ class TestFullQueue:
             await trio.sleep(5)
             assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
 
-    async def test_the_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
+    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
         publisher = await filled(harness, sockets=True)
         await publisher.aclose()
         await trio.sleep(120)

@@ -151,7 +151,7 @@ class TestClient:
         found = tls_files.certificates(tmp_path).client(data)
         assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)
 
-    def test_nonsense_names_nobody(self, tmp_path: Path) -> None:
+    def test_nonsense_is_no_certificate(self, tmp_path: Path) -> None:
         assert tls_files.certificates(tmp_path).client(b"nonsense") is None
 
 

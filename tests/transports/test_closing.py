@@ -109,7 +109,7 @@ class TestEnd:
         assert 399_000 < data[0] < 401_000
 
     @requirement("ACK-06")
-    async def test_what_it_held_does_not_wait_for_its_farewell(
+    async def test_its_messages_go_back_before_it_is_closed(
         self, harness: Harness, kind: str, autojump_clock: MockClock
     ) -> None:
         """A frozen client, whose socket is full, takes no ERROR; what it held is with another consumer meanwhile."""
@@ -172,7 +172,7 @@ class TestEnd:
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert pipe.closed
 
-    async def test_one_that_breaks_in_the_farewell(self, harness: Harness, kind: str) -> None:
+    async def test_a_socket_that_breaks_while_it_closes(self, harness: Harness, kind: str) -> None:
         pipe = ControlledPipe()
         peer = harness.connect_through(kind, pipe)
         await peer.connect()

@@ -179,7 +179,7 @@ class TestAuthentication:
         line = {"session": session, "login": "user", "method": "passcode", "peer": "test", "transport": kind}
         assert {"event": "connected", "log_level": "info", **line} in logs
 
-    async def test_where_nobody_has_to_say_who_he_is_only_when_asked(self, harness: Harness, kind: str) -> None:
+    async def test_anonymous_logins_are_logged_at_debug_only(self, harness: Harness, kind: str) -> None:
         with structlog.testing.capture_logs() as logs:
             await harness.connect(kind).connect()
         assert [(line["log_level"], line["login"]) for line in logs if line["event"] == "connected"] == [
@@ -223,7 +223,7 @@ class TestConnectTimeout:
         await peer.at_end()
         assert harness.counters.refused == 1
 
-    async def test_octets_do_not_prolong_it(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_bytes_do_not_prolong_it(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
         peer = harness.connect(kind)
         for octet in CONNECT[:9]:
             await peer.send(bytes([octet]))

@@ -97,7 +97,7 @@ class TestConnections:
         first.leave()
         assert door.enter().refusal is None
 
-    async def test_who_is_told_why_not_is_no_connection(self) -> None:
+    async def test_a_refused_client_is_no_connection(self) -> None:
         door = Door(max_connections=1, max_handshakes=1)
         door.enter()
         refused = [door.enter() for _ in range(connection_limits._MOST_TURNED_AWAY)]
@@ -145,7 +145,7 @@ class TestAddresses:
             slot.comes_from(address)
         assert [slot.refusal is None for slot in guests] == [True, True, False]
 
-    async def test_nothing_is_left_of_who_has_gone(self) -> None:
+    async def test_nothing_is_left_of_a_closed_connection(self) -> None:
         door = Door(max_connections_per_address=1, max_connections_per_user=1)
         for number in range(10):
             slot = door.enter(f"10.0.0.{number}")
@@ -169,7 +169,7 @@ class TestUsers:
         third.logs_in("ann")
         assert door.admission.refusals["max_connections_per_user"] == 1
 
-    async def test_a_ghost_leaves_its_place(self) -> None:
+    async def test_a_replaced_connection_leaves_its_place(self) -> None:
         door = Door(max_connections_per_user=1)
         ghost, again, other = (door.enter() for _ in range(3))
         ghost.logs_in("ann")
@@ -187,7 +187,7 @@ class TestUsers:
         again.logs_in("ann", ghost)
         assert door.admission.handshakes == 0
 
-    async def test_nobody_in_particular_is_no_user(self) -> None:
+    async def test_anonymous_is_no_user(self) -> None:
         door = Door(max_connections_per_user=1)
         for _ in range(3):
             door.enter().logs_in(ANONYMOUS)
@@ -204,7 +204,7 @@ class TestHandshakes:
             slot.logs_in(f"user-{number}")
         assert door.admission.handshakes == 5
 
-    async def test_who_is_being_looked_at_goes_last(self) -> None:
+    async def test_a_client_that_is_being_authenticated_goes_last(self) -> None:
         """An authenticator takes its time: those whom it has looked at longest are nearly in."""
         door = Door(max_handshakes=3)
         for name in ("first", "second"):
@@ -227,13 +227,13 @@ class TestHandshakes:
         asking[1].leave()
         assert door.admission.handshakes == 1
 
-    async def test_who_has_logged_in_stays(self) -> None:
+    async def test_a_client_that_has_logged_in_stays(self) -> None:
         door = Door(max_handshakes=2)
         for number in range(10):
             door.enter().logs_in(f"user-{number}")
         assert door.evicted == []
 
-    async def test_who_was_sent_away_does_not_log_in(self) -> None:
+    async def test_a_refused_client_does_not_log_in(self) -> None:
         """Its authenticator may have answered at that moment."""
         door = Door(max_handshakes=1)
         late = door.enter()
@@ -327,7 +327,7 @@ class TestFiles:
         monkeypatch.setattr(resource, "setrlimit", refuse)
         assert room_for(5_000)[0] == 512
 
-    async def test_it_is_said_at_the_start_and_to_whom_it_refuses(
+    async def test_it_is_logged_at_the_start_and_in_the_refusal(
         self, files: Callable[[int, int], list[tuple[int, int]]]
     ) -> None:
         files(1024, 1024)
@@ -382,7 +382,9 @@ class TestConnection:
         await third.connect()
         assert harness.server.connection_limits.handshakes == 0
 
-    async def test_who_is_being_looked_at_stays(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+    async def test_a_client_that_is_being_authenticated_stays(
+        self, make_harness: MakeHarness, autojump_clock: MockClock
+    ) -> None:
         harness = make_harness(
             options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(1.0, "ann")
         )
@@ -394,7 +396,7 @@ class TestConnection:
             await wait_all_tasks_blocked()
         await first.frame("CONNECTED")
 
-    async def test_who_does_not_read_is_not_waited_for(
+    async def test_a_client_that_does_not_read_is_not_waited_for(
         self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """It let the answers to its pings fill its socket, and cannot be told."""
@@ -423,7 +425,7 @@ class TestConnection:
         third = arrive(harness, kind, "2.2.2.2")
         await third.connect()
 
-    async def test_nobody_lingers_for_a_flood(
+    async def test_refused_connections_of_a_flood_do_not_linger(
         self, make_harness: MakeHarness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connection_limits, "_MOST_TURNED_AWAY", 2)
@@ -468,7 +470,7 @@ class TestListeners:
             peer = await here.session(kind)
             await peer.aclose()
 
-    async def test_half_open_ones_keep_nobody_out(self, shared_gateway: OpenGateway, kind: str) -> None:
+    async def test_half_open_connections_keep_no_client_out(self, shared_gateway: OpenGateway, kind: str) -> None:
         """They say nothing: not even an upgrade request, or no CONNECT behind it."""
         async with shared_gateway(max_handshakes=5) as here:
             silent = [await here.dial_stream(kind) for _ in range(20)]
@@ -479,7 +481,7 @@ class TestListeners:
             for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
                 await trio.aclose_forcefully(stream)
 
-    async def test_the_number_of_those_who_are_there(self, shared_gateway: OpenGateway, kind: str) -> None:
+    async def test_the_number_of_connections(self, shared_gateway: OpenGateway, kind: str) -> None:
         async with shared_gateway() as here:
             peers: list[Peer] = [await here.session(kind) for _ in range(3)]
             assert here.gateway.admission.connections == 5
@@ -493,7 +495,7 @@ class TestListeners:
 class TestCollector:
     """Connections are no work for the collector that stops the loop."""
 
-    async def test_who_has_left_refers_to_nobody(self) -> None:
+    async def test_a_closed_slot_refers_to_no_connection(self) -> None:
         class Somebody:
             def end(self, refusal: ProtocolError) -> None:
                 raise AssertionError("it has left")

@@ -33,7 +33,7 @@ async def rounds() -> AsyncIterator[Rounds]:
     trio.lowlevel.remove_instrument(found)
 
 
-class TestTurnstile:
+class TestFairGate:
     async def test_one_passes_in_a_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
         gate = FairGate()
         passed: list[tuple[int, int]] = []
@@ -96,7 +96,7 @@ class TestTurnstile:
         await wait_all_tasks_blocked()
         assert len(set(passed)) == 5
 
-    async def test_who_comes_alone_does_not_wait(self, nursery: trio.Nursery) -> None:
+    async def test_a_single_task_does_not_wait(self, nursery: trio.Nursery) -> None:
         gate = FairGate()
         nursery.start_soon(gate.run)
         for _ in range(3):
@@ -105,7 +105,7 @@ class TestTurnstile:
             await gate.enter()
             assert trio.lowlevel.current_task()._schedule_points == before
 
-    async def test_who_is_cancelled_in_the_line_leaves_it(self, nursery: trio.Nursery) -> None:
+    async def test_a_cancelled_task_leaves_the_line(self, nursery: trio.Nursery) -> None:
         gate = FairGate()
         nursery.start_soon(gate.run)
         await wait_all_tasks_blocked()
@@ -121,7 +121,7 @@ class TestTurnstile:
         for _ in range(3):
             await gate.enter()
 
-    async def test_nobody_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
+    async def test_no_task_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
         gate = FairGate()
         passed = 0
 
@@ -204,7 +204,7 @@ class TestSockets:
         assert passed[4:] == ["stranger"]
         await pipe.aclose()
 
-    async def test_a_read_that_finds_nothing_is_none(
+    async def test_a_read_without_bytes_does_not_count(
         self, fair_gates: FairGates, passed: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         theirs, ours = socket_streams()

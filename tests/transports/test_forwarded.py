@@ -24,7 +24,7 @@ class TestTrusted:
     def test_not_believed(self, address: str) -> None:
         assert address not in TRUSTED
 
-    def test_nobody(self) -> None:
+    def test_no_proxy(self) -> None:
         assert not NO_PROXIES
         assert "" not in NO_PROXIES
         assert "127.0.0.1" not in NO_PROXIES

@@ -69,7 +69,7 @@ class TestWhatIsSeen:
         assert ("odd:", "a\nb") in sent.headers
         assert ("odd:", "a\nb") in received.headers
 
-    async def test_a_frame_that_comes_in_pieces_is_seen_once_it_is_whole(self, harness: Harness, kind: str) -> None:
+    async def test_a_frame_in_pieces_is_seen_when_complete(self, harness: Harness, kind: str) -> None:
         """Also one that had begun when nobody looked."""
         peer = await harness.session(kind)
         data = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
@@ -153,7 +153,7 @@ class TestWhatIsSeen:
 
 class TestSecrets:
     @pytest.mark.parametrize("name", ["passcode", "Authorization", "authorization", "token", "Token"])
-    async def test_headers_that_let_somebody_in_are_hidden(self, harness: Harness, kind: str, name: str) -> None:
+    async def test_headers_with_secrets_are_hidden(self, harness: Harness, kind: str, name: str) -> None:
         peer = await harness.session(kind)
         await peer.subscribe(Q)
         with harness.server.traces.view(id_of(harness)) as view:
@@ -218,7 +218,7 @@ class TestLosses:
             await peer.settled()
             assert view.take() == ([], 2)
 
-    async def test_octets_are_limited_too(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_bytes_are_limited_too(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
         peer = await harness.session(kind)
         with harness.server.traces.view(id_of(harness)) as view:
@@ -238,7 +238,7 @@ class TestLosses:
             frames, lost = view.take()
         assert (len(frames), lost) == (3, 2)
 
-    async def test_what_nobody_has_room_for_is_not_even_read(
+    async def test_frames_without_room_are_not_even_parsed(
         self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
@@ -292,7 +292,7 @@ class TestViews:
                     raise AssertionError("there were five")
             assert traces.find(name) is harness.connections[0].session
 
-    async def test_one_that_nobody_reads_makes_room(
+    async def test_a_view_that_is_not_read_makes_room(
         self, harness: Harness, kind: str, autojump_clock: MockClock
     ) -> None:
         peer = await harness.session(kind)
@@ -328,7 +328,7 @@ class TestViews:
                 await peer.settled()
                 assert len(await taken(view)) == 2
 
-    async def test_whoever_is_not_there_cannot_be_looked_at(self, harness: Harness, kind: str) -> None:
+    async def test_an_unknown_session(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)
         name = id_of(harness)
         with pytest.raises(NoSession):

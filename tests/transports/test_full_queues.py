@@ -230,7 +230,7 @@ class TestOthers:
         await other.settled()
         assert trio.current_time() == pytest.approx(0.0, abs=0.05)
 
-    async def test_while_the_one_who_did_waits_for_a_slow_receiver(
+    async def test_while_the_publisher_waits_for_a_slow_subscriber(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Two reasons to hold it in one turn: both are its own."""
@@ -263,7 +263,7 @@ class TestOthers:
             await other.settled()
         assert trio.current_time() < 3
 
-    async def test_who_rejects_a_message_whose_dead_letter_fills_a_queue(
+    async def test_a_consumer_with_a_dead_letter_that_fills_a_queue(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """A consumer cannot help it, and those that wait for what it does not read are others."""
@@ -294,7 +294,7 @@ class TestConsumers:
         assert trio.current_time() == pytest.approx(0.0, abs=0.05)
         assert harness.counters.held_publishers == 0
 
-    async def test_who_only_browses_is_held(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_a_browser_is_blocked(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
         """A browser makes no room."""
         peer = await harness.session(kind)
         await peer.subscribe("/queue/a", browser="true", browser_end="false")
@@ -311,7 +311,7 @@ class TestConsumers:
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
-    async def test_a_ring_of_workers_who_do_not_read_while_they_send(
+    async def test_a_ring_of_workers_that_do_not_read_while_they_send(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """In mode auto nothing is unacknowledged.  A worker that is held cannot send, so it does not read, so its

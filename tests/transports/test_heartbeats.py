@@ -149,6 +149,12 @@ class TestHeartbeats:
 
 
 class TestPings:
+    async def test_a_ping_before_connect_is_answered(self, harness: Harness) -> None:
+        peer = harness.connect("websocket")
+        await peer.websocket.stream.send_all(ws(PING, b"?"))
+        await peer.connect()
+        assert peer.websocket.pongs == [b"?"]
+
     async def test_one_that_pings_and_vanishes(self, harness: Harness) -> None:
         """Before CONNECT: no fault of ours, and nothing for the log of errors."""
         pipe = ControlledPipe()

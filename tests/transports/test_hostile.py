@@ -55,7 +55,7 @@ class TestMalformed:
             assert entry["event"] == "TLS hello on a plain port"
             assert entry["peer"].startswith("127.0.0.1:")
 
-    async def test_an_upgrade_that_is_none(self, shared_gateway: OpenGateway) -> None:
+    async def test_a_request_that_is_no_upgrade(self, shared_gateway: OpenGateway) -> None:
         async with shared_gateway() as here:
             for data in (b"\0" * 100, b"POST / HTTP/1.1\r\n\r\n", b"x" * 20_000, CONNECT):
                 stream = await here.dial_stream("websocket")

@@ -42,7 +42,7 @@ class TestJoined:
 
     @settings(deadline=None, max_examples=100)
     @given(st.lists(st.sampled_from([b"", b"a", b"bc", b"x" * LARGE, b"y" * (LARGE - 1)]), min_size=1, max_size=8))
-    def test_octets_and_their_order_are_kept(self, parts: list[bytes]) -> None:
+    def test_bytes_and_their_order_are_kept(self, parts: list[bytes]) -> None:
         whole = b"".join(parts)
         assert b"".join(joined(parts, len(whole))) == whole
 
@@ -88,7 +88,7 @@ async def fill(pipe: Pipe, buffers: Buffers) -> int:
 
 
 class TestSocketPipe:
-    async def test_octets_go_both_ways(self) -> None:
+    async def test_bytes_go_both_ways(self) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         async with theirs, ours:
@@ -99,7 +99,7 @@ class TestSocketPipe:
             assert await pipe.send_some([b"de", b"f"]) == 3
             assert await theirs.receive_some() == b"abcdef"
 
-    async def test_what_nobody_has_read_yet(self) -> None:
+    async def test_unread_bytes(self) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         async with theirs, ours:
@@ -209,7 +209,7 @@ class TestSocketPipe:
             assert await theirs.receive_some() == b""
         await pipe.aclose()
 
-    async def test_close_wakes_who_waits(self, nursery: trio.Nursery) -> None:
+    async def test_close_wakes_the_waiting_task(self, nursery: trio.Nursery) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         done = trio.Event()

@@ -130,7 +130,7 @@ class TestUnix:
         async with opened(path=str(path)) as listening:
             await meet(listening)
 
-    async def test_a_file_that_somebody_else_has_by_now(self, tmp_path: Path) -> None:
+    async def test_a_file_that_another_gateway_has_taken(self, tmp_path: Path) -> None:
         """The next gateway, which came while this one, drained, had closed its listener and was still there."""
         path = tmp_path / "stomp.sock"
         drained = await open_listeners("", 0, str(path))
@@ -153,7 +153,7 @@ class TestUnix:
             await client.aclose()
             await meet_after(listening, 2)  # the question whether somebody listens is the other
 
-    async def test_a_file_in_use_by_somebody_busy(self, tmp_path: Path) -> None:
+    async def test_a_file_in_use_by_a_busy_process(self, tmp_path: Path) -> None:
         """Whose backlog is full: asking must not wait, and the file is not taken away."""
         path = tmp_path / "busy.sock"
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
@@ -277,7 +277,7 @@ class TestServe:
         assert logs[0]["log_level"] == "error"
         assert harness.counters.refused == 1
 
-    async def test_octets_go_out_at_once(self) -> None:
+    async def test_bytes_go_out_at_once(self) -> None:
         """No waiting for more to send (Nagle): a broker's frames are small and awaited."""
         async with opened("127.0.0.1") as listening:
             client = await dial_stream(listening.addresses[0])

@@ -129,7 +129,7 @@ class TestConsumer:
         assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]
 
     @parametrize("end", [breaks, sends_nonsense, falls_silent])
-    async def test_a_dead_letter_that_finds_no_room_holds_nobody(
+    async def test_a_dead_letter_without_room_blocks_no_publisher(
         self, make_harness: MakeHarness, kind: str, end: End, autojump_clock: MockClock
     ) -> None:
         """It fills its queue; those who come next did not send it."""

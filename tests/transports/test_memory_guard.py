@@ -147,7 +147,9 @@ class TestShort:
         await trio.sleep(1)
         assert not home.broker.pressed
 
-    async def test_what_nobody_has_holds_nobody(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_memory_that_no_client_has_blocks_no_publisher(
+        self, home: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
         watched(home, HIGH)
         await trio.sleep(1)
         assert not await is_held(home, await home.session(kind))
@@ -178,7 +180,7 @@ class TestShort:
         await publisher.settled()
         assert home.counters.slow_consumers == 0
 
-    async def test_when_nobody_reads_the_largest_goes(
+    async def test_the_largest_unread_outbox_goes(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Else publishers would wait for what will never be read."""
@@ -203,7 +205,7 @@ class TestShort:
         await trio.sleep(1)
         assert [pipe.closed for pipe in pipes] == [False, False, True]
 
-    async def test_who_must_be_read_is(self, home: Harness, autojump_clock: MockClock) -> None:
+    async def test_a_client_that_must_be_read_is_read(self, home: Harness, autojump_clock: MockClock) -> None:
         watched(home, HIGH)
         await filled(home)
         worker = await home.session("tcp")
@@ -240,7 +242,7 @@ class TestGivenBack:
         assert process.trims == before + 1
         assert home.server.memory_guard.resident == HIGH - MARK // 2
 
-    async def test_now_and_then_while_it_is_nobodys(self, home: Harness, autojump_clock: MockClock) -> None:
+    async def test_now_and_then_while_no_client_has_it(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
         await trio.sleep(19.9)
         assert process.trims == 4
@@ -262,7 +264,7 @@ class TestMark:
         await peer.settled()
         return peer
 
-    async def test_who_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_the_session_that_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home)
         small, large = await self.large(home, kind, 200_000), await self.large(home, kind, 400_000)
         process.resident = MARK + 1000
@@ -305,7 +307,9 @@ class TestMark:
         await trio.sleep(0.6)
         assert harness.server.memory_guard.closed == 3
 
-    async def test_an_outbox_that_nobody_reads(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_an_outbox_that_its_client_does_not_read(
+        self, home: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
         """It cannot be told, but is not waited for long."""
         process = watched(home)
         pipe, _, publisher = await unread(home, kind)
@@ -357,7 +361,7 @@ class TestMark:
 class TestLimit:
     """The same at `memory_limit`, which nobody has to measure."""
 
-    async def test_who_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_the_session_that_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         large = await TestMark().large(home, kind, 300_000)
         small = await TestMark().large(home, kind, 100_000)
         await self.reach_limit(home)
@@ -383,7 +387,9 @@ class TestLimit:
         assert home.server.memory_guard.reason
         assert home.server.memory_guard.closed == 0
 
-    async def test_but_for_one_that_has_what_others_could_do(self, home: Harness, autojump_clock: MockClock) -> None:
+    async def test_but_for_a_consumer_of_a_quarter_of_all_memory(
+        self, home: Harness, autojump_clock: MockClock
+    ) -> None:
         await filled(home, 700_000)
         hog = await home.session("tcp")
         await consumes(hog, ack="client")

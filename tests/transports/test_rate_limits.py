@@ -42,7 +42,7 @@ def rates(**limits: int) -> RateLimits:
     return RateLimits(with_limits(**limits))
 
 
-class TestPace:
+class TestRateLimit:
     def test_no_limits(self) -> None:
         assert RateLimits(TransportOptions()).of_session("alice", "10.0.0.1", 0.0) is None
 
@@ -140,7 +140,7 @@ class TestShared:
         paces = [found.of_session("alice", each, 0.0) for each in (one, two)]
         assert [wait_of(pace, 0.0, frames=1) for pace in paces] == [0.0, 1.0 if share else 0.0]
 
-    def test_nobody_in_particular(self) -> None:
+    def test_anonymous_clients_and_unix_sockets(self) -> None:
         """Anonymous is no user, a unix socket has no address, and a proxy's is that of many."""
         found = rates(frames_per_second_per_user=1, frames_per_second_per_address=1)
         found.trusted = Trusted(["10.0.0.0/8", "unix"])
@@ -245,7 +245,7 @@ class TestHeld:
         await trio.sleep(65)  # it is looked at once a minute
         assert harness.counters.heartbeat_timeouts == 1
 
-    async def test_who_hangs_up_is_seen_within_a_moment(
+    async def test_a_blocked_client_that_hangs_up_is_seen(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         harness = make_harness(options=TransportOptions(max_frames_per_second=1))
@@ -256,7 +256,7 @@ class TestHeld:
         assert not harness.broker.sessions
 
 
-class TestHeldTogether:
+class TestSharedAtWork:
     """Sessions of one user, or address."""
 
     @pytest.mark.parametrize(
@@ -287,7 +287,9 @@ class TestHeldTogether:
         assert harness.counters.frames_in == 4 * (100 + 1)
         assert harness.server.back_pressure.blocked.totals[f"max_{limit}"] > 20
 
-    async def test_nobody_else_waits(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_other_clients_do_not_wait(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
         options = TransportOptions(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
         harness = make_harness(options=options, address="192.0.2.7")
         alice = [await harness.session(kind, login="alice") for _ in range(2)]
@@ -300,7 +302,9 @@ class TestHeldTogether:
         assert trio.current_time() == began
         assert {hold.session.login for hold in harness.server.back_pressure.blocked.by_session().values()} == {"alice"}
 
-    async def test_the_log_says_who(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_the_log_names_the_user(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
         """One line for each user in a minute."""
         harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10))
         peers = [await harness.session(kind, login=login) for login in ("alice", "alice", "bob")]
@@ -312,7 +316,7 @@ class TestHeldTogether:
         assert held == dict.fromkeys(("alice", "bob"), "max_frames_per_second_per_user")
         assert len(logs) == 2
 
-    async def test_who_comes_back_owes_still(
+    async def test_a_client_that_comes_back_owes_still(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10))
@@ -386,7 +390,7 @@ async def test_behind_proxies() -> None:
     [frame("DISCONNECT", receipt="bye"), b"NONSENSE\n\n\0", frame("ACK", id="no")],
     ids=["goodbye", "malformed", "error"],
 )
-async def test_who_ends_the_session_in_the_same_chunk_owes_it(
+async def test_a_session_that_ends_in_the_same_chunk_owes_it(
     make_harness: MakeHarness, kind: str, last: bytes, autojump_clock: MockClock
 ) -> None:
     harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10), address="192.0.2.7")

@@ -197,7 +197,7 @@ class TestTurns:
         (entry,) = [entry for entry in logs if entry["log_level"] == "error"]
         assert entry["exc_info"]
 
-    async def test_a_queue_that_is_filled_is_nobodys_doing(
+    async def test_a_queue_filled_by_the_scheduler_blocks_no_publisher(
         self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """Whoever runs next must not be held for it."""
@@ -216,7 +216,7 @@ class TestTurns:
         await trio.sleep(2)
         assert (seen, harness.broker.waiting) == ([False], 1)
 
-    async def test_the_wheel_is_empty_when_nothing_is_due(
+    async def test_the_timer_wheel_is_empty_when_nothing_is_due(
         self, harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Alarms that an earlier one replaced leave it, too, and do nothing."""

@@ -70,7 +70,7 @@ class TestFlush:
 
 
 class TestEnd:
-    async def test_nobody_there(self, harness: Harness) -> None:
+    async def test_no_connection(self, harness: Harness) -> None:
         await harness.server.wait_empty()
 
     async def test_until_the_last_has_gone(self, harness: Harness, kind: str) -> None:
@@ -123,7 +123,7 @@ class TestHandshakes:
         await trio.sleep(100)
         await peer.settled()
 
-    async def test_the_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
+    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
         """Nothing is left on it when all handshakes are over, however many there were."""
         for _ in range(50):
             peer = await harness.session("tcp")
@@ -167,7 +167,7 @@ class TestSlowReceivers:
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert trio.current_time() == pytest.approx(1.5, abs=0.1)
 
-    async def test_one_that_reads_holds_nobody(self, make_harness: MakeHarness, kind: str) -> None:
+    async def test_a_subscriber_that_reads_blocks_no_publisher(self, make_harness: MakeHarness, kind: str) -> None:
         """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
         harness = make_harness(quotas=QUOTAS)
         publisher = await harness.session(kind)
@@ -221,7 +221,7 @@ class TestSlowReceivers:
         assert harness.counters.held_publishers == 2
         assert harness.counters.slow_consumers == 0
 
-    async def test_one_that_leaves_holds_nobody(
+    async def test_a_subscriber_that_leaves_blocks_no_publisher(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         harness = make_harness(quotas=QUOTAS)
@@ -248,7 +248,7 @@ class TestSlowReceivers:
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
         assert len(receivers) == 10
 
-    async def test_who_does_not_read_what_it_causes_waits_for_itself(
+    async def test_a_client_that_does_not_read_its_receipts_waits_for_itself(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Receipts that nobody reads fill an outbox, too."""
@@ -291,7 +291,7 @@ class TestMemory:
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert not harness.broker.pressed
 
-    async def test_who_holds_unacknowledged_messages_is_read(
+    async def test_a_client_with_unacknowledged_messages_is_read(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Its ACKs are what makes room."""
@@ -320,7 +320,7 @@ class TestMemory:
         assert received.command == "RECEIPT"
         return messages
 
-    async def test_who_gets_messages_of_others_while_it_is_held_is_read_again(
+    async def test_a_blocked_client_that_gets_messages_is_read_again(
         self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """It stood by, and published; then the consumer in front of it went, and nobody else is there to make room."""

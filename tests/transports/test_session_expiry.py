@@ -99,7 +99,7 @@ class TestWarning:
         await peer.listen(50)
         await peer.aclose()
 
-    async def test_who_subscribes_late_is_told_then(
+    async def test_a_client_that_subscribes_late_is_told_then(
         self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
         peer = await connect(harness, issuer, kind, alice(30))
@@ -312,7 +312,7 @@ class TestRenewal:
         assert harness.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
         await peer.aclose()
 
-    async def test_nobody_answers(
+    async def test_no_answer_of_the_authenticator(
         self, harness: Harness, issuer: Issuer, kind: str, logged: list[EventDict], autojump_clock: MockClock
     ) -> None:
         issuer.slowness = 1000.0

@@ -118,7 +118,7 @@ class TestUsersFile:
             assert (await again.at_end_after_error())["message"] == "login refused"
             await again.aclose()
 
-    async def test_what_was_changed_before_somebody_logged_in(self, folder: Path) -> None:
+    async def test_a_change_before_a_login(self, folder: Path) -> None:
         """A login reads the file, too, and ends nobody: a file may be half written then.  The reload is what counts."""
         async with opened(folder, f"ada:{HASH}\nbob:{HASH}\n") as gateway:
             ada = await come(gateway)
@@ -131,7 +131,7 @@ class TestUsersFile:
             for peer in (ada, bob):
                 await peer.aclose()
 
-    async def test_a_file_that_cannot_be_used_ends_nobody(self, folder: Path) -> None:
+    async def test_a_broken_file_ends_no_session(self, folder: Path) -> None:
         async with opened(folder, f"ada:{HASH}\n") as gateway:
             ada = await come(gateway)
             read_again(gateway, folder, "ada without a hash\n")
@@ -174,7 +174,7 @@ class TestGroups:
             assert (line["login"], line["groups"]) == ("ada", ["ops", "traders"])
             await ada.aclose()
 
-    async def test_who_lost_what_he_is_subscribed_to(self, folder: Path, kind: str) -> None:
+    async def test_a_lost_permission_ends_the_session(self, folder: Path, kind: str) -> None:
         async with opened(folder, f"ada:{HASH}:ops\nbob:{HASH}:ops\n", RULES) as gateway:
             ada, bob = await come(gateway, kind), await come(gateway, kind, "bob")
             await ada.subscribe("/topic/a")
@@ -189,7 +189,7 @@ class TestGroups:
             for peer in (ada, bob):
                 await peer.aclose()
 
-    async def test_who_lost_it_though_the_rules_cannot_be_read(self, folder: Path, kind: str) -> None:
+    async def test_lost_permissions_though_the_rules_cannot_be_read(self, folder: Path, kind: str) -> None:
         async with opened(folder, f"ada:{HASH}:ops\n", RULES) as gateway:
             ada = await come(gateway, kind)
             await ada.subscribe("/topic/a")
@@ -248,7 +248,7 @@ class TestFollowed:
         harness.authenticator.gone.add("ada")
         assert followed.reload() is None
 
-    async def test_who_came_by_something_else_is_not_touched(self, harness: Harness, kind: str) -> None:
+    async def test_sessions_of_another_login_method_go_on(self, harness: Harness, kind: str) -> None:
         registry = harness.authenticator
         assert isinstance(registry, Directory)
         peer = await harness.session(kind, login="token-7")

@@ -69,7 +69,7 @@ def frames(harness: StoredHarness, number: int = 0) -> int:
 class TestSlow:
     @pytest.mark.usefixtures("spilling")
     @pytest.mark.parametrize("headers", [DURABLE, PLAIN], ids=["durable", "plain"])
-    async def test_who_fills_the_backlog_is_held(
+    async def test_a_publisher_that_fills_the_backlog_is_blocked(
         self, harness: StoredHarness, kind: str, headers: dict[str, str], nursery: trio.Nursery
     ) -> None:
         publisher = await harness.session(kind)
@@ -84,7 +84,7 @@ class TestSlow:
         assert harness.broker.waiting == MANY
 
     @pytest.mark.parametrize("destination", ["/queue/b", "/topic/b"])
-    async def test_who_stores_nothing_is_not(
+    async def test_a_publisher_that_stores_nothing_is_not_blocked(
         self, harness: StoredHarness, kind: str, destination: str, nursery: trio.Nursery
     ) -> None:
         """Whether what it sends waits in memory or is gone."""
@@ -97,7 +97,9 @@ class TestSlow:
         assert len(reasons(harness)) == 1
         assert harness.counters.held_publishers == 1
 
-    async def test_who_acknowledges_is_not(self, harness: StoredHarness, kind: str, nursery: trio.Nursery) -> None:
+    async def test_a_consumer_that_acknowledges_is_not_blocked(
+        self, harness: StoredHarness, kind: str, nursery: trio.Nursery
+    ) -> None:
         publisher, consumer = await harness.session(kind), await harness.session(kind)
         await publisher.send_frame("SEND", b"m", destination="/queue/b", receipt=1, **P)
         await receipt(publisher)
@@ -130,7 +132,7 @@ async def fill(harness: StoredHarness) -> None:
 
 class TestNearlyFull:
     @pytest.mark.usefixtures("spilling")
-    async def test_who_fills_the_backlog_is_held(
+    async def test_a_publisher_that_fills_the_backlog_is_blocked(
         self, harness: StoredHarness, kind: str, nursery: trio.Nursery
     ) -> None:
         """Durable messages are refused; but these would fill the disk as well."""
@@ -143,7 +145,7 @@ class TestNearlyFull:
         assert await receipt(publisher) == "last"
 
     @pytest.mark.usefixtures("spilling")
-    async def test_who_consumes_is_not(self, harness: StoredHarness, kind: str) -> None:
+    async def test_a_consumer_is_not_blocked(self, harness: StoredHarness, kind: str) -> None:
         worker = await harness.session(kind)
         await worker.subscribe("/topic/orders")
         await fill(harness)

@@ -124,7 +124,7 @@ class TestRoom:
         assert harness.done == ["change"]
         assert harness.storage.is_short
 
-    async def test_it_returns_though_nobody_sends(self, harness: Harness) -> None:
+    async def test_it_returns_without_any_send(self, harness: Harness) -> None:
         harness.disk.little = LITTLE
         await harness.look()
         assert harness.refusal()
@@ -175,7 +175,7 @@ GONE = StoreError("store.db is gone")
 class TestStoreThatIsMissed:
     """Somebody has moved its file away."""
 
-    async def test_has_failed_though_nobody_sends(self, harness: Harness) -> None:
+    async def test_has_failed_without_any_send(self, harness: Harness) -> None:
         harness.disk.trouble = {"shortage": GONE}
         with structlog.testing.capture_logs() as logs:
             for _ in range(3):
@@ -234,7 +234,7 @@ class TestTidying:
             await harness.look()
         assert harness.disk.done[:9] == ["look", *["tidy"] * 6, "look", "tidy"]
 
-    async def test_gives_way_to_who_wants_to_write(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_gives_way_to_a_write(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PAUSE", 1_000.0)
         harness.disk.more = 1_000
         harness.disk.next_slice = threading.Semaphore(0)

@@ -486,7 +486,7 @@ class TestClients:
         assert (await consumer.frame("MESSAGE")).body == b"m"
         harness.disk.let_go()
 
-    async def test_a_goodbye_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
+    async def test_disconnect_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
         peer = await harness.session(kind)
         harness.disk.hold()
         await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
@@ -524,7 +524,7 @@ class TestClients:
         await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
         assert await receipt(first) == "3"
 
-    async def test_a_slow_disk_holds_back_who_publishes(
+    async def test_a_slow_disk_blocks_publishers(
         self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(storage_module, "MOST_WAITING", 20_000)

@@ -75,7 +75,7 @@ async def test_one_that_does_not_read(harness: Harness, kind: str, autojump_cloc
     assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
 
-async def test_one_whose_farewell_has_begun(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+async def test_a_connection_that_closes_already(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
     """Its heart-beats were missing, so it ends already, and would be written to for ten seconds."""
     pipe = ControlledPipe()
     ghost = harness.connect_through(kind, pipe)
@@ -140,7 +140,7 @@ async def test_three_in_a_row(harness: Harness, kind: str, stuck: bool, autojump
     assert len(harness.broker.known) == 1
 
 
-async def test_one_that_has_said_goodbye(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+async def test_a_connection_behind_disconnect(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
     """It is no ghost: no ERROR, but its socket is not waited for any longer."""
     pipe = ControlledPipe()
     peer = harness.connect_through(kind, pipe)
@@ -154,7 +154,7 @@ async def test_one_that_has_said_goodbye(harness: Harness, kind: str, autojump_c
     assert harness.counters.failures["ended"] == 0
 
 
-async def test_a_ghost_that_cannot_end_is_not_waited_for(
+async def test_a_replaced_connection_that_cannot_end_is_not_waited_for(
     harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.session(kind, **ADA)

@@ -142,7 +142,7 @@ async def test_one_that_fails(timers: TimerWheel, autojump_clock: MockClock) -> 
     assert [(entry["log_level"], entry["exc_info"]) for entry in logs] == [("error", True)]
 
 
-async def test_an_empty_wheel_sleeps(timers: TimerWheel, autojump_clock: MockClock) -> None:
+async def test_an_empty_timer_wheel_sleeps(timers: TimerWheel, autojump_clock: MockClock) -> None:
     """It wakes for nothing but an entry: no polling, of which a thousand idle machines would know."""
     bell = Bell()
     timers.add(bell, 1.0)

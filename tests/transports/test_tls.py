@@ -197,7 +197,7 @@ class TestSlow:
         assert await read(client, 11) == b"hello world"
 
     @parametrize("some", [True, False])
-    async def test_who_gave_up_and_says_something_else(self, some: bool) -> None:
+    async def test_a_caller_that_gave_up_and_sends_other_bytes(self, some: bool) -> None:
         valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.room = 10
@@ -223,7 +223,7 @@ class TestSlow:
         st.lists(st.integers(1, 50_000), min_size=1, max_size=6),
         st.lists(st.integers(0, 30_000), min_size=1, max_size=30),
     )
-    def test_every_octet_once_and_in_order(self, sizes: list[int], rooms: list[int]) -> None:
+    def test_every_byte_once_and_in_order(self, sizes: list[int], rooms: list[int]) -> None:
         parts = [bytes([65 + place]) * size for place, size in enumerate(sizes)]
 
         async def main() -> None:
@@ -274,7 +274,7 @@ class TestSlow:
         await pipe.send_eof()
         assert pipe.peer_has_gone()
 
-    async def test_octets_that_nobody_has_read_yet(self) -> None:
+    async def test_unread_bytes(self) -> None:
         pipe, client = await through(ControlledPipe())
         assert not pipe.has_bytes()
         await client.send_all(b"hello")
@@ -297,7 +297,7 @@ class TestRecordsThatCarryNothing:
         assert await pipe.receive(16_384) == b""
         assert await pipe.receive(16_384) == b""
 
-    async def test_answers_that_nobody_takes(self) -> None:
+    async def test_answers_that_the_peer_does_not_take(self) -> None:
         """Bytes for us in between do not help."""
         valve = ControlledPipe()
         pipe, client = await through(valve)
@@ -360,7 +360,7 @@ class TestEnd:
         with trio.fail_after(1):
             assert await pipe.receive(100) == b""
 
-    async def test_a_record_that_somebody_touched(self) -> None:
+    async def test_a_record_that_was_changed_on_the_way(self) -> None:
         pipe, client = await in_memory()
         await client.transport_stream.send_all(b"\x17\x03\x03\0\x20" + b"x" * 32)
         assert await pipe.receive(100) == b""

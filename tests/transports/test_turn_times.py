@@ -59,7 +59,7 @@ async def test_the_login_and_heart_beats_are_none(harness: Harness, kind: str) -
     assert turns_of(harness) == 0
 
 
-async def test_half_a_frame_is_none(harness: Harness, kind: str) -> None:
+async def test_half_a_frame_is_no_turn(harness: Harness, kind: str) -> None:
     peer = await harness.session(kind)
     data = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
     await peer.send(data[:50])

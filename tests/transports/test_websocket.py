@@ -103,7 +103,7 @@ class TestOrigin:
     def test_an_address_cannot_be_rebound(self) -> None:
         assert check_origin(fields("http://192.0.2.7:8000", "192.0.2.7:15674"), (), open_to_all=True) is None
 
-    def test_a_name_can_where_nobody_must_log_in(self) -> None:
+    def test_a_name_can_where_anonymous_clients_may_come(self) -> None:
         """A page whose own name was made to mean 127.0.0.1 has the same Origin and Host, and no proxy in front."""
         rebound = fields("http://evil.example:15674", "evil.example:15674")
         assert isinstance(check_origin(rebound, (), open_to_all=True), Refusal)
@@ -253,7 +253,7 @@ class TestAccept:
         await upgrade.stream.send_all(request("/stomp?x=1", Origin="https://page.example"))
         await upgrade.link()
 
-    async def test_octet_by_octet(self, nursery: trio.Nursery) -> None:
+    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
         upgrade = Upgrade(nursery)
         for octet in request(Origin="http://gateway.example"):
             await upgrade.stream.send_all(bytes([octet]))
@@ -261,7 +261,7 @@ class TestAccept:
 
     @requirement("FRM-09", "CON-11", "WST-04")
     @parametrize("cut", [0, 1, 5, 200])
-    async def test_octets_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
+    async def test_bytes_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
         """A client need not wait for the response; what it sent early is read as if it came late."""
         upgrade = Upgrade(nursery)
         data = request() + ws(TEXT, b"early") + ws(BINARY, b"more")
@@ -275,7 +275,7 @@ class TestAccept:
             received += await link.receive(100) or b""
         assert received == b"earlymore"
 
-    async def test_who_says_nothing_has_one_task(self, nursery: trio.Nursery) -> None:
+    async def test_a_silent_peer_has_one_task(self, nursery: trio.Nursery) -> None:
         before = trio.lowlevel.current_statistics().tasks_living
         upgrade = Upgrade(nursery)
         await trio.testing.wait_all_tasks_blocked()
@@ -432,7 +432,7 @@ class TestLink:
         assert (link.transport, link.peer, link.ping) == ("websocket", "peer", b"\x89\x00")
 
     @requirement("WST-03", "WST-05")
-    async def test_messages_to_octets(self) -> None:
+    async def test_messages_to_bytes(self) -> None:
         theirs, link = linked(ws(TEXT, b"behind"))
         assert await link.receive(100) == b"behind"
         await theirs.send_all(ws(BINARY, b"\n"))

@@ -102,7 +102,7 @@ class TestFlush:
         exit.put(b"again")
         assert exit.written.endswith(b"again")
 
-    async def test_octet_by_octet(self, nursery: trio.Nursery) -> None:
+    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
         """Sizes fall with each byte, never below nothing."""
         exit = Exit(nursery, 0)
         exit.put(b"one", b"two")
@@ -226,7 +226,7 @@ class TestRelief:
         await wait_all_tasks_blocked()
         assert all(waiter.relieved for waiter in waiters)
 
-    async def test_without_anybody_waiting(self, nursery: trio.Nursery) -> None:
+    async def test_without_a_waiting_task(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         exit.writer.release_waiters()
         waiter = Waiter(nursery, exit.writer)
@@ -280,7 +280,7 @@ class TestControl:
         await wait_all_tasks_blocked()
         assert exit.written == b"one999"
 
-    async def test_to_nobody(self, nursery: trio.Nursery) -> None:
+    async def test_to_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         exit.pipe.broken = True
         exit.writer.send_control(b"ping")
