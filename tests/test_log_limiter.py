@@ -25,3 +25,10 @@ async def test_in_a_minute(autojump_clock: MockClock) -> None:
 async def test_what_is_remembered_is_bounded() -> None:
     limiter = LogLimiter(keys=2)
     assert [limiter.admit(key) for key in "abcac"] == [0, 0, 0, 0, None]
+
+
+async def test_once_in_a_quiet_time_for_each_key(autojump_clock: MockClock) -> None:
+    limiter = LogLimiter(quiet=10.0)
+    assert [limiter.admit(key) for key in "abaa"] == [0, 0, None, None]
+    await trio.sleep(10)
+    assert [limiter.admit(key) for key in "aab"] == [2, None, 0]

@@ -51,7 +51,7 @@ class Attack:
         kinds: the transports that it comes by.
         settings: of the gateway; a value `{folder}/...` is a file that `files` has.
         files: name -> content.
-        login: the bystander's name, where one must log in.
+        login: the neighbour's name, where one must log in.
         passcode: likewise.
     """
 
@@ -380,7 +380,7 @@ async def _pour_raw(peer: Peer, data: Iterable[bytes]) -> None:
 
 TOKENS: dict[str, object] = {"jwt_keys": "{folder}/keys"}
 KEYS = {"keys": SECRET}
-HONEST = jwt.encode({"sub": "bystander"}, SECRET, "HS256")
+HONEST = jwt.encode({"sub": "neighbour"}, SECRET, "HS256")
 
 ATTACKS = (
     Attack(slow_loris, ("connect timeout", "connect_timeout"), settings={"connect_timeout": 1.5}),
@@ -409,9 +409,9 @@ ATTACKS = (
         login_flood,
         ("login refused", "login_attempts"),
         settings={"users_file": "{folder}/users", "login_delay": 0.2, "login_attempts": 20},
-        files={"users": "bystander:{bystander}\nalice:{alice}\n"},
-        login="bystander",
-        passcode="good bystanders",
+        files={"users": "neighbour:{neighbour}\nalice:{alice}\n"},
+        login="neighbour",
+        passcode="good neighbours",
     ),
     Attack(
         false_proxy,
@@ -427,9 +427,9 @@ def settings_in(folder: Path, attack: Attack) -> dict[str, object]:
     from gateway.auth.passwords import hash_passcode
 
     for name, content in attack.files.items():
-        hashes = {"bystander": "", "alice": ""}
+        hashes = {"neighbour": "", "alice": ""}
         if "{alice}" in content:
-            hashes = {"bystander": hash_passcode(attack.passcode), "alice": hash_passcode("alice's own")}
+            hashes = {"neighbour": hash_passcode(attack.passcode), "alice": hash_passcode("alice's own")}
             content = content.format(**hashes)
         (folder / name).write_text(content)
     return {

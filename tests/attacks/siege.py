@@ -1,6 +1,6 @@
 """A gateway under attack.
 
-It is a process of its own with a small mark for its memory, and so is the bystander.  What is looked at is what an
+It is a process of its own with a small mark for its memory, and so is the neighbour.  What is looked at is what an
 operator can see: the resident memory that the system tells of, the log, the answers of the HTTP port.
 """
 
@@ -52,7 +52,7 @@ class Neighbour:
             line = ""
         if not line:
             _, said = self._process.communicate(timeout=10)
-            raise AssertionError(f"the bystander gave up: {said}")
+            raise AssertionError(f"the neighbour gave up: {said}")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -63,12 +63,12 @@ class Siege:
 
     Attributes:
         gateway: the process.
-        bystander: the client that behaves well.
+        neighbour: the client that behaves well.
         kind: `tcp` or `websocket`: the way that the attack comes.
     """
 
     gateway: GatewayProcess
-    bystander: Neighbour
+    neighbour: Neighbour
     kind: str
 
     @property
@@ -108,10 +108,10 @@ class Siege:
 
 @contextmanager
 def besieged(kind: str, settings: dict[str, object], *, login: str = "", passcode: str = "") -> Iterator[Siege]:
-    """A gateway with these settings and its bystander, for one attack; it must end well afterwards."""
+    """A gateway with these settings and its neighbour, for one attack; it must end well afterwards."""
     settings = {"memory_mark": f"{MARK}MiB", "handlers": "tests.attacks.probe:handlers", **settings}
     with start_gateway(**settings) as gateway:
-        command = [sys.executable, "-m", "tests.attacks.bystander", str(gateway.tcp_port), login, passcode]
+        command = [sys.executable, "-m", "tests.attacks.neighbour", str(gateway.tcp_port), login, passcode]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
