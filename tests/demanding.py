@@ -11,7 +11,7 @@ import trustme
 
 from gateway.client import StompServer
 from tests.gateway_process import HOST, GatewayProcess, free_ports
-from tests.transports import papers
+from tests.transports import tls_files
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Demanding:
 @contextmanager
 def demanding(folder: Path) -> Iterator[Demanding]:
     """One for the block."""
-    files = papers.write(folder)
+    files = tls_files.write(folder)
     assert files.client_ca is not None
     cert, key, stranger = folder / "client.pem", folder / "client.key", folder / "stranger.pem"
-    leaf = papers.authority().issue_cert("worker.example", common_name="worker")
+    leaf = tls_files.authority().issue_cert("worker.example", common_name="worker")
     cert.write_bytes(_chain(leaf))
     key.write_bytes(leaf.private_key_pem.bytes())
-    other = papers.stranger().issue_cert("worker.example", common_name="worker")
+    other = tls_files.stranger().issue_cert("worker.example", common_name="worker")
     stranger.write_bytes(other.private_key_pem.bytes() + _chain(other))
     port, websocket = free_ports(2)
     settings = {

@@ -28,14 +28,15 @@ ARROWS = {
     "broker": {"codec"},
     "client": {"codec"},
     "files": set(),
+    "log_limiter": set(),
     "plugins": set(),
     "net": set(),
     "process": set(),
     "text": set(),
     "handlers": {"broker", "codec", "plugins"},
-    "stores": {"broker"},
+    "stores": {"broker", "log_limiter"},
     "journal": {"files"},
-    "transports": {"broker", "codec", "net", "stores"},
+    "transports": {"broker", "codec", "log_limiter", "net", "stores"},
     # Plain values, for the units that set up the others.
     "config": {"broker", "journal", "net", "process"},
     "auth": {"broker", "config", "files", "net", "plugins"},
@@ -139,6 +140,24 @@ def test_the_layers_stand_on_each_other() -> None:
         free = [unit for unit in ARROWS if unit not in order and ARROWS[unit] <= set(order)]
         assert free, f"a circle among {set(ARROWS) - set(order)}"
         order += free
+
+
+def test_the_packages_of_transports_stand_on_each_other() -> None:
+    """Types included: a file imports from packages before its own, and from files of its own that import it not."""
+    order = ("wire", "flow", "server", "connection", "accept")
+    graph: dict[str, set[str]] = {}
+    wrong: list[Place] = []
+    for path in [each for each in SOURCES if unit_of(each) == "transports" and each.name != "__init__.py"]:
+        parts = path.relative_to(ROOT).with_suffix("").parts[1:]
+        found = [(line, name.split(".")[2:]) for line, name in imports(path) if name.startswith("gateway.transports.")]
+        later = order[order.index(parts[0]) + 1 :]
+        wrong += [(path, line, ".".join(name)) for line, name in found if name[0] in later]
+        graph[".".join(parts)] = {".".join(name[:2] if name[0] != "server" else name[:1]) for _, name in found}
+    assert not shown(wrong)
+    while graph:
+        free = [name for name, needed in graph.items() if not needed & set(graph) - {name}]
+        assert free, f"a circle among {set(graph)}"
+        graph = {name: needed for name, needed in graph.items() if name not in free}
 
 
 def test_nobody_imports_the_app() -> None:

@@ -28,13 +28,13 @@ from gateway.observe.metrics import BrokerCollector, JournalCollector, StoreColl
 from gateway.observe.overload_metrics import OverloadCollector
 from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
 from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
-from gateway.transports.flow.blocked_publishers import REASONS
+from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import LIMITS
 from gateway.transports.wire.fairness import FairGates
 
 if TYPE_CHECKING:
     from gateway.stores.writer import Committer
-    from gateway.transports.flow.blocked_publishers import Blocks
+    from gateway.transports.flow.back_pressure import BlockedPublishers
     from gateway.transports.flow.connection_limits import ConnectionLimits
     from gateway.transports.flow.memory_guard import MemoryGuard
 
@@ -96,7 +96,7 @@ def collectors(folder: Path) -> Iterator[Collector]:
         "ConnectionLimits", SimpleNamespace(connections=0, handshakes=0, refusals=dict.fromkeys(LIMITS, 0))
     )
     none = dict.fromkeys(REASONS, 0)
-    holds = cast("Blocks", SimpleNamespace(by_reason=lambda: none, totals=none))
+    holds = cast("BlockedPublishers", SimpleNamespace(by_reason=lambda: none, totals=none))
     memory = cast("MemoryGuard", SimpleNamespace(reason="", closed=0, mark=0, resident=0))
     yield OverloadCollector(broker, holds, admission, memory, FairGates())
     yield HealthCollector(lambda: None, dict, lambda: 0.0, lambda: 0)

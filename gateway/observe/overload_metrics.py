@@ -16,7 +16,7 @@ from .metrics import labelled
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.transports.flow.blocked_publishers import Blocks
+    from gateway.transports.flow.back_pressure import BlockedPublishers
     from gateway.transports.flow.connection_limits import ConnectionLimits
     from gateway.transports.flow.memory_guard import MemoryGuard
     from gateway.transports.wire.fairness import FairGates
@@ -26,7 +26,12 @@ class OverloadCollector(Collector):
     """Reads the counts of the transports."""
 
     def __init__(
-        self, broker: Broker, holds: Blocks, admission: ConnectionLimits, memory: MemoryGuard, fair_gates: FairGates
+        self,
+        broker: Broker,
+        holds: BlockedPublishers,
+        admission: ConnectionLimits,
+        memory: MemoryGuard,
+        fair_gates: FairGates,
     ) -> None:
         self._broker = broker
         self._holds = holds

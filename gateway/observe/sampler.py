@@ -23,7 +23,7 @@ from pydantic import ConfigDict
 
 from gateway.broker.core.histogram import Histogram
 from gateway.observe.latency import LatencyWindow, Percentiles
-from gateway.transports.flow.memory_guard import resident
+from gateway.transports.flow.process_memory import resident
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker

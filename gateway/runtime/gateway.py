@@ -50,14 +50,14 @@ from gateway.runtime.wiring import options_of, policies_of, quotas_of, tables_of
 from gateway.stores import SQLiteStore
 from gateway.stores.preflight import unkept
 from gateway.transports import ConnectionHandler, Listening, Server, Trusted, close, identify
-from gateway.transports.accept.fair_accept import Acceptor
-from gateway.transports.connection.session_expiry import FollowedSession
+from gateway.transports.accept.listener import Acceptor
+from gateway.transports.connection.session_expiry import SessionReviewer
 from gateway.transports.flow.connection_limits import within_files
-from gateway.transports.flow.memory_guard import watch_process, within_mark
+from gateway.transports.flow.process_memory import watch_process, within_mark
 
 if TYPE_CHECKING:
     from gateway.observe.spans import Spans
-    from gateway.transports.wire.certificates import Certificates
+    from gateway.transports.wire.certificates import TlsCertificates
 
 log = structlog.get_logger("gateway")
 
@@ -102,9 +102,9 @@ class Gateway:
         self.in_force.on_change.append(self._take)
         self.broker: Broker = server.broker
         self.message_admin = MessageAdmin(server.broker)
-        self.holds = server.holds
-        self.admission = server.admission
-        self.memory = server.memory
+        self.holds = server.back_pressure.blocked
+        self.admission = server.connection_limits
+        self.memory = server.memory_guard
         self.turns = server.back_pressure.turns
         self.fair_gates = server.fair_gates
         self.traces = server.traces
@@ -112,8 +112,8 @@ class Gateway:
         self.journal = journal
         self.addresses = addresses
         self.reloadables: list[Reloadable] = []
-        self.trusted = server.rates.trusted = Trusted(settings.trusted_proxies)
-        self.certificates: Certificates | None = None
+        self.trusted = server.rate_limits.trusted = Trusted(settings.trusted_proxies)
+        self.certificates: TlsCertificates | None = None
         self.tracing: Spans | None = None
         self.drained = False
         self._server = server
@@ -279,7 +279,7 @@ async def open_gateway(
                 gateway = Gateway(settings, server, addresses, functions, kept.journal, reading)
                 gateway.certificates = certificates
                 gateway.tracing = kept.tracing
-                users = FollowedSession(authenticator, server) if isinstance(authenticator, Reloadable) else None
+                users = SessionReviewer(authenticator, server) if isinstance(authenticator, Reloadable) else None
                 changing = (certificates, users, rules, gateway.in_force)
                 gateway.reloadables += [each for each in changing if isinstance(each, Reloadable)]
                 accepting = [
@@ -302,11 +302,11 @@ def _server_of(
     settings: Settings, authenticator: Authenticator, policies: Policies, store: SQLiteStore | None, rules: Rules
 ) -> Server:
     options = options_of(settings)
-    capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
+    capacity = within_files(options.capacity, is_set="max_connections" in settings.model_fields_set)
     options = replace(options, capacity=capacity)
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
-    watch_process(server.memory, settings.memory_mark)
+    watch_process(server.memory_guard, settings.memory_mark)
     rules.on_change(partial(_recheck, server.broker))
     return server
 
@@ -398,7 +398,7 @@ def runner_of(settings: Settings, server: Server) -> Runner | None:
         return None
 
     async def settle(runner: Runner) -> None:
-        await server.settle(runner, kept=True)
+        await server.back_pressure.end_turn(runner)
 
     try:
         return Runner(server.broker, load(settings.handlers), settle)

@@ -31,7 +31,7 @@ from gateway.transports import (
 )
 
 if TYPE_CHECKING:
-    from gateway.transports.wire.certificates import Certificates
+    from gateway.transports.wire.certificates import TlsCertificates
 
 log = structlog.get_logger("gateway")
 
@@ -47,7 +47,7 @@ def addresses_of(settings: Settings) -> Iterator[tuple[str, list[str]]]:
             yield kind, texts
 
 
-def read_certificates(settings: Settings) -> Certificates | None:
+def read_certificates(settings: Settings) -> TlsCertificates | None:
     """The certificates of the TLS listeners; None: there are no such listeners.
 
     Raises:
@@ -58,7 +58,7 @@ def read_certificates(settings: Settings) -> Certificates | None:
         raise StartError(wrong("tls_client_certificates", "it is required, and tls_client_ca names no authorities"))
     if not kinds:
         return None
-    from gateway.transports.wire.certificates import CertificateError, CertificateFiles, Certificates
+    from gateway.transports.wire.certificates import CertificateError, CertificateFiles, TlsCertificates
 
     if settings.tls_certificate is None:
         raise StartError(wrong(kinds[0], "it needs a certificate and its key: set tls_certificate and tls_key"))
@@ -70,13 +70,13 @@ def read_certificates(settings: Settings) -> Certificates | None:
         settings.tls_min_version,
     )
     try:
-        return Certificates(files)
+        return TlsCertificates(files)
     except CertificateError as error:
         raise StartError(unusable(error.setting, error)) from None
 
 
 def handler_of(
-    kind: str, server: Server, settings: Settings, certificates: Certificates | None, trusted: Trusted
+    kind: str, server: Server, settings: Settings, certificates: TlsCertificates | None, trusted: Trusted
 ) -> ConnectionHandler:
     """The handler of new connections of a kind of listener."""
     transport = kind.removesuffix("_tls")
@@ -89,7 +89,7 @@ def handler_of(
     )
 
 
-def warnings(settings: Settings, certificates: Certificates | None) -> Iterator[str]:
+def warnings(settings: Settings, certificates: TlsCertificates | None) -> Iterator[str]:
     """Warnings on listeners and keys, a sentence each: the problem, a colon, the remedy."""
     expired = certificates.warning() if certificates is not None else None
     if expired:

@@ -15,7 +15,7 @@ from gateway.config.settings import Settings
 from gateway.handlers import DEAD_LETTERS, OF_SENDS
 from gateway.transports import TransportOptions
 from gateway.transports.flow.connection_limits import Capacity
-from gateway.transports.server import NO_BODY
+from gateway.transports.flow.options import NO_BODY
 
 # A body before login is a mistake or an attack; so many bytes of it are read and ignored.
 _CONNECT_BODY = 1024

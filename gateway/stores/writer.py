@@ -14,7 +14,6 @@ is repaired.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -25,6 +24,7 @@ import trio
 from gateway.broker.core.ports import Store, StoreError, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch, Stored
+from gateway.log_limiter import LogLimiter
 
 from .repair import PageReader
 
@@ -86,7 +86,7 @@ class Committer:
         self._thread = trio.CapacityLimiter(1)
         self._due = 0.0  # time of the next attempt to write; 0: none has failed
         self._readings: list[_Reading] = []
-        self._quiet_until = -math.inf
+        self._limiter = LogLimiter(quiet=_QUIET)
         self._bytes = 0  # written since `_much` was set
         self._much = trio.Event()
 
@@ -212,9 +212,7 @@ class Committer:
         return True
 
     def _tell(self, error: StoreError, count: int) -> None:
-        now = trio.current_time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _QUIET
+        if self._limiter.admit() is not None:
             log.error("messages cannot be read back for now", reason=str(error), count=count)
 
 

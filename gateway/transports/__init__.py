@@ -1,9 +1,13 @@
-"""Bytes in and out: TCP and WebSocket below one connection loop."""
+"""Transports: TCP and WebSocket below one connection loop.
+
+Each package imports only those to its left: wire, flow, server, connection, accept.
+"""
 
 from .accept.accept import ConnectionHandler
 from .accept.listener import AddressError, Listening, close, inherit_listeners, open_listeners, unlinking
 from .connection.authenticate import identify
-from .server import Server, TransportOptions
+from .flow.options import TransportOptions
+from .server import Server
 from .wire.forwarded import ForwardedClient, Trusted
 
 __all__ = [

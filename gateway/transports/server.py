@@ -1,16 +1,14 @@
-"""What all connections share: the broker, the clock's wheel, the options, and the flush of outboxes.
+"""Server: the parts that all connections share, and the flush of outboxes.
 
-A turn is what one reader does between two waits: it handles frames, and all that they caused lies in outboxes.
-Flushing those costs one non-blocking write each, whoever they belong to; then the reader itself is held back
-(`back_pressure`) if it filled somebody's outbox, or the memory, over the mark.
+The broker knows neither trio nor sockets: it asks for a date (`wake`), for a turn of its own for unfinished work
+(`busy`), and lists outboxes that have something to write (`dirty`).  The server turns the timer wheel, gives the broker
+its turns, and flushes: one write that does not wait for each outbox, of any session.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -24,59 +22,26 @@ from gateway.broker.errors import SessionEnded
 from gateway.broker.model.access import Access
 from gateway.broker.model.identity import Identity
 from gateway.broker.model.policy import Policies
-from gateway.codec import Limits
 
 from ..stores.writer import Committer, Housekeeper
 from .flow.back_pressure import BackPressure
-from .flow.blocked_publishers import Blocks
-from .flow.connection_limits import Capacity, ConnectionLimits
+from .flow.connected import Connected
+from .flow.connection_limits import ConnectionLimits
 from .flow.frame_trace import FrameTraces
+from .flow.header_logs import ArgumentsLog, MisspeltLog
 from .flow.memory_guard import MemoryGuard
+from .flow.options import TransportOptions
 from .flow.rate_limits import RateLimits
 from .flow.timers import TimerWheel
-from .misspelt_headers import MisspeltHeaders
 from .wire.fairness import FairGates
 from .wire.link import Link
-from .wishes import Wishes
-
-if TYPE_CHECKING:
-    from .connection.connection import Connection
 
 log = structlog.get_logger("gateway.hub")
 
-# What the limit of a body before login is called; it is no setting.
-NO_BODY = "CONNECT and STOMP need none"
 # Writes after which others get a turn: 256 of them are about 1 ms.
 _FLUSHES_PER_TURN = 256
-
-
-@dataclass(frozen=True, slots=True)
-class TransportOptions:
-    """What a connection needs to know of the settings; the settings of the same names explain each.  Times in seconds,
-    heart-beats and `drain_retry` in milliseconds."""
-
-    server: str = "stomp-gateway"
-    limits: Limits = field(default_factory=Limits)
-    connect_limits: Limits = field(default_factory=lambda: Limits(64, 8 * 1024, 1024, "max_connect_", NO_BODY))
-    connect_timeout: float = 10.0
-    heartbeat_send: int = 250
-    heartbeat_receive: int = 250
-    heartbeat_margin: float = 2.0
-    websocket_path: str = "/ws"
-    websocket_ping: float = 25.0
-    allowed_origins: tuple[str, ...] = ()
-    anonymous: bool = True
-    close_linger: float = 1.0
-    drain_retry: int = 2_000
-    slow_consumer_timeout: float = 2.0
-    token_warning: float = 60.0
-    capacity: Capacity = field(default_factory=Capacity)
-    max_frames_per_second: int = 0
-    max_octets_per_second: int = 0
-    max_frames_per_second_per_user: int = 0
-    max_octets_per_second_per_user: int = 0
-    max_frames_per_second_per_address: int = 0
-    max_octets_per_second_per_address: int = 0
+# Seconds after which the scheduler is looked at, though its next date is later.
+_LONGEST_ALARM = 60.0
 
 
 def _flush(outbox: Outbox) -> None:
@@ -84,24 +49,19 @@ def _flush(outbox: Outbox) -> None:
         outbox.carrier.flush()
 
 
-# Seconds after which the agenda is looked at, though its next date is later.
-_LONGEST_ALARM = 60.0
-
-
 class Server:
     """The shared part of all connections.
 
     Attributes:
-        now: trio's clock at the start of the current turn, good enough for heart-beats and cheaper than asking.
+        turn_time: trio's clock at the start of the current turn, good enough for heart-beats and cheaper than asking.
         connections: by session, the connection below it.
-        open_connections: all, also those in their handshake or farewell.
-        holds: the publishers that are held.
-        settle: ends a turn, see `BackPressure`.
+        open_connections: all, also those in their handshake or being closed.
+        back_pressure: blocks publishers at the end of their turns.
         traces: show the frames of sessions to operators.
-        admission: how many may be here.
-        rates: how fast they may send.
-        fair_gates: in front of who takes long, and of who is not known yet.
-        memory: looks whether there is enough of it.
+        connection_limits: how many connections there may be.
+        rate_limits: how fast they may send.
+        fair_gates: in front of reads that take long, and of connections that have not logged in.
+        memory_guard: looks whether memory is left.
         draining: no new session is opened.
     """
 
@@ -114,21 +74,18 @@ class Server:
         store: TendedStore | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
-        self.back_pressure = BackPressure(self)
-        self.settle = self.back_pressure.settle
-        self.traces = FrameTraces(self)
         self.broker = Broker(
             quotas,
             policies,
             clock=trio.current_time,
             epoch=time.time,
-            wake=self._wake_agenda,
+            wake=self._wake_scheduler,
             busy=self._on_unfinished,
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
-            on_room=self.back_pressure.has_room,
-            on_arguments=Wishes().tell,
-            on_misspelt=MisspeltHeaders().tell,
+            on_room=self._on_room,
+            on_arguments=ArgumentsLog().tell,
+            on_misspelt=MisspeltLog().tell,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None
@@ -138,28 +95,30 @@ class Server:
             self._housekeeper = Housekeeper(storage, store, self.committer)
         self.authenticator = authenticator
         self._authorizer = authorizer
-        self.options = options or TransportOptions()
-        self.admission = ConnectionLimits(self.options.capacity)
-        self.rates = RateLimits(self.options)
+        self.options = options = options or TransportOptions()
+        self.turn_time = 0.0
+        self.connections: dict[Session, Connected] = {}
+        self.open_connections: set[Connected] = set()
         self.timers = TimerWheel()
+        patience = options.slow_consumer_timeout
+        self.back_pressure = BackPressure(self.broker, self.timers, self.flush, patience, self.connections)
+        self.memory_guard = MemoryGuard(self.broker, self.timers, self.connections, patience)
+        self.traces = FrameTraces(self.broker, self.connections)
+        self.connection_limits = ConnectionLimits(options.capacity)
+        self.rate_limits = RateLimits(options)
         self.fair_gates = FairGates()
-        self.holds = Blocks(self.timers, self.broker.counters)
-        self.memory = MemoryGuard(self)
-        self.now = 0.0
-        self.connections: dict[Session, Connection] = {}
-        self.open_connections: set[Connection] = set()
         self.draining = False
-        self._handshakes: dict[Connection, float] = {}
-        self._on_wheel = False
+        self._handshakes: dict[Connected, float] = {}
+        self._has_timer = False
         self._alarm: _Alarm | None = None
         self._unfinished = trio.Event()
         self._emptied = trio.Event()
 
     def _open_storage(self) -> Storage:
         broker = self.broker
-        facts = Metadata(broker.scheduler.clock, broker.scheduler.epoch)
+        metadata = Metadata(broker.scheduler.clock, broker.scheduler.epoch)
         storage = broker.storage = Storage(
-            facts, busy=self._on_storage, on_relief=self.relieve, on_state=broker.look_at_store
+            metadata, busy=self._on_storage, on_relief=self.relieve, on_state=broker.look_at_store
         )
         return storage
 
@@ -167,31 +126,29 @@ class Server:
         assert self.committer is not None  # there is a store
         self.committer.ask()
 
-    def relieve(self) -> None:
-        """Publishers who are held for store, journal or memory look whether they still have to be."""
-        self.back_pressure.relieve()
+    # connections
 
     def access_of(self, identity: Identity, link: Link) -> Access | None:
-        """What somebody may do who came by that way; None: everything."""
+        """The permissions of a user on this transport and address; None: all."""
         if self._authorizer is None:
             return None
         return self._authorizer.access_of(identity, link.transport, link.remote.address)
 
     def shutting_down(self) -> SessionEnded:
-        """What clients are told while it drains."""
+        """The error that clients get while the gateway drains."""
         retry = self.options.drain_retry
         return SessionEnded("server is shutting down", f"connect again in {retry} ms", retry_after=retry)
 
-    def enter(self, connection: Connection) -> None:
+    def connection_opened(self, connection: Connected) -> None:
         """A connection begins; it has `connect_timeout` to become a session."""
         self.open_connections.add(connection)
         deadline = trio.current_time() + self.options.connect_timeout
         self._handshakes[connection] = deadline
-        if not self._on_wheel:
-            self._on_wheel = True
+        if not self._has_timer:
+            self._has_timer = True
             self.timers.add(self, deadline)
 
-    def welcome(self, connection: Connection, session: Session) -> None:
+    def session_opened(self, connection: Connected, session: Session) -> None:
         """A connection has become a session."""
         self._handshakes.pop(connection, None)
         self.connections[session] = connection
@@ -204,13 +161,16 @@ class Server:
                 return deadline
             del self._handshakes[connection]
             connection.give_up_handshake()
-        self._on_wheel = False
+        self._has_timer = False
         return math.inf
 
-    def leave(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Connected) -> None:
         """A connection has ended."""
         self.open_connections.discard(connection)
         self._handshakes.pop(connection, None)
+        if connection.session is not None:
+            reason = "the gateway is shutting down" if self.draining else "the session has ended"
+            self.traces.end(connection.session, reason)
         if not self.open_connections:
             self._emptied.set()
 
@@ -221,10 +181,10 @@ class Server:
                 self._emptied = trio.Event()
             await self._emptied.wait()
 
-    # what the broker wants later
+    # the broker's unfinished work
 
     async def run(self) -> None:
-        """Turn the wheel, and do what the broker left unfinished, until cancelled."""
+        """Turn the timer wheel, and give the broker turns for its unfinished work, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.timers.run)
             nursery.start_soon(self.fair_gates.run)
@@ -238,51 +198,29 @@ class Server:
                 while more:
                     try:
                         more = self.broker.scheduler.proceed()
-                    except Exception:  # one fault must not stop what else is to be done
+                    except Exception:  # one fault must not stop the rest
                         log.exception("something on the agenda failed")
-                    self.broker.context.take_full()  # nobody's doing who could be held for it
+                    self.broker.context.take_full()  # no publisher has caused it, so none is blocked
                     await self.flush()
                     await trio.lowlevel.checkpoint()
 
     def _on_unfinished(self) -> None:
         self._unfinished.set()
 
-    def _wake_agenda(self, due: float) -> None:
+    def _wake_scheduler(self, due: float) -> None:
         self._alarm = alarm = _Alarm(self)  # an earlier one counts no more
-        # A far date may be called off many times; an alarm that finds nothing to do costs nothing.
+        # A far date may be cancelled many times; an alarm that finds nothing to do costs nothing.
         self.timers.add(alarm, min(due, trio.current_time() + _LONGEST_ALARM))
 
-    def ring(self, alarm: _Alarm) -> None:
-        """The broker's agenda is due."""
+    def on_timer(self, alarm: _Alarm) -> None:
+        """A date of the broker's scheduler is due."""
         if alarm is not self._alarm:
             return
         try:
             self.broker.scheduler.tick()
         finally:
             self.broker.context.take_full()
-            self._unfinished.set()  # what that put into outboxes is flushed there
-
-    # back-pressure
-
-    def _on_pressure(self) -> None:
-        log.warning(
-            "memory is short, publishers are held back",
-            octets=self.broker.memory.used,
-            memory_limit=self.broker.quotas.memory_limit,
-            waiting=self.broker.context.waiting,
-            **self.memory.facts(),
-        )
-        self.memory.look_soon()
-
-    def _on_relief(self) -> None:
-        log.info("memory is there again", octets=self.broker.memory.used)
-        self.relieve()
-
-    @property
-    def stored(self) -> int:
-        """Messages that were given to the store since the start; it only grows."""
-        storage = self.broker.storage
-        return 0 if storage is None else storage.entered
+            self._unfinished.set()  # `run` flushes what that put into outboxes
 
     async def flush(self) -> None:
         """Write what lies in outboxes, as far as their sockets take it."""
@@ -295,13 +233,36 @@ class Server:
                 if count % _FLUSHES_PER_TURN == 0:
                     await trio.lowlevel.checkpoint()
         finally:
-            # Cancelled in between: what lies here belongs to others.
+            # Cancelled in between: the rest belongs to other sessions.
             for _ in range(len(dirty)):
                 _flush(dirty.popleft())
 
+    # back-pressure
+
+    def relieve(self) -> None:
+        """Publishers that wait for store, journal or memory look whether they still have to."""
+        self.back_pressure.relieve()
+
+    def _on_room(self) -> None:
+        self.back_pressure.has_room()
+
+    def _on_pressure(self) -> None:
+        log.warning(
+            "memory is short, publishers are held back",
+            octets=self.broker.memory.used,
+            memory_limit=self.broker.quotas.memory_limit,
+            waiting=self.broker.context.waiting,
+            **self.memory_guard.facts(),
+        )
+        self.memory_guard.look_soon()
+
+    def _on_relief(self) -> None:
+        log.info("memory is there again", octets=self.broker.memory.used)
+        self.relieve()
+
 
 class _Alarm:
-    """Stands on the wheel for the broker's agenda."""
+    """Stands on the timer wheel for the broker's scheduler."""
 
     __slots__ = ("_server",)
 
@@ -309,6 +270,6 @@ class _Alarm:
         self._server = server
 
     def tick(self, now: float) -> float:
-        """It is time."""
-        self._server.ring(self)
+        """The date has come."""
+        self._server.on_timer(self)
         return math.inf

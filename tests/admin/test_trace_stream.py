@@ -18,7 +18,7 @@ from gateway.admin.endpoint import ApiError
 from gateway.admin.trace_stream import EventStream, row_of
 from gateway.transports.flow.frame_trace import MOST_VIEWS, TracedFrame
 from tests.app.asgi import scope_of
-from tests.transports.house import House
+from tests.transports.harness import Harness
 from tests.transports.peers import Peer, until
 
 from .running import Running, running
@@ -77,27 +77,27 @@ SCOPE: Scope = scope_of("GET", "/", {})
 
 
 @pytest.fixture
-async def house(nursery: trio.Nursery) -> House:
-    return House(nursery)
+async def harness(nursery: trio.Nursery) -> Harness:
+    return Harness(nursery)
 
 
-def stream_of(house: House, login: ConsoleSession | None = None) -> EventStream:
-    session = house.connections[0].session
+def stream_of(harness: Harness, login: ConsoleSession | None = None) -> EventStream:
+    session = harness.connections[0].session
     assert session is not None
-    return EventStream(partial(house.server.traces.view, session.id), login)
+    return EventStream(partial(harness.server.traces.view, session.id), login)
 
 
-async def traced(house: House, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
+async def traced(harness: Harness, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
     """A session, and a reader of its frames."""
-    peer, reader = await house.session("tcp"), Reader()
-    nursery.start_soon(stream_of(house, login), SCOPE, reader.receive, reader.send)
+    peer, reader = await harness.session("tcp"), Reader()
+    nursery.start_soon(stream_of(harness, login), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
     return peer, reader
 
 
 class TestEvents:
-    async def test_frames(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        peer, reader = await traced(house, nursery)
+    async def test_frames(self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        peer, reader = await traced(harness, nursery)
         assert reader.started["status"] == 200
         headers = dict(reader.started["headers"])
         assert headers[b"content-type"].startswith(b"text/event-stream")
@@ -117,9 +117,9 @@ class TestEvents:
         assert receipt["headers"] == [["receipt-id", "settled"]]
 
     async def test_what_comes_in_a_pause_comes_together(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await traced(house, nursery)
+        peer, reader = await traced(harness, nursery)
         await peer.settled()
         await wait_all_tasks_blocked()
         await peer.settled()
@@ -131,10 +131,10 @@ class TestEvents:
         assert len(reader.events) == 6
 
     async def test_what_was_lost_stands_where_it_was(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("gateway.transports.flow.frame_trace.MOST_FRAMES", 3)
-        peer, reader = await traced(house, nursery)
+        peer, reader = await traced(harness, nursery)
         for _ in range(3):
             await peer.settled()
         await trio.sleep(2 * trace_stream.PAUSE)
@@ -146,27 +146,27 @@ class TestEvents:
         assert names == ["frame"] * lost + ["dropped", "frame", "frame"]
 
     async def test_many_frames_are_written_in_pieces(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await traced(house, nursery)
+        peer, reader = await traced(harness, nursery)
         for _ in range(40):  # two frames each, and 32 are written at once
             await peer.settled()
         await trio.sleep(1)
         assert [data["command"] for _, data in reader.events] == ["SEND", "RECEIPT"] * 40
 
     async def test_a_comment_in_the_silence(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        _, reader = await traced(house, nursery)
+        _, reader = await traced(harness, nursery)
         await trio.sleep(3.5 * trace_stream.SILENCE)
         assert (reader.comments, reader.events) == (4, [])
 
     @pytest.mark.parametrize("draining", [False, True])
     async def test_the_end(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
     ) -> None:
-        peer, reader = await traced(house, nursery)
-        house.server.draining = draining
+        peer, reader = await traced(harness, nursery)
+        harness.server.draining = draining
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
         await peer.aclose()
@@ -178,36 +178,38 @@ class TestEvents:
 
 
 class TestReaders:
-    async def test_a_reader_that_leaves(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        peer, reader = await traced(house, nursery)
+    async def test_a_reader_that_leaves(
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
+        peer, reader = await traced(harness, nursery)
         reader.leave()
         await wait_all_tasks_blocked()
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
         await peer.settled()
         assert reader.events == []
 
     async def test_a_reader_that_takes_nothing(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        peer, reader = await traced(house, nursery)
+        peer, reader = await traced(harness, nursery)
         reader.stuck = True
         await peer.settled()
         await trio.sleep(trace_stream.LONGEST_WRITE - 1)
-        assert house.connections[0].trace is not None
+        assert harness.connections[0].trace is not None
         await trio.sleep(2)
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
         assert not reader.complete
 
-    async def test_a_head_has_no_events(self, house: House, autojump_clock: MockClock) -> None:
-        await house.session("tcp")
+    async def test_a_head_has_no_events(self, harness: Harness, autojump_clock: MockClock) -> None:
+        await harness.session("tcp")
         reader = Reader()
-        await stream_of(house)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
+        await stream_of(harness)({**SCOPE, "method": "HEAD"}, reader.receive, reader.send)
         assert (reader.started["status"], reader.text, reader.complete) == (200, "", True)
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
 
-    async def test_a_session_that_has_just_gone(self, house: House, autojump_clock: MockClock) -> None:
-        peer, reader = await house.session("tcp"), Reader()
-        stream = stream_of(house)
+    async def test_a_session_that_has_just_gone(self, harness: Harness, autojump_clock: MockClock) -> None:
+        peer, reader = await harness.session("tcp"), Reader()
+        stream = stream_of(harness)
         await peer.send_frame("DISCONNECT")
         await peer.at_end()
         await wait_all_tasks_blocked()
@@ -219,10 +221,12 @@ class TestReaders:
 class TestLogins:
     """A stream ends with the login of its reader."""
 
-    async def test_it_ends_with_a_logout(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    async def test_it_ends_with_a_logout(
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
         logins = ConsoleSessions()
         login, other = logins.begin("alice"), logins.begin("alice")
-        peer, reader = await traced(house, nursery, login)
+        peer, reader = await traced(harness, nursery, login)
         await peer.settled()
         logins.end(other)
         await trio.sleep(1)
@@ -233,26 +237,28 @@ class TestLogins:
         assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
         assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
         assert reader.complete
-        assert house.connections[0].trace is None
+        assert harness.connections[0]._observer is None
 
     async def test_later_frames_are_not_kept(
-        self, house: House, nursery: trio.Nursery, autojump_clock: MockClock
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         logins = ConsoleSessions()
         login = logins.begin("alice")
-        peer, reader = await traced(house, nursery, login)
+        peer, reader = await traced(harness, nursery, login)
         reader.stuck = True
         await peer.settled()
         await wait_all_tasks_blocked()
         logins.end(login)
         await wait_all_tasks_blocked()
-        (view,) = house.server.traces._views
+        (view,) = harness.server.traces._views
         await peer.settled()
         assert view.take() == ([], 0)
 
-    async def test_it_ends_with_its_time(self, house: House, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    async def test_it_ends_with_its_time(
+        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
+    ) -> None:
         login = ConsoleSessions().begin("alice", 100.0)
-        _, reader = await traced(house, nursery, login)
+        _, reader = await traced(harness, nursery, login)
         await trio.sleep(99)
         assert not reader.complete
         await trio.sleep(2)

@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 from gateway.process import hypercorn_worker
 from tests.app.process import SERVE, Server, connect, read_to_end, server
 from tests.app.test_processes import WAYS
-from tests.transports import papers
+from tests.transports import tls_files
 
 
 @pytest.mark.parametrize("way", ["gateway serve", "hypercorn -k trio", "hypercorn", "hypercorn -k uvloop"])
@@ -82,18 +82,18 @@ def ask(running: Server, token: str) -> int:
 
 
 def test_stomp_py_over_tls_meets_a_new_certificate(tmp_path: Path) -> None:
-    papers.write(tmp_path)
+    tls_files.write(tmp_path)
     variables = {
         "tcp_tls": "127.0.0.1:0",
         "tls_certificate": str(tmp_path / "server.pem"),
         "tls_key": str(tmp_path / "server.key"),
     }
     authority = tmp_path / "authority.pem"
-    authority.write_bytes(papers.authority().cert_pem.bytes())
+    authority.write_bytes(tls_files.authority().cert_pem.bytes())
     with server(SERVE, tmp_path, **variables) as running:
         port = int(running._found(r'"tcp_tls": "127\.0\.0\.1:(\d+)"'))
         first = secured_client(port, authority)
-        papers.write(tmp_path, papers.authority().issue_cert("127.0.0.1", common_name="renewed"))
+        tls_files.write(tmp_path, tls_files.authority().issue_cert("127.0.0.1", common_name="renewed"))
         os.kill(running.process.pid, signal.SIGHUP)
         running.await_in_log('"event": "reloaded"')
         second = secured_client(port, authority)

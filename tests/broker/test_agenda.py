@@ -13,7 +13,7 @@ from gateway.broker.core import scheduler as agenda_module
 from gateway.broker.core.scheduler import Scheduler
 
 
-class House:
+class Harness:
     """Stands where the transports stand: a clock, and a note of what the agenda asked for."""
 
     def __init__(self) -> None:
@@ -55,170 +55,170 @@ def fault() -> None:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
 class TestAt:
-    def test_not_before_its_time(self, house: House) -> None:
-        house.scheduler.at(110.0, house.does("a"))
-        house.now = 109.999
-        house.scheduler.tick()
-        assert house.done == []
-        house.now = 110.0
-        house.scheduler.tick()
-        assert house.done == ["a"]
-        house.scheduler.tick()
-        assert house.done == ["a"]
+    def test_not_before_its_time(self, harness: Harness) -> None:
+        harness.scheduler.at(110.0, harness.does("a"))
+        harness.now = 109.999
+        harness.scheduler.tick()
+        assert harness.done == []
+        harness.now = 110.0
+        harness.scheduler.tick()
+        assert harness.done == ["a"]
+        harness.scheduler.tick()
+        assert harness.done == ["a"]
 
-    def test_by_time_whatever_the_order(self, house: House) -> None:
+    def test_by_time_whatever_the_order(self, harness: Harness) -> None:
         for due in (3, 1, 2, 5, 4):
-            house.scheduler.at(100.0 + due, house.does(due))
-        house.now = 110.0
-        house.scheduler.tick()
-        assert house.done == [1, 2, 3, 4, 5]
+            harness.scheduler.at(100.0 + due, harness.does(due))
+        harness.now = 110.0
+        harness.scheduler.tick()
+        assert harness.done == [1, 2, 3, 4, 5]
 
-    def test_equal_times_keep_their_order(self, house: House) -> None:
+    def test_equal_times_keep_their_order(self, harness: Harness) -> None:
         for number in range(20):
-            house.scheduler.at(101.0, house.does(number))
-        house.run(1.0)
-        assert house.done == [*range(20)]
+            harness.scheduler.at(101.0, harness.does(number))
+        harness.run(1.0)
+        assert harness.done == [*range(20)]
 
-    def test_what_is_past_is_due(self, house: House) -> None:
-        house.scheduler.at(50.0, house.does("a"))
-        house.run(0.0)
-        assert house.done == ["a"]
+    def test_what_is_past_is_due(self, harness: Harness) -> None:
+        harness.scheduler.at(50.0, harness.does("a"))
+        harness.run(0.0)
+        assert harness.done == ["a"]
 
-    def test_an_action_may_give_another(self, house: House) -> None:
-        house.scheduler.at(101.0, house.gives(101.0, house.does("at once")))
-        house.scheduler.at(101.0, house.gives(102.0, house.does("later")))
-        house.run(1.0)
-        assert house.done == ["at once"]
-        house.run(1.0)
-        assert house.done == ["at once", "later"]
+    def test_an_action_may_give_another(self, harness: Harness) -> None:
+        harness.scheduler.at(101.0, harness.gives(101.0, harness.does("at once")))
+        harness.scheduler.at(101.0, harness.gives(102.0, harness.does("later")))
+        harness.run(1.0)
+        assert harness.done == ["at once"]
+        harness.run(1.0)
+        assert harness.done == ["at once", "later"]
 
 
 class TestWake:
-    def test_for_the_first_and_for_what_is_earlier(self, house: House) -> None:
+    def test_for_the_first_and_for_what_is_earlier(self, harness: Harness) -> None:
         for due in (110.0, 120.0, 105.0, 105.0, 107.0):
-            house.scheduler.at(due, house.does(due))
-        assert house.woken == [110.0, 105.0]
+            harness.scheduler.at(due, harness.does(due))
+        assert harness.woken == [110.0, 105.0]
 
-    def test_after_a_tick_for_the_next(self, house: House) -> None:
+    def test_after_a_tick_for_the_next(self, harness: Harness) -> None:
         for due in (105.0, 110.0, 120.0):
-            house.scheduler.at(due, house.does(due))
-        house.now = 105.0
-        house.woken.clear()
-        house.scheduler.tick()
-        assert house.woken == [110.0]
+            harness.scheduler.at(due, harness.does(due))
+        harness.now = 105.0
+        harness.woken.clear()
+        harness.scheduler.tick()
+        assert harness.woken == [110.0]
 
-    def test_too_early_a_tick_asks_again(self, house: House) -> None:
-        house.scheduler.at(105.0, house.does("a"))
-        house.woken.clear()
-        house.scheduler.tick()
-        assert house.woken == [105.0]
+    def test_too_early_a_tick_asks_again(self, harness: Harness) -> None:
+        harness.scheduler.at(105.0, harness.does("a"))
+        harness.woken.clear()
+        harness.scheduler.tick()
+        assert harness.woken == [105.0]
 
-    def test_not_when_nothing_is_left(self, house: House) -> None:
-        house.scheduler.at(105.0, house.does("a"))
-        house.now = 105.0
-        house.woken.clear()
-        house.scheduler.tick()
-        assert house.woken == []
+    def test_not_when_nothing_is_left(self, harness: Harness) -> None:
+        harness.scheduler.at(105.0, harness.does("a"))
+        harness.now = 105.0
+        harness.woken.clear()
+        harness.scheduler.tick()
+        assert harness.woken == []
 
-    def test_once_for_what_an_action_gave(self, house: House) -> None:
-        house.scheduler.at(105.0, house.gives(110.0, house.does("a")))
-        house.now = 105.0
-        house.woken.clear()
-        house.scheduler.tick()
-        assert house.woken == [110.0]
+    def test_once_for_what_an_action_gave(self, harness: Harness) -> None:
+        harness.scheduler.at(105.0, harness.gives(110.0, harness.does("a")))
+        harness.now = 105.0
+        harness.woken.clear()
+        harness.scheduler.tick()
+        assert harness.woken == [110.0]
 
-    def test_for_what_an_action_gave_and_what_is_earlier(self, house: House) -> None:
-        house.scheduler.at(105.0, house.gives(120.0, house.does("b")))
-        house.scheduler.at(110.0, house.does("a"))
-        house.run(100.0)
-        assert house.done == ["a", "b"]
+    def test_for_what_an_action_gave_and_what_is_earlier(self, harness: Harness) -> None:
+        harness.scheduler.at(105.0, harness.gives(120.0, harness.does("b")))
+        harness.scheduler.at(110.0, harness.does("a"))
+        harness.run(100.0)
+        assert harness.done == ["a", "b"]
 
 
 class TestCancel:
-    def test_it_is_not_carried_out(self, house: House) -> None:
-        entries = [house.scheduler.at(101.0, house.does(number)) for number in range(5)]
+    def test_it_is_not_carried_out(self, harness: Harness) -> None:
+        entries = [harness.scheduler.at(101.0, harness.does(number)) for number in range(5)]
         for number in (0, 3):
-            house.scheduler.cancel(entries[number])
-        house.run(2.0)
-        assert house.done == [1, 2, 4]
-        assert len(house.scheduler) == 0
+            harness.scheduler.cancel(entries[number])
+        harness.run(2.0)
+        assert harness.done == [1, 2, 4]
+        assert len(harness.scheduler) == 0
 
-    def test_none_is_nothing(self, house: House) -> None:
-        house.scheduler.cancel(None)
-        house.scheduler.at(101.0, house.does("a"))
-        house.run(1.0)
-        assert house.done == ["a"]
+    def test_none_is_nothing(self, harness: Harness) -> None:
+        harness.scheduler.cancel(None)
+        harness.scheduler.at(101.0, harness.does("a"))
+        harness.run(1.0)
+        assert harness.done == ["a"]
 
-    def test_twice_or_too_late_changes_nothing(self, house: House) -> None:
-        one = house.scheduler.at(101.0, house.does("one"))
-        two = house.scheduler.at(102.0, house.does("two"))
-        house.run(1.0)
+    def test_twice_or_too_late_changes_nothing(self, harness: Harness) -> None:
+        one = harness.scheduler.at(101.0, harness.does("one"))
+        two = harness.scheduler.at(102.0, harness.does("two"))
+        harness.run(1.0)
         for entry in (one, two, two, one):
-            house.scheduler.cancel(entry)
+            harness.scheduler.cancel(entry)
         for number in range(200):
-            house.scheduler.cancel(house.scheduler.at(103.0, house.does(number)))
-        house.scheduler.at(104.0, house.does("three"))
-        house.run(5.0)
-        assert house.done == ["one", "three"]
+            harness.scheduler.cancel(harness.scheduler.at(103.0, harness.does(number)))
+        harness.scheduler.at(104.0, harness.does("three"))
+        harness.run(5.0)
+        assert harness.done == ["one", "three"]
 
-    def test_it_refers_to_nothing_any_more(self, house: House) -> None:
-        entry = house.scheduler.at(1e9, house.does("a"))
-        house.scheduler.cancel(entry)
+    def test_it_refers_to_nothing_any_more(self, harness: Harness) -> None:
+        entry = harness.scheduler.at(1e9, harness.does("a"))
+        harness.scheduler.cancel(entry)
         assert entry.action is None
 
-    def test_cancelled_ones_do_not_pile_up(self, house: House) -> None:
-        kept = [house.scheduler.at(200.0 + number, house.does(number)) for number in range(100)]
+    def test_cancelled_ones_do_not_pile_up(self, harness: Harness) -> None:
+        kept = [harness.scheduler.at(200.0 + number, harness.does(number)) for number in range(100)]
         for number in range(10_000):
-            house.scheduler.cancel(house.scheduler.at(1e9 + number, house.does("never")))
-            assert len(house.scheduler) <= 2 * len(kept) + 200
-        house.run(1_000.0)
-        assert house.done == [*range(100)]
+            harness.scheduler.cancel(harness.scheduler.at(1e9 + number, harness.does("never")))
+            assert len(harness.scheduler) <= 2 * len(kept) + 200
+        harness.run(1_000.0)
+        assert harness.done == [*range(100)]
 
-    def test_an_action_may_cancel_others(self, house: House) -> None:
-        entries = [house.scheduler.at(101.0 + number, house.does(number)) for number in range(500)]
+    def test_an_action_may_cancel_others(self, harness: Harness) -> None:
+        entries = [harness.scheduler.at(101.0 + number, harness.does(number)) for number in range(500)]
 
         def cancel_all() -> None:
             for entry in entries:
-                house.scheduler.cancel(entry)
+                harness.scheduler.cancel(entry)
 
-        house.scheduler.at(100.5, cancel_all)
-        house.run(1_000.0)
-        assert house.done == []
-        assert len(house.scheduler) <= 200
+        harness.scheduler.at(100.5, cancel_all)
+        harness.run(1_000.0)
+        assert harness.done == []
+        assert len(harness.scheduler) <= 200
 
-    def test_an_action_may_cancel_itself(self, house: House) -> None:
-        entry = house.scheduler.at(101.0, lambda: house.scheduler.cancel(entry))
-        house.scheduler.at(101.0, house.does("a"))
-        house.run(1.0)
-        assert house.done == ["a"]
+    def test_an_action_may_cancel_itself(self, harness: Harness) -> None:
+        entry = harness.scheduler.at(101.0, lambda: harness.scheduler.cancel(entry))
+        harness.scheduler.at(101.0, harness.does("a"))
+        harness.run(1.0)
+        assert harness.done == ["a"]
 
 
 class TestFaults:
     """A fault in one action, whoever sees to it, must not stop the others."""
 
-    def test_what_is_due_at_the_same_time_follows(self, house: House) -> None:
-        house.scheduler.at(101.0, fault)
-        house.scheduler.at(101.0, house.does("a"))
-        house.scheduler.at(102.0, house.does("b"))
-        house.now = 101.0
-        house.woken.clear()
+    def test_what_is_due_at_the_same_time_follows(self, harness: Harness) -> None:
+        harness.scheduler.at(101.0, fault)
+        harness.scheduler.at(101.0, harness.does("a"))
+        harness.scheduler.at(102.0, harness.does("b"))
+        harness.now = 101.0
+        harness.woken.clear()
         with pytest.raises(ZeroDivisionError):
-            house.scheduler.tick()
-        house.run(2.0)
-        assert house.done == ["a", "b"]
+            harness.scheduler.tick()
+        harness.run(2.0)
+        assert harness.done == ["a", "b"]
 
-    def test_and_what_was_put_off(self, house: House) -> None:
-        house.scheduler.later(fault)
-        house.scheduler.later(house.does("a"))
+    def test_and_what_was_put_off(self, harness: Harness) -> None:
+        harness.scheduler.later(fault)
+        harness.scheduler.later(harness.does("a"))
         with pytest.raises(ZeroDivisionError):
-            house.scheduler.proceed()
-        assert house.scheduler.proceed() is False
-        assert house.done == ["a"]
+            harness.scheduler.proceed()
+        assert harness.scheduler.proceed() is False
+        assert harness.done == ["a"]
 
 
 class TestTurns:
@@ -228,88 +228,88 @@ class TestTurns:
     def three_actions(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(agenda_module, "_ACTIONS_PER_TURN", 3)
 
-    def test_the_rest_follows_in_turns_of_its_own(self, house: House) -> None:
+    def test_the_rest_follows_in_turns_of_its_own(self, harness: Harness) -> None:
         for number in range(7):
-            house.scheduler.at(101.0, house.does(number))
-        house.now = 101.0
-        house.scheduler.tick()
-        assert house.done == [0, 1, 2]
-        assert house.busy == 1
-        assert house.scheduler.proceed() is True
-        assert house.done == [0, 1, 2, 3, 4, 5]
-        assert house.scheduler.proceed() is False
-        assert house.done == [*range(7)]
+            harness.scheduler.at(101.0, harness.does(number))
+        harness.now = 101.0
+        harness.scheduler.tick()
+        assert harness.done == [0, 1, 2]
+        assert harness.busy == 1
+        assert harness.scheduler.proceed() is True
+        assert harness.done == [0, 1, 2, 3, 4, 5]
+        assert harness.scheduler.proceed() is False
+        assert harness.done == [*range(7)]
 
-    def test_a_turn_that_was_just_enough(self, house: House) -> None:
+    def test_a_turn_that_was_just_enough(self, harness: Harness) -> None:
         for number in range(3):
-            house.scheduler.at(101.0, house.does(number))
-        house.scheduler.at(102.0, house.does(3))
-        house.run(1.0)
-        assert house.done == [0, 1, 2]
-        house.run(1.0)
-        assert house.done == [0, 1, 2, 3]
+            harness.scheduler.at(101.0, harness.does(number))
+        harness.scheduler.at(102.0, harness.does(3))
+        harness.run(1.0)
+        assert harness.done == [0, 1, 2]
+        harness.run(1.0)
+        assert harness.done == [0, 1, 2, 3]
 
-    def test_an_action_that_always_gives_another_stops_nobody(self, house: House) -> None:
+    def test_an_action_that_always_gives_another_stops_nobody(self, harness: Harness) -> None:
         def again() -> None:
-            house.done.append("again")
-            house.scheduler.at(house.now, again)
+            harness.done.append("again")
+            harness.scheduler.at(harness.now, again)
 
-        house.scheduler.at(101.0, again)
-        house.now = 101.0
-        house.scheduler.tick()
-        assert len(house.done) == 3
+        harness.scheduler.at(101.0, again)
+        harness.now = 101.0
+        harness.scheduler.tick()
+        assert len(harness.done) == 3
 
-    def test_none_is_lost_where_the_rest_comes_with_new_ones(self, house: House) -> None:
+    def test_none_is_lost_where_the_rest_comes_with_new_ones(self, harness: Harness) -> None:
         for number in range(5):
-            house.scheduler.at(101.0, house.gives(101.0 + number, house.does(number)))
-        house.run(100.0)
-        assert sorted(house.done, key=str) == [*range(5)]
+            harness.scheduler.at(101.0, harness.gives(101.0 + number, harness.does(number)))
+        harness.run(100.0)
+        assert sorted(harness.done, key=str) == [*range(5)]
 
 
 class TestLater:
-    def test_one_thing_at_a_time(self, house: House) -> None:
+    def test_one_thing_at_a_time(self, harness: Harness) -> None:
         for what in "abc":
-            house.scheduler.later(house.does(what))
-        assert house.done == []
-        assert house.scheduler.proceed() is True
-        assert house.done == ["a"]
-        assert house.scheduler.proceed() is True
-        assert house.scheduler.proceed() is False
-        assert house.done == ["a", "b", "c"]
+            harness.scheduler.later(harness.does(what))
+        assert harness.done == []
+        assert harness.scheduler.proceed() is True
+        assert harness.done == ["a"]
+        assert harness.scheduler.proceed() is True
+        assert harness.scheduler.proceed() is False
+        assert harness.done == ["a", "b", "c"]
 
-    def test_nothing_to_do(self, house: House) -> None:
-        assert house.scheduler.proceed() is False
-        assert house.busy == 0
+    def test_nothing_to_do(self, harness: Harness) -> None:
+        assert harness.scheduler.proceed() is False
+        assert harness.busy == 0
 
-    def test_it_says_once_that_it_is_busy(self, house: House) -> None:
+    def test_it_says_once_that_it_is_busy(self, harness: Harness) -> None:
         for _ in range(3):
-            house.scheduler.later(house.does("a"))
-        assert house.busy == 1
-        while house.scheduler.proceed():
+            harness.scheduler.later(harness.does("a"))
+        assert harness.busy == 1
+        while harness.scheduler.proceed():
             pass
-        house.scheduler.later(house.does("a"))
-        assert house.busy == 2
+        harness.scheduler.later(harness.does("a"))
+        assert harness.busy == 2
 
-    def test_what_goes_on_later_again_goes_behind_the_others(self, house: House) -> None:
+    def test_what_goes_on_later_again_goes_behind_the_others(self, harness: Harness) -> None:
         rest = [*range(3)]
 
         def piece() -> None:
-            house.done.append(rest.pop(0))
+            harness.done.append(rest.pop(0))
             if rest:
-                house.scheduler.later(piece)
+                harness.scheduler.later(piece)
 
-        house.scheduler.later(piece)
-        house.scheduler.later(house.does("other"))
-        while house.scheduler.proceed():
+        harness.scheduler.later(piece)
+        harness.scheduler.later(harness.does("other"))
+        while harness.scheduler.proceed():
             pass
-        assert house.done == [0, "other", 1, 2]
+        assert harness.done == [0, "other", 1, 2]
 
-    def test_alone_it_still_goes_on(self, house: House) -> None:
+    def test_alone_it_still_goes_on(self, harness: Harness) -> None:
         """`proceed` says that there is more, whoever put it there."""
-        house.scheduler.later(lambda: house.scheduler.later(house.does("a")))
-        assert house.scheduler.proceed() is True
-        assert house.scheduler.proceed() is False
-        assert house.done == ["a"]
+        harness.scheduler.later(lambda: harness.scheduler.later(harness.does("a")))
+        assert harness.scheduler.proceed() is True
+        assert harness.scheduler.proceed() is False
+        assert harness.done == ["a"]
 
 
 @given(
@@ -318,15 +318,15 @@ class TestLater:
     most=st.integers(1, 5),
 )
 def test_everything_at_its_time_whatever_the_steps(dues: list[int], steps: list[float], most: int) -> None:
-    house = House()
+    harness = Harness()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(agenda_module, "_ACTIONS_PER_TURN", most)
         for number, due in enumerate(dues):
-            house.scheduler.at(100.0 + due, house.does((due, number)))
+            harness.scheduler.at(100.0 + due, harness.does((due, number)))
         for step in [*steps, 30.0]:
-            house.run(step)
-            expected = sorted((due, number) for number, due in enumerate(dues) if 100.0 + due <= house.now)
-            assert house.done == expected
+            harness.run(step)
+            expected = sorted((due, number) for number, due in enumerate(dues) if 100.0 + due <= harness.now)
+            assert harness.done == expected
 
 
 class TestSweep:
@@ -334,40 +334,40 @@ class TestSweep:
 
     MANY = 3 * agenda_module._SWEPT_PER_TURN
 
-    def test_in_turns(self, house: House) -> None:
-        entries = [house.scheduler.at(200.0 + number, house.does(number)) for number in range(2 * self.MANY)]
+    def test_in_turns(self, harness: Harness) -> None:
+        entries = [harness.scheduler.at(200.0 + number, harness.does(number)) for number in range(2 * self.MANY)]
         for entry in entries[1::2]:
-            house.scheduler.cancel(entry)
-        house.scheduler.cancel(entries[2])
-        assert len(house.scheduler) == 2 * self.MANY, "half of it and some may lie about"
+            harness.scheduler.cancel(entry)
+        harness.scheduler.cancel(entries[2])
+        assert len(harness.scheduler) == 2 * self.MANY, "half of it and some may lie about"
         for entry in entries[4:50:2]:
-            house.scheduler.cancel(entry)
-        assert self.MANY < len(house.scheduler) < 2 * self.MANY
+            harness.scheduler.cancel(entry)
+        assert self.MANY < len(harness.scheduler) < 2 * self.MANY
         turns = 1
-        while house.scheduler.proceed():
+        while harness.scheduler.proceed():
             turns += 1
         assert turns == 2 * self.MANY // agenda_module._SWEPT_PER_TURN - 1
         left = [0, *range(50, 2 * self.MANY, 2)]
-        assert len(house.scheduler) - len(left) <= agenda_module._SLACK
-        house.run(10_000)
-        assert house.done == left
+        assert len(harness.scheduler) - len(left) <= agenda_module._SLACK
+        harness.run(10_000)
+        assert harness.done == left
 
-    def test_what_is_due_meanwhile(self, house: House) -> None:
-        entries = [house.scheduler.at(200.0 + number, house.does(number)) for number in range(2 * self.MANY)]
+    def test_what_is_due_meanwhile(self, harness: Harness) -> None:
+        entries = [harness.scheduler.at(200.0 + number, harness.does(number)) for number in range(2 * self.MANY)]
         for entry in entries[self.MANY - 20 :]:
-            house.scheduler.cancel(entry)
-        house.scheduler.at(200.5, house.does("new"))
-        house.now = 203.0
-        house.scheduler.tick()
-        assert house.done == [0, "new", 1, 2, 3]
-        house.run(10_000)
-        assert house.done == [0, "new", *range(1, self.MANY - 20)]
-        assert len(house.scheduler) == 0
+            harness.scheduler.cancel(entry)
+        harness.scheduler.at(200.5, harness.does("new"))
+        harness.now = 203.0
+        harness.scheduler.tick()
+        assert harness.done == [0, "new", 1, 2, 3]
+        harness.run(10_000)
+        assert harness.done == [0, "new", *range(1, self.MANY - 20)]
+        assert len(harness.scheduler) == 0
 
-    def test_more_is_cancelled_meanwhile(self, house: House) -> None:
-        entries = [house.scheduler.at(200.0 + number, house.does(number)) for number in range(2 * self.MANY)]
+    def test_more_is_cancelled_meanwhile(self, harness: Harness) -> None:
+        entries = [harness.scheduler.at(200.0 + number, harness.does(number)) for number in range(2 * self.MANY)]
         for entry in entries:
-            house.scheduler.cancel(entry)
-        house.run(10_000)
-        assert house.done == []
-        assert len(house.scheduler) == 0
+            harness.scheduler.cancel(entry)
+        harness.run(10_000)
+        assert harness.done == []
+        assert len(harness.scheduler) == 0

@@ -297,7 +297,7 @@ class TestDestinations:
 
 
 @pytest.fixture
-def house(scene: Scene) -> Scene:
+def harness(scene: Scene) -> Scene:
     """Something of each kind."""
     client: Client = scene.connect()
     client.subscribe("/topic/a", "0")
@@ -308,7 +308,7 @@ def house(scene: Scene) -> Scene:
 
 
 @pytest.mark.parametrize("kind", ["session", "subscription", "destination"])
-def test_sorting_needs_no_rows(house: Scene, kind: str) -> None:
+def test_sorting_needs_no_rows(harness: Scene, kind: str) -> None:
     """A key says what the row says, but for what is null there; so a page can be found without any."""
     every = {
         "session": (rows.every_session, rows.SESSION_KEYS, rows.of_session),
@@ -316,7 +316,7 @@ def test_sorting_needs_no_rows(house: Scene, kind: str) -> None:
         "destination": (rows.every_destination, rows.DESTINATION_KEYS, rows.of_destination),
     }
     each, keys, row_of = every[kind]
-    found = list(each(house.broker))
+    found = list(each(harness.broker))
     assert found
     for one in found:
         row = row_of(one)  # type: ignore[operator]

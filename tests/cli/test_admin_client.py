@@ -13,7 +13,7 @@ import pytest
 from gateway.cli.admin_client import AdminClient, NoAnswer
 from tests.cli.conftest import Terminal
 from tests.gateway_process import HOST
-from tests.transports import papers
+from tests.transports import tls_files
 
 
 class Page(BaseHTTPRequestHandler):
@@ -33,7 +33,7 @@ class Proxy(HTTPServer):
 
     def get_request(self) -> tuple[Any, Any]:
         connection, address = super().get_request()
-        return papers.client_demanding().wrap_socket(connection, server_side=True), address
+        return tls_files.client_demanding().wrap_socket(connection, server_side=True), address
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def url() -> Iterator[str]:
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
     """An authority, and a certificate that it vouches for."""
-    leaf = papers.authority().issue_cert("operator.example")
-    papers.authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    leaf = tls_files.authority().issue_cert("operator.example")
+    tls_files.authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     return {"ca": str(tmp_path / "ca.pem"), "cert": str(tmp_path / "both.pem")}
 

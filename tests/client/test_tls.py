@@ -20,7 +20,7 @@ from gateway.client.errors import CertificateRefused
 from gateway.client.tls import FileError, context_of
 from tests.demanding import Demanding, demanding
 from tests.gateway_process import HOST, GatewayProcess
-from tests.transports import papers
+from tests.transports import tls_files
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_alert_is_read_though_nothing_can_be_written(there: Demanding, monke
 @contextmanager
 def old_server() -> Iterator[StompServer]:
     """One that speaks TLS 1.2 and demands a certificate."""
-    context = papers.client_demanding()
+    context = tls_files.client_demanding()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     listener = socket.create_server((HOST, 0))
 
@@ -104,7 +104,7 @@ def test_a_server_that_closes_without_a_word(there: Demanding, tmp_path: Path) -
     """nginx does so where it demands one and gets none."""
 
     def serve() -> None:
-        with listener, papers.of_server().wrap_socket(listener.accept()[0], server_side=True) as connection:
+        with listener, tls_files.of_server().wrap_socket(listener.accept()[0], server_side=True) as connection:
             connection.recv(65_536)
 
     listener = socket.create_server((HOST, 0))

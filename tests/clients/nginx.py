@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.clients.driver import ROOT, tool
 from tests.gateway_process import HOST, free_ports
-from tests.transports import papers
+from tests.transports import tls_files
 
 DEPLOY = ROOT / "deploy"
 CONFIGURATION = DEPLOY / "nginx.conf"
@@ -50,7 +50,7 @@ class Public:
     @property
     def trust(self) -> ssl.SSLContext:
         """Of clients that know the authority."""
-        return papers.of_clients()
+        return tls_files.of_clients()
 
 
 def replaced(path: Path, words: Mapping[str, str]) -> str:
@@ -78,7 +78,7 @@ def configuration(folder: Path, port: int, ws_port: int, http_port: int) -> str:
 
 def write_beside(folder: Path, https: int, stomp: int, tcp_port: int) -> None:
     """The files for TLS, and a certificate."""
-    files = papers.write(folder)
+    files = tls_files.write(folder)
     pair = {"/etc/ssl/broker.pem": str(files.certificate), "/etc/ssl/private/broker.key": str(files.key)}
     pages = pair | {"listen 443 ssl;": f"listen {HOST}:{https} ssl;", "https://$host": f"https://$host:{https}"}
     (folder / "tls.conf").write_text(replaced(DEPLOY / "nginx-tls.conf", pages))

@@ -24,7 +24,7 @@ import pytest
 
 from tests.clients.driver import HERE, ROOT
 from tests.gateway_process import HOST, GatewayProcess, free_ports
-from tests.transports import papers
+from tests.transports import tls_files
 
 PROGRAM = HERE / "suite_program.py"
 SUITES = ROOT / ".venv" / "suites"
@@ -85,7 +85,7 @@ STOMP_PY_LEFT_OUT = {
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, int]]:
     """A gateway, and its port for TLS."""
     folder = tmp_path_factory.mktemp("suites")
-    files = papers.write(folder)
+    files = tls_files.write(folder)
     (tls_port,) = free_ports(1)
     settings = {"tcp_tls": f"{HOST}:{tls_port}", "tls_certificate": files.certificate, "tls_key": files.key}
     with GatewayProcess(folder, settings).running() as process:

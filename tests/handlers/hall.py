@@ -1,16 +1,15 @@
-"""A house with functions: clients over memory streams, and a runner in the same hub."""
+"""A harness with functions: clients over memory streams, and a runner in the same hub."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import trio
 
 from gateway.broker import Quotas
 from gateway.handlers import Handlers, Runner
-from gateway.transports.connection.connection import Connection
-from tests.transports.house import House
+from tests.transports.harness import Harness
 from tests.transports.peers import Peer, Received
 
 
@@ -18,7 +17,7 @@ class Hall:
     """Functions and their clients.
 
     Attributes:
-        house: the clients' side.
+        harness: the clients' side.
         runner: not running before `begin`.
         scope: cancelled, the runner stops.
     """
@@ -30,13 +29,13 @@ class Hall:
         policies: Mapping[str, Mapping[str, Any]] | None = None,
         **quotas: Any,
     ) -> None:
-        self.house = House(nursery, policies=policies or {}, quotas=Quotas(**quotas))
-        self.runner = Runner(self.house.broker, handlers, self._settle)
+        self.harness = Harness(nursery, policies=policies or {}, quotas=Quotas(**quotas))
+        self.runner = Runner(self.harness.broker, handlers, self._settle)
         self.scope = trio.CancelScope()
         self._nursery = nursery
 
     async def _settle(self, runner: Runner) -> None:
-        await self.house.server.settle(cast(Connection, runner), kept=True)
+        await self.harness.server.back_pressure.end_turn(runner)
 
     def begin(self) -> Hall:
         """Run the functions."""
@@ -49,7 +48,7 @@ class Hall:
 
     async def client(self, version: str = "1.2", **headers: object) -> Peer:
         """A client who is connected."""
-        peer = self.house.visit("tcp")
+        peer = self.harness.connect("tcp")
         await peer.connect(version, **headers)
         return peer
 

@@ -14,8 +14,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.codec import Frame, Head, ProtocolError
 from gateway.handlers import Handlers, Reject, Request, Runner, runner
-from tests.transports.house import Valve
 from tests.transports.peers import Peer
+from tests.transports.pipes import ControlledPipe
 
 from .conftest import MakeHall
 from .hall import Hall
@@ -69,7 +69,7 @@ class TestSend:
         greeting, done = await client.frame("MESSAGE"), await client.frame("MESSAGE")
         assert (greeting.body, greeting["kind"], greeting["subscription"]) == (b"hello bob", "greeting", "1")
         assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
-        assert not hall.house.broker.memory.used
+        assert not hall.harness.broker.memory.used
 
     async def test_the_return_value_is_the_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
         answers: list[str | bytes] = ["text", b"bytes", ""]
@@ -116,11 +116,11 @@ class TestSend:
             return f"{request.user} {request.session}"
 
         hall = make_hall().begin()
-        ann = hall.house.visit("tcp")
+        ann = hall.harness.connect("tcp")
         session = (await ann.connect(login="ann"))["session"]
         reply = await hall.ask(ann, "/app/a", session="s0", user_id="ann", JMSXUserID="root")
         assert reply.body == f"ann {session}".encode()
-        guest = hall.house.visit("tcp")
+        guest = hall.harness.visit("tcp")
         session = (await guest.connect())["session"]
         reply = await hall.ask(guest, "/app/a", session="s0", user_id="anonymous")
         assert reply.body == f"{session} {session}".encode()
@@ -166,7 +166,7 @@ class TestSend:
         await wait_all_tasks_blocked()
         assert gate.running == 50
         await gate.open()
-        assert hall.house.counters.acknowledged == 50
+        assert hall.harness.counters.acknowledged == 50
 
 
 class TestSubscribe:
@@ -209,7 +209,7 @@ class TestSubscribe:
             await client.send_frame("ACK", id=message["ack"])
             await client.send_frame("UNSUBSCRIBE", id=1)
         await client.settled()
-        assert not hall.house.broker.memory.used
+        assert not hall.harness.broker.memory.used
 
     async def test_a_subscriber_that_has_gone(self, handlers: Handlers, make_hall: MakeHall) -> None:
         gate = Gate()
@@ -225,8 +225,8 @@ class TestSubscribe:
         await wait_all_tasks_blocked()
         await client.aclose()
         await gate.open()
-        assert hall.house.counters.unroutable == 1
-        assert not hall.house.broker.memory.used
+        assert hall.harness.counters.unroutable == 1
+        assert not hall.harness.broker.memory.used
 
 
 class TestFailures:
@@ -371,7 +371,7 @@ class TestFailures:
         assert gate.running == 2
         await gate.open()
         assert {(await client.frame("MESSAGE")).body for _ in range(2)} == {b"1", b"2"}
-        assert hall.house.counters.rejected == 1
+        assert hall.harness.counters.rejected == 1
 
 
 class TestConcurrency:
@@ -386,7 +386,7 @@ class TestConcurrency:
             await client.publish("/app/b", str(number).encode())
         await client.settled()
         assert (gate.running, other.running) == (3, 1)
-        assert hall.house.broker.context.waiting == 7 + 9
+        assert hall.harness.broker.context.waiting == 7 + 9
         await gate.open()
         assert gate.begun == [b"0", b"1", b"2", b"3", b"4", b"5"]
         assert (gate.running, other.running) == (3, 1)
@@ -441,17 +441,17 @@ class TestConcurrency:
             request.send("/topic/a", b"x" * 30_000)
 
         hall = make_hall(max_outbound=64_000).begin()
-        valve = Valve()
-        reader = hall.house.visit_through("tcp", valve)
+        pipe = ControlledPipe()
+        reader = hall.harness.connect_through("tcp", pipe)
         await reader.connect()
         await reader.subscribe("/topic/a")
-        valve.room = 0
+        pipe.room = 0
         client = await hall.client()
         for _ in range(3):
             await client.publish("/app/a")
         await client.settled()
         assert len(begun) == 2  # the second message was too much
-        valve.open(60_000)
+        pipe.open(60_000)
         await reader.frame("MESSAGE")
         await wait_all_tasks_blocked()
         assert len(begun) == 3
@@ -467,7 +467,7 @@ class TestConcurrency:
         for number in range(4):
             await client.publish("/app/a", str(number).encode())
         await client.settled()
-        assert hall.house.counters.acknowledged == 2
+        assert hall.harness.counters.acknowledged == 2
         bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
         assert bodies == [b"0", b"1", b"2", b"3"]
 
@@ -483,17 +483,17 @@ class TestConcurrency:
         for number in range(3):
             await client.publish("/app/a", str(number).encode())
         await trio.sleep(30)
-        assert hall.house.counters.acknowledged == 3
+        assert hall.harness.counters.acknowledged == 3
 
 
 class TestSession:
     async def test_an_operator_sees_it(self, handlers: Handlers, make_hall: MakeHall) -> None:
         handlers.send("/app/a")(Gate().pass_through)
         hall = make_hall().begin()
-        (session,) = hall.house.broker.sessions.values()
+        (session,) = hall.harness.broker.sessions.values()
         assert (session.transport, session.peer, session.login) == ("internal", "internal", "gateway")
         assert len(session.subscriptions) == 1
-        assert list(hall.house.broker.registry.hidden) == ["/handlers/send/a"]
+        assert list(hall.harness.broker.registry.hidden) == ["/handlers/send/a"]
 
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -508,17 +508,17 @@ class TestSession:
         await client.settled()
         session = hall.runner.session
         with capture_logs() as logs:
-            assert hall.house.broker.end_session(session.id, "An operator ended this session")
+            assert hall.harness.broker.end_session(session.id, "An operator ended this session")
             await wait_all_tasks_blocked()
         assert [each["detail"] for each in logs] == ["An operator ended this session"]
         assert (gate.running, gate.cancelled) == (0, 1)
         await trio.sleep(1.5)
         assert hall.runner.session is not session
-        assert len(hall.house.broker.sessions) == 2
+        assert len(hall.harness.broker.sessions) == 2
         await gate.open()
         await gate.open()
         assert gate.begun == [b"1", b"1", b"2"]
-        assert not hall.house.broker.memory.used
+        assert not hall.harness.broker.memory.used
 
     async def test_messages_wait_for_the_next_session(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -529,7 +529,7 @@ class TestSession:
 
         hall = make_hall().begin()
         client = await hall.client()
-        hall.house.broker.end_session(hall.runner.session.id, "")
+        hall.harness.broker.end_session(hall.runner.session.id, "")
         assert (await hall.ask(client, "/app/a")).body == b"done"
 
     async def test_a_frame_that_it_cannot_read(
@@ -587,7 +587,7 @@ class TestSession:
         client = await hall.client()
         await client.subscribe("/queue/1", id=1)
         with capture_logs() as logs:
-            hall.house.broker.end_session(hall.runner.session.id, "")
+            hall.harness.broker.end_session(hall.runner.session.id, "")
             await wait_all_tasks_blocked()
             await client.subscribe("/queue/2", id=2)
             await trio.sleep(3.5)
@@ -644,7 +644,7 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.begun == [b"1"]
-        assert hall.house.broker.context.waiting == 2
+        assert hall.harness.broker.context.waiting == 2
 
     async def test_unfinished_functions_are_cancelled(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -659,8 +659,8 @@ class TestFinish:
         hall.scope.cancel()
         await wait_all_tasks_blocked()
         assert gate.cancelled == 1
-        assert hall.house.broker.context.waiting == 2  # not counted as an attempt
-        assert hall.runner.session.id not in hall.house.broker.sessions
+        assert hall.harness.broker.context.waiting == 2  # not counted as an attempt
+        assert hall.runner.session.id not in hall.harness.broker.sessions
 
     async def test_without_requests(self, handlers: Handlers, make_hall: MakeHall) -> None:
         hall = make_hall().begin()

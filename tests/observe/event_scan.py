@@ -54,9 +54,10 @@ def events() -> dict[tuple[str, str], Event]:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         constants = dict(_constants(tree))
-        logger = _logger(tree)
+        loggers = dict(_loggers(tree))
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and (level := _level(call)) is not None:
+            if isinstance(call, ast.Call) and (found_level := _level(call, loggers)) is not None:
+                logger, level = found_level
                 for text in _texts(call, constants):
                     event = found.setdefault((logger, text), Event(logger, text))
                     event.levels[level] = None
@@ -70,19 +71,23 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield ast.unparse(node.targets[0]), node.value.value
 
 
-def _logger(tree: ast.Module) -> str:
+def _loggers(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Variable -> logger."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "structlog.get_logger":
-            return ast.literal_eval(node.args[0]) if node.args else ""
-    return ""
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            call = node.value
+            if ast.unparse(call.func) == "structlog.get_logger":
+                yield ast.unparse(node.targets[0]), ast.literal_eval(call.args[0]) if call.args else ""
 
 
-def _level(call: ast.Call) -> str | None:
+def _level(call: ast.Call, loggers: dict[str, str]) -> tuple[str, str] | None:
+    """Logger and level of a call that logs."""
     name = ast.unparse(call.func)
     if name == "say":
-        return "?"
+        return next(iter(loggers.values()), ""), "?"
     start, _, level = name.rpartition(".")
-    return level if start == "log" and level in LEVELS else None
+    is_log = start == "log" or start in loggers
+    return (loggers.get(start, ""), level) if is_log and level in LEVELS else None
 
 
 def _texts(call: ast.Call, constants: dict[str, str]) -> Iterator[str]:

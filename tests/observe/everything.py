@@ -16,7 +16,7 @@ from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings
 from gateway.observe.metrics import Metrics
 from gateway.runtime.gateway import Gateway, open_gateway
-from tests.transports import papers
+from tests.transports import tls_files
 
 FREE = "127.0.0.1:0"
 
@@ -50,7 +50,7 @@ async def everything(
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (folder / "functions_of_everything.py").write_text(FUNCTIONS)
-    papers.write(folder)
+    tls_files.write(folder)
     settings = Settings(
         tcp=[FREE],
         websocket=[FREE],

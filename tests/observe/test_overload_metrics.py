@@ -11,7 +11,7 @@ from gateway.broker import Quotas
 from gateway.observe.metrics import Metrics
 from gateway.observe.overload_metrics import OverloadCollector
 from gateway.transports import Server, TransportOptions
-from gateway.transports.flow.blocked_publishers import REASONS
+from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import Capacity
 from gateway.transports.wire.fairness import FairGate
 
@@ -24,8 +24,10 @@ async def server() -> Server:
 
 
 def metrics(server: Server) -> Metrics:
-    overload = OverloadCollector(server.broker, server.holds, server.admission, server.memory, server.fair_gates)
-    return Metrics(server.broker, server.holds, others=[overload])
+    overload = OverloadCollector(
+        server.broker, server.back_pressure.blocked, server.connection_limits, server.memory_guard, server.fair_gates
+    )
+    return Metrics(server.broker, server.back_pressure.blocked, others=[overload])
 
 
 async def test_all_are_there_from_the_start(server: Server) -> None:
@@ -42,7 +44,7 @@ async def test_all_are_there_from_the_start(server: Server) -> None:
 
 
 async def test_connections(server: Server) -> None:
-    guests = [server.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
+    guests = [server.connection_limits.enter("10.0.0.1", lambda error: None) for _ in range(3)]
     guests[0].logs_in("ann")
     found = samples(metrics(server))
     assert found["gateway_connections_open"] == 2
@@ -68,16 +70,16 @@ async def test_who_waits_for_a_turn(server: Server) -> None:
             for _ in range(4):
                 nursery.start_soon(come, "bulk", server.fair_gates.bulk)
             for _ in range(3):
-                nursery.start_soon(come, "strangers", server.fair_gates.strangers)
+                nursery.start_soon(come, "strangers", server.fair_gates.handshakes)
         keepers.cancel_scope.cancel()
     assert found == {"bulk": [0, 0, 1, 2], "strangers": [0, 0, 1]}
     assert [waiting(name) for name in found] == [0, 0]
 
 
 async def test_memory(server: Server) -> None:
-    server.memory.watch(1_000, "memory_mark", lambda: 1_500, lambda: None)
-    server.memory.tick(0.0)
-    server.memory.closed = 7
+    server.memory_guard.watch(1_000, "memory_mark", lambda: 1_500, lambda: None)
+    server.memory_guard.tick(0.0)
+    server.memory_guard.closed = 7
     server.broker.memory.buffer(3_500_000)
     found = samples(metrics(server))
     assert found["gateway_memory_mark_bytes"] == 1_000

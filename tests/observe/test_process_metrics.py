@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from gateway.observe import process_metrics as module
 from gateway.observe.process_metrics import DiskCollector, HealthCollector
-from gateway.transports.wire.certificates import CertificateFiles, Certificates
+from gateway.transports.wire.certificates import CertificateFiles, TlsCertificates
 from tests.transports.peers import dial, until
 
 from .everything import everything, scraped
@@ -45,7 +45,7 @@ class TestCondition:
     async def test_of_a_running_gateway(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async with everything(tmp_path, monkeypatch) as (gateway, metrics):
             families = await scraped(metrics)
-            ends = Certificates(CertificateFiles(tmp_path / "server.pem", tmp_path / "server.key")).ends
+            ends = TlsCertificates(CertificateFiles(tmp_path / "server.pem", tmp_path / "server.key")).ends
             assert families["gateway_certificate_expiry_timestamp_seconds"].samples[0].value == ends
             assert families["gateway_ready"].samples[0].value == 1
             places = [sample.labels["place"] for sample in families["gateway_disk_free_bytes"].samples]

@@ -66,7 +66,7 @@ def process() -> Process:
 def sampler_of(server: Server, process: Process) -> Sampler:
     return Sampler(
         server.broker,
-        server.admission,
+        server.connection_limits,
         server.back_pressure.turns,
         cpu=process.cpu,
         memory=process.memory,
@@ -125,8 +125,8 @@ class TestSamples:
     ) -> None:
         broker = server.broker
         broker.open_session(V12, "ann", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
-        server.admission.enter("10.0.0.1", lambda error: None)
-        server.admission.enter("10.0.0.2", lambda error: None)
+        server.connection_limits.enter("10.0.0.1", lambda error: None)
+        server.connection_limits.enter("10.0.0.2", lambda error: None)
         broker.context.waiting, broker.memory.used, process.nbytes = 5, 600, 2_000_000
         await trio.sleep(1)
         (found,) = running.since(0)
@@ -150,7 +150,7 @@ class TestSamples:
     async def test_the_system_itself_can_be_asked(
         self, server: Server, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
-        found = Sampler(server.broker, server.admission, server.back_pressure.turns)
+        found = Sampler(server.broker, server.connection_limits, server.back_pressure.turns)
         nursery.start_soon(found.run)
         await trio.sleep(1.5)
         assert found.last is not None
@@ -172,7 +172,10 @@ class TestSince:
         """Whoever asks for what is newer than the latest it knows gets what there is since."""
         epoch = [EPOCH]
         found = Sampler(
-            server.broker, server.admission, server.back_pressure.turns, epoch=lambda: epoch[0] + trio.current_time()
+            server.broker,
+            server.connection_limits,
+            server.back_pressure.turns,
+            epoch=lambda: epoch[0] + trio.current_time(),
         )
         nursery.start_soon(found.run)
         await trio.sleep(3.5)

@@ -9,7 +9,7 @@ import pytest
 from gateway.client import StompServer
 from gateway.relay import settings
 from gateway.relay.settings import PlanError, Route, make, read
-from tests.transports.papers import authority
+from tests.transports.tls_files import authority
 
 ONE, TWO = StompServer("one"), StompServer("two", 61_614)
 

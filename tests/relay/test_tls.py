@@ -14,7 +14,7 @@ import pytest
 from gateway.client import StompServer
 from tests.demanding import demanding
 from tests.gateway_process import HOST, GatewayProcess, free_ports
-from tests.transports import papers
+from tests.transports import tls_files
 
 from .relaying import Listener, Reader, Relay, eventually, relaying, running, send, url
 
@@ -23,14 +23,14 @@ from .relaying import Listener, Reader, Relay, eventually, relaying, running, se
 def trusted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the authority that vouches for the servers."""
     path = tmp_path_factory.mktemp("trusted") / "authority.pem"
-    papers.authority().cert_pem.write_to_path(str(path))
+    tls_files.authority().cert_pem.write_to_path(str(path))
     return path
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, trusted: Path) -> Iterator[StompServer]:
     """A gateway with TLS, as a client finds it."""
-    files = papers.write(tmp_path_factory.mktemp("papers"))
+    files = tls_files.write(tmp_path_factory.mktemp("papers"))
     (port,) = free_ports(1)
     values = {"tcp_tls": f"{HOST}:{port}", "tls_certificate": files.certificate, "tls_key": files.key}
     with running(tmp_path_factory.mktemp("secured") / "gateway", "", **values):
@@ -51,7 +51,7 @@ class Door(Listener):
     def meet(self, connection: socket.socket) -> None:
         self.seen.append(time.monotonic())
         with suppress(OSError):
-            papers.of_server().wrap_socket(connection, server_side=True).close()
+            tls_files.of_server().wrap_socket(connection, server_side=True).close()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_an_authority_that_does_not_vouch_for_the_target(
 ) -> None:
     """It is told once, and tried again: as soon as the file has the right one, messages arrive."""
     file = tmp_path / "authority.pem"
-    papers.stranger().cert_pem.write_to_path(str(file))
+    tls_files.stranger().cert_pem.write_to_path(str(file))
     send(source, f"/queue/{name}", ["1"])
     with relaying(
         tmp_path, "--from", url(one), "--to", address(secured), "--to-ca", file.name, f"/queue/{name}"
@@ -124,7 +124,7 @@ def test_a_certificate_of_somebody_else(
 def test_the_pauses_grow(one: GatewayProcess, door: Door, name: str, tmp_path: Path) -> None:
     """Whom nobody vouches for is not asked again and again without a pause."""
     file = tmp_path / "authority.pem"
-    papers.stranger().cert_pem.write_to_path(str(file))
+    tls_files.stranger().cert_pem.write_to_path(str(file))
     target = f"stomps://{HOST}:{door.port}"
     with relaying(tmp_path, "--from", url(one), "--to", target, "--to-ca", str(file), f"/queue/{name}") as relay:
         eventually(lambda: len(door.seen) >= 5, lambda: relay.log)

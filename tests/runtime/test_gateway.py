@@ -19,7 +19,7 @@ from gateway.config.settings import Settings
 from gateway.runtime.gateway import Gateway, StartError, open_all, open_gateway, options_of, quotas_of
 from gateway.transports import TransportOptions
 from gateway.transports.flow.connection_limits import Capacity
-from gateway.transports.server import NO_BODY
+from gateway.transports.flow.options import NO_BODY
 
 from ..transports.peers import CONNECT, Peer, dial, dial_stream, frame, read_all, until
 

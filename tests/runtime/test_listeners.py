@@ -14,7 +14,7 @@ from gateway.config.settings import Settings
 from gateway.runtime import file_permissions
 from gateway.runtime.listeners import addresses_of, handler_of, read_certificates, warnings
 from gateway.transports import Server, Trusted
-from tests.transports import papers
+from tests.transports import tls_files
 
 RULES = ({"destination": "#", "allow": ["send", "subscribe"]},)
 RULELESS = (
@@ -28,7 +28,7 @@ def settings(**values: object) -> Settings:
 
 
 def secured(folder: Path, **values: object) -> Settings:
-    papers.write(folder)
+    tls_files.write(folder)
     places = {"tls_certificate": folder / "server.pem", "tls_key": folder / "server.key"}
     return settings(tcp_tls="127.0.0.1:0", websocket_tls="127.0.0.1:0", **places, **values)
 
@@ -124,14 +124,14 @@ class TestWarnings:
         assert certificates is not None
         certificates.ends = 0.0
         (sentence,) = warnings(chosen, certificates)
-        assert "has expired: it is good until 1970-01-01 00:00 UTC" in sentence
+        assert "has expired: it is valid until 1970-01-01 00:00 UTC" in sentence
 
 
 class TestCheckConfig:
     @pytest.fixture(autouse=True)
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        papers.write(tmp_path)
+        tls_files.write(tmp_path)
         monkeypatch.setenv("GATEWAY_TCP_TLS", "127.0.0.1:0")
         monkeypatch.setenv("GATEWAY_TLS_CERTIFICATE", "server.pem")
 

@@ -15,7 +15,7 @@ from gateway.config import errors
 from gateway.config.settings import PLACES, Settings, SettingsError, load
 from gateway.runtime.listeners import read_certificates
 from gateway.runtime.reload import RELOADED, InForce, Reading, Reloadable, reload_all
-from tests.transports import papers
+from tests.transports import tls_files
 
 # Another value than the default of each that a reload takes.
 CHANGED: dict[str, Any] = {
@@ -230,7 +230,7 @@ class TestPage:
 
     @pytest.mark.parametrize("name", sorted(FILES))
     def test_files(self, name: str) -> None:
-        papers.write(Path())
+        tls_files.write(Path())
         Path("users").write_text(f"alice:{hash_passcode('x')}\n")
         for file in ("jwt", "cookies"):
             Path(file).write_text("a-secret-of-thirty-two-octets-or-more")

@@ -1,4 +1,4 @@
-"""Fixtures: both transports, and a house or a street for the clients of a test."""
+"""Fixtures: both transports, and a harness or a shared_gateway for the clients of a test."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import trio
 from gateway.transports.connection import connection
 from gateway.transports.flow import back_pressure
 
-from .house import House
-from .street import OpenStreet, open_street
+from .harness import Harness
+from .shared_gateway import OpenGateway, open_shared_gateway
 
 
 @pytest.fixture(autouse=True)
@@ -30,27 +30,27 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def make_house(nursery: trio.Nursery) -> AsyncIterator[Callable[..., House]]:
-    """A house with other parts than the usual: authenticator, options, quotas."""
-    houses: list[House] = []
+async def make_harness(nursery: trio.Nursery) -> AsyncIterator[Callable[..., Harness]]:
+    """A harness with other parts than the usual: authenticator, options, quotas."""
+    harnesses: list[Harness] = []
 
-    def make(**parts: object) -> House:
-        houses.append(House(nursery, **parts))  # type: ignore[arg-type]
-        return houses[-1]
+    def make(**parts: object) -> Harness:
+        harnesses.append(Harness(nursery, **parts))  # type: ignore[arg-type]
+        return harnesses[-1]
 
     yield make
-    for house in houses:
-        house.close()
+    for harness in harnesses:
+        harness.close()
 
 
 @pytest.fixture
-async def house(make_house: Callable[..., House]) -> House:
-    """The usual house."""
-    return make_house()
+async def harness(make_harness: Callable[..., Harness]) -> Harness:
+    """The usual harness."""
+    return make_harness()
 
 
 @pytest.fixture
-def street(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenStreet:
-    """Opens a street, whatever settings lie in the working directory."""
+def shared_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenGateway:
+    """Opens a shared_gateway, whatever settings lie in the working directory."""
     monkeypatch.chdir(tmp_path)
-    return open_street
+    return open_shared_gateway

@@ -1,7 +1,7 @@
 """Clients for the tests of the transports.
 
 A `Peer` is a client's end: it speaks STOMP through a `TcpWire` or a `WebSocketWire` (RFC 6455 as client, made by hand,
-because tests must be able to break its rules).  `dial` calls a listener, `house.House` knows the connections without.
+because tests must be able to break its rules).  `dial` connects to a listener; a `Harness` needs none.
 
 What a peer reads it parses strictly enough for a test: frames with content-length, heart-beats apart, with their times.
 """

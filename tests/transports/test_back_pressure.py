@@ -1,4 +1,4 @@
-"""What a slow client's own connection does; for those who publish to it see `test_hub`."""
+"""What a slow client's own connection does; for those who publish to it see `test_server`."""
 
 from __future__ import annotations
 
@@ -11,120 +11,106 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
 
-from .house import House, Valve
+from .harness import Harness
 from .peers import frame
+from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 
 class TestBackPressure:
-    """See also `test_hub`: here, what a slow client's own connection does."""
+    """See also `test_server`: here, what a slow client's own connection does."""
 
     @requirement("XTR-05", "FRM-09")
-    async def test_all_comes_in_order(self, house: House, kind: str) -> None:
+    async def test_all_comes_in_order(self, harness: Harness, kind: str) -> None:
         """Through a socket that takes a few bytes at a time."""
-        valve = Valve()
-        peer, publisher = house.visit_through(kind, valve), await house.session(kind)
+        pipe = ControlledPipe()
+        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
         await peer.connect()
         await peer.subscribe("/topic/a")
-        valve.room = 0
+        pipe.room = 0
         sizes = [0, 1, 100, 40_000, 5, 33_000, 70_000, 2]
         for size in sizes:
             await publisher.publish("/topic/a", b"x" * size)
 
         async def trickle() -> None:
             while True:
-                valve.open(777)
+                pipe.open(777)
                 await wait_all_tasks_blocked()
 
-        house.nursery.start_soon(trickle)
-        assert [len((await peer.frame("MESSAGE")).body) for _ in sizes] == sizes
-
-    @requirement("XTR-05")
-    async def test_over_sockets(self, house: House, kind: str) -> None:
-        """More than the system buffers; the receiver reads later."""
-        peer, publisher = await house.session(kind, sockets=True), await house.session(kind, sockets=True)
-        await peer.subscribe("/topic/a")
-        sizes = [1000, 400_000, 10, 100_000] * 10
-
-        async def publish() -> None:
-            for size in sizes:
-                await publisher.publish("/topic/a", b"x" * size)
-
-        house.nursery.start_soon(publish)
-        await wait_all_tasks_blocked()
+        harness.nursery.start_soon(trickle)
         assert [len((await peer.frame("MESSAGE")).body) for _ in sizes] == sizes
 
     async def test_slow_consumer_is_cut_at_once(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """Its buffer is full; an ERROR behind megabytes that it does not read would not arrive either."""
-        house = make_house(quotas=Quotas(max_outbound=64_000))
-        valve = Valve()
-        peer, publisher = house.visit_through(kind, valve), await house.session(kind)
+        harness = make_harness(quotas=Quotas(max_outbound=64_000))
+        pipe = ControlledPipe()
+        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
         await peer.connect()
         await peer.subscribe("/topic/a")
-        valve.room = 0
+        pipe.room = 0
         with structlog.testing.capture_logs() as logs:
             for _ in range(20):
                 await publisher.publish("/topic/a", b"x" * 8000)
                 await publisher.settled()
         await wait_all_tasks_blocked()
-        assert valve.closed
-        assert len(house.broker.sessions) == 1
+        assert pipe.closed
+        assert len(harness.broker.sessions) == 1
         assert any(entry.get("reason") == "slow consumer" for entry in logs)
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
 
     async def test_a_queue_goes_round_a_slow_consumer(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
-        house = make_house(quotas=Quotas(max_outbound=64_000))
-        valve = Valve()
-        slow, quick = house.visit_through(kind, valve), await house.session(kind)
+        harness = make_harness(quotas=Quotas(max_outbound=64_000))
+        pipe = ControlledPipe()
+        slow, quick = harness.connect_through(kind, pipe), await harness.session(kind)
         await slow.connect()
         await slow.subscribe("/queue/a")
         await quick.subscribe("/queue/a")
-        valve.room = 0
-        publisher = await house.session(kind)
+        pipe.room = 0
+        publisher = await harness.session(kind)
         for number in range(50):
             await publisher.publish("/queue/a", b"%02d" % number + b"x" * 1000)
         received = [(await quick.frame("MESSAGE")).body[:2] for _ in range(42)]
         assert len(set(received)) == 42
-        valve.open()
+        pipe.open()
         await slow.frame("MESSAGE")
 
-    async def test_what_its_own_writer_brings_it_holds_nobody(
-        self, make_house: MakeHouse, kind: str, autojump_clock: MockClock
+    async def test_frames_of_its_own_writer_block_no_publisher(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
     ) -> None:
         """A queue goes on when the window opens, and fills the outbox again: no publisher did that."""
-        house = make_house(quotas=Quotas(max_outbound=64_000))
-        valve = Valve()
-        slow, other = house.visit_through(kind, valve), await house.session(kind)
+        harness = make_harness(quotas=Quotas(max_outbound=64_000))
+        pipe = ControlledPipe()
+        slow, other = harness.connect_through(kind, pipe), await harness.session(kind)
         await slow.connect()
         await slow.subscribe("/queue/a")
-        valve.room = 0
+        pipe.room = 0
         for size in (10_000, 60_000):
             await other.publish("/queue/a", b"x" * size)
         await other.settled()
-        valve.open(11_000)
+        pipe.open(11_000)
         await wait_all_tasks_blocked()
-        assert house.broker.context.slow_consumers.strained
+        assert harness.broker.context.slow_consumers.strained
         for _ in range(3):
             await other.settled()
-        assert not house.broker.context.slow_consumers.strained
-        assert house.counters.held_publishers == 0
+        assert not harness.broker.context.slow_consumers.strained
+        assert harness.counters.held_publishers == 0
         assert trio.current_time() < 0.5
 
-    async def test_a_long_turn_lets_others_have_theirs(self, house: House, kind: str) -> None:
+    async def test_a_long_turn_lets_others_have_theirs(self, harness: Harness, kind: str) -> None:
         """A chunk of very many deliveries is settled in between, not at its end alone."""
-        receivers = [await house.session("tcp") for _ in range(50)]
+        receivers = [await harness.session("tcp") for _ in range(50)]
         for receiver in receivers:
             await receiver.subscribe("/topic/a")
-        peer = await house.session(kind)
+        peer = await harness.session(kind)
         await peer.send(frame("SEND", b"x", destination="/topic/a") * 500)
         seen: set[int] = set()
-        while house.counters.delivered < 25_000:
-            seen.add(house.counters.delivered)
+        while harness.counters.delivered < 25_000:
+            seen.add(harness.counters.delivered)
             await trio.lowlevel.checkpoint()
         assert len(seen - {0}) >= 2

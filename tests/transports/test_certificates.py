@@ -1,4 +1,4 @@
-"""Certificates: what is said of files that cannot be used, what a client's says of it, and reading them again."""
+"""TlsCertificates: what is said of files that cannot be used, what a client's says of it, and reading them again."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.transports.wire import certificates as module
-from gateway.transports.wire.certificates import CertificateError, CertificateFiles, Certificates
+from gateway.transports.wire.certificates import CertificateError, CertificateFiles, TlsCertificates
 
-from . import papers
+from . import tls_files
 
 parametrize = pytest.mark.parametrize
 
@@ -31,7 +31,7 @@ def lock(path: Path) -> None:
 
 
 def other_key(path: Path) -> None:
-    path.write_bytes(papers.authority().issue_cert("other.example").private_key_pem.bytes())
+    path.write_bytes(tls_files.authority().issue_cert("other.example").private_key_pem.bytes())
 
 
 def nothing(path: Path) -> None:
@@ -40,17 +40,17 @@ def nothing(path: Path) -> None:
 
 class TestFiles:
     def test_what_is_there(self, tmp_path: Path) -> None:
-        found = Certificates(papers.write(tmp_path))
-        assert found.hosts == (papers.HOST, "127.0.0.1")
+        found = TlsCertificates(tls_files.write(tmp_path))
+        assert found.hosts == (tls_files.HOST, "127.0.0.1")
         assert found.end_date.endswith("-01-01 00:00 UTC")
         assert found.warning() is None
 
     def test_a_key_in_the_same_file(self, tmp_path: Path) -> None:
-        files = papers.write(tmp_path)
+        files = tls_files.write(tmp_path)
         assert files.key is not None
         with files.certificate.open("ab") as file:
             file.write(files.key.read_bytes())
-        assert Certificates(CertificateFiles(files.certificate)).hosts == (papers.HOST, "127.0.0.1")
+        assert TlsCertificates(CertificateFiles(files.certificate)).hosts == (tls_files.HOST, "127.0.0.1")
 
     @parametrize(
         ("name", "damage", "words"),
@@ -59,39 +59,39 @@ class TestFiles:
             ("certificate", nothing, "server.pem has no certificate in PEM"),
             ("key", Path.unlink, "server.key cannot be read: No such file or directory"),
             ("key", nothing, "server.key has no private key in PEM"),
-            ("key", lock, "server.key has a passphrase, and nobody is there to type it"),
+            ("key", lock, "server.key has a passphrase; store it without one"),
             ("key", other_key, "server.key is not that of the certificate in "),
             ("client_ca", Path.unlink, "clients.pem cannot be read: No such file or directory"),
             ("client_ca", nothing, "clients.pem has no certificate in PEM"),
         ],
     )
     def test_what_cannot_be_used(self, tmp_path: Path, name: str, damage: Callable[[Path], object], words: str) -> None:
-        files = papers.write(tmp_path)
+        files = tls_files.write(tmp_path)
         damage(getattr(files, name))
         with pytest.raises(CertificateError, match=words) as caught:
-            Certificates(files)
+            TlsCertificates(files)
         assert caught.value.setting == f"tls_{name}"
 
     def test_no_key_at_all(self, tmp_path: Path) -> None:
-        files = papers.write(tmp_path)
+        files = tls_files.write(tmp_path)
         with pytest.raises(CertificateError, match="has no private key in PEM; tls_key names the file of the key"):
-            Certificates(CertificateFiles(files.certificate))
+            TlsCertificates(CertificateFiles(files.certificate))
 
     def test_a_key_that_is_broken(self, tmp_path: Path) -> None:
-        files = papers.write(tmp_path)
+        files = tls_files.write(tmp_path)
         assert files.key is not None
         files.key.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
         with pytest.raises(
             CertificateError, match=r"certificate and key, .*server.pem and .*server.key, cannot be used"
         ):
-            Certificates(files)
+            TlsCertificates(files)
 
-    @parametrize(("days", "words"), [(-1, "has expired: it is good until"), (3, "expires soon"), (30, None)])
+    @parametrize(("days", "words"), [(-1, "has expired: it is valid until"), (3, "expires soon"), (30, None)])
     def test_its_end(self, tmp_path: Path, days: int, words: str | None) -> None:
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
         begin = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
-        leaf = papers.authority().issue_cert(papers.HOST, not_before=begin, not_after=end)
-        warning = papers.certificates(tmp_path, leaf).warning()
+        leaf = tls_files.authority().issue_cert(tls_files.HOST, not_before=begin, not_after=end)
+        warning = tls_files.certificates(tmp_path, leaf).warning()
         if words is None:
             assert warning is None
         else:
@@ -102,28 +102,28 @@ class TestFiles:
 class TestContext:
     @parametrize(("required", "mode"), [(False, ssl.CERT_OPTIONAL), (True, ssl.CERT_REQUIRED)])
     def test_clients(self, tmp_path: Path, required: bool, mode: ssl.VerifyMode) -> None:
-        files = replace(papers.write(tmp_path), required=required)
-        assert Certificates(files).context("tcp").verify_mode is mode
+        files = replace(tls_files.write(tmp_path), required=required)
+        assert TlsCertificates(files).context("tcp").verify_mode is mode
 
     def test_no_clients(self, tmp_path: Path) -> None:
-        context = papers.certificates(tmp_path).context("tcp")
+        context = tls_files.certificates(tmp_path).context("tcp")
         assert context.verify_mode is ssl.CERT_NONE
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
         assert context.options & ssl.OP_NO_RENEGOTIATION
 
     @parametrize("transport", ["tcp", "websocket"])
     def test_only_the_newest_version(self, tmp_path: Path, transport: str) -> None:
-        files = replace(papers.write(tmp_path), min_version="1.3")
-        assert Certificates(files).context(transport).minimum_version is ssl.TLSVersion.TLSv1_3
+        files = replace(tls_files.write(tmp_path), min_version="1.3")
+        assert TlsCertificates(files).context(transport).minimum_version is ssl.TLSVersion.TLSv1_3
 
 
 class TestClient:
     def read(self, tmp_path: Path, leaf: trustme.LeafCert) -> object:
         data = ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode())
-        return papers.certificates(tmp_path).client(data)
+        return tls_files.certificates(tmp_path).client(data)
 
     def test_all_its_names(self, tmp_path: Path) -> None:
-        leaf = papers.authority().issue_cert(
+        leaf = tls_files.authority().issue_cert(
             "worker.example", "worker@example.org", "10.0.0.1", common_name="worker, one", organization_name="Ops"
         )
         found = self.read(tmp_path, leaf)
@@ -134,7 +134,7 @@ class TestClient:
         assert found.expires > 2e9
 
     def test_no_common_name(self, tmp_path: Path) -> None:
-        found = self.read(tmp_path, papers.authority().issue_cert("worker.example"))
+        found = self.read(tmp_path, tls_files.authority().issue_cert("worker.example"))
         assert isinstance(found, module.ClientCertificate)
         assert found.common_name == ""
 
@@ -148,36 +148,36 @@ class TestClient:
             identifier = x509.SubjectAlternativeName.oid
             builder = builder.add_extension(x509.UnrecognizedExtension(identifier, names), critical=False)
         data = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
-        found = papers.certificates(tmp_path).client(data)
+        found = tls_files.certificates(tmp_path).client(data)
         assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)
 
-    def test_nonsense_names_nobody(self, tmp_path: Path) -> None:
-        assert papers.certificates(tmp_path).client(b"nonsense") is None
+    def test_nonsense_is_no_certificate(self, tmp_path: Path) -> None:
+        assert tls_files.certificates(tmp_path).client(b"nonsense") is None
 
 
 class TestReload:
     def test_new_files_are_for_new_connections(self, tmp_path: Path) -> None:
-        found = papers.certificates(tmp_path)
+        found = tls_files.certificates(tmp_path)
         before = found.context("tcp")
-        papers.write(tmp_path, papers.authority().issue_cert("renewed.example"))
+        tls_files.write(tmp_path, tls_files.authority().issue_cert("renewed.example"))
         assert found.reload() is None
         assert found.hosts == ("renewed.example",)
         assert found.context("tcp") is not before
 
     def test_what_cannot_be_used_changes_nothing(self, tmp_path: Path) -> None:
-        found = papers.certificates(tmp_path)
+        found = tls_files.certificates(tmp_path)
         before = found.context("tcp")
         other_key(tmp_path / "server.key")
         fault = found.reload()
         assert fault is not None
         assert fault.startswith("tls_key: the key in ")
-        assert found.hosts == (papers.HOST, "127.0.0.1")
+        assert found.hosts == (tls_files.HOST, "127.0.0.1")
         assert found.context("tcp") is before
 
     def test_one_that_has_expired_counts_and_is_told(self, tmp_path: Path) -> None:
-        found = papers.certificates(tmp_path)
+        found = tls_files.certificates(tmp_path)
         end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
-        papers.write(tmp_path, papers.authority().issue_cert("old.example", not_after=end))
+        tls_files.write(tmp_path, tls_files.authority().issue_cert("old.example", not_after=end))
         assert found.reload() is None, "it is in force"
         assert "has expired" in str(found.warning())
         assert found.hosts == ("old.example",)

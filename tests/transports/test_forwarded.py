@@ -7,7 +7,7 @@ import structlog.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.transports.wire.forwarded import NOBODY, ForwardedClient, ForwardedError, Trusted
+from gateway.transports.wire.forwarded import NO_PROXIES, ForwardedClient, ForwardedError, Trusted
 
 parametrize = pytest.mark.parametrize
 
@@ -24,10 +24,10 @@ class TestTrusted:
     def test_not_believed(self, address: str) -> None:
         assert address not in TRUSTED
 
-    def test_nobody(self) -> None:
-        assert not NOBODY
-        assert "" not in NOBODY
-        assert "127.0.0.1" not in NOBODY
+    def test_no_proxy(self) -> None:
+        assert not NO_PROXIES
+        assert "" not in NO_PROXIES
+        assert "127.0.0.1" not in NO_PROXIES
 
     def test_a_unix_socket_alone(self) -> None:
         assert "" in Trusted(["unix"])
@@ -36,7 +36,7 @@ class TestTrusted:
 
 
 @parametrize("name", ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host"])
-@parametrize("trusted", [NOBODY, Trusted(["192.0.2.0/24"])])
+@parametrize("trusted", [NO_PROXIES, Trusted(["192.0.2.0/24"])])
 def test_without_trust_nothing_is_looked_at(name: str, trusted: Trusted) -> None:
     assert trusted.client_of(PROXY, {name: 'for="nonsense'}) == ForwardedClient(PROXY)
 

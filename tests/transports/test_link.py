@@ -11,12 +11,13 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import lockstep_stream_one_way_pair, memory_stream_one_way_pair, memory_stream_pair
+from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.link import BrokenLink, Buffers, Pipe, SocketPipe, StreamPipe, TcpLink, advance, joined
+from gateway.transports.wire.link import BrokenLink, Buffers, Pipe, SocketPipe, TcpLink, advance, joined
 from gateway.transports.wire.websocket_framing import CloseCode
 
 from .peers import socket_streams
+from .pipes import StreamPipe
 
 LARGE = 32 * 1024
 
@@ -41,7 +42,7 @@ class TestJoined:
 
     @settings(deadline=None, max_examples=100)
     @given(st.lists(st.sampled_from([b"", b"a", b"bc", b"x" * LARGE, b"y" * (LARGE - 1)]), min_size=1, max_size=8))
-    def test_octets_and_their_order_are_kept(self, parts: list[bytes]) -> None:
+    def test_bytes_and_their_order_are_kept(self, parts: list[bytes]) -> None:
         whole = b"".join(parts)
         assert b"".join(joined(parts, len(whole))) == whole
 
@@ -87,7 +88,7 @@ async def fill(pipe: Pipe, buffers: Buffers) -> int:
 
 
 class TestSocketPipe:
-    async def test_octets_go_both_ways(self) -> None:
+    async def test_bytes_go_both_ways(self) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         async with theirs, ours:
@@ -98,7 +99,7 @@ class TestSocketPipe:
             assert await pipe.send_some([b"de", b"f"]) == 3
             assert await theirs.receive_some() == b"abcdef"
 
-    async def test_what_nobody_has_read_yet(self) -> None:
+    async def test_unread_bytes(self) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         async with theirs, ours:
@@ -208,7 +209,7 @@ class TestSocketPipe:
             assert await theirs.receive_some() == b""
         await pipe.aclose()
 
-    async def test_close_wakes_who_waits(self, nursery: trio.Nursery) -> None:
+    async def test_close_wakes_the_waiting_task(self, nursery: trio.Nursery) -> None:
         theirs, ours = socket_streams()
         pipe = SocketPipe(ours)
         done = trio.Event()
@@ -242,96 +243,11 @@ class TestSocketPipe:
             assert not answers
 
 
-class TestStreamPipe:
-    async def test_octets_go_both_ways(self) -> None:
-        theirs, ours = memory_stream_pair()
-        pipe = StreamPipe(ours)
-        await theirs.send_all(b"hello")
-        data = await pipe.receive(3)
-        assert (data, type(data)) == (b"hel", bytes)
-        assert await pipe.send_some([b"abc", b"def"]) == 3
-        assert await pipe.send_some([memoryview(b"def")]) == 3
-        assert await theirs.receive_some() == b"abcdef"
-
-    async def test_a_stream_can_only_wait(self) -> None:
-        _, ours = memory_stream_pair()
-        pipe = StreamPipe(ours)
-        assert pipe.send_nowait([b"x"]) == 0
-        assert (pipe.has_bytes(), pipe.peer_has_gone()) == (False, False)
-
-    async def test_half_close(self) -> None:
-        theirs, ours = memory_stream_pair()
-        pipe = StreamPipe(ours)
-        await pipe.send_eof()
-        assert await theirs.receive_some() == b""
-        await theirs.send_all(b"x")
-        assert await pipe.receive(1) == b"x"
-
-    async def test_half_close_of_a_stream_that_is_closed(self) -> None:
-        theirs, ours = socket_streams()
-        await ours.aclose()
-        await StreamPipe(ours).send_eof()
-        await theirs.aclose()
-
-    async def test_a_stream_that_cannot_half_close(self) -> None:
-        send, _ = memory_stream_one_way_pair()
-        _, receive = memory_stream_one_way_pair()
-
-        class Whole(trio.abc.Stream):
-            async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-                await send.send_all(data)
-
-            async def wait_send_all_might_not_block(self) -> None:
-                await send.wait_send_all_might_not_block()
-
-            async def receive_some(self, max_bytes: int | None = None) -> bytes:
-                return bytes(await receive.receive_some(max_bytes))
-
-            async def aclose(self) -> None:
-                await send.aclose()
-                await receive.aclose()
-
-        pipe = StreamPipe(Whole())
-        await pipe.send_eof()
-        assert await pipe.send_some([b"x"]) == 1
-
-    async def test_a_peer_that_is_gone(self) -> None:
-        theirs, ours = memory_stream_pair()
-        pipe = StreamPipe(ours)
-        await theirs.aclose()
-        assert await pipe.receive(1) == b""
-        with pytest.raises(BrokenLink):
-            await pipe.send_some([b"x"])
-
-    async def test_one_that_we_closed(self) -> None:
-        _, ours = memory_stream_pair()
-        pipe = StreamPipe(ours)
-        await pipe.aclose()
-        assert await pipe.receive(1) == b""
-        with pytest.raises(BrokenLink):
-            await pipe.send_some([b"x"])
-
-    async def test_a_slow_peer_is_waited_for(self, nursery: trio.Nursery) -> None:
-        send, receive = lockstep_stream_one_way_pair()
-        pipe = StreamPipe(trio.StapledStream(send, memory_stream_one_way_pair()[1]))
-        done = trio.Event()
-
-        async def write() -> None:
-            await pipe.send_some([b"abc"])
-            done.set()
-
-        nursery.start_soon(write)
-        await trio.testing.wait_all_tasks_blocked()
-        assert not done.is_set()
-        assert await receive.receive_some() == b"abc"
-        await done.wait()
-
-
 async def test_tcp_link() -> None:
     theirs, ours = memory_stream_pair()
     link = TcpLink(StreamPipe(ours), "somebody")
     assert (link.transport, link.peer, link.ping, link.pong()) == ("tcp", "somebody", b"", b"")
-    assert link.goodbye(CloseCode.NORMAL, "") == b""
+    assert link.close_bytes(CloseCode.NORMAL, "") == b""
     assert link.pack([b"a", b"b"], 2) == [b"ab"]
     await theirs.send_all(b"x")
     assert await link.receive(10) == b"x"

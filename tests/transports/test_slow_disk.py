@@ -11,12 +11,11 @@ from gateway.auth.authenticator import Anonymous
 from gateway.broker.core import storage as storage_module
 from gateway.broker.core.storage import Storage
 from gateway.broker.queue import durable
-from gateway.stores import writer
 from gateway.transports.flow import back_pressure
 
-from .house import Valve
 from .peers import Peer
-from .test_committer import StoredHouse, receipt, until
+from .pipes import ControlledPipe
+from .test_store_writer import StoredHarness, receipt, until
 
 P = {"persistent": "true"}
 DURABLE, PLAIN = P, dict[str, str]()
@@ -24,12 +23,12 @@ MANY = 100
 
 
 @pytest.fixture
-async def house(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredHouse]:
+async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredHarness]:
     """Twenty messages may wait to be written."""
     monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
     monkeypatch.setattr(back_pressure, "_LOOK_FOR_PEER", 0.01)
-    monkeypatch.setattr(writer, "_PAUSE", 0.001)
-    made = StoredHouse(nursery, authenticator=Anonymous())
+    monkeypatch.setattr(housekeeping, "_PAUSE", 0.001)
+    made = StoredHarness(nursery, authenticator=Anonymous())
     yield made
     made.disk.let_go()
     made.close()
@@ -41,27 +40,27 @@ def spilling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "MOST_IN_MEMORY", 2_000)
 
 
-def storage_of(house: StoredHouse) -> Storage:
-    storage = house.broker.storage
+def storage_of(harness: StoredHarness) -> Storage:
+    storage = harness.broker.storage
     assert storage is not None
     return storage
 
 
-def reasons(house: StoredHouse) -> list[str]:
+def reasons(harness: StoredHarness) -> list[str]:
     """Why publishers are held."""
-    return [hold.reason for hold in house.server.holds.by_session().values()]
+    return [hold.reason for hold in harness.server.back_pressure.blocked.by_session().values()]
 
 
-async def publish(house: StoredHouse, peer: Peer, destination: str, headers: Mapping[str, str]) -> None:
+async def publish(harness: StoredHarness, peer: Peer, destination: str, headers: Mapping[str, str]) -> None:
     """More than may wait; the last one has a receipt."""
     for number in range(MANY):
         asks = {"receipt": "last"} if number == MANY - 1 else {}
         await peer.send_frame("SEND", b"x" * 1_000, destination=destination, **headers, **asks)
 
 
-def frames(house: StoredHouse, number: int = 0) -> int:
+def frames(harness: StoredHarness, number: int = 0) -> int:
     """How many frames of a connection were carried out."""
-    session = house.connections[number].session
+    session = harness.connections[number].session
     assert session is not None
     return session.frames_in
 
@@ -69,88 +68,92 @@ def frames(house: StoredHouse, number: int = 0) -> int:
 class TestSlow:
     @pytest.mark.usefixtures("spilling")
     @pytest.mark.parametrize("headers", [DURABLE, PLAIN], ids=["durable", "plain"])
-    async def test_who_fills_the_backlog_is_held(
-        self, house: StoredHouse, kind: str, headers: dict[str, str], nursery: trio.Nursery
+    async def test_a_publisher_that_fills_the_backlog_is_blocked(
+        self, harness: StoredHarness, kind: str, headers: dict[str, str], nursery: trio.Nursery
     ) -> None:
-        publisher = await house.session(kind)
-        house.disk.hold()
-        nursery.start_soon(publish, house, publisher, "/queue/a", headers)
-        await until(lambda: reasons(house) == ["disk slow"])
-        assert 10 < frames(house) < 50
-        assert storage_of(house).nbytes < 2 * storage_module.MOST_WAITING
-        house.disk.let_go()
+        publisher = await harness.session(kind)
+        harness.disk.hold()
+        nursery.start_soon(publish, harness, publisher, "/queue/a", headers)
+        await until(lambda: reasons(harness) == ["disk slow"])
+        assert 10 < frames(harness) < 50
+        assert storage_of(harness).nbytes < 2 * storage_module.MOST_WAITING
+        harness.disk.let_go()
         assert await receipt(publisher) == "last"
-        await until(lambda: not reasons(house))
-        assert house.broker.context.waiting == MANY
+        await until(lambda: not reasons(harness))
+        assert harness.broker.context.waiting == MANY
 
     @pytest.mark.parametrize("destination", ["/queue/b", "/topic/b"])
-    async def test_who_stores_nothing_is_not(
-        self, house: StoredHouse, kind: str, destination: str, nursery: trio.Nursery
+    async def test_a_publisher_that_stores_nothing_is_not_blocked(
+        self, harness: StoredHarness, kind: str, destination: str, nursery: trio.Nursery
     ) -> None:
         """Whether what it sends waits in memory or is gone."""
-        publisher, other = await house.session(kind), await house.session(kind)
-        house.disk.hold()
-        nursery.start_soon(publish, house, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(house) == ["disk slow"])
-        await publish(house, other, destination, PLAIN)
+        publisher, other = await harness.session(kind), await harness.session(kind)
+        harness.disk.hold()
+        nursery.start_soon(publish, harness, publisher, "/queue/a", DURABLE)
+        await until(lambda: reasons(harness) == ["disk slow"])
+        await publish(harness, other, destination, PLAIN)
         assert await receipt(other) == "last"
-        assert len(reasons(house)) == 1
-        assert house.counters.held_publishers == 1
+        assert len(reasons(harness)) == 1
+        assert harness.counters.held_publishers == 1
 
-    async def test_who_acknowledges_is_not(self, house: StoredHouse, kind: str, nursery: trio.Nursery) -> None:
-        publisher, consumer = await house.session(kind), await house.session(kind)
+    async def test_a_consumer_that_acknowledges_is_not_blocked(
+        self, harness: StoredHarness, kind: str, nursery: trio.Nursery
+    ) -> None:
+        publisher, consumer = await harness.session(kind), await harness.session(kind)
         await publisher.send_frame("SEND", b"m", destination="/queue/b", receipt=1, **P)
         await receipt(publisher)
         await consumer.subscribe("/queue/b", ack="client-individual")
         message = await consumer.frame("MESSAGE")
-        house.disk.hold()
-        nursery.start_soon(publish, house, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(house) == ["disk slow"])
+        harness.disk.hold()
+        nursery.start_soon(publish, harness, publisher, "/queue/a", DURABLE)
+        await until(lambda: reasons(harness) == ["disk slow"])
         await consumer.send_frame("ACK", id=message["ack"])
         await consumer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
-        await until(lambda: frames(house, 1) == 3)
-        assert house.counters.held_publishers == 1
+        await until(lambda: frames(harness, 1) == 3)
+        assert harness.counters.held_publishers == 1
 
-    async def test_a_client_that_goes_is_let_go(self, house: StoredHouse, kind: str) -> None:
-        valve = Valve()
-        publisher = house.visit_through(kind, valve)
+    async def test_a_client_that_goes_is_let_go(self, harness: StoredHarness, kind: str) -> None:
+        pipe = ControlledPipe()
+        publisher = harness.connect_through(kind, pipe)
         await publisher.connect()
-        house.disk.hold()
-        await publish(house, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(house) == ["disk slow"])
-        valve.hang_up()
-        await until(lambda: not reasons(house))
+        harness.disk.hold()
+        await publish(harness, publisher, "/queue/a", DURABLE)
+        await until(lambda: reasons(harness) == ["disk slow"])
+        pipe.hang_up()
+        await until(lambda: not reasons(harness))
 
 
-async def fill(house: StoredHouse) -> None:
+async def fill(harness: StoredHarness) -> None:
     """Leave little room on the disk."""
-    house.disk.little = "100 octets are free on the disk of /var/lib/store.db"
-    await until(lambda: storage_of(house).is_short)
+    harness.disk.little = "100 octets are free on the disk of /var/lib/store.db"
+    await until(lambda: storage_of(harness).is_short)
 
 
 class TestNearlyFull:
     @pytest.mark.usefixtures("spilling")
-    async def test_who_fills_the_backlog_is_held(self, house: StoredHouse, kind: str, nursery: trio.Nursery) -> None:
+    async def test_a_publisher_that_fills_the_backlog_is_blocked(
+        self, harness: StoredHarness, kind: str, nursery: trio.Nursery
+    ) -> None:
         """Durable messages are refused; but these would fill the disk as well."""
-        publisher = await house.session(kind)
-        await fill(house)
-        nursery.start_soon(publish, house, publisher, "/queue/a", PLAIN)
-        await until(lambda: reasons(house) == ["disk full"])
-        assert frames(house) < 10
-        house.disk.little = ""
+        publisher = await harness.session(kind)
+        await fill(harness)
+        nursery.start_soon(publish, harness, publisher, "/queue/a", PLAIN)
+        await until(lambda: reasons(harness) == ["disk full"])
+        assert frames(harness) < 10
+        harness.disk.little = ""
         assert await receipt(publisher) == "last"
 
     @pytest.mark.usefixtures("spilling")
-    async def test_who_consumes_is_not(self, house: StoredHouse, kind: str) -> None:
-        worker = await house.session(kind)
+    async def test_a_consumer_is_not_blocked(self, harness: StoredHarness, kind: str) -> None:
+        worker = await harness.session(kind)
         await worker.subscribe("/topic/orders")
-        await fill(house)
-        await publish(house, worker, "/queue/a", PLAIN)
+        await fill(harness)
+        await publish(harness, worker, "/queue/a", PLAIN)
         assert await receipt(worker) == "last"
 
-    async def test_durable_messages_are_refused(self, house: StoredHouse, kind: str) -> None:
-        publisher = await house.session(kind)
-        await fill(house)
+    async def test_durable_messages_are_refused(self, harness: StoredHarness, kind: str) -> None:
+        publisher = await harness.session(kind)
+        await fill(harness)
         await publisher.send_frame("SEND", b"m", destination="/queue/a", **P)
         error = await publisher.frame("ERROR")
         assert error["message"] == "the store cannot be written"

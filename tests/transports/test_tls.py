@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.link import BrokenLink, Buffers, SocketPipe, StreamPipe, advance
+from gateway.transports.wire.link import BrokenLink, Buffers, SocketPipe, advance
 from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
-from . import papers
-from .house import Valve
+from . import tls_files
 from .peers import socket_streams, vanish
+from .pipes import ControlledPipe, StreamPipe
 
 parametrize = pytest.mark.parametrize
 
@@ -33,25 +33,25 @@ async def shake_hands(pipe: TlsPipe, client: trio.SSLStream[trio.abc.Stream]) ->
 def ends(
     pipe: TlsPipe, stream: trio.abc.Stream, context: ssl.SSLContext | None = None
 ) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
-    return pipe, trio.SSLStream(stream, context or papers.of_clients(), server_hostname=papers.HOST)
+    return pipe, trio.SSLStream(stream, context or tls_files.of_clients(), server_hostname=tls_files.HOST)
 
 
 async def over_sockets() -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream], trio.SocketStream]:
     theirs, ours = socket_streams()
-    pipe, client = ends(TlsPipe(SocketPipe(ours), papers.of_server()), theirs)
+    pipe, client = ends(TlsPipe(SocketPipe(ours), tls_files.of_server()), theirs)
     await shake_hands(pipe, client)
     return pipe, client, theirs
 
 
 async def in_memory(context: ssl.SSLContext | None = None) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
     theirs, ours = memory_stream_pair()
-    pipe, client = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs, context)
+    pipe, client = ends(TlsPipe(StreamPipe(ours), tls_files.of_server()), theirs, context)
     await shake_hands(pipe, client)
     return pipe, client
 
 
-async def through(valve: Valve) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
-    pipe, client = ends(TlsPipe(valve, papers.of_server()), valve.end)
+async def through(valve: ControlledPipe) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
+    pipe, client = ends(TlsPipe(valve, tls_files.of_server()), valve.end)
     await shake_hands(pipe, client)
     return pipe, client
 
@@ -59,7 +59,7 @@ async def through(valve: Valve) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream
 async def by_hand(stream: trio.abc.Stream, context: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
     """A client's handshake that leaves to the test what is sent behind it, also behind its failure."""
     incoming, writer = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(incoming, writer, server_hostname=papers.HOST)
+    client = context.wrap_bio(incoming, writer, server_hostname=tls_files.HOST)
     while True:
         try:
             client.do_handshake()
@@ -125,7 +125,7 @@ class TestBytes:
     @parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     async def test_much(self, version: ssl.TLSVersion, nursery: trio.Nursery) -> None:
         context = ssl.create_default_context()
-        papers.authority().configure_trust(context)
+        tls_files.authority().configure_trust(context)
         context.minimum_version = context.maximum_version = version
         pipe, client = await in_memory(context)
         nursery.start_soon(write, pipe, [b"a", LARGE, b"b", LARGE[:20_000], LARGE[:40_000], b"c"])
@@ -140,7 +140,7 @@ class TestBytes:
     async def test_what_comes_with_the_handshake(self) -> None:
         """A client may send as soon as it has said its last word of the handshake."""
         theirs, ours = memory_stream_pair()
-        pipe, client = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs)
+        pipe, client = ends(TlsPipe(StreamPipe(ours), tls_files.of_server()), theirs)
 
         async def greet() -> None:
             await client.do_handshake()
@@ -175,7 +175,7 @@ class TestSlow:
     """The pipe below takes some bytes of a record, and no more."""
 
     async def test_it_counts_when_all_of_it_is_out(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.room = 10
         buffers: Buffers = [b"hello"]
@@ -188,7 +188,7 @@ class TestSlow:
         assert await read(client, 6) == b" again"
 
     async def test_more_came_behind_it_meanwhile(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.room = 10
         assert pipe.send_nowait([b"hello"]) == 0
@@ -197,8 +197,8 @@ class TestSlow:
         assert await read(client, 11) == b"hello world"
 
     @parametrize("some", [True, False])
-    async def test_who_gave_up_and_says_something_else(self, some: bool) -> None:
-        valve = Valve()
+    async def test_a_caller_that_gave_up_and_sends_other_bytes(self, some: bool) -> None:
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.room = 10
         assert pipe.send_nowait([b"pong"]) == 0
@@ -209,7 +209,7 @@ class TestSlow:
 
     async def test_waiting_is_not_losing(self, nursery: trio.Nursery) -> None:
         """Cancelled as it waits, it goes on later with the same bytes."""
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.room = 10
         with trio.move_on_after(0.01):
@@ -223,11 +223,11 @@ class TestSlow:
         st.lists(st.integers(1, 50_000), min_size=1, max_size=6),
         st.lists(st.integers(0, 30_000), min_size=1, max_size=30),
     )
-    def test_every_octet_once_and_in_order(self, sizes: list[int], rooms: list[int]) -> None:
+    def test_every_byte_once_and_in_order(self, sizes: list[int], rooms: list[int]) -> None:
         parts = [bytes([65 + place]) * size for place, size in enumerate(sizes)]
 
         async def main() -> None:
-            valve = Valve()
+            valve = ControlledPipe()
             pipe, client = await through(valve)
             valve.room = 0
             left: Buffers = list(parts)
@@ -243,7 +243,7 @@ class TestSlow:
 
     async def test_cancelled_when_all_is_out(self, nursery: trio.Nursery) -> None:
         """What went is told, or never went: else it would go twice."""
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         left: Buffers = [b"hello"]
 
@@ -262,7 +262,7 @@ class TestSlow:
         assert await read(client, 11) == b"hello world"
 
     async def test_the_peer_goes(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, _ = await through(valve)
         valve.room = 10
         assert pipe.send_nowait([b"hello"]) == 0
@@ -274,8 +274,8 @@ class TestSlow:
         await pipe.send_eof()
         assert pipe.peer_has_gone()
 
-    async def test_octets_that_nobody_has_read_yet(self) -> None:
-        pipe, client = await through(Valve())
+    async def test_unread_bytes(self) -> None:
+        pipe, client = await through(ControlledPipe())
         assert not pipe.has_bytes()
         await client.send_all(b"hello")
         assert pipe.has_bytes()
@@ -291,15 +291,15 @@ class TestRecordsThatCarryNothing:
 
     @parametrize("wants_answer", [False, True])
     async def test_a_flood(self, wants_answer: bool) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.push(new_keys(client, 20_000, wants_answer=wants_answer))
         assert await pipe.receive(16_384) == b""
         assert await pipe.receive(16_384) == b""
 
-    async def test_answers_that_nobody_takes(self) -> None:
+    async def test_answers_that_the_peer_does_not_take(self) -> None:
         """Bytes for us in between do not help."""
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         received = -1
         data = b"x"
@@ -311,7 +311,7 @@ class TestRecordsThatCarryNothing:
         assert received < 20
 
     async def test_now_and_then(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         for _ in range(20):
             valve.push(new_keys(client, 20, wants_answer=True))
@@ -321,7 +321,7 @@ class TestRecordsThatCarryNothing:
         assert await read(client, 20) == b"y" * 20
 
     async def test_long_records_in_short_pieces(self) -> None:
-        pipe, client = await through(Valve())
+        pipe, client = await through(ControlledPipe())
         await client.send_all(LARGE)
         found = b""
         while len(found) < len(LARGE):
@@ -348,10 +348,10 @@ class TestEnd:
     async def test_theirs_while_the_stream_below_goes_on(self) -> None:
         """Who said `close_notify` may wait for ours before it closes."""
         theirs, ours = memory_stream_pair()
-        pipe, _ = ends(TlsPipe(StreamPipe(ours), papers.of_server()), theirs)
+        pipe, _ = ends(TlsPipe(StreamPipe(ours), tls_files.of_server()), theirs)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(pipe.handshake)
-            client, writer = await by_hand(theirs, papers.of_clients())
+            client, writer = await by_hand(theirs, tls_files.of_clients())
             client.write(b"last")
             with pytest.raises(ssl.SSLWantReadError):
                 client.unwrap()
@@ -360,7 +360,7 @@ class TestEnd:
         with trio.fail_after(1):
             assert await pipe.receive(100) == b""
 
-    async def test_a_record_that_somebody_touched(self) -> None:
+    async def test_a_record_that_was_changed_on_the_way(self) -> None:
         pipe, client = await in_memory()
         await client.transport_stream.send_all(b"\x17\x03\x03\0\x20" + b"x" * 32)
         assert await pipe.receive(100) == b""
@@ -386,7 +386,7 @@ class TestEnd:
             pipe.send_nowait([b"x"])
 
     async def test_ours_behind_a_record_that_is_not_out(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         pipe, client = await through(valve)
         valve.room = 10
         assert pipe.send_nowait([b"last"]) == 0
@@ -400,14 +400,14 @@ class TestEnd:
 class TestHandshake:
     async def refused(self, talk: Callable[[trio.abc.Stream], object], context: ssl.SSLContext | None = None) -> str:
         theirs, ours = memory_stream_pair()
-        pipe = TlsPipe(StreamPipe(ours), context or papers.of_server())
+        pipe = TlsPipe(StreamPipe(ours), context or tls_files.of_server())
         with trio.fail_after(5):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(talk, theirs)  # type: ignore[arg-type]
                 with pytest.raises(HandshakeError) as caught:
                     await pipe.handshake()
                 nursery.cancel_scope.cancel()
-        self.nbytes = caught.value.nbytes
+        self.data = caught.value.data
         return str(caught.value)
 
     @parametrize("data", [b"CONNECT\n", b"GET / HTTP/1.1\r\n", b"\x16", b"\0", b"\x16\x02"])
@@ -420,7 +420,7 @@ class TestHandshake:
         if data == b"\x16":
             assert reason == "the peer closed during the TLS handshake"
         else:
-            assert (reason, self.nbytes) == ("the peer does not speak TLS", data)
+            assert (reason, self.data) == ("the peer does not speak TLS", data)
 
     async def test_no_word(self) -> None:
         async def talk(stream: trio.abc.Stream) -> None:
@@ -430,8 +430,8 @@ class TestHandshake:
 
     async def test_a_peer_that_does_not_read(self) -> None:
         """It is gone when our part of the handshake is due."""
-        valve = Valve()
-        pipe, client = ends(TlsPipe(valve, papers.of_server()), valve.end)
+        valve = ControlledPipe()
+        pipe, client = ends(TlsPipe(valve, tls_files.of_server()), valve.end)
         valve.broken = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.do_handshake)
@@ -459,13 +459,13 @@ class TestHandshake:
     @parametrize("shown", [None, "stranger"])
     async def test_a_client_that_must_show_a_certificate(self, shown: str | None) -> None:
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        papers.server().configure_cert(server)
-        papers.authority().configure_trust(server)
+        tls_files.server().configure_cert(server)
+        tls_files.authority().configure_trust(server)
         server.verify_mode = ssl.CERT_REQUIRED
-        context = papers.client_with(papers.stranger().issue_cert("worker")) if shown else papers.of_clients()
+        context = tls_files.client_with(tls_files.stranger().issue_cert("worker")) if shown else tls_files.of_clients()
 
         async def talk(stream: trio.abc.Stream) -> None:
-            client = trio.SSLStream(stream, context, server_hostname=papers.HOST)
+            client = trio.SSLStream(stream, context, server_hostname=tls_files.HOST)
             with pytest.raises(trio.BrokenResourceError):
                 await client.receive_some()  # of TLS 1.3 a client hears it behind its own handshake
 

@@ -11,9 +11,7 @@ import trio
 from gateway.config.settings import KIB
 
 from .peers import (
-    CLOSE,
     CONNECT,
-    CONTINUATION,
     PING,
     TEXT,
     UPGRADE,
@@ -21,70 +19,21 @@ from .peers import (
     WebSocketWire,
     frame,
     read_all,
-    until,
     vanish,
     ws,
 )
-from .street import OpenStreet, Street
+from .shared_gateway import OpenGateway, SharedGateway
 
 pytestmark = pytest.mark.requirement("SES-04")
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 
-Mischief = Callable[[Street, Peer], Awaitable[None]]
+Mischief = Callable[[SharedGateway, Peer], Awaitable[None]]
 
 
 class TestSlow:
-    async def test_one_octet_at_a_time(self, street: OpenStreet, kind: str) -> None:
-        """Each wakes the server for nothing; all it costs is that."""
-        async with street() as here:
-            peer = await here.dial(kind)
-            done = trio.Event()
-            data = CONNECT + frame("SUBSCRIBE", destination="/queue/a", id=1)
-            data += frame("SEND", b"x" * 200, destination="/queue/a")
-
-            async def trickle() -> None:
-                for octet in data:
-                    await peer.send(bytes([octet]))
-                    await trio.sleep(0.001)
-                done.set()
-
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(trickle)
-                while not done.is_set():
-                    await here.neighbours_talk()
-                    await trio.sleep(0.01)
-                await peer.frame("CONNECTED")
-                assert (await peer.frame("MESSAGE")).body == b"x" * 200
-            await peer.aclose()
-
-    async def test_octets_of_an_upgrade_one_at_a_time(self, street: OpenStreet) -> None:
-        async with street() as here:
-            stream = await here.dial_stream("websocket")
-            for octet in UPGRADE:
-                await stream.send_all(bytes([octet]))
-            await here.neighbours_talk()
-            assert (await stream.receive_some()).startswith(b"HTTP/1.1 101")
-            await stream.aclose()
-
-    @requirement("WST-04")
-    async def test_fragments_of_one_octet(self, street: OpenStreet) -> None:
-        async with street() as here:
-            peer = await here.dial("websocket")
-            data = CONNECT + frame("SEND", "漢".encode() * 300, destination="/topic/a", receipt="1")
-            pieces = [bytes([octet]) for octet in data]
-            await peer.websocket.stream.send_all(
-                ws(TEXT, pieces[0], fin=False)
-                + b"".join([ws(CONTINUATION, piece, fin=False) + ws(PING, piece) for piece in pieces[1:]])
-                + ws(CONTINUATION)
-            )
-            await here.neighbours_talk()
-            await peer.frame("CONNECTED")
-            await peer.frame("RECEIPT")
-            await peer.aclose()
-
-    async def test_slow_readers(self, street: OpenStreet, kind: str) -> None:
+    async def test_slow_readers(self, shared_gateway: OpenGateway, kind: str) -> None:
         """They read little at a time, but they read: nobody is cut, and nothing is lost."""
-        async with street(slow_consumer_timeout=5.0) as here:
+        async with shared_gateway(slow_consumer_timeout=5.0) as here:
             peer, publisher = await here.session(kind), await here.session(kind)
             await peer.subscribe("/topic/a")
 
@@ -97,36 +46,36 @@ class TestSlow:
                 for number in range(300):
                     assert (await peer.frame("MESSAGE")).body[:5] == b"%05d" % number
                     if number % 50 == 0:
-                        await here.neighbours_talk()
+                        await here.bystanders_talk()
             for each in (peer, publisher):
                 await each.aclose()
 
 
 class TestVanished:
-    async def nothing(self, here: Street, peer: Peer) -> None:
+    async def nothing(self, here: SharedGateway, peer: Peer) -> None:
         """Not a word."""
 
-    async def half_connect(self, here: Street, peer: Peer) -> None:
+    async def half_connect(self, here: SharedGateway, peer: Peer) -> None:
         await peer.send(CONNECT[:20])
 
-    async def connected(self, here: Street, peer: Peer) -> None:
+    async def connected(self, here: SharedGateway, peer: Peer) -> None:
         await peer.connect()
 
-    async def unread(self, here: Street, peer: Peer) -> None:
+    async def unread(self, here: SharedGateway, peer: Peer) -> None:
         await peer.send(CONNECT)
         for number in range(20):
             await peer.send_frame("SEND", destination="/topic/a", receipt=number)
 
-    async def half_a_frame(self, here: Street, peer: Peer) -> None:
+    async def half_a_frame(self, here: SharedGateway, peer: Peer) -> None:
         await peer.connect()
         await peer.send(b"SEND\ndestination:/queue/a\ncontent-length:100\n\nhalf")
 
-    async def open_transaction(self, here: Street, peer: Peer) -> None:
+    async def open_transaction(self, here: SharedGateway, peer: Peer) -> None:
         await peer.connect()
         await peer.send_frame("BEGIN", transaction="t")
         await peer.publish("/queue/a", b"never", transaction="t")
 
-    async def in_error(self, here: Street, peer: Peer) -> None:
+    async def in_error(self, here: SharedGateway, peer: Peer) -> None:
         await peer.connect()
         await peer.send(b"HELLO\n\n\0")
 
@@ -134,36 +83,21 @@ class TestVanished:
     @parametrize(
         "stage", ["nothing", "half_connect", "connected", "unread", "half_a_frame", "open_transaction", "in_error"]
     )
-    async def test_with_a_reset(self, street: OpenStreet, kind: str, stage: str) -> None:
+    async def test_with_a_reset(self, shared_gateway: OpenGateway, kind: str, stage: str) -> None:
         mischief: Mischief = getattr(self, stage)
-        async with street() as here:
+        async with shared_gateway() as here:
             for _ in range(5):
                 peer = await here.dial(kind)
                 await mischief(here, peer)
                 assert isinstance(peer.wire.stream, trio.SocketStream)
                 vanish(peer.wire.stream)
-                await here.neighbours_talk()
+                await here.bystanders_talk()
             await here.gone()
             assert here.gateway.broker.context.waiting == 0
             assert here.gateway.broker.memory.used == 0
 
-    @requirement("ACK-06", "WST-10")
-    async def test_what_it_held_comes_to_another(self, street: OpenStreet, kind: str) -> None:
-        async with street() as here:
-            peer, other = await here.session(kind), await here.session(kind)
-            await peer.subscribe("/queue/a", ack="client-individual")
-            for body in (b"1", b"2", b"3"):
-                await other.publish("/queue/a", body)
-                await peer.frame("MESSAGE")
-            assert isinstance(peer.wire.stream, trio.SocketStream)
-            vanish(peer.wire.stream)
-            messages = await other.subscribe_and_read("/queue/a", 3)
-            assert [message.body for message in messages] == [b"1", b"2", b"3"]
-            assert {message["redelivered"] for message in messages} == {"true"}
-            await other.aclose()
-
-    async def test_while_messages_are_written_to_it(self, street: OpenStreet, kind: str) -> None:
-        async with street(max_outbound=1024 * KIB) as here:
+    async def test_while_messages_are_written_to_it(self, shared_gateway: OpenGateway, kind: str) -> None:
+        async with shared_gateway(max_outbound=1024 * KIB) as here:
             peer, publisher = await here.session(kind), await here.session(kind)
             await peer.subscribe("/topic/a")
             assert isinstance(peer.wire.stream, trio.SocketStream)
@@ -172,53 +106,14 @@ class TestVanished:
                 if number == 20:
                     vanish(peer.wire.stream)
             await publisher.settled()
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             await publisher.aclose()
-
-    @requirement("LNG-01")
-    async def test_many_come_and_go(self, street: OpenStreet, kind: str) -> None:
-        async with street() as here:
-            for number in range(60):
-                stream = await here.dial_stream(kind)
-                if number % 3 == 0:
-                    await stream.send_all(UPGRADE if kind == "websocket" else CONNECT)
-                if number % 2:
-                    vanish(stream)
-                else:
-                    await stream.aclose()
-            await here.neighbours_talk()
-
-    @requirement("WST-08")
-    async def test_a_close_frame_and_no_answer_read(self, street: OpenStreet) -> None:
-        async with street() as here:
-            peer = await here.session("websocket")
-            await peer.websocket.stream.send_all(ws(CLOSE, b"\x03\xe8"))
-            await until(lambda: not here.strangers)
-            await here.neighbours_talk()
-            await peer.aclose()
 
 
 class TestNeverReads:
-    async def test_a_subscriber(self, street: OpenStreet, kind: str) -> None:
-        """Those who publish to it wait a moment for it, once; then it is cut, at its buffer's limit."""
-        async with street() as here:
-            peer, publisher = await here.session(kind), await here.session(kind)
-            await peer.subscribe("/topic/a")
-            counters = here.gateway.broker.counters
-            with trio.fail_after(20):
-                while not counters.slow_consumers:
-                    for _ in range(20):
-                        await publisher.publish("/topic/a", b"x" * 32 * KIB)
-                    await here.neighbours_talk()
-                await publisher.settled()
-            assert here.gateway.broker.memory.used == 0
-            await until(lambda: here.strangers == 1)
-            await publisher.aclose()
-            await peer.aclose()
-
-    async def test_one_of_several_subscribers(self, street: OpenStreet, kind: str) -> None:
+    async def test_one_of_several_subscribers(self, shared_gateway: OpenGateway, kind: str) -> None:
         """The others get everything, in order."""
-        async with street() as here:
+        async with shared_gateway() as here:
             peer, reader, publisher = [await here.session(kind) for _ in range(3)]
             await peer.subscribe("/topic/a")
             await reader.subscribe("/topic/a")
@@ -232,32 +127,14 @@ class TestNeverReads:
                 with trio.fail_after(20):
                     for number in range(300):
                         assert (await reader.frame("MESSAGE")).body[:5] == b"%05d" % number
-                await here.neighbours_talk()
+                await here.bystanders_talk()
             for each in (peer, reader, publisher):
                 await each.aclose()
 
-    async def test_a_consumer_of_a_queue(self, street: OpenStreet, kind: str) -> None:
-        """It holds no more than its window; all else goes to those who read."""
-        async with street() as here:
-            peer, publisher = await here.session(kind), await here.session(kind)
-            await peer.subscribe("/queue/a")
-            for _ in range(300):
-                await publisher.publish("/queue/a", b"x" * 32 * KIB)
-            await publisher.settled()
-            await here.neighbours_talk()
-            assert here.gateway.broker.context.waiting > 0
-            await peer.aclose()
-            waiting = here.gateway.broker.context.waiting
-            reader = await here.session(kind)
-            assert len(await reader.subscribe_and_read("/queue/a", waiting)) == waiting
-            for each in (publisher, reader):
-                await each.send_frame("DISCONNECT")
-                await each.aclose()
-
-    async def test_its_own_receipts(self, street: OpenStreet, kind: str) -> None:
+    async def test_its_own_receipts(self, shared_gateway: OpenGateway, kind: str) -> None:
         """Whoever floods us with what must be answered, and reads no answer, fills a bounded outbox and is then
         cut."""
-        async with street() as here:
+        async with shared_gateway() as here:
             peer = await here.session(kind)
             batch = b"".join([frame("SEND", destination="/topic/a", receipt="r" * 900) for _ in range(50)])
 
@@ -271,16 +148,16 @@ class TestNeverReads:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(flood)
                 with trio.fail_after(20):
-                    while here.strangers:
+                    while here.others:
                         sessions = here.gateway.broker.sessions.values()
                         assert all(session.outbox.size < 300 * KIB for session in sessions)
-                        await here.neighbours_talk()
+                        await here.bystanders_talk()
                 nursery.cancel_scope.cancel()
             await peer.aclose()
 
-    async def test_pings(self, street: OpenStreet) -> None:
+    async def test_pings(self, shared_gateway: OpenGateway) -> None:
         """Pongs that nobody reads do not pile up."""
-        async with street() as here:
+        async with shared_gateway() as here:
             peer = await here.session("websocket")
             batch = ws(PING, b"x" * 125) * 100
 
@@ -292,17 +169,9 @@ class TestNeverReads:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(flood)
                     for _ in range(5):
-                        await here.neighbours_talk()
+                        await here.bystanders_talk()
             (session,) = list(here.gateway.broker.sessions.values())[2:]
             assert session.outbox.size < 64 * KIB
-            await peer.aclose()
-
-    async def test_its_error(self, street: OpenStreet, kind: str) -> None:
-        async with street() as here:
-            peer = await here.session(kind)
-            await peer.send(b"HELLO\n\n\0")
-            await here.neighbours_talk()
-            await until(lambda: not here.strangers)
             await peer.aclose()
 
 
@@ -328,16 +197,16 @@ class TestNeverConnects:
         ],
         ids=["tcp silent", "tcp half", "websocket silent", "websocket half an upgrade", "websocket upgraded"],
     )
-    async def test_five_hundred(self, street: OpenStreet, kind: str, data: bytes, many_files: None) -> None:
+    async def test_five_hundred(self, shared_gateway: OpenGateway, kind: str, data: bytes, many_files: None) -> None:
         """All are closed by the connect timeout, and those who do connect are served meanwhile."""
         # On a busy machine 500 upgrades take longer than a second, and who is cut in his upgrade gets no ERROR.
-        async with street(connect_timeout=5.0 if data == UPGRADE else 1.0) as here:
+        async with shared_gateway(connect_timeout=5.0 if data == UPGRADE else 1.0) as here:
             streams = []
             for _ in range(500):
                 streams.append(await here.dial_stream(kind))
                 if data:
                     await streams[-1].send_all(data)
-            await here.neighbours_talk()
+            await here.bystanders_talk()
             newcomer = await here.session(kind)
             await newcomer.settled()
             await newcomer.send_frame("DISCONNECT")

@@ -19,11 +19,10 @@ from gateway.transports.accept.websocket import (
     check_request,
     choose_subprotocol,
 )
-from gateway.transports.wire.link import StreamPipe
 from gateway.transports.wire.websocket_framing import CloseCode, close_frame
 
-from .house import Valve
 from .peers import BINARY, CLOSE, PING, TEXT, ws
+from .pipes import ControlledPipe, StreamPipe
 
 
 def fields(origin: str | None, host: str | None) -> dict[str, str]:
@@ -104,7 +103,7 @@ class TestOrigin:
     def test_an_address_cannot_be_rebound(self) -> None:
         assert check_origin(fields("http://192.0.2.7:8000", "192.0.2.7:15674"), (), open_to_all=True) is None
 
-    def test_a_name_can_where_nobody_must_log_in(self) -> None:
+    def test_a_name_can_where_anonymous_clients_may_come(self) -> None:
         """A page whose own name was made to mean 127.0.0.1 has the same Origin and Host, and no proxy in front."""
         rebound = fields("http://evil.example:15674", "evil.example:15674")
         assert isinstance(check_origin(rebound, (), open_to_all=True), Refusal)
@@ -254,7 +253,7 @@ class TestAccept:
         await upgrade.stream.send_all(request("/stomp?x=1", Origin="https://page.example"))
         await upgrade.link()
 
-    async def test_octet_by_octet(self, nursery: trio.Nursery) -> None:
+    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
         upgrade = Upgrade(nursery)
         for octet in request(Origin="http://gateway.example"):
             await upgrade.stream.send_all(bytes([octet]))
@@ -262,7 +261,7 @@ class TestAccept:
 
     @requirement("FRM-09", "CON-11", "WST-04")
     @parametrize("cut", [0, 1, 5, 200])
-    async def test_octets_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
+    async def test_bytes_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
         """A client need not wait for the response; what it sent early is read as if it came late."""
         upgrade = Upgrade(nursery)
         data = request() + ws(TEXT, b"early") + ws(BINARY, b"more")
@@ -276,7 +275,7 @@ class TestAccept:
             received += await link.receive(100) or b""
         assert received == b"earlymore"
 
-    async def test_who_says_nothing_has_one_task(self, nursery: trio.Nursery) -> None:
+    async def test_a_silent_peer_has_one_task(self, nursery: trio.Nursery) -> None:
         before = trio.lowlevel.current_statistics().tasks_living
         upgrade = Upgrade(nursery)
         await trio.testing.wait_all_tasks_blocked()
@@ -402,7 +401,7 @@ class TestRefuse:
             assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
 
     async def test_what_is_no_upgrade_of_a_peer_that_leaves_before_the_response(self) -> None:
-        valve = Valve()
+        valve = ControlledPipe()
         valve.push(b"garbage\r\n\r\n")
         valve.hang_up()
         assert isinstance(await accept(valve, "peer", Conditions("/ws")), Refusal)
@@ -433,7 +432,7 @@ class TestLink:
         assert (link.transport, link.peer, link.ping) == ("websocket", "peer", b"\x89\x00")
 
     @requirement("WST-03", "WST-05")
-    async def test_messages_to_octets(self) -> None:
+    async def test_messages_to_bytes(self) -> None:
         theirs, link = linked(ws(TEXT, b"behind"))
         assert await link.receive(100) == b"behind"
         await theirs.send_all(ws(BINARY, b"\n"))
@@ -456,19 +455,19 @@ class TestLink:
         await theirs.send_all(ws(TEXT, b"last") + ws(CLOSE, b"\x03\xe9"))
         assert await link.receive(100) == b"last"
         assert await link.receive(100) is None
-        assert link.goodbye(CloseCode.PROTOCOL_ERROR, "why") == close_frame(1001)
+        assert link.close_bytes(CloseCode.PROTOCOL_ERROR, "why") == close_frame(1001)
 
     @requirement("WST-09")
     async def test_a_violation_is_the_end_and_is_named(self) -> None:
         theirs, link = linked()
         await theirs.send_all(ws(TEXT, b"x", mask=None))
         assert await link.receive(100) is None
-        assert link.goodbye(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
+        assert link.close_bytes(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
 
     @requirement("WST-08")
     async def test_our_own_close(self) -> None:
         _, link = linked()
-        assert link.goodbye(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
+        assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
 
     def test_frames_to_messages(self) -> None:
         _, link = linked()

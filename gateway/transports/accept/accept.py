@@ -1,16 +1,16 @@
-"""What a connection passes on its way from a listener to STOMP.
+"""Accept: a connection on its way from a listener to STOMP.
 
     accepted -> room? -> PROXY header -> TLS handshake -> HTTP upgrade -> STOMP
                          where the listener has it        WebSocket
 
-All of it is done in the connection's own task, under `connect_timeout`; what comes behind has as much again.  Nothing
-that happens here may leave: an exception would end the whole listener.
+All of it is done in the connection's own task, under `connect_timeout`; the STOMP handshake has as much again.  No
+exception may leave: it would end the whole listener.
 
-Who the client is becomes known on the way: first it is the other end of the socket, then whoever a trusted proxy names.
-By that address it is counted, limited, and written into the log.
+The client's address becomes known on the way: first it is the other end of the socket, then the client that a trusted
+proxy names.  By that address the connection is counted, limited, and written into the log.
 
-While the gateway drains nobody comes in.  Who still can knock, because systemd holds the socket, is told when to come
-back: by an ERROR, or by 503.  The log has no line of that for each of them: all whom it sent away come back, and again.
+While the gateway drains no client comes in.  Clients can still connect if systemd holds the socket: an ERROR or a 503
+tells them when to come back.  The log has no line for each of them, because all of them come back again and again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from gateway.codec import encoder
 
 from ..connection.closing import linger, warn_of_tls
 from ..connection.connection import Connection
-from ..wire.forwarded import NOBODY, Trusted, plain
+from ..flow.connection_limits import Slot
+from ..server import Server
+from ..wire.forwarded import NO_PROXIES, Trusted, plain
 from ..wire.link import BrokenLink, Link, Pipe, Remote, SocketPipe, TcpLink
 from ..wire.proxy_protocol import ProxyError, Resumed, read_header
 from ..wire.tls import HandshakeError, TlsPipe
@@ -36,19 +38,17 @@ from .listener import name_of
 from .websocket import Conditions, Refusal, accept
 
 if TYPE_CHECKING:
-    from ..flow.connection_limits import Slot
-    from ..server import Server
-    from ..wire.certificates import Certificates  # which loads much that only TLS needs
+    from ..wire.certificates import TlsCertificates  # which loads much that only TLS needs
 
 log = structlog.get_logger("gateway.listen")
 
-# What a client that does not speak TLS is told on a port that does.
+# The ERROR for a client without TLS on a port with TLS.
 _TLS_ONLY = "this port speaks TLS only: dial it with TLS, or dial another port"
 _STOMP = (b"CONNECT", b"STOMP", b"\n", b"\r\n")
 _HTTP = (b"GET ", b"HEAD ", b"POST ", b"OPTIONS ")
 
 
-class TurnedAway(Exception):
+class ConnectionRefused(Exception):
     """A connection ends before STOMP begins; `str()` says why, for the log; empty: it is worth no line."""
 
 
@@ -60,29 +60,29 @@ class ConnectionHandler:
         transport: `tcp` or `websocket`.
         certificates: of its TLS; None: it has none.
         proxied: connections begin with a PROXY header.
-        trusted: the proxies that are believed.
+        trusted: trusted proxies.
     """
 
     server: Server
     transport: str = "tcp"
-    certificates: Certificates | None = None
+    certificates: TlsCertificates | None = None
     proxied: bool = False
-    trusted: Trusted = NOBODY
+    trusted: Trusted = NO_PROXIES
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One accepted connection, to its end."""
-        known = _other_end(stream)
-        if known is None:
+        """Serve one accepted connection to its end."""
+        other_end = _other_end(stream)
+        if other_end is None:
             await trio.aclose_forcefully(stream)
             return
-        peer, address = known
+        peer, address = other_end
         pipe = SocketPipe(stream, self.server.fair_gates)
         scope = trio.CancelScope()
-        slot = self.server.admission.enter(address, lambda _: scope.cancel())
+        slot = self.server.connection_limits.enter(address, lambda _: scope.cancel())
         link: Link | None = None
         try:
-            if not slot.in_a_hurry:
-                link = await self._admit(pipe, peer, Remote(address), slot, scope)
+            if not slot.closes_at_once:
+                link = await self._open_link(pipe, peer, Remote(address), slot, scope)
             if link is not None:
                 await Connection(self.server, link, slot).serve()
         finally:
@@ -92,8 +92,10 @@ class ConnectionHandler:
                 with trio.CancelScope(shield=True):
                     await pipe.aclose()
 
-    async def _admit(self, pipe: Pipe, peer: str, remote: Remote, slot: Slot, scope: trio.CancelScope) -> Link | None:
-        """Bring a connection as far as STOMP; None: it does not come so far."""
+    async def _open_link(
+        self, pipe: Pipe, peer: str, remote: Remote, slot: Slot, scope: trio.CancelScope
+    ) -> Link | None:
+        """Do all that comes before STOMP; None: the connection was refused."""
         if self.transport == "tcp" and self.certificates is None and not self.proxied and not self.server.draining:
             slot.comes_from(remote.address)
             return TcpLink(pipe, peer, remote)
@@ -109,13 +111,13 @@ class ConnectionHandler:
                 if self.transport == "websocket":
                     return await self._upgraded(pipe, peer, remote, slot)
                 if self.server.draining:
-                    await self._tell(pipe, error_frame(self.server.shutting_down(), None, end=encoder.END))
+                    await self._write_last(pipe, error_frame(self.server.shutting_down(), None, end=encoder.END))
                     return None
                 slot.comes_from(remote.address)
                 return TcpLink(pipe, peer, remote)
             if time_left.cancelled_caught and not self.server.draining:
                 log.info("connection refused", peer=peer, reason=f"connect timeout: the {stage} did not come to an end")
-        except TurnedAway as reason:
+        except ConnectionRefused as reason:
             if str(reason):
                 log.info("connection refused", peer=peer, reason=str(reason))
         except Exception:
@@ -123,7 +125,7 @@ class ConnectionHandler:
         return None
 
     def _why_early(self, slot: Slot) -> str:
-        """The cause of an end before STOMP began, for the metrics."""
+        """Why it ended before STOMP began, for the metrics."""
         if slot.refusal is not None:
             return slot.refusal.cause
         return "draining" if self.server.draining else "handshake"
@@ -132,11 +134,11 @@ class ConnectionHandler:
         """Read the PROXY header."""
         if remote.address not in self.trusted:
             setting = f"{self.transport}_proxy_protocol"
-            raise TurnedAway(f"{setting} is on, and {remote.address or 'unix'} is not one of trusted_proxies")
+            raise ConnectionRefused(f"{setting} is on, and {remote.address or 'unix'} is not one of trusted_proxies")
         try:
             header, behind = await read_header(pipe)
         except ProxyError as error:
-            raise TurnedAway(str(error)) from None
+            raise ConnectionRefused(str(error)) from None
         if behind:
             pipe = Resumed(pipe, behind)
         if header.address:
@@ -144,31 +146,31 @@ class ConnectionHandler:
         return pipe, peer, Remote(header.address or remote.address, header.secure)
 
     async def _within_tls(
-        self, certificates: Certificates, pipe: Pipe, peer: str, remote: Remote
+        self, certificates: TlsCertificates, pipe: Pipe, peer: str, remote: Remote
     ) -> tuple[Pipe, Remote]:
         """Do the TLS handshake."""
         secured = TlsPipe(pipe, certificates.context(self.transport))
         try:
             await secured.handshake()
         except HandshakeError as error:
-            if error.nbytes:
-                await self._ask_for_tls(pipe, error.nbytes)
-            raise TurnedAway(str(error)) from None
+            if error.data:
+                await self._ask_for_tls(pipe, error.data)
+            raise ConnectionRefused(str(error)) from None
         shown = secured.certificate
         return secured, replace(remote, secure=True, certificate=certificates.client(shown) if shown else None)
 
     async def _ask_for_tls(self, pipe: Pipe, data: bytes) -> None:
-        """Tell a client that does not speak TLS, in its own words."""
+        """Tell a client that this port speaks TLS only, in HTTP or STOMP, as the client began."""
         answer = b""
         if data.startswith(_HTTP):
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(_TLS_ONLY) + 1}\r\n"
             answer = f"{head}Connection: close\r\n\r\n{_TLS_ONLY}\n".encode()
         elif data.startswith(_STOMP):
             answer = error_frame(NotAllowed("TLS only", _TLS_ONLY), None, end=encoder.END)
-        await self._tell(pipe, answer)
+        await self._write_last(pipe, answer)
 
-    async def _tell(self, pipe: Pipe, answer: bytes) -> None:
-        """The last that a client hears; empty: nothing."""
+    async def _write_last(self, pipe: Pipe, answer: bytes) -> None:
+        """Write an answer, which may be empty, and close."""
         try:
             pipe.send_nowait([answer])
         except BrokenLink:
@@ -199,7 +201,7 @@ class ConnectionHandler:
 
 
 def _other_end(stream: trio.SocketStream) -> tuple[str, str] | None:
-    """Name and address of who is there; of a unix socket `unix`, and none; None: it has gone already."""
+    """Name and address of the peer; for a unix socket `unix` and an empty address; None: the peer has gone already."""
     try:
         address = stream.socket.getpeername()
     except OSError:

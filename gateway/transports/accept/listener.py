@@ -1,8 +1,13 @@
-"""Listening: addresses to open sockets.  What becomes of a connection there is in `entrance`.
+"""Listeners: addresses to open sockets, and the fair accept on them.
 
-All addresses are opened before the first connection is taken, so that a start that fails half way leaves nothing
-behind.  A unix socket's file is replaced when nobody listens on it any more, and removed at the end; that of a socket
-which came from systemd is not ours.
+All addresses are opened before the first connection is accepted, so that a start that fails half way leaves no file
+behind.  A unix socket's file is replaced when no process listens on it any more, and removed at the end; that of a
+socket which came from systemd is not ours.
+
+Accept.  Trio's listener accepts one connection in each round of the loop.  With a thousand publishers that are never
+idle a round takes 300 ms, and 900 clients that come back after a restart were not in after half a minute.  So one more
+is accepted for each share of time that the round took, as clients in a handshake get in front of their reads
+(`wire/fairness.py`): a flood of them gets some 15 % of the time, however long rounds are.
 """
 
 from __future__ import annotations
@@ -12,15 +17,17 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import trio
 
+from ..wire.fairness import SHARE_OF_HANDSHAKES
+
 # Connections that may wait to be accepted: a whole fleet that reconnects at once (the kernel cuts it to somaxconn).
 _BACKLOG = 4096
-# A peer that vanished without a word and agreed on no heart-beats is found by the system after two minutes.  Accepted
-# sockets inherit these.
+# The system finds a peer that vanished without heart-beats after two minutes.  Accepted sockets inherit these.
 _KEEPALIVE = {
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): 1,
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): 60,
@@ -30,15 +37,15 @@ _KEEPALIVE = {
 
 
 class AddressError(OSError):
-    """An address cannot be listened on; `str()` says which and why, in words."""
+    """The gateway cannot listen on an address; `str()` says which and why, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Open listeners of one kind and where they are.
+    """Open listeners of one kind, and their addresses.
 
     Attributes:
-        inherited: those among them that somebody else keeps open, too.
+        inherited: those among them that systemd keeps open, too.
     """
 
     listeners: list[trio.SocketListener]
@@ -60,20 +67,20 @@ async def open_listeners(host: str, port: int, path: str) -> Listening:
     except OSError as error:
         raise AddressError(f"{shown}: {_reason(error)}") from None
     for listener in listeners:
-        _find_the_vanished(listener.socket)
+        _keep_alive(listener.socket)
     return Listening(listeners, [name_of(each.socket.getsockname()) for each in listeners])
 
 
-def _find_the_vanished(sock: trio.socket.SocketType) -> None:
+def _keep_alive(sock: trio.socket.SocketType) -> None:
     for option, value in _KEEPALIVE.items():
         sock.setsockopt(*option, value)
 
 
 def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening:
-    """Listen on sockets that somebody else has opened; they are ours from now on.
+    """Listen on sockets that systemd has opened; they are ours from now on.
 
     Args:
-        shown: what the settings call them.
+        shown: their name in the settings.
 
     Raises:
         AddressError: one of them does not listen.
@@ -85,12 +92,12 @@ def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening
         except ValueError:
             sock.close()
             raise AddressError(
-                f"{shown}: what systemd passed is no stream socket that listens; its .socket unit needs ListenStream= "
+                f"{shown}: systemd passed no stream socket that listens; its .socket unit needs ListenStream= "
                 "and Accept=no"
             ) from None
         is_unix = sock.family == socket.AF_UNIX
         if not is_unix:
-            _find_the_vanished(listener.socket)
+            _keep_alive(listener.socket)
         listening.listeners.append(listener)
         listening.inherited.append(listener)
         listening.addresses.append(shown if is_unix else name_of(sock.getsockname()))
@@ -130,13 +137,13 @@ def _bound_unix(path: str) -> socket.socket:
 
 def _is_listening(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        # Refused is the one answer that says nobody is there; a full backlog or a missing right says somebody is.
+        # Only a refusal says that no process listens; a full backlog or a missing permission says that one does.
         probe.setblocking(False)
         return probe.connect_ex(path) != errno.ECONNREFUSED
 
 
 async def close(listening: Listening) -> None:
-    """Close listeners, and remove the files of unix sockets, but for those on which another program listens by now."""
+    """Close listeners, and remove the files of unix sockets, but for those that another program listens on by now."""
     for listener in listening.listeners:
         await listener.aclose()
     unlink([each for each in listening.addresses if not (each.startswith("unix:") and _is_listening(each[5:]))])
@@ -165,3 +172,43 @@ def name_of(address: object) -> str:
         return "unix"
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Acceptor(trio.abc.Listener[trio.SocketStream]):
+    """A listener of trio's, which it closes.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, listener: trio.SocketListener, clock: Callable[[], float] = perf_counter) -> None:
+        self._listener = listener
+        self._clock = clock
+        of_trio = listener.socket
+        # A second object for the same socket: trio's has no accept that does not wait.
+        self._socket = socket.fromfd(of_trio.fileno(), of_trio.family, of_trio.type)
+        self._socket.setblocking(False)
+        self._left = 0  # in this round
+
+    async def accept(self) -> trio.SocketStream:
+        """The next connection, with the errors of `trio.SocketListener.accept`.
+
+        No checkpoint, as long as this round has room for one more.
+        """
+        if self._left:
+            self._left -= 1
+        else:
+            began = self._clock()
+            await trio.lowlevel.checkpoint()
+            self._left = int((self._clock() - began) / SHARE_OF_HANDSHAKES)
+        try:
+            accepted, _ = self._socket.accept()
+        except OSError:  # no connection waits, or trio knows how to handle the error
+            self._left = 0
+            return await self._listener.accept()
+        return trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
+
+    async def aclose(self) -> None:
+        """Close both."""
+        self._socket.close()
+        await self._listener.aclose()

@@ -1,12 +1,12 @@
-"""STOMP over WebSocket: the upgrade, and the link on it.
+"""WebSocket: the HTTP upgrade, and the link on it.
 
 trio-websocket does the opening handshake, on a stream of ours that gives it exactly the bytes of the HTTP request.
-When that is done its reader task ends and the link goes on with our own framing (`websocket_frames` says why), so that
-an idle WebSocket costs no second task and a message no second parser.
+When that is done its reader task ends and the link goes on with our own framing (`wire/websocket_framing.py` says why),
+so that an idle WebSocket costs no second task and a message no second parser.
 
-Whom we let in: the right path; a page from our own host name or a listed origin (a client without Origin is no page); a
-subprotocol that we know, or none offered at all; and whoever `admission` has room for.  Behind trusted proxies the
-client's address and the host name that it asked for are what they say (`forwarded`).
+A client is accepted with the right path; with an Origin that has our own host name or is listed, or without one (then
+it is no web page); with a subprotocol that we know, or none offered at all; and if the connection limits have room.
+Behind trusted proxies the client's address and the host name that it asked for are as they say (`wire/forwarded.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gateway.broker.model.identity import Upgrade
 from gateway.codec import encoder
 from gateway.net.origins import can_be_listed, is_listed
 
-from ..wire.forwarded import NOBODY, ForwardedError, Trusted
+from ..wire.forwarded import NO_PROXIES, ForwardedError, Trusted
 from ..wire.link import UNKNOWN, BrokenLink, Buffers, Pipe, Remote, advance, joined
 from ..wire.websocket_framing import CloseCode, Deframer, Opcode, WebSocketError, close_frame, header, pack
 
@@ -39,10 +39,10 @@ _END_OF_REQUEST = b"\r\n\r\n"
 # Bytes of a read, unless a large frame is under way: as many small ones as are unmasked in half a millisecond.
 _READ_OF_SMALL_FRAMES = 32 * 1024
 _LONGEST_REQUEST = 16 * 1024  # bytes of an HTTP upgrade request; nginx and browsers stay below 8 KiB
-_MOST_PARAMETERS = 100  # of its query; one of them is ours
+_MOST_PARAMETERS = 100  # of its query; we read one of them
 _READ = 4 * 1024
-# What trio-websocket is given of a request: it takes bytes above 127 for an error of its own.
-_ASCII = bytes([octet if octet < 128 else ord("?") for octet in range(256)])
+# The translation of a request for trio-websocket: it takes bytes above 127 for an error of its own.
+_ASCII = bytes([byte if byte < 128 else ord("?") for byte in range(256)])
 _BAD_REQUEST = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 36\r\nConnection: close\r\n\r\n"
     b"the request is no WebSocket upgrade\n"
@@ -55,7 +55,7 @@ class Refusal:
 
     Attributes:
         retry_after: seconds after which the client should come back; None where it should not.
-        request: what the peer said, for the log.
+        request: of the peer, for the log.
     """
 
     status: int
@@ -65,9 +65,9 @@ class Refusal:
 
 
 def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
-    """The best version offered (WST-01); None where nothing was offered (WST-02).
+    """The best version offered (WST-01); None if none was offered (WST-02).
 
-    An offer without any that we know is refused: browsers drop a connection whose offer was not answered, with an error
+    An offer of unknown ones only is refused: browsers drop a connection without an answer to the offer, with an error
     that says less.
     """
     for name in SUBPROTOCOLS:
@@ -81,12 +81,12 @@ def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
 def check_origin(
     fields: Mapping[str, str], allowed: Sequence[str], *, open_to_all: bool, secure: bool = False
 ) -> Refusal | None:
-    """Same host name or listed, else refused.
+    """Refuse an Origin that has not the host name of the request and is not listed.
 
     The port is not compared: the gateway's own page comes from another port than its WebSocket.  All names of loopback
-    are one host.  Where nobody must log in, a name that is no address and did not come through a proxy or TLS is not
-    believed: a page of anybody's can make its own name mean 127.0.0.1 (DNS rebinding).  Nor is a page that came without
-    TLS where the WebSocket has it: anybody on the way can have written that page.
+    are one host.  If anonymous clients are accepted, a name that is no address counts only behind a proxy or TLS: any
+    page can make its own name mean 127.0.0.1 (DNS rebinding).  A page without TLS does not count if the WebSocket has
+    TLS: any router on the way can have written that page.
 
     Args:
         fields: of the request, by lower-case name.
@@ -100,8 +100,8 @@ def check_origin(
     if ours is not None and _host_name(origin) == ours:
         if ours == _LOOPBACK:
             return None
-        believed = not open_to_all or secure or not _PROXY_FIELDS.isdisjoint(fields) or _is_address(ours)
-        if believed and not (secure and origin.lower().startswith("http:")):
+        counts = not open_to_all or secure or not _PROXY_FIELDS.isdisjoint(fields) or _is_address(ours)
+        if counts and not (secure and origin.lower().startswith("http:")):
             return None
     remedy = "add it to allowed_origins" if can_be_listed(origin) else "no entry of allowed_origins but * could name it"
     return Refusal(403, f"the origin {origin[:200]!r} is not allowed; {remedy}")
@@ -127,32 +127,32 @@ def _is_address(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Whom an endpoint lets in.
+    """Which upgrades an endpoint accepts.
 
     Attributes:
-        path: where it is.
+        path: of the endpoint.
         allowed_origins: of pages, besides those from the same host, as `gateway.net.origins.listed` gives them.
-        open_to_all: nobody must log in.
-        trusted: proxies that may say who the client is.
+        open_to_all: anonymous clients are accepted.
+        trusted: trusted proxies.
     """
 
     path: str
     allowed_origins: Sequence[str] = ()
     open_to_all: bool = False
-    trusted: Trusted = NOBODY
+    trusted: Trusted = NO_PROXIES
 
 
 def check_request(
     path: str, fields: Mapping[str, str], conditions: Conditions, *, secure: bool = False
 ) -> Refusal | None:
-    """Whether an upgrade request, with its header fields by lower-case name, may come in."""
+    """Check path and Origin of an upgrade request, by its header fields with lower-case names."""
     if path.partition("?")[0] != conditions.path:
         return Refusal(404, f"STOMP over WebSocket is at {conditions.path}")
     return check_origin(fields, conditions.allowed_origins, open_to_all=conditions.open_to_all, secure=secure)
 
 
 class _HandshakeStream(trio.abc.Stream):
-    """The pipe during the handshake: what comes behind the request is kept for the link."""
+    """The pipe during the handshake: bytes behind the request are kept for the link."""
 
     def __init__(self, pipe: Pipe, scope: trio.CancelScope, first: bytes) -> None:
         self.behind = b""
@@ -192,18 +192,18 @@ class _HandshakeStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        """trio-websocket closes when the request was no upgrade: the handshake is over without a request."""
+        """trio-websocket closes if the request is no upgrade: the handshake is over."""
         self._scope.cancel()
         await trio.lowlevel.checkpoint()
 
 
 def fields_of(request: bytes) -> dict[str, str] | None:
-    """Header fields of a request by lower-case name; those that came several times are lists.  (trio-websocket keeps
-    Host to itself.)
+    """Header fields of a request by lower-case name; repeated ones are joined by commas.  (trio-websocket does not hand
+    out Host.)
 
     Returns:
-        None, where somebody else could read it otherwise: trio-websocket takes lines that end in LF alone, or are
-        folded, and takes what stands there for no field; and behind a request with a body begins another one, or none.
+        None, if a proxy could read the request otherwise: trio-websocket accepts lines that end in LF alone, or are
+        folded, and ignores them; and behind a body another request may begin.
     """
     head, end, _ = request.partition(_END_OF_REQUEST)
     lines = head.decode("latin-1").split("\r\n")
@@ -221,7 +221,7 @@ def fields_of(request: bytes) -> dict[str, str] | None:
 
 
 def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
-    """What a request shows of who sent it.
+    """The credentials in a request.
 
     Args:
         path: with its query.
@@ -239,10 +239,10 @@ def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
 
 
 def behind_proxies(remote: Remote, fields: dict[str, str], trusted: Trusted) -> Remote:
-    """Who the client really is, with the host name that it asked for put into the fields.
+    """The client behind trusted proxies; the host name that it asked for is put into the fields.
 
     Raises:
-        ForwardedError: what the proxies say contradicts itself.
+        ForwardedError: the fields contradict each other.
     """
     client = trusted.client_of(remote.address, fields)
     if client.host:
@@ -264,15 +264,15 @@ async def accept(
     """Do the opening handshake.
 
     Args:
-        remote: what is known of the peer before it.
-        admit: asked last, with all that is known.
+        remote: as known before the request.
+        admit: called last, with all that is known.
 
     Returns:
         The link, or why there is none; the HTTP response has been sent in both cases.
     """
     result: WebSocketLink | Refusal = Refusal(400, "the request is no WebSocket upgrade")
     first = await pipe.receive(_READ)
-    if not first:  # who says nothing is worth neither task nor parser
+    if not first:  # a peer that sends nothing is worth neither task nor parser
         return result
     scope = trio.CancelScope()
     stream = _HandshakeStream(pipe, scope, first)
@@ -293,7 +293,7 @@ async def accept(
                         result = WebSocketLink(pipe, name, stream.behind, shown)
                 scope.cancel()
     except* (ValueError, trio_websocket.ConnectionClosed) as group:
-        # The libraries below trip over some of what a stranger may send, and over one who does not wait for the answer.
+        # The libraries below fail on some requests, and on clients that do not wait for the answer.
         log.debug("a request that cannot be read", peer=peer, errors=[repr(each) for each in group.exceptions])
         if not stream.answered:
             with suppress(trio.BrokenResourceError):
@@ -314,7 +314,7 @@ def _judge(
     remote: Remote,
     admit: Admit,
 ) -> tuple[Remote, str | None] | Refusal:
-    """All that is known of who comes in, and the subprotocol; or why it may not."""
+    """The client and the subprotocol, or the refusal."""
     if fields is None:
         return Refusal(400, "the request must be HTTP/1.1, in whole lines that end in CR LF, and without a body")
     try:
@@ -348,7 +348,7 @@ class WebSocketLink:
         self._failure: WebSocketError | None = None
 
     async def receive(self, size: int) -> bytes | None:
-        """See `Link`.  A violation of the RFC is the end of the stream; `goodbye` tells the peer."""
+        """As `Link` says.  A violation of the RFC is the end of the stream; `close_bytes` tells the peer."""
         deframer = self._deframer
         if deframer.closed:
             return None
@@ -376,7 +376,7 @@ class WebSocketLink:
         pong, self._deframer.pong = self._deframer.pong, b""
         return pong
 
-    def goodbye(self, code: CloseCode, reason: str) -> bytes:
+    def close_bytes(self, code: CloseCode, reason: str) -> bytes:
         """A Close frame: the answer to the peer's, or our own."""
         if self._deframer.closed:
             return self._deframer.close_reply

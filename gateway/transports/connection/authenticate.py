@@ -1,4 +1,4 @@
-"""The handshake's question: who is it?  Asked once the first frame is there; the authenticator may take its time."""
+"""Authentication of a client, by its first frame and what its connection has shown; it may take long."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ async def log_in(server: Server, link: Link, frame: Frame) -> tuple[Opening, Ide
     """Read the first frame, and have its sender authenticated.
 
     Raises:
-        ProtocolError: it is no good opening, nobody is let in any more, or the credentials are refused.
+        ProtocolError: the frame is no valid CONNECT, the gateway drains, or the credentials are refused.
     """
-    server.now = trio.current_time()
+    server.turn_time = trio.current_time()
     opening = read_opening(frame)
     if server.draining:
         raise server.shutting_down()
@@ -31,7 +31,7 @@ async def log_in(server: Server, link: Link, frame: Frame) -> tuple[Opening, Ide
 
 
 async def identify(server: Server, credentials: Credentials) -> Identity:
-    """Who it is; whoever is refused is counted.
+    """Ask the authenticator; refusals are counted.
 
     Raises:
         LoginRefused: the credentials are refused.
@@ -47,7 +47,7 @@ async def identify(server: Server, credentials: Credentials) -> Identity:
 
 
 def tell_of_login(event: str, link: Link, session: Session, identity: Identity) -> None:
-    """One line in the log; where nobody has to say who he is, only for those who look closely."""
+    """Log a login; of anonymous clients only at level debug."""
     say = log.debug if identity.method == "anonymous" else log.info
     say(
         event,
@@ -60,7 +60,7 @@ def tell_of_login(event: str, link: Link, session: Session, identity: Identity) 
 
 
 def fits_a_line(text: str) -> bool:
-    """Whether CONNECTED, which knows no escapes, can say that."""
+    """True if CONNECTED, which has no escapes, can carry that text."""
     return "\n" not in text and "\r" not in text
 
 

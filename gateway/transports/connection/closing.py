@@ -1,20 +1,19 @@
-"""The last words of a connection: what its log line says, and what its client still reads.
+"""Closing: the log line of a connection that ends, and the last that its client reads.
 
-    refused, failed    the log line, and the row of the records, of a connection that ends by an error
-    say_goodbye        what is left is written, then the ERROR of one that has no session, then that nothing more comes
+    refused, failed    the log line, and the journal's row, of a connection that ends by an error
+    write_last         what is left is written, then the ERROR of a connection without a session, then the end
     linger             read on for a little while, so that what we wrote is not lost to a reset (STOMP 1.2, Connection
                        Lingering)
 
-Who does not read cannot be told: to a slow consumer nothing more is written.  Who is sent away to make room in memory
-is written to for a moment only, because what lies in its outbox takes room for so long; so is who has no session, for a
-flood of those who read nothing would keep as many files open; and so is a client that has come again on another
-connection, where it waits for what it does not read here.
+A slow consumer cannot be told, because it does not read: nothing more is written to it.  Writes take a moment at most
+to a client that is closed to make room in memory, because its outbox takes room for so long; to a connection without a
+session, because a flood of clients that do not read would keep as many files open; and to a client that has come again
+on another connection, because it waits there for the messages that it does not read here.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -31,27 +30,24 @@ from gateway.broker.errors import (
 )
 from gateway.codec import Frame, MalformedFrame, ProtocolError
 
+from ..server import Server
 from ..wire.link import BrokenLink, Buffers, Link, Pipe
 from ..wire.websocket_framing import CloseCode
 from .writer import ConnectionWriter, write_all
 
-if TYPE_CHECKING:
-    from ..server import Server
-
 log = structlog.get_logger("gateway.connection")
 
-# Seconds for what is left to be written at the end, to a client that reads slowly.
+# Seconds of the last write, to a client that reads slowly; and to one that has come again on another connection.
 LONGEST = 10.0
-# The same where the client has come again on another connection.
-LONGEST_OF_A_GHOST = 1.0
-# What is written in place of a login that is no user's name: some put their passcode, token or ticket there.
+LONGEST_OF_REPLACED = 1.0
+# Stands in the log for a login that is no user's name: some clients put their passcode, token or ticket there.
 _HIDDEN = "(hidden)"
 _TLS_HELLO = b"\x16\x03"
 _READ = 64 * 1024
 
 
 def warn_of_tls(first_bytes: bytes, peer: str) -> bool:
-    """Log that a peer speaks TLS on a port that does not, if it does."""
+    """Log that a peer speaks TLS on a port without TLS, and return True, if it does."""
     if not first_bytes.startswith(_TLS_HELLO):
         return False
     log.warning("TLS hello on a plain port", peer=peer, hint="the client dials with TLS, and this port has none")
@@ -59,25 +55,25 @@ def warn_of_tls(first_bytes: bytes, peer: str) -> bool:
 
 
 def bare(error: ProtocolError) -> ProtocolError:
-    """An error without the way it came: that would keep its frames, with whole transactions, for the collector."""
+    """An error without its traceback, which would keep whole transactions alive until the collector runs."""
     error.__traceback__ = error.__context__ = error.__cause__ = None
     return error
 
 
 def our_fault() -> ProtocolError:
-    """What a client reads of an error that is not its own: nothing of the server's inside."""
+    """The ERROR for a fault of the server's: it tells the client nothing of its inside."""
     return ProtocolError("internal error", "the server failed on this frame; its log says more")
 
 
 def refused(
     server: Server, link: Link, error: ProtocolError, frame: Frame | None, first_bytes: bytes, *, told: bool
 ) -> None:
-    """Count and tell that a connection ends without a session.
+    """Count and log that a connection ends without a session.
 
     Args:
         frame: that was refused; None: none came.
-        first_bytes: what is not understood.
-        told: the log has it already.
+        first_bytes: that the decoder did not understand.
+        told: the log has the line already.
     """
     server.broker.counters.refuse(error)
     if not told and not warn_of_tls(first_bytes, link.peer):
@@ -88,7 +84,7 @@ def refused(
 
 
 def _shown(frame: Frame | None, error: ProtocolError) -> dict[str, str | None]:
-    """What the log says of a refused login."""
+    """Fields of the log line, of a refused login."""
     if not isinstance(error, LoginRefused):
         return {}
     known = {"method": error.method, "why": error.why}
@@ -96,7 +92,7 @@ def _shown(frame: Frame | None, error: ProtocolError) -> dict[str, str | None]:
 
 
 def _login_of(frame: Frame | None, error: ProtocolError) -> str | None:
-    """The name that a client claims that is refused, if somebody knows it for a user's."""
+    """The login of a refused client, if it is known to be a user's name."""
     if isinstance(error, LoginRefused) and error.user:
         return error.user
     login = None if frame is None else frame.headers.get("login")
@@ -104,21 +100,21 @@ def _login_of(frame: Frame | None, error: ProtocolError) -> str | None:
 
 
 def failed(session: Session, error: ProtocolError) -> None:
-    """Tell that a session ends by an error."""
-    if isinstance(error, TooCostly):  # whoever chose it has told more
+    """Log that a session ends by an error."""
+    if isinstance(error, TooCostly):  # the memory guard has logged more
         return
-    if isinstance(error, TakenOver):  # two programs that have one client-id end each other: somebody must see it
+    if isinstance(error, TakenOver):  # two programs with one client-id end each other: the operator must see it
         _taken_over(session, error)
         return
-    # Bytes of the client's are not for the log, and an end that was ordered is no failure.
+    # The detail of a malformed frame quotes the client, and an end that was ordered is no failure.
     detail = "" if isinstance(error, MalformedFrame) else error.detail
     say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
-    whose: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}
+    fields: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}
     if isinstance(error, SlowConsumer):
-        whose |= {"limit": error.limit, "waiting_octets": session.outbox.size}
+        fields |= {"limit": error.limit, "waiting_octets": session.outbox.size}
     if isinstance(error, (AccessLost, AccessRefused)) and error.rule:
-        whose["rule"] = error.rule
-    say("session failed", **whose, reason=str(error), detail=detail)
+        fields["rule"] = error.rule
+    say("session failed", **fields, reason=str(error), detail=detail)
 
 
 def _taken_over(session: Session, error: TakenOver) -> None:
@@ -132,20 +128,20 @@ def _taken_over(session: Session, error: TakenOver) -> None:
     )
 
 
-def patience(failure: ProtocolError | None, *, has_session: bool, is_ghost: bool, hurry: float) -> float:
-    """Seconds for what is left to be written.
+def longest_write(failure: ProtocolError | None, *, has_session: bool, is_replaced: bool, linger: float) -> float:
+    """Seconds for the last write.
 
     Args:
-        failure: why it ends; None: the client wished it.
-        is_ghost: the client has come again on another connection.
-        hurry: for a client that costs too much memory, or has no session: nothing of its own is lost.
+        failure: why it ends; None: the client has ended it.
+        is_replaced: the client has come again on another connection.
+        linger: for a client that costs too much memory, or has no session.
     """
     if not has_session or isinstance(failure, TooCostly):
-        return hurry
-    return LONGEST_OF_A_GHOST if is_ghost else LONGEST
+        return linger
+    return LONGEST_OF_REPLACED if is_replaced else LONGEST
 
 
-async def say_goodbye(
+async def write_last(
     link: Link,
     writer: ConnectionWriter | None,
     failure: ProtocolError | None,
@@ -156,15 +152,15 @@ async def say_goodbye(
     """Write what is left; False when the peer does not take it.
 
     Args:
-        failure: why it ends; None: the client wished it.
+        failure: why it ends; None: the client has ended it.
         last_frame: the ERROR of a connection that has no session.
-        outbox: what lies in the outbox is written, too.
+        outbox: the outbox is written, too.
     """
-    goodbye = link.goodbye(*_close_code(failure))
+    close = link.close_bytes(*_close_code(failure))
     with suppress(BrokenLink):
         if writer is not None:
             await writer.write_out(outbox=outbox)
-        await write_all(link, [*last_frame, goodbye] if goodbye else last_frame)
+        await write_all(link, [*last_frame, close] if close else last_frame)
         await link.pipe.send_eof()
         return True
     return False

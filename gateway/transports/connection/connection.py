@@ -1,21 +1,21 @@
-"""One connection, from its first byte to its last: the one loop for TCP and WebSocket.
+"""Connection: one client, from its first byte to its last; the one loop for TCP and WebSocket.
 
     handshake     one frame, under the connect timeout and small limits; may wait for the authenticator
-    conversation  read a chunk, handle its frames, settle (flush what they caused, wait if we must): one await a chunk
-    farewell      what is left is written, then we say that nothing more comes and read on for a little while, so that
+    conversation  read a chunk, handle its frames, end the turn (flush what they caused, wait if we must): one await a
+                  chunk
+    closing       what is left is written, then we say that nothing more comes and read on for a little while, so that
                   what we wrote is not lost to a reset (STOMP 1.2, Connection Lingering)
 
-Tasks.  The reader is the connection's own task.  A writer exists only while the socket does not take what we have; it
-lives in the connection's nursery and ends when all is written.  Timers are the wheel's.
+Tasks.  The reader is the connection's own task.  A writer task exists only while the socket does not take what we have;
+it lives in the connection's nursery and ends when all is written.  Timers are those of the timer wheel.
 
-Nothing that happens here may leave: an exception in a handler would end the whole listener, so `serve` catches all,
-logs it and closes.
+No exception may leave: it would end the whole listener.  So `serve` catches all, logs it and closes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -28,9 +28,10 @@ from gateway.broker.errors import SlowConsumer, TakenOver, TooLate, error_frame
 from gateway.broker.model.identity import Renewal
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
+from ..flow.back_pressure import Turn
+from ..flow.connected import Connected, FrameObserver
 from ..flow.connection_limits import Slot
-from ..flow.frame_trace import FrameTrace
-from ..flow.partial_frames import PartialFrame
+from ..flow.memory_guard import PartialFrame
 from ..server import Server
 from ..wire.fairness import in_steps
 from ..wire.link import BrokenLink, Buffers, Link
@@ -46,68 +47,65 @@ log = structlog.get_logger("gateway.connection")
 # with this, 2,500 with reads of 1 MiB).
 _READ = 64 * 1024
 # Deliveries, or seconds, after which a reader lets others have a turn in the middle of its chunk.  So many deliveries
-# are about 2 ms, and less would be many small writes; where nothing is delivered a short turn costs next to nothing.
+# are about 2 ms, and less would be many small writes; a turn without deliveries may be short at next to no cost.
 _DELIVERIES_PER_TURN = 4096
 _LONGEST_TURN = 0.003
 _LONGEST_IDLE_TURN = 0.0003
-# Seconds that a client is not read for while its ghost ends, should that take longer than a ghost's farewell may.
-_LONGEST_WAIT_FOR_A_GHOST = 2.0
+# Seconds that a client waits for the connection that it replaces, should that take longer to close than it may.
+_LONGEST_WAIT_FOR_REPLACED = 2.0
 
 
 class Connection:
     """A client's connection.
 
     Args:
-        slot: as whom it was admitted; None: nobody counts it.
+        slot: its place among the connections; None: it is not counted.
 
     Attributes:
-        session: None before CONNECTED is due.
-        writer: likewise.
-        trace: shows its frames to an operator; None: nobody looks.
-        incomplete: what has come of its next frame.
-        session_expiry: how long the session may last; None: there is none.
-        must_read: it holds unacknowledged messages or open transactions, so that its ACKs and COMMITs must be read even
-            when memory is short.
+        session: None before CONNECTED is due, and after the end.
+        writer: None where there is no session.
+        slot: as handed in.
+        session_expiry: how long the session may last; None where there is none.
     """
 
     __slots__ = (
-        "_closing",
+        "_close_scope",
         "_decoder",
         "_ending",
         "_failure",
         "_gone",
-        "_goodbye",
+        "_has_left",
         "_heartbeats",
-        "_is_ghost",
+        "_incomplete",
+        "_is_replaced",
         "_last_frame",
         "_link",
         "_nursery",
+        "_observer",
         "_server",
-        "_slot",
-        "incomplete",
         "session",
         "session_expiry",
-        "trace",
+        "slot",
         "writer",
     )
 
     def __init__(self, server: Server, link: Link, slot: Slot | None = None) -> None:
         self.session: Session | None = None
         self.writer: ConnectionWriter | None = None
-        self.trace: FrameTrace | None = None
-        self.incomplete = PartialFrame(server.broker)
         self.session_expiry: SessionExpiry | None = None
-        self._slot = slot
+        self.slot = slot
+        self._incomplete = PartialFrame(server.broker)
+        self._observer: FrameObserver | None = None
         self._server = server
         self._link = link
         self._decoder = Decoder(server.options.connect_limits)
         self._nursery: trio.Nursery | None = None
-        self._ending: ProtocolError | None = None  # somebody else's wish
+        self._ending: ProtocolError | None = None  # what `end` was called with
         self._failure: ProtocolError | None = None  # why it ends, as the client is told
-        self._closing = False
-        self._gone: trio.Event | None = None  # somebody waits for the session to have left
-        self._goodbye: trio.CancelScope | None = None  # of what the farewell writes
-        self._is_ghost = False  # the client has come again on another connection
+        self._has_left = False  # the session has left the broker
+        self._gone: trio.Event | None = None  # another connection waits for that
+        self._close_scope: trio.CancelScope | None = None  # of the last write
+        self._is_replaced = False  # the client has come again on another connection
         self._last_frame: Buffers = []  # the ERROR of a connection that has no session
         self._heartbeats: Heartbeats | None = None
 
@@ -116,9 +114,9 @@ class Connection:
     async def serve(self) -> None:
         """Talk until one side ends it."""
         self._server.broker.counters.connections += 1
-        self._server.enter(self)
-        if self._slot is not None:
-            self._slot.evict = self.end
+        self._server.connection_opened(self)
+        if self.slot is not None:
+            self.slot.evict = self.end
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -136,47 +134,45 @@ class Connection:
                 await self._end_now(self._ending)
             if self.session is not None:
                 await in_steps(self.session.departing(lost=not self.session.ended))
-                await self._server.flush()  # to others, who shall not wait for our farewell
+                await self._server.flush()  # to other clients, which shall not wait until we are closed
                 if self.session.ended and self._server.committer is not None:
                     with trio.move_on_after(closing.LONGEST):  # its last receipts may wait for the store
                         await self._server.committer.wait_for(self.session.batch)
-            await self._farewell()
+            await self._close()
         except Exception:
             log.exception("connection failed", peer=self._link.peer, session=self.session and self.session.id)
         finally:
-            self._leave()
+            self._release()
             await self._link.pipe.aclose()
 
-    def _leave(self) -> None:
-        """Leave the hub, whatever happened, and let go of what refers back to us: the collector comes by rarely."""
+    def _release(self) -> None:
+        """Leave the server, and drop what refers back to us: the collector runs rarely."""
         try:
-            self._forget()
+            self._leave_broker()
         except Exception:
             log.exception("closing a session failed", peer=self._link.peer, session=self.session and self.session.id)
-        self._server.leave(self)
-        if self.trace is not None:
-            self._server.traces.end(self.trace)
-        self.session = self.writer = self._heartbeats = self.session_expiry = None
+        self._server.connection_closed(self)
+        self.session = self.writer = self._heartbeats = self.session_expiry = self._observer = None
 
     async def _converse(self) -> None:
         frame: Frame | None = None
-        if self._slot is not None and self._slot.refusal is not None:
-            self._refuse(self._slot.refusal, None)
+        if self.slot is not None and self.slot.refusal is not None:
+            self._refuse(self.slot.refusal, None)
             return
         try:
             frame = await self._read_first_frame()
             if frame is None:
                 return
-            ghost = await self._open_session(frame)
+            replaced = await self._open_session(frame)
         except ProtocolError as error:
             self._refuse(error, frame)
         except Exception:
             log.exception("handshake failed", peer=self._link.peer)
             self._refuse(closing.our_fault(), frame)
         else:
-            if ghost is not None:
-                await self._outlast(ghost)
-            await trio.lowlevel.checkpoint()  # what came behind CONNECT has a turn of its own: a login takes half a ms
+            if replaced is not None:
+                await self._wait_for_replaced(replaced)
+            await trio.lowlevel.checkpoint()  # frames behind CONNECT have a turn of their own: a login takes half a ms
             await self._read_frames()
 
     async def _read_first_frame(self) -> Frame | None:
@@ -198,16 +194,16 @@ class Connection:
             return False
         return True
 
-    async def _open_session(self, frame: Frame) -> Connection | None:
-        """Become a session; the connection of the one that it replaces, which is ending now."""
+    async def _open_session(self, frame: Frame) -> Connected | None:
+        """Become a session; returns the connection of the session that it replaces, which is ending now."""
         server = self._server
-        if self._slot is not None:
-            self._slot.asks()
+        if self.slot is not None:
+            self.slot.asks()
         opening, identity = await log_in(server, self._link, frame)
         last = server.broker.known.get((identity.user, opening.client_id))
-        ghost = None if last is None else server.connections.get(last)
-        if self._slot is not None:
-            self._slot.logs_in(identity.user, None if ghost is None else ghost._slot)
+        replaced = None if last is None else server.connections.get(last)
+        if self.slot is not None:
+            self.slot.logs_in(identity.user, None if replaced is None else replaced.slot)
         session = server.broker.open_session(
             opening.version,
             identity.user,
@@ -222,94 +218,87 @@ class Connection:
         self.session = session
         assert self._nursery is not None  # it is there as long as we read
         self.writer = ConnectionWriter(server, self._link, self._nursery, session.outbox)
-        server.welcome(self, session)
+        server.session_opened(self, session)
         self._decoder.begin(opening.version, server.options.limits)
         self._heartbeats = Heartbeats(server, session, self.writer, opening, self._link)
         self.session_expiry = SessionExpiry(server, self._link, session, identity)
         tell_of_login("connected", self._link, session, identity)
-        session.outbox.append(encoder.connected(self._greeting(session), session.frame_end))
-        return ghost
+        session.outbox.append(encoder.connected(self._connected_headers(session), session.frame_end))
+        return replaced
 
-    async def _outlast(self, ghost: Connection) -> None:
-        """Read on when our ghost has given back what it had: so that comes to us first, and in order.
+    async def _wait_for_replaced(self, replaced: Connected) -> None:
+        """Read on when the replaced connection has given back its messages: so they come to us first, and in order.
 
-        Nor do we end before: a third connection of the client waits for us, and thereby for the ghost.
+        This is shielded: a third connection of the client waits for us, and thereby for the replaced one.
         """
-        with self.held(), trio.move_on_after(_LONGEST_WAIT_FOR_A_GHOST, shield=True):
-            await self._server.flush()  # the client is told that it is in
-            await ghost.wait_gone()
+        with self.held(), trio.move_on_after(_LONGEST_WAIT_FOR_REPLACED, shield=True):
+            await self._server.flush()  # CONNECTED goes out
+            await replaced.wait_gone()
 
     async def wait_gone(self) -> None:
-        """Wait until the session has left, and given back all that it had."""
-        if not self._closing:
+        """Wait until the session has left the broker, and given back its messages."""
+        if not self._has_left:
             self._gone = self._gone or trio.Event()
             await self._gone.wait()
 
-    def _greeting(self, session: Session) -> dict[str, str]:
+    def _connected_headers(self, session: Session) -> dict[str, str]:
         """The headers of CONNECTED (CON-06 to CON-08)."""
         options = self._server.options
         headers = {"version": session.version.name, "session": session.id, "server": options.server}
         if session.user != session.id and fits_a_line(session.user):
             headers["user-name"] = session.user
-        if session.version.heartbeats:
-            headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}"
-        else:  # it knows of none, and says so in the words that RabbitMQ and ActiveMQ have for that
-            headers["heart-beat"] = "0,0"
+        # STOMP 1.0 has no heart-beats; RabbitMQ and ActiveMQ say that so.
+        has_beats = session.version.heartbeats
+        headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}" if has_beats else "0,0"
         return headers
 
     async def _read_frames(self) -> None:
-        """The loop: frames of the chunk at hand, settle, next chunk."""
+        """The loop: the frames of a chunk, the end of the turn, the next chunk."""
         session, writer, server, link, decoder = self.session, self.writer, self._server, self._link, self._decoder
-        heartbeats, incomplete = self._heartbeats, self.incomplete
+        heartbeats, incomplete = self._heartbeats, self._incomplete
         assert session is not None  # _open_session has returned
-        pace = server.rates.pace_of(session.login, link.remote.address, trio.current_time())
-        read = _READ if pace is None else pace.read
         assert writer is not None
         assert heartbeats is not None
-        broker, counters = server.broker, server.broker.counters
+        broker, counters, back_pressure = server.broker, server.broker.counters, server.back_pressure
+        limit = server.rate_limits.of_session(session.login, link.remote.address, trio.current_time())
+        read = _READ if limit is None else limit.read
         frame: Frame | None = None
         came = decoder.incomplete  # behind CONNECT, in one chunk with it
+        turn = Turn(broker, session, incomplete)
         try:
-            if pace is not None and pace.is_over(0, 0, trio.current_time()):
-                await server.flush()  # it is told that it is in
-                await server.back_pressure.slow_down(self, pace)
+            if limit is not None and limit.is_over(0, 0, trio.current_time()):
+                await server.flush()  # CONNECTED goes out
+                await back_pressure.slow_down(self, limit)
             while True:
-                mark, kept, stored, began = counters.delivered, broker.memory.kept, server.stored, perf_counter()
-                published, handled = counters.published, session.frames_in
-                for frame in decoder.frames() if self.trace is None else self.trace.listen(decoder.frames()):
-                    if incomplete.nbytes:  # no longer: if it is kept, the broker counts it
+                turn.begin()
+                for frame in decoder.frames() if self._observer is None else self._observer.listen(decoder.frames()):
+                    if incomplete.nbytes:  # it is complete; if it is kept, the broker counts it
                         incomplete.end()
                     session.handle(frame)
-                    frame = None  # an error of the decoder's is not this frame's
+                    frame = None  # an error that the decoder raises next is not about this frame
                     if session.ended:
                         return
-                    delivered = counters.delivered - mark
+                    delivered = counters.delivered - turn.delivered
                     if (
                         delivered > _DELIVERIES_PER_TURN
                         or broker.context.full
-                        or perf_counter() - began > (_LONGEST_TURN if delivered else _LONGEST_IDLE_TURN)
+                        or perf_counter() - turn.began > (_LONGEST_TURN if delivered else _LONGEST_IDLE_TURN)
                     ):
-                        await self._end_turn(kept, stored, published, began)
+                        await back_pressure.end_turn(self, turn)
                         await server.fair_gates.pause()
-                        mark, kept, stored, began = (
-                            counters.delivered,
-                            broker.memory.kept,
-                            server.stored,
-                            perf_counter(),
-                        )
-                        published, handled = counters.published, session.frames_in
+                        turn.begin()
                 incomplete.note(decoder.incomplete)
-                await self._end_turn(kept, stored, published, began if session.frames_in != handled else 0.0)
-                if pace is not None and pace.is_over(session.frames_in, came, trio.current_time()):
-                    await server.back_pressure.slow_down(self, pace)
+                await back_pressure.end_turn(self, turn)
+                if limit is not None and limit.is_over(session.frames_in, came, trio.current_time()):
+                    await back_pressure.slow_down(self, limit)
                 came = 0
                 if (data := await link.receive(read)) is None:
                     return
-                if broker.context.slow_consumers.strained:  # by somebody else's writer: not our doing
+                if broker.context.slow_consumers.strained:  # by the writer of another connection, not by this client
                     broker.context.slow_consumers.strained.clear()
-                heartbeats.last_read = server.now = trio.current_time()
+                heartbeats.last_read = server.turn_time = trio.current_time()
                 counters.bytes_in += len(data)
-                came = len(data) + link.overhead  # pings, or frames of one byte, are work, too
+                came = len(data) + link.overhead  # pings and frames of one byte are work, too
                 if pong := link.pong():
                     writer.send_control(pong)
                 decoder.feed(data)
@@ -319,31 +308,14 @@ class Connection:
             log.exception("session broke", session=session.id, command=frame and frame.command)
             await self._fail(closing.our_fault(), frame)
         finally:
-            if pace is not None:  # who comes again owes what came last, too
-                pace.is_over(session.frames_in, came, trio.current_time())
-
-    def _end_turn(self, kept: int, stored: int, published: int, began: float) -> Awaitable[None]:
-        """Flush, and wait as long as what this turn caused makes it wait.
-
-        Args:
-            kept, stored, published: what had been counted when it began.
-            began: when that was; 0: there was no frame, but for heart-beats, so nobody waited for its end.
-        """
-        server, broker = self._server, self._server.broker
-        return server.settle(
-            self,
-            kept=broker.memory.kept != kept,
-            stored=server.stored != stored,
-            published=broker.counters.published != published,
-            midway=self.incomplete.is_large,
-            began=began,
-        )
+            if limit is not None:  # a client that comes again owes for its last chunk, too
+                limit.is_over(session.frames_in, came, trio.current_time())
 
     # errors and the end
 
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a connection that has no session."""
-        told = self._slot is not None and error is self._slot.refusal
+        told = self.slot is not None and error is self.slot.refusal
         closing.refused(self._server, self._link, error, frame, self._decoder.first_octets, told=told)
         self._failure = closing.bare(error)
         self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
@@ -352,30 +324,30 @@ class Connection:
         """End a session that broke the protocol."""
         assert self.session is not None
         self._failure = closing.bare(error)
-        self._decoder = Decoder(self._server.options.connect_limits)  # what came of the next frame is of no use
-        self.incomplete.end()
+        self._decoder = Decoder(self._server.options.connect_limits)  # the incomplete frame is of no use
+        self._incomplete.end()
         await in_steps(self.session.failing(error, frame))
         closing.failed(self.session, error)
 
     def flush(self) -> None:
-        """See `Carrier`."""
+        """Write the outbox, as far as the socket takes it now."""
         if self.writer is not None:
             self.writer.flush()
 
     def end(self, error: ProtocolError) -> None:
-        """See `Carrier`: the reader stops where it waits, and does the rest itself."""
+        """The reader stops where it waits, tells the client of the error, and closes."""
         if self._ending is None:
             self._ending = error
         if isinstance(error, TakenOver):
-            self._is_ghost = True
-            if self._goodbye is not None:
-                soon = trio.current_time() + closing.LONGEST_OF_A_GHOST
-                self._goodbye.deadline = min(self._goodbye.deadline, soon)
+            self._is_replaced = True
+            if self._close_scope is not None:
+                soon = trio.current_time() + closing.LONGEST_OF_REPLACED
+                self._close_scope.deadline = min(self._close_scope.deadline, soon)
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
     def renew(self, renewal: Renewal) -> None:
-        """See `Carrier`."""
+        """The client has sent a new token."""
         if self._nursery is not None and self.session_expiry is not None:
             self._nursery.start_soon(self.session_expiry.renew, renewal)
 
@@ -385,13 +357,13 @@ class Connection:
         elif not self.session.ended:
             await self._fail(error, None)
 
-    def _forget(self) -> None:
-        """Leave the broker: what this client had goes back to where others can get it."""
+    def _leave_broker(self) -> None:
+        """The client's unacknowledged messages go back to their queues."""
         session = self.session
-        self.incomplete.end()
-        if session is None or self._closing:
+        self._incomplete.end()
+        if session is None or self._has_left:
             return
-        self._closing = True
+        self._has_left = True
         session.close()
         self._server.connections.pop(session, None)
         if self._gone is not None:
@@ -399,48 +371,59 @@ class Connection:
         assert self.writer is not None  # it came with the session
         self.writer.release_waiters()
 
-    async def _farewell(self) -> None:
+    async def _close(self) -> None:
         """Write what is left, say that nothing more comes, and read on until the peer has closed, too.
 
-        The session leaves the broker behind the write, for what cannot be written goes back to its queues.
+        The session leaves the broker behind the write, because messages that cannot be written go back to their queues.
         """
         linger = self._server.options.close_linger
-        patience = closing.patience(
-            self._failure, has_session=self.session is not None, is_ghost=self._is_ghost, hurry=linger
+        longest = closing.longest_write(
+            self._failure, has_session=self.session is not None, is_replaced=self._is_replaced, linger=linger
         )
         reads = False
-        with trio.move_on_after(patience) as self._goodbye:
-            reads = not isinstance(self._failure, SlowConsumer) and await closing.say_goodbye(
-                self._link, self.writer, self._failure, self._last_frame, outbox=self._reads_on()
+        with trio.move_on_after(longest) as self._close_scope:
+            reads = not isinstance(self._failure, SlowConsumer) and await closing.write_last(
+                self._link, self.writer, self._failure, self._last_frame, outbox=self._may_read()
             )
         left = [] if self.writer is None else self.writer.abandon()
-        self._forget()
+        self._leave_broker()
         await self._server.flush()
         await in_steps(freeing(left))
-        if reads and not (self._slot is not None and self._slot.in_a_hurry):
+        if reads and not (self.slot is not None and self.slot.closes_at_once):
             await closing.linger(self._link.pipe, linger)
 
-    def _reads_on(self) -> bool:
-        """Whether the client can be thought to read still: it did not end the stream itself."""
+    def _may_read(self) -> bool:
+        """True if the client may still read: it did not end the stream itself."""
         return self._failure is not None or (self.session is not None and self.session.ended)
 
-    # back-pressure
+    # for the server, back-pressure and operators
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Bytes that have come of its next frame, as they are counted."""
+        return self._incomplete.nbytes
+
+    def observe(self, observer: FrameObserver | None) -> None:
+        """Show all frames to an observer; None: to none any more."""
+        self._observer = observer
+        if self.writer is not None:
+            self.writer.observe(observer)
 
     def peer_has_gone(self) -> bool:
-        """Whether the peer has closed, which reading would tell if we did."""
+        """True if the peer has closed, which a blocked client's reader does not see."""
         return self._link.pipe.peer_has_gone()
 
     @property
     def must_read(self) -> bool:
-        """See the class."""
+        """True if it has unacknowledged messages or open transactions: its ACKs and COMMITs must always be read."""
         session = self.session
         return session is not None and bool(session.outstanding or session.transactions)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """We do not read this client, so its silence is our doing: its heart-beat clock stands still."""
+        """While this is entered we do not read the client, so its heart-beat clock stands still."""
         heartbeats = self._heartbeats
-        assert heartbeats is not None  # only a connection with a session is held
+        assert heartbeats is not None  # only a connection with a session publishes
         heartbeats.held += 1
         try:
             yield

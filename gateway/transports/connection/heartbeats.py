@@ -1,16 +1,16 @@
-"""The timed part of a session: heart-beats out, silence in, WebSocket pings.
+"""Heart-beats: those that a session sends, the silence of its client, and WebSocket pings.
 
-Silent is only whose bytes were waited for.  Where very many send at once they stand in a line for their turn
-(`gate`), and those of a client may lie unread for longer than it promised to be silent: it is none the worse.
+A client is silent only if the gateway has waited for its bytes.  Where very many send at once they wait in line for
+their turn (`wire/fairness.py`), and bytes of a client may lie unread for longer than it promised to be silent: it is
+not closed for that.
 
-A pulse stands on the wheel in its connection's place, so that a connection that has ended leaves nothing behind there
-but this small object, and only until its next moment comes.
+`Heartbeats` stands on the timer wheel in its connection's place, so that a connection that has ended leaves only this
+small object behind there, until its next date.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,15 +19,13 @@ from gateway.broker.headers import heartbeat
 from gateway.broker.headers.connect import Opening
 from gateway.codec import ProtocolError
 
+from ..server import Server
 from ..wire.link import Link, Pipe
 from .writer import ConnectionWriter
 
-if TYPE_CHECKING:
-    from ..server import Server
-
-# Browsers throttle timers of hidden tabs to one a minute but answer pings; asking more often than this is of no use.
+# Browsers throttle timers of hidden tabs to one a minute but answer pings; to ask more often than this is of no use.
 _SHORTEST_PING = 5.0
-# Seconds after which a pulse leaves the wheel at the latest once its session has ended: a client may agree on years.
+# Seconds after which this leaves the wheel at the latest once its session has ended: a client may agree on years.
 _LONGEST_LOOK = 60.0
 
 
@@ -42,7 +40,7 @@ class Heartbeats:
 
     Attributes:
         last_read: trio's clock when bytes last came.
-        held: we do not read this client, so its silence is our doing.
+        held: how many waits keep us from reading this client; its silence does not count meanwhile.
     """
 
     __slots__ = (
@@ -92,7 +90,7 @@ class Heartbeats:
         return min([*intervals, _LONGEST_LOOK]) if intervals else math.inf
 
     def tick(self, now: float) -> float:
-        """The wheel looks in: send what is due, end a session whose client is silent."""
+        """Send what is due; end a session that has a silent client."""
         session, writer, pipe = self._session, self._writer, self._pipe
         if session is None or writer is None or pipe is None:
             return math.inf
@@ -107,13 +105,13 @@ class Heartbeats:
                 due = now + self._receive_within
         if self._send_every:
             if writer.last_write + self._send_every <= now:
-                writer.last_write = self._server.now = now
-                if not writer.writing:  # else bytes wait already that count as a beat
+                writer.last_write = self._server.turn_time = now
+                if not writer.writing:  # else bytes are on their way that count as a beat
                     session.outbox.append(b"\n")
                     writer.flush()
             due = min(due, writer.last_write + self._send_every)
         if self._ping_every:
-            # Only a peer that is silent is asked.
+            # Only a silent peer is asked.
             asked = max(self.last_read, self._last_ping)
             if asked + self._ping_every <= now:
                 writer.send_control(self._ping)
@@ -128,6 +126,6 @@ class Heartbeats:
             broker.records.silent(session)
         session.end(
             HeartbeatMissing(
-                "heart-beat missing", f"no octet for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
+                "heart-beat missing", f"no byte for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
             )
         )

@@ -1,12 +1,12 @@
-"""How long a session lasts: as long as the token, the cookie or the certificate that its client has shown.
+"""Session expiry: a session lasts as long as the token, the cookie or the certificate that its client has shown.
 
     token_warning before the end    a MESSAGE on `/session/events`, and a line in the log
     SEND to `/session/renew`        a new token; the session goes on, as long as that one lasts
     the end                         ERROR, and the connection is closed
-    files were read again           ERROR, where what let the client in is good no more; else the groups of now
+    files were read again           ERROR, where the client's login is valid no more; else its groups of now
 
-A `Lifetime` stands on the wheel, as a pulse does, and only where there is an end.  It looks at the epoch's clock at
-least once a minute, for the wheel's clock stands still while a machine sleeps.
+A `Lifetime` stands on the timer wheel, only where there is an end.  It looks at the epoch's clock at least once a
+minute, because the wheel's clock stands still while a machine sleeps.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ log = structlog.get_logger("gateway.expiry")
 _LONGEST_LOOK = 60.0
 # Seconds between attempts to warn a client that has not subscribed to its events yet.
 _NEXT_ATTEMPT = 1.0
-# Seconds from one renewal to the next, which waits: each leaves something on the wheel for a minute.
+# Seconds from one renewal to the next, which waits: each leaves a timer on the wheel for a minute.
 _NEXT_RENEWAL = 1.0
-# Sessions that end in one turn, or whose subscriptions are looked at: each may wake a task, and all these run before
-# anybody else.
+# Sessions that end in one turn, or have their subscriptions checked: each may wake a task, and all these run before
+# other connections do.
 _FOLLOWS_PER_TURN = 8
 
-# Instead of what is said of login and passcode, which are not what renews a session.
+# In place of the text about login and passcode, which cannot renew a session.
 _NO_TOKEN = "what it shows is no token that this server accepts, and does not look like one"
 
-_SHOWN = {"certificate": "certificate", "cookie": "cookie"}
+_KINDS = {"certificate": "certificate", "cookie": "cookie"}
 
 
 class Lifetime:
@@ -63,7 +63,7 @@ class Lifetime:
         self._session = None
 
     def tick(self, now: float) -> float:
-        """Warn, or end the session, if it is time; see `Timed`."""
+        """Warn, or end the session, if it is time."""
         session, server = self._session, self._server
         if session is None:
             return math.inf
@@ -79,34 +79,34 @@ class Lifetime:
         return now + min(left, _LONGEST_LOOK if self._told else _NEXT_ATTEMPT)
 
     def _warn(self, session: Session, left: float) -> None:
-        what = self._what
+        kind = self._kind
         if not self._logged:
             self._logged = True
-            log.info(f"{what} expires soon", session=session.id, login=session.login, seconds=round(left, 1))
+            log.info(f"{kind} expires soon", session=session.id, login=session.login, seconds=round(left, 1))
         self._told = session.tell(
-            f"{what}-expiring",
+            f"{kind}-expiring",
             {"expires-in": str(math.ceil(left))},
-            f"the {what} expires in {math.ceil(left)} s, and the session with it; SEND a new token to {RENEW}",
+            f"the {kind} expires in {math.ceil(left)} s, and the session with it; SEND a new token to {RENEW}",
         )
 
     def _end(self, session: Session) -> None:
-        what = self._what
-        log.info(f"{what} expired", session=session.id, login=session.login, peer=session.peer)
+        kind = self._kind
+        log.info(f"{kind} expired", session=session.id, login=session.login, peer=session.peer)
         detail = (
-            f"the {what} that the session began with, or was renewed with, was good until now; log in with a new one"
+            f"the {kind} that the session began with, or was renewed with, was valid until now; log in with a new one"
         )
-        session.end(SessionEnded(f"{what} expired", detail))
+        session.end(SessionEnded(f"{kind} expired", detail))
 
     @property
-    def _what(self) -> str:
-        return _SHOWN.get(self._identity.method, "token")
+    def _kind(self) -> str:
+        return _KINDS.get(self._identity.method, "token")
 
 
 class SessionExpiry:
-    """The time of one session: who its client is, for how long, and what it takes to stay.
+    """The login of one session, its end, and its renewals.
 
     Attributes:
-        identity: as it was last found out.
+        identity: by the last authentication, or review.
     """
 
     __slots__ = ("_lifetime", "_link", "_lost", "_renewable", "_server", "_session", "identity")
@@ -117,7 +117,7 @@ class SessionExpiry:
         self._session = session
         self._lifetime: Lifetime | None = None
         self._lost: SessionEnded | None = None
-        self._renewable = -math.inf  # from then on, by trio's clock
+        self._renewable = -math.inf  # trio's clock from which on it may be renewed
         self._begin(identity)
 
     def _begin(self, identity: Identity) -> None:
@@ -133,7 +133,7 @@ class SessionExpiry:
             self._lifetime = None
 
     async def renew(self, asked: Renewal) -> None:
-        """Have somebody say whether the session may last longer; the end of one that may not."""
+        """Authenticate a new token; a session with a refused one ends."""
         session = self._session
         await trio.sleep_until(self._renewable)
         self._renewable = trio.current_time() + _NEXT_RENEWAL
@@ -144,19 +144,22 @@ class SessionExpiry:
             is_vague = error.method == "none" or error.detail.startswith(NOT_A_USER)
             self._refuse(_NO_TOKEN if is_vague else error.detail, asked, why=error.why)
         except trio.TooSlowError:
-            self._refuse(f"nobody said so within {self._server.options.connect_timeout:g} s (connect_timeout)", asked)
+            self._refuse(
+                f"the authenticator did not answer within {self._server.options.connect_timeout:g} s (connect_timeout)",
+                asked,
+            )
         except Exception:
             log.exception("a renewal failed", session=session.id)
-            self._refuse("the server failed to find out who it is; its log says more", asked)
+            self._refuse("the server failed to check the token; its log says more", asked)
         else:
             if identity.user != session.login:
-                self._refuse("what it shows is somebody else's; connect anew to be another user", asked)
+                self._refuse("the token is one of another user; connect anew to be that user", asked)
             else:
                 self._go_on(identity)
 
     def review(self) -> bool:
-        """Files were read again.  True: the client has other groups by now, which count from here on, or is nobody any
-        more; what follows of that is for `follow`."""
+        """Files were read again.  True if the login has lost its user, or has other groups, which count from now on;
+        then `follow` is due."""
         identity = self.identity
         if identity.review is None or self._lost is not None:
             return False
@@ -171,7 +174,7 @@ class SessionExpiry:
         return True
 
     def follow(self) -> None:
-        """End the session of a client that is nobody any more, or that has lost what it is subscribed to."""
+        """End the session, if its user is gone, or if its groups may not subscribe to what it is subscribed to."""
         session, error = self._session, self._lost
         if session.outbox.carrier is None:
             return  # it has ended meanwhile
@@ -205,7 +208,7 @@ class SessionExpiry:
         session.end(RenewalRefused(detail, asked.receipt))
 
     def _shown(self, asked: Renewal) -> Credentials:
-        """What counts is the new token: neither the upgrade, nor a certificate, which were shown at the start."""
+        """The new token alone, without the upgrade and the certificate that were shown at the start."""
         remote = self._link.remote
         return Credentials(
             login=asked.login or self._session.login,
@@ -218,35 +221,35 @@ class SessionExpiry:
 
 
 class ReloadableAuthenticator(Protocol):
-    """An authenticator that reads files; see `gateway.runtime.gateway.Reloadable`."""
+    """An authenticator that reads files."""
 
     name: str
 
     def reload(self) -> str | None:
-        """Read them again; what is wrong with them, as a sentence, or None."""
+        """Read the files again; returns what is wrong with them, as a sentence, or None."""
         ...
 
 
-class FollowedSession:
-    """An authenticator whose sessions follow when it has read its files again.
+class SessionReviewer:
+    """An authenticator; when it has read its files again, the sessions follow.
 
-    Rules are to be read behind it: a session whose groups have changed is then never looked at with its old groups and
-    new rules, nor the other way round.
+    Rules are to be read behind it: so a session with new groups is never checked with its old groups and new rules, nor
+    the other way round.
 
     Attributes:
         name: of the authenticator.
     """
 
-    def __init__(self, entrance: ReloadableAuthenticator, server: Server) -> None:
-        self.name = entrance.name
-        self._entrance = entrance
+    def __init__(self, authenticator: ReloadableAuthenticator, server: Server) -> None:
+        self.name = authenticator.name
+        self._authenticator = authenticator
         self._server = server
 
     def reload(self) -> str | None:
-        """Read the files again.  All sessions are asked at once, a microsecond each; what follows is done in turns."""
-        fault = self._entrance.reload()
-        leases = [each.session_expiry for each in self._server.connections.values() if each.session_expiry is not None]
-        changed = deque([each for each in leases if each.review()])
+        """Read the files again.  All sessions are reviewed at once, a microsecond each; they follow in slices."""
+        fault = self._authenticator.reload()
+        logins = [each.session_expiry for each in self._server.connections.values() if each.session_expiry is not None]
+        changed = deque([each for each in logins if each.review()])
 
         def follow() -> None:
             for _ in range(min(len(changed), _FOLLOWS_PER_TURN)):

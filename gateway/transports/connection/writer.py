@@ -1,4 +1,4 @@
-"""The way out of a connection: from the session's outbox to the pipe.
+"""Connection writer: from the session's outbox to the pipe.
 
     outbox --flush--> one write that does not wait --(all taken)--> done
                             '--(the socket is full)--> rest --writer task--> pipe, until outbox and rest are empty
@@ -8,28 +8,25 @@ While a writer is at work the outbox only gathers, so that bytes never overtake 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import trio
 
 from gateway.broker.core.outbox import Outbox
 
+from ..flow.connected import FrameObserver
+from ..server import Server
 from ..wire.link import BrokenLink, Buffers, Link, advance
 
-if TYPE_CHECKING:
-    from ..server import Server
-
-
-# What a writer takes at once: joined they are a copy, and the outbox may hold megabytes that others share.
+# Parts that a writer takes at once: joined they are a copy, and the outbox may hold megabytes that receivers share.
 _PARTS_PER_WRITE = 2048
 
 
 class ConnectionWriter:
-    """What leaves a connection.
+    """Writes the outbox of one session.
 
     Attributes:
-        pack: makes buffers of frames; who looks at them stands in between.
-        rest: bytes that left the outbox and did not leave us.
+        rest: bytes that have left the outbox and are not written.
         writing: a writer task is at work.
         last_write: trio's clock when bytes were last written, or nearly so.
     """
@@ -43,12 +40,12 @@ class ConnectionWriter:
         "_nursery",
         "_outbox",
         "_overhead",
+        "_pack",
         "_relief",
         "_send_nowait",
         "_server",
         "_stopped",
         "last_write",
-        "pack",
         "rest",
         "writing",
     )
@@ -57,20 +54,28 @@ class ConnectionWriter:
         self._server = server
         self._link = link
         # Looked up once: a broadcast does nothing but this.
-        self.pack = link.pack
+        self._pack = link.pack
         self._send_nowait = link.pipe.send_nowait
         self._counters = server.broker.counters
-        self._nursery = nursery  # of the connection: the writer lives in it
+        self._nursery = nursery  # of the connection: the writer task lives in it
         self._outbox = outbox
         self._in_flight = 0  # how many of the outbox's bytes `rest` stands for
         self._overhead = 0  # how many bytes of `rest` are not the outbox's
         self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
-        self._left: list[list[bytes] | Buffers] = []  # what a peer that has gone never got
+        self._left: list[list[bytes] | Buffers] = []  # bytes that a peer that has gone never got
         self.rest: Buffers = []
         self.writing = False
         self._stopped = False
-        self.last_write = server.now
+        self.last_write = server.turn_time
+
+    def observe(self, observer: FrameObserver | None) -> None:
+        """Show all frames to an observer before they are packed; None: to none."""
+        self._pack = self._link.pack if observer is None else partial(self._pack_observed, observer)
+
+    def _pack_observed(self, observer: FrameObserver, parts: list[bytes], size: int) -> Buffers:
+        observer.see_sent(parts)
+        return self._link.pack(parts, size)
 
     def flush(self) -> None:
         """Write the outbox, as far as the pipe takes it now; a writer does the rest."""
@@ -81,14 +86,14 @@ class ConnectionWriter:
         parts = outbox.take()
         if not parts:
             return
-        buffers = self.pack(parts, in_flight)
+        buffers = self._pack(parts, in_flight)
         try:
             sent = self._send_nowait(buffers)
         except BrokenLink:
             # The reader will see the end of the stream; until then frames that came before it still count.
             self._give_up(buffers)
             return
-        self.last_write = self._server.now
+        self.last_write = self._server.turn_time
         if len(buffers) == 1 and sent == len(buffers[0]):
             self._counters.bytes_out += sent
             outbox.written(in_flight)
@@ -118,17 +123,17 @@ class ConnectionWriter:
             self._start_writer()
 
     def stop(self) -> None:
-        """The conversation is over: no writer starts any more, and what is appended stays in the outbox."""
+        """The conversation is over: no writer task starts any more, and new frames stay in the outbox."""
         self._stopped = self.writing = True
 
     def abandon(self) -> list[list[bytes] | Buffers]:
-        """The conversation is over, and what was not written never will be: whoever gets it here lets go of it."""
+        """Give up what was not written; returns it, because to free it may take long."""
         left = [*self._left, self.rest, *self._outbox.hand_over()]
         self._left, self.rest = [], []
         return left
 
     def _give_up(self, buffers: Buffers) -> None:
-        """The peer is gone: nobody gets these, nor what lies in the outbox."""
+        """The peer is gone: it gets neither these buffers nor the outbox."""
         self._left = [buffers, *self._outbox.hand_over()]
         self._outbox.close()
 
@@ -137,11 +142,11 @@ class ConnectionWriter:
         self._nursery.start_soon(self._write)
 
     def _advance(self, sent: int) -> None:
-        """So many bytes of `rest` are with the operating system."""
+        """The operating system has taken so many bytes of `rest`."""
         self._counters.bytes_out += sent
         self.rest = advance(self.rest, sent)
         # Bytes of WebSocket headers are not the outbox's.  They count as if they all went first: so no message counts
-        # as written that is not, and one that comes back for nothing is marked as redelivered.
+        # as written that is not; at worst a message is marked as redelivered that the client never got.
         before = min(sent, self._overhead)
         self._overhead -= before
         credit = sent - before if self.rest else self._in_flight
@@ -153,7 +158,7 @@ class ConnectionWriter:
                 self.release_waiters()
 
     async def _write(self) -> None:
-        """Write the rest, and what gathered meanwhile, until nothing is left."""
+        """Write the rest, and the frames that gathered meanwhile, until all is written."""
         server, pipe = self._server, self._link.pipe
         try:
             while True:
@@ -173,7 +178,7 @@ class ConnectionWriter:
             self.writing = False
 
     async def write_out(self, *, outbox: bool) -> None:
-        """Write the rest, and what lies in the `outbox`, at the end, when no writer is at work any more.
+        """Write the rest, and the `outbox`, at the end, when no writer task is at work any more.
 
         Raises:
             BrokenLink: the peer is gone.
@@ -184,13 +189,13 @@ class ConnectionWriter:
             self._advance(sent or await pipe.send_some(self.rest))
 
     def _take(self) -> bool:
-        """Take the next parts of the outbox, and a control frame in front of them; False when there is nothing."""
+        """Take the next parts of the outbox, and a control frame in front of them; False if there are none."""
         parts = self._outbox.take(_PARTS_PER_WRITE)
         self._in_flight = sum(map(len, parts))
         control, self._control = self._control, b""
         self.rest = [control] if control else []
         if parts:
-            self.rest += self.pack(parts, self._in_flight)
+            self.rest += self._pack(parts, self._in_flight)
         self._overhead = sum(map(len, self.rest)) - self._in_flight
         return bool(self.rest)
 
@@ -201,7 +206,7 @@ class ConnectionWriter:
         await self._relief.wait()
 
     def release_waiters(self) -> None:
-        """Those in `wait_relief` go on."""
+        """Wake the tasks in `wait_relief`."""
         if self._relief is not None:
             self._relief.set()
             self._relief = None

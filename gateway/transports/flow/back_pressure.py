@@ -1,59 +1,158 @@
-"""When a client that publishes is not read: the end of its turn, and what it may have to wait for there.
+"""Back-pressure: the end of a publisher's turn, and what the publisher may have to wait for there.
 
-    slow subscriber    whom it writes to has not read enough; for a bounded time, then that one no longer counts
+A turn is what one reader does between two waits: it handles the frames of a chunk, and all that they cause lies in
+outboxes.  At its end these are flushed.  Then the publisher is blocked, which means that its socket is not read, for:
+
+    slow subscriber    a subscriber that it publishes to has not read enough; for a bounded time, then that subscriber
+                       no longer counts
     queue full         the queues that it filled have no room, by their policies
-    memory short       whoever adds to what is short: who sends what is kept; who is in the middle of a large frame,
-                       while much of it is incomplete frames
+    memory short       it adds to what is short: it sent what is kept, or it is in the middle of a large frame while
+                       much of the memory is incomplete frames
     disk slow, disk full, journal slow
     max_..._per_second it has sent as much as it may for now, or its user or address has
 
-While it waits its heart-beat clock stands still, and it is seen once a second whether it is there at all.  Who holds
-messages of others, or transactions, is held for none of these that might last for ever: what it would acknowledge could
-be what all wait for.
+Meanwhile its heart-beat clock stands still, and once a second the gateway looks whether the peer is still there.  A
+client that holds unacknowledged messages or transactions is never blocked without a bound: what it would acknowledge
+could be what all others wait for.
+
+To its user a blocked program seems to hang.  So operators see it: in a list, in a counter, and by a line in the log for
+a block that lasts.  A full queue blocks a publisher once for each message that it takes, so a block must cost little:
+no timer, but one date on the timer wheel for all of them (all have the same time, so the oldest stands first).
 """
 
 from __future__ import annotations
 
+import collections
 import math
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+import structlog
 import trio
 
+from gateway.broker import Broker, Session
+from gateway.broker.core.counters import Counters
 from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.outbox import Outbox, Source
+from gateway.log_limiter import LogLimiter
 
-from .blocked_publishers import (
-    DISK_FULL,
-    DISK_SLOW,
-    JOURNAL_SLOW,
-    MEMORY_SHORT,
-    QUEUE_FULL,
-    SLOW_SUBSCRIBER,
-    BlockedPublisher,
-)
-from .rate_limits import RateLimit
+from .connected import Connected
+from .memory_guard import PartialFrame
+from .rate_limits import LIMITS, RateLimit
+from .timers import TimerWheel
 
-if TYPE_CHECKING:
-    from gateway.broker import Session
+log = structlog.get_logger("gateway.holds")
 
-    from ..server import Server
+QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT = "queue full", "slow subscriber", "memory short"
+DISK_SLOW, DISK_FULL, JOURNAL_SLOW = "disk slow", "disk full", "journal slow"
+REASONS = (QUEUE_FULL, SLOW_SUBSCRIBER, MEMORY_SHORT, DISK_SLOW, DISK_FULL, JOURNAL_SLOW, *LIMITS)
+"""All that publishers are blocked for."""
 
-# A receiver that took less than this part of `max_outbound` while it was waited for is too slow to be waited for again.
+# A subscriber that took less than this part of `max_outbound` while a publisher waited is too slow to be waited for.
 _LEAST_SHARE = 16
 # Seconds between looks whether a client that is not read is still there.
 _LOOK_FOR_PEER = 1.0
-# Seconds for which a full queue holds back a client that consumes something itself.  It could be one of a circle of
-# workers that wait for each other; so each of them goes on, one SEND at a time.
-_LONGEST_HOLD_OF_CONSUMERS = 5.0
-# Seconds for which memory that is nearly full holds back such a client: else all of them would be refused at its end,
-# before those who cost most have gone.
-_LONGEST_HOLD_AT_THE_END = 1.0
+# Seconds for which a full queue blocks a client that consumes something itself.  It could be one of a circle of workers
+# that wait for each other; so each of them goes on, one SEND at a time.
+_LONGEST_BLOCK_OF_CONSUMERS = 5.0
+# Seconds for which memory that is nearly full blocks such a client: else all of them would be refused at its end,
+# before those that cost most have gone.
+_LONGEST_BLOCK_AT_THE_END = 1.0
+# Seconds after which a block is worth a line.  Less than those for which a full queue blocks a consumer: else a circle
+# of workers that wait for each other would never be seen.
+_LASTING = 3.0
+# Seconds in which there is one line for each queue, subscriber, user or address that publishers are blocked for.
+_QUIET = 60.0
+
+
+class Blockable(Protocol):
+    """What can be blocked: a connection, or the server's own functions."""
+
+    @property
+    def session(self) -> Session | None:
+        """The session that publishes."""
+        ...
+
+    @property
+    def must_read(self) -> bool:
+        """True if it has unacknowledged messages or open transactions: it cannot be blocked for ever."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Entered while it is not read."""
+        ...
+
+    def peer_has_gone(self) -> bool:
+        """True if the other end has closed."""
+        ...
+
+
+class Turn:
+    """What a client has caused since its turn began, by the broker's counters.
+
+    Attributes:
+        began: `time.perf_counter` then.
+        delivered: messages that the broker had delivered then.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_counters",
+        "_frames",
+        "_incomplete",
+        "_kept",
+        "_published",
+        "_session",
+        "_stored",
+        "began",
+        "delivered",
+    )
+
+    def __init__(self, broker: Broker, session: Session, incomplete: PartialFrame) -> None:
+        self._broker = broker
+        self._counters = broker.counters
+        self._session = session
+        self._incomplete = incomplete
+        self.begin()
+
+    def begin(self) -> None:
+        """The turn begins."""
+        broker, counters = self._broker, self._counters
+        self.delivered = counters.delivered
+        self._published = counters.published
+        self._kept = broker.memory.kept
+        storage = broker.storage
+        self._stored = 0 if storage is None else storage.entered
+        self._frames = self._session.frames_in
+        self.began = perf_counter()
+
+    def caused_work(self) -> bool:
+        """True if the turn had frames; a chunk of heart-beats, or of a part of a frame, has none."""
+        return self._session.frames_in != self._frames
+
+    def has_kept(self) -> bool:
+        """True if the broker has messages of this turn to keep; topics keep none."""
+        return self._broker.memory.kept != self._kept
+
+    def has_stored(self) -> bool:
+        """True if messages of this turn go to the store."""
+        storage = self._broker.storage
+        return storage is not None and storage.entered != self._stored
+
+    def has_published(self) -> bool:
+        """True if it had any SEND."""
+        return self._counters.published != self._published
+
+    def is_midway(self) -> bool:
+        """True if the client has begun a large frame."""
+        return self._incomplete.is_large
 
 
 def _full(queues: Iterable[Source]) -> str | None:
-    """The name of one that has no room; None: all have."""
+    """The name of a queue that has no room; None: all have."""
     return next((queue.name for queue in queues if queue.full), None)
 
 
@@ -62,90 +161,100 @@ class BackPressure:
 
     Attributes:
         turns: how long turns of clients took, from a chunk of bytes until what it caused was handed to the sockets;
-            what is waited for behind that is none of it.
+            waits behind that do not count.
+        blocked: the publishers that wait now.
+
+    Args:
+        flush: writes what lies in outboxes.
+        patience: seconds that a slow subscriber is waited for.
+        connections: by session.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        timers: TimerWheel,
+        flush: Callable[[], Awaitable[None]],
+        patience: float,
+        connections: Mapping[Session, Connected],
+    ) -> None:
         self.turns = Histogram()
-        self._server = server
+        self.blocked = BlockedPublishers(timers, broker.counters)
+        self._broker = broker
+        self._flush = flush
+        self._patience = patience
+        self._connections = connections
         self._relief = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
     def relieve(self) -> None:
-        """Those who wait for store, journal or memory look whether they still have to."""
+        """Publishers that wait for store, journal or memory look whether they still have to."""
         self._relief.unpark_all()
 
     def has_room(self) -> None:
-        """Those who wait for a queue look likewise."""
+        """Publishers that wait for a queue look whether they still have to."""
         self._room.unpark_all()
 
-    async def settle(
-        self,
-        connection: BlockedPublisher,
-        *,
-        kept: bool,
-        stored: bool = False,
-        published: bool = False,
-        midway: bool = False,
-        began: float = 0.0,
-    ) -> None:
-        """End a turn: flush, and hold the connection whose turn it was back as long as it must be.
+    async def end_turn(self, publisher: Blockable, turn: Turn | None = None) -> None:
+        """Flush, and block the publisher as long as what it caused makes it wait.
 
-        Short memory holds back those whose messages were `kept`; topics keep nothing, and who subscribes or
-        acknowledges makes room.  In the same way a disk that does not keep up, or is nearly full, holds back only those
-        whose messages are to be `stored`; and a journal, those who `published` anything.
+        Short memory blocks publishers whose messages were kept; consumers make room.  A disk that does not keep up, or
+        is nearly full, blocks publishers whose messages go to the store; a slow journal, all that published anything.
 
         Args:
-            midway: it has begun a large frame.
-            began: when the turn did, by `time.perf_counter`; 0: it counts for nothing.
+            turn: None: of the server's own function, which may have had messages kept.
         """
-        broker = self._server.broker
+        broker = self._broker
         strained, full = broker.context.slow_consumers.take_strained(), broker.context.take_full()
-        await self._server.flush()
-        if began:
-            self.turns.add((perf_counter() - began) * 1e6)
+        await self._flush()
+        if turn is not None and turn.caused_work():
+            self.turns.add((perf_counter() - turn.began) * 1e6)
         if strained:
-            await self._wait_for(strained, connection)
+            await self._wait_for(strained, publisher)
         if full:
-            await self._wait_for_room(full, connection)
-        if broker.memory.pressed and (kept or midway):
-            await self._wait_for_memory(connection, kept=kept)
-        if stored and not connection.must_read:
-            await self._wait_for_disk(connection)
+            await self._wait_for_room(full, publisher)
+        if broker.memory.pressed:
+            kept = turn is None or turn.has_kept()
+            if kept or (turn is not None and turn.is_midway()):
+                await self._wait_for_memory(publisher, kept=kept)
+        if turn is None:
+            return
+        if turn.has_stored() and not publisher.must_read:
+            await self._wait_for_disk(publisher)
         records = broker.records
-        if published and records is not None and records.is_behind and not connection.must_read:
-            await self._wait_for_relief(connection, JOURNAL_SLOW, lambda: records.is_behind)
+        if records is not None and records.is_behind and turn.has_published() and not publisher.must_read:
+            await self._wait_for_relief(publisher, JOURNAL_SLOW, lambda: records.is_behind)
 
-    async def _wait_for_memory(self, connection: BlockedPublisher, *, kept: bool) -> None:
-        """Hold a publisher back until it may add to what is short.
+    async def _wait_for_memory(self, publisher: Blockable, *, kept: bool) -> None:
+        """Block a publisher until it may add to what is short.
 
-        Who must not be held may become so as it is: by messages of a consumer that has gone.
+        A publisher may become one that must be read while it waits: by messages of a consumer that has gone.
 
         Args:
-            kept: what it has sent; else it is in the middle of a large frame.
+            kept: its messages are kept; else it is in the middle of a large frame.
         """
-        broker = self._server.broker
+        broker = self._broker
 
         def is_short() -> bool:
-            return broker.memory.pressed and not connection.must_read and (kept or broker.memory.is_crowded)
+            return broker.memory.pressed and not publisher.must_read and (kept or broker.memory.is_crowded)
 
         if is_short():
-            await self._wait_for_relief(connection, MEMORY_SHORT, is_short)
+            await self._wait_for_relief(publisher, MEMORY_SHORT, is_short)
         elif kept and broker.memory.nearly_full:
-            with trio.move_on_after(_LONGEST_HOLD_AT_THE_END):
-                await self._wait_for_relief(connection, MEMORY_SHORT, lambda: broker.memory.nearly_full)
+            with trio.move_on_after(_LONGEST_BLOCK_AT_THE_END):
+                await self._wait_for_relief(publisher, MEMORY_SHORT, lambda: broker.memory.nearly_full)
 
-    async def _wait_for(self, strained: set[Outbox], publisher: BlockedPublisher) -> None:
-        """Hold a publisher back until those it writes to have read; not longer than `slow_consumer_timeout`."""
+    async def _wait_for(self, strained: set[Outbox], publisher: Blockable) -> None:
+        """Block a publisher until its subscribers have read; not longer than `slow_consumer_timeout`."""
         late = [each for each in strained if each.size > each.high and not each.closed]
         if not late:
             return
         before = {each: each.gone for each in late}
-        holding = self._server.holds.hold(publisher, SLOW_SUBSCRIBER, receiver=late[0].peer.id)
-        with holding as hold, trio.move_on_after(self._server.options.slow_consumer_timeout):
+        blocking = self.blocked.block(publisher, SLOW_SUBSCRIBER, receiver=late[0].peer.id)
+        with blocking as block, trio.move_on_after(self._patience):
             for outbox in late:
-                hold.receiver = outbox.peer.id
-                receiver = self._server.connections.get(cast("Session", outbox.peer))
+                block.receiver = outbox.peer.id
+                receiver = self._connections.get(cast("Session", outbox.peer))
                 writer = receiver.writer if receiver is not None else None
                 while writer is not None and outbox.size > outbox.relief and not outbox.closed:
                     await writer.wait_relief()
@@ -153,48 +262,157 @@ class BackPressure:
             too_slow = outbox.gone - before[outbox] < outbox.limit // _LEAST_SHARE
             outbox.excused = too_slow and outbox.size > outbox.relief and not outbox.closed
 
-    async def _wait_for_room(self, queues: set[Source], connection: BlockedPublisher) -> None:
-        """Hold a publisher back until the queues that it filled have room, by their policies.
+    async def _wait_for_room(self, queues: set[Source], publisher: Blockable) -> None:
+        """Block a publisher until the queues that it filled have room, by their policies.
 
-        Who consumes one of them is not held for it: nobody else may be there to make room.
+        A consumer of such a queue is not blocked for it: it may be the only one that makes room.
         """
-        session = connection.session
+        session = publisher.session
         assert session is not None  # only a session publishes
         queues -= {each.queue for each in session.subscriptions.values() if not each.options.browser}
         if not _full(queues):
             return
-        longest = _LONGEST_HOLD_OF_CONSUMERS if connection.must_read or session.subscriptions else math.inf
-        with self._server.holds.hold(connection, QUEUE_FULL) as hold, trio.move_on_after(longest):
-            while (full := _full(queues)) and not connection.peer_has_gone():
-                hold.destination = full
+        longest = _LONGEST_BLOCK_OF_CONSUMERS if publisher.must_read or session.subscriptions else math.inf
+        with self.blocked.block(publisher, QUEUE_FULL) as block, trio.move_on_after(longest):
+            while (full := _full(queues)) and not publisher.peer_has_gone():
+                block.destination = full
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._room.park()
 
-    async def _wait_for_disk(self, connection: BlockedPublisher) -> None:
-        """Hold a publisher back until less waits to be written, and there is room for it.
+    async def _wait_for_disk(self, publisher: Blockable) -> None:
+        """Block a publisher until less waits to be written, and there is room for it.
 
-        While room is short durable messages are refused; this is for others, which are stored because they are many.
-        Who consumes is not held for that, for it may take hours, and consuming makes room.
+        While room is short durable messages are refused; this is for messages that are stored because they are many.
+        A consumer is not blocked for room: it may take hours, and consuming makes room.
         """
-        storage, session = self._server.broker.storage, connection.session
-        assert storage is not None  # something is to be stored
+        storage, session = self._broker.storage, publisher.session
+        assert storage is not None  # a message is to be stored
         assert session is not None  # only a session publishes
         if storage.is_behind:
-            await self._wait_for_relief(connection, DISK_SLOW, lambda: storage.is_behind)
+            await self._wait_for_relief(publisher, DISK_SLOW, lambda: storage.is_behind)
         if storage.is_short and not session.subscriptions:
-            await self._wait_for_relief(connection, DISK_FULL, lambda: storage.is_short)
+            await self._wait_for_relief(publisher, DISK_FULL, lambda: storage.is_short)
 
-    async def _wait_for_relief(self, connection: BlockedPublisher, reason: str, is_due: Callable[[], bool]) -> None:
-        """Hold a publisher back until that is over."""
-        with self._server.holds.hold(connection, reason):
-            while is_due() and not connection.peer_has_gone():
+    async def _wait_for_relief(self, publisher: Blockable, reason: str, is_due: Callable[[], bool]) -> None:
+        with self.blocked.block(publisher, reason):
+            while is_due() and not publisher.peer_has_gone():
                 with trio.move_on_after(_LOOK_FOR_PEER):
                     await self._relief.park()
 
-    async def slow_down(self, connection: BlockedPublisher, pace: RateLimit) -> None:
-        """Hold a client back that sends more than it may."""
-        with self._server.holds.hold(connection, pace.reason) as hold:
-            hold.whose = pace.whose
-            while (rest := pace.until - trio.current_time()) > 0 and not connection.peer_has_gone():
+    async def slow_down(self, publisher: Blockable, limit: RateLimit) -> None:
+        """Block a client that has sent more than it may."""
+        with self.blocked.block(publisher, limit.reason) as block:
+            block.shared_by = limit.shared_by
+            while (rest := limit.until - trio.current_time()) > 0 and not publisher.peer_has_gone():
                 with trio.move_on_after(min(rest, _LOOK_FOR_PEER)):
                     await trio.sleep_forever()
+
+
+class BlockedPublisher:
+    """A publisher that waits.
+
+    Attributes:
+        session: of the publisher.
+        reason: one of `REASONS`.
+        destination: the queue that is full; None: it does not wait for a queue.
+        receiver: id of the session that reads slowly; None: it does not wait for one.
+        shared_by: the user or the address that has used up a shared rate; empty: the reason is no shared rate.
+        since: seconds since the epoch.
+    """
+
+    __slots__ = ("destination", "reason", "receiver", "session", "shared_by", "since")
+
+    def __init__(self, session: Session, reason: str, destination: str | None, receiver: str | None) -> None:
+        self.session = session
+        self.reason = reason
+        self.destination = destination
+        self.receiver = receiver
+        self.shared_by = ""
+        self.since = time.time()
+
+    def row(self) -> dict[str, object]:
+        """As the admin API shows it."""
+        return {
+            "reason": self.reason,
+            "destination": self.destination,
+            "receiver": self.receiver,
+            "since": self.since,
+        }
+
+
+class BlockedPublishers:
+    """All publishers that wait now.
+
+    Attributes:
+        totals: reason -> how often a publisher was blocked for it since the start.
+    """
+
+    def __init__(self, timers: TimerWheel, counters: Counters) -> None:
+        self._timers = timers
+        self._counters = counters
+        self.totals = dict.fromkeys(REASONS, 0)
+        self._all: dict[BlockedPublisher, None] = {}
+        self._unlogged: dict[BlockedPublisher, float] = {}  # and when the log is to be told
+        self._limiter = LogLimiter(quiet=_QUIET)
+        self._has_timer = False
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def by_session(self) -> dict[str, BlockedPublisher]:
+        """Session id -> its block; of the server's own session, whose functions wait one by one, the oldest."""
+        return {block.session.id: block for block in reversed(self._all)}
+
+    def by_reason(self) -> dict[str, int]:
+        """Reason -> how many wait for it now."""
+        now = collections.Counter([block.reason for block in self._all])
+        return {reason: now[reason] for reason in REASONS}
+
+    @contextmanager
+    def block(
+        self, publisher: Blockable, reason: str, destination: str | None = None, receiver: str | None = None
+    ) -> Iterator[BlockedPublisher]:
+        """Block a publisher while this is entered; `BlockedPublisher` explains the arguments."""
+        session = publisher.session
+        assert session is not None  # only a session publishes
+        block = BlockedPublisher(session, reason, destination, receiver)
+        self._counters.held_publishers += 1
+        self.totals[reason] += 1
+        self._all[block] = None
+        self._unlogged[block] = due = trio.current_time() + _LASTING
+        if not self._has_timer:
+            self._has_timer = True
+            self._timers.add(self, due)
+        try:
+            with publisher.held():
+                yield block
+        finally:
+            del self._all[block]
+            self._unlogged.pop(block, None)
+
+    def tick(self, now: float) -> float:
+        """Log the blocks that last."""
+        while self._unlogged:
+            block, due = next(iter(self._unlogged.items()))
+            if due > now:
+                return due
+            del self._unlogged[block]
+            self._log(block)
+        self._has_timer = False
+        return math.inf
+
+    def _log(self, block: BlockedPublisher) -> None:
+        if block.reason == MEMORY_SHORT:  # it has lines of its own
+            return
+        cause = block.destination or block.receiver or f"{block.reason} {block.shared_by}"
+        if self._limiter.admit(cause) is None:
+            return
+        session = block.session
+        log.warning(
+            "a publisher is held back",
+            session=session.id,
+            login=session.login,
+            peer=session.peer,
+            **block.row(),
+            held=len(self._all),
+        )

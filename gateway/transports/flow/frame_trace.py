@@ -1,21 +1,21 @@
-"""An operator looks at the frames of one session while they come and go.
+"""Frame trace: operators see the frames of one session while they come and go.
 
-    in     the connection's decoder  -> `FrameTrace.listen` -> session         a frame is seen before it is carried out
-    out    the session's outbox      -> `FrameTrace.pack`   -> socket          a frame is seen when it goes out
+    in     the connection's decoder  -> `FrameTrace.listen`   -> session       seen before the session handles it
+    out    the session's outbox      -> `FrameTrace.see_sent` -> socket        seen when it goes out
                                            |
-                                        View, one for each who looks: a ring, which `take` empties
+                                        TraceView, one for each operator: a ring, which `take` empties
 
-A session that nobody looks at pays one test for each chunk.  One that is looked at is decoded once, as ever; what it is
-sent is read again from its bytes, which is the price, and only paid while a view has room: what comes when the rings
-are full is counted, and not even read.  So how often a view is emptied bounds what it costs, however busy the session.
+A session without a view pays one test for each chunk.  A session with one is decoded once, as ever; frames that it is
+sent are parsed again from their bytes, but only while a view has room: when the rings are full they are counted, and
+not even parsed.  So how often a view is emptied bounds its cost, however busy the session.
 
-What is shown leaves out what would let the operator in as somebody else: the values of headers that carry a passcode
-or a token, the body of a renewal, and what a login has beside its versions: there are clients that put a token into
-`login`, and authenticators that ask for headers of their own.  Other bodies are shown up to `MOST_OF_A_BODY`: who may
-look may read messages.
+The trace leaves out all that would let an operator in as another user: the values of headers that carry a passcode or a
+token, the body of a renewal, and of a login all but its versions, because some clients put a token into `login`, and
+some authenticators ask for headers of their own.  Other bodies are shown up to `MOST_OF_A_BODY`: an operator may read
+messages.
 
-CONNECT and CONNECTED are not seen, for there is no session before them, but for a second CONNECT, which is a mistake;
-nor are heart-beats, nor a frame that is none.
+CONNECT and CONNECTED come before there is a session and are not seen, but for a second CONNECT, which is a mistake;
+nor are heart-beats, nor frames that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -23,34 +23,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import structlog
 import trio
 
+from gateway.broker import Broker, Session
 from gateway.broker.admin.message_rows import HIDDEN, SECRETS
 from gateway.broker.model.destinations import RENEW
 from gateway.codec import Frame, Version
 from gateway.codec.headers import parse_lines
 
-from ..wire.link import Buffers
-
-if TYPE_CHECKING:
-    from ..connection.connection import Connection
-    from ..server import Server
+from .connected import Connected
 
 log = structlog.get_logger("gateway.tap")
 
 MOST_VIEWS = 4
-"""In a gateway.  A frame that is shown costs 10 to 25 us until it is on its way to the browser, and a full ring ten
+"""Of a gateway.  A frame that is shown costs 10 to 25 us until it is on its way to the browser, and a full ring ten
 times a second is the most that a view takes: four of them, on the busiest sessions, a quarter of a core."""
 MOST_FRAMES = 256
 MOST_BYTES = 1024 * 1024
 """Of a ring: bodies as far as they are shown, and headers.  One frame more may be in it, whose headers are large."""
 MOST_OF_A_BODY = 4 * 1024
 LONGEST_ABSENCE = 60.0
-"""Seconds after which a view that nobody has looked at makes room for another one, where there is none: its reader is
-stuck in a write that cannot be called off.  Each other reader comes by more often."""
+"""Seconds without a look after which a view makes room for another one, if all are taken: its reader is stuck in a
+write that cannot be cancelled.  Other readers look more often."""
 
 _LOGINS = frozenset(["CONNECT", "STOMP"])
 _PUBLIC = frozenset(["accept-version", "host", "heart-beat"])
@@ -59,11 +56,11 @@ Direction = Literal["in", "out"]
 
 
 class NoSession(Exception):
-    """There is none of that id, or it is the gateway's own."""
+    """No session has that id, or it is the gateway's own."""
 
 
 class TooManyViews(Exception):
-    """All are taken; `str()` is one sentence."""
+    """All views are taken; `str()` is one sentence."""
 
 
 class TracedFrame(NamedTuple):
@@ -73,7 +70,7 @@ class TracedFrame(NamedTuple):
         at: seconds since the epoch.
         headers: name and value.
         body: its first bytes.
-        size: bytes that it has in all.
+        size: bytes of the whole body.
     """
 
     at: float
@@ -85,10 +82,10 @@ class TracedFrame(NamedTuple):
 
 
 class TraceView:
-    """What one operator has not read yet.
+    """The frames that one operator has not read yet.
 
     Attributes:
-        reason: why nothing more comes, in words; empty: more does.
+        reason: why no more frames come, in words; empty: more come.
     """
 
     def __init__(self) -> None:
@@ -101,16 +98,20 @@ class TraceView:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether its reader has not come by for too long."""
+        """True if its reader has not looked for too long."""
         return trio.current_time() - self._looked_at > LONGEST_ABSENCE
 
     @property
     def has_room(self) -> bool:
-        """Whether the next frame is kept; after the end none is."""
+        """True if the next frame is kept; after the end none is."""
         return not self.reason and len(self._frames) < MOST_FRAMES and self._bytes < MOST_BYTES
 
     def add(self, seen: TracedFrame, nbytes: int) -> None:
-        """A frame, where there is room."""
+        """Keep a frame if there is room, else count it.
+
+        Args:
+            nbytes: of its headers, and of the body as far as it is shown.
+        """
         if self.has_room:
             self._frames.append(seen)
             self._bytes += nbytes
@@ -119,22 +120,22 @@ class TraceView:
             self.miss(1)
 
     def miss(self, frames: int) -> None:
-        """So many are not kept."""
+        """So many frames are lost."""
         if not self.reason:
             self._lost += frames
 
     def end(self, reason: str) -> None:
-        """Nothing more comes."""
+        """No more frames come."""
         self.reason = reason
         self._filled.set()
 
     async def wait(self) -> None:
-        """Wait until there is something to take, or nothing more comes."""
+        """Wait until there is a frame to take, or no more come."""
         self._looked_at = trio.current_time()
         await self._filled.wait()
 
     def take(self) -> tuple[list[TracedFrame], int]:
-        """The frames that were kept, and how many were lost behind them: the ring was full until now."""
+        """The frames that were kept, and how many were lost behind them because the ring was full."""
         self._looked_at = trio.current_time()
         taken = self._frames, self._lost
         self._frames, self._bytes, self._lost = [], 0, 0
@@ -144,61 +145,36 @@ class TraceView:
 
 
 class FrameTrace:
-    """On one connection, for all who look at it."""
+    """Shows the frames of one connection to all of its views: a `FrameObserver`."""
 
-    def __init__(self, connection: Connection, version: Version) -> None:
-        assert connection.writer is not None  # it came with the session
-        self._connection = connection
-        self._writer = connection.writer
+    def __init__(self, version: Version) -> None:
         self._version = version
-        self._pack_on = connection.writer.pack
-        self._views: list[TraceView] = []
-        connection.trace = self
-        connection.writer.pack = self.pack
-
-    def open(self) -> TraceView:
-        """Somebody looks."""
-        view = TraceView()
-        self._views.append(view)
-        return view
-
-    def close(self, view: TraceView) -> None:
-        """And does so no longer."""
-        self._views.remove(view)
-        if not self._views:
-            self._connection.trace = None
-            self._writer.pack = self._pack_on
-
-    def end(self, reason: str) -> None:
-        """The session has ended."""
-        for view in self._views:
-            view.end(reason)
+        self.views: list[TraceView] = []
 
     def listen(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """The same frames, seen."""
+        """Pass on the client's frames, each seen."""
         for frame in frames:
             self._see(frame)
             yield frame
 
-    def pack(self, parts: list[bytes], size: int) -> Buffers:
-        """Frames on their way out; see `Link`."""
+    def see_sent(self, parts: list[bytes]) -> None:
+        """Frames go out, each a pair of parts."""
         try:
             for place in range(0, len(parts), 2):
                 if not self._has_room:
                     self._miss(parts[place::2])
                     break
                 self._see_parts(parts[place], parts[place + 1])
-        except Exception:  # it is not the client's fault that somebody looks
+        except Exception:  # the client must not suffer from a trace
             log.exception("what is sent cannot be shown")
-        return self._pack_on(parts, size)
 
     @property
     def _has_room(self) -> bool:
-        return any(view.has_room for view in self._views)
+        return any(view.has_room for view in self.views)
 
     def _miss(self, fronts: list[bytes]) -> None:
         lost = len(fronts) - fronts.count(b"\n")  # heart-beats
-        for view in self._views:
+        for view in self.views:
             view.miss(lost)
 
     def _see(self, frame: Frame) -> None:
@@ -212,7 +188,7 @@ class FrameTrace:
         self._add(TracedFrame(time.time(), "in", frame.command, shown, body, size), frame.head.size)
 
     def _see_parts(self, prefix: bytes, shared: bytes) -> None:
-        """A frame of ours: what all its receivers share begins among the headers, or there is no such part."""
+        """See a frame of ours.  The part that all receivers share begins among the headers; some frames have none."""
         rest = shared or prefix
         cut = rest.find(b"\n\n")
         if cut < 0:  # a heart-beat
@@ -224,61 +200,77 @@ class FrameTrace:
         self._add(TracedFrame(time.time(), "out", command, _without_secrets(headers), body, end - start), len(block))
 
     def _add(self, seen: TracedFrame, head: int) -> None:
-        for view in self._views:
+        for view in self.views:
             view.add(seen, head + len(seen.body))
 
 
 class FrameTraces:
-    """All of a gateway."""
+    """All traces of a gateway.
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._views: dict[TraceView, FrameTrace] = {}
+    Args:
+        connections: by session.
+    """
 
-    def find(self, session_id: str) -> Connection:
-        """The connection of a session that may be looked at now.
+    def __init__(self, broker: Broker, connections: Mapping[Session, Connected]) -> None:
+        self._broker = broker
+        self._connections = connections
+        self._traces: dict[Session, FrameTrace] = {}
+        self._views: dict[TraceView, Session] = {}
+
+    def find(self, session_id: str) -> Session:
+        """The session of that id, if a view of it may be opened now.
 
         Raises:
-            NoSession: there is none.
+            NoSession: no client has it.
             TooManyViews: no more may be open.
         """
-        session = self._server.broker.sessions.get(session_id)
-        connection = self._server.connections.get(session) if session is not None else None
-        if connection is None:
+        session = self._broker.sessions.get(session_id)
+        if session is None or session not in self._connections:
             raise NoSession
         if len(self._views) >= MOST_VIEWS and not any(view.is_deserted for view in self._views):
             raise TooManyViews(f"{MOST_VIEWS} sessions are looked at already, and no more may be: each costs time")
-        return connection
+        return session
 
     @contextmanager
     def view(self, session_id: str) -> Iterator[TraceView]:
         """Look at a session while this is entered.
 
         Raises:
-            NoSession, TooManyViews: see `find`.
+            NoSession, TooManyViews: as `find` does.
         """
-        connection = self.find(session_id)
-        assert connection.session is not None  # it was found by that
+        session = self.find(session_id)
         for deserted in [view for view in self._views if view.is_deserted]:
-            deserted.end("nobody has read this for too long")
+            deserted.end("no frame of this view was read for too long")
             self._close(deserted)
-        trace = connection.trace or FrameTrace(connection, connection.session.version)
-        view = trace.open()
-        self._views[view] = trace
+        trace = self._traces.get(session)
+        if trace is None:
+            trace = self._traces[session] = FrameTrace(session.version)
+            self._connections[session].observe(trace)
+        view = TraceView()
+        trace.views.append(view)
+        self._views[view] = session
         try:
             yield view
         finally:
             self._close(view)
 
     def _close(self, view: TraceView) -> None:
-        """Free the place of a view, once."""
-        trace = self._views.pop(view, None)
-        if trace is not None:
-            trace.close(view)
+        """Remove a view, once."""
+        session = self._views.pop(view, None)
+        trace = None if session is None else self._traces.get(session)
+        if session is None or trace is None:
+            return
+        trace.views.remove(view)
+        if not trace.views:
+            del self._traces[session]
+            if session in self._connections:
+                self._connections[session].observe(None)
 
-    def end(self, trace: FrameTrace) -> None:
-        """The connection of that has ended."""
-        trace.end("the gateway is shutting down" if self._server.draining else "the session has ended")
+    def end(self, session: Session, reason: str) -> None:
+        """A connection has ended."""
+        trace = self._traces.pop(session, None)
+        for view in [] if trace is None else trace.views:
+            view.end(reason)
 
 
 def _of_login(headers: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -1,132 +1,175 @@
-"""Whether there is memory left, and who has to go when there is none.
+"""Memory guard: whether memory is left, and which session has to go when there is none.
 
-Two accounts.  `memory_limit` counts messages, at the moment that they are kept; the broker keeps that account, and it
-misses much: outboxes, subscriptions, buffers, what the allocator could not give back.  `memory_mark` is for the process
-as a whole, by its resident memory, which is looked at some times a second.  Both say the same thing to the broker:
+Two accounts.  `memory_limit` counts messages at the moment that they are kept; the broker keeps that account, and it
+misses much: outboxes, subscriptions, buffers, memory that the allocator could not give back.  `memory_mark` is for the
+process as a whole, by its resident memory, which the guard reads some times a second.  Both have the same levels:
 
-    from 3/4 on   publishers are held back (`back_pressure`)
-    at the end    a SEND is refused, `/readyz` says why no new client should come, and the client that costs most is
-                  closed, as many of them as it takes; then there is a pause, because that takes a moment to help
+    from 3/4 on   publishers are blocked (`back_pressure`)
+    stuck         for some seconds that made no room, because all who could complete a large message are blocked, or
+                  clients do not read: the session that has most of that is closed
+    full          a SEND that would be kept is refused, `/readyz` says why no new client should come, and the session
+                  that costs most is closed, as many of them as it takes; then there is a pause, because that takes a
+                  moment to help
 
-What is measured may be wrong.  Resident memory does not fall when memory is freed: 768 MiB of chunks that were freed
-stayed with the process, all of them, until `malloc_trim` gave them back, in 143 ms.  So it is called when much was
-freed; and what then is still resident, but belongs to nobody that we know of, is a reason neither to hold anybody back
-nor to close anybody: it would not help, and would not end.  The log says so, and the kernel decides.
+So there is one question: which session costs most?  What is lost with a session counts.  Messages that a consumer has
+not acknowledged do not, because they go back to their queue, and consumers alone make room; but a consumer that has a
+quarter of all memory goes, too, because others could consume that.
 
-Who goes.  Whoever has most that goes with it.  Consumers who have not acknowledged much are spared, for they alone make
-room, and what they have would go back to its queue; but for one that has a quarter of all memory, which others could
-consume.  Incomplete messages are nobody's good: when they are what memory is short of, and nothing has moved for a
-while, because all who could complete theirs are held back, the largest goes before the end is reached.  The same holds
-for what waits for clients that do not read, when outboxes are what memory is short of; besides, each outbox may have
-but little then (`Broker.judge_memory`), so that slow consumers are found out sooner, and hold back nobody else.
+The measured value may mislead.  Resident memory does not fall when memory is freed: 768 MiB of freed chunks stayed with
+the process, all of them, until `malloc_trim` gave them back, in 143 ms.  So that is called when much was freed.  Memory
+that is still resident then and belongs to no client is a reason neither to block publishers nor to close sessions: it
+would not help, and would not end.  The log says so, and the kernel decides.
 
-A client is told why, for as long as `close_linger` lasts; who does not read cannot be told.
+While outboxes are what memory is short of, each may have but little (`Broker.judge_memory`), so that slow consumers are
+found sooner and block nobody else.  A closed client is told why for as long as `close_linger` lasts, if it reads.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import structlog
 import trio
 
+from gateway.broker import Broker, Session
 from gateway.broker.errors import TooCostly
 from gateway.broker.session.cost import Cost, cost_of
+from gateway.log_limiter import LogLimiter
 
-from . import allocator
-
-if TYPE_CHECKING:
-    from gateway.broker import Quotas
-
-    from ..connection.connection import Connection
-    from ..server import Server
+from .connected import Connected
+from .timers import TimerWheel
 
 log = structlog.get_logger("gateway.memory")
 
 # Seconds between looks: while there is plenty, and from half of the mark on, or under pressure.  At 500 MiB/s, what one
 # client can send through loopback, the latter are 50 MiB.
 _CALM, _ALERT = 0.5, 0.1
-# Parts of the limit: what is worth to hold back those who have it, what a client must have that goes for what it has
-# not acknowledged, and what is to go at once.
-_GOOD_PART, _HOG, _SLICE = 8, 4, 32
-# Connections that go at one look, at most, and seconds until more of them do.
+# Parts of the limit: what the sessions must have together for it to help that some go; what a consumer must have not
+# acknowledged to go for it; and what is freed at once.
+_GOOD_PART, _LARGE_CONSUMER, _SLICE = 8, 4, 32
+# Sessions that go at one look, at most, and seconds until more of them do.
 _MOST_AT_ONCE, _PAUSE = 64, 1.0
-# Seconds of pressure after which incomplete messages, where they are half of it, are taken for stuck.
+# Seconds of pressure after which memory counts as stuck.
 _STUCK = 5.0
 # Freed memory is given back to the system when it is so many bytes, or so many seconds have gone by; at any rate not
 # sooner than after so many.  128 MiB take 25 ms.
 _MUCH_FREED, _TRIM_PAUSE, _SOONEST_TRIM = 128 * 1024 * 1024, 5.0, 0.5
-# Publishers go on when it is so much, as a part of the mark, below what they were held back at: no to and fro.
+# Publishers go on when it is so much, as a part of the mark, below what they were blocked at: no to and fro.
 _BACK_BY = 16
 # Seconds in which the log says once that nothing helps.
 _QUIET = 10.0
 
-# Bytes that messages may take however small the mark is.
-_LEAST_LIMIT = 1024 * 1024
+# Bytes of an incomplete frame up to which it is not counted: a client that sends in bulk always has a little of one.
+_LITTLE = 4 * 1024
+# Bytes beyond which a client is blocked in the middle of its frame, or refused: more than comes with one read.
+_MUCH = 64 * 1024
 
-_STATM = "/proc/self/statm"
+
+class PartialFrame:
+    """The incomplete frame of one connection, in the broker's account of memory; looked at once a chunk.
+
+    A large frame takes memory long before it is a message, and of many clients at once it can be all there is.
+
+    Attributes:
+        nbytes: as counted.
+    """
+
+    __slots__ = ("_broker", "nbytes")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.nbytes = 0
+
+    @property
+    def is_large(self) -> bool:
+        """True if the client may be blocked in the middle of it."""
+        return self.nbytes > _MUCH
+
+    def note(self, nbytes: int) -> None:
+        """So many bytes of it have come.
+
+        Raises:
+            NotAllowed: memory is full, and the message would be refused, too.
+        """
+        nbytes = nbytes if nbytes > _LITTLE else 0
+        grown = nbytes - self.nbytes
+        if not grown:
+            return
+        self.nbytes = nbytes
+        self._broker.memory.buffer(grown)
+        if grown > 0 and nbytes > _MUCH and self._broker.context.checks_sends:
+            self._broker.memory.check()
+
+    def end(self) -> None:
+        """The frame is complete, or never will be."""
+        self.note(0)
 
 
-class Offender(NamedTuple):
-    """A connection, and what it costs in bytes: what goes with it, and what it has not acknowledged."""
+class _Candidate(NamedTuple):
+    """A session that could be closed, and what it costs."""
 
-    connection: Connection
+    session: Session
+    connection: Connected
     cost: Cost
 
     @property
     def own(self) -> int:
-        """What goes with it."""
+        """Bytes that go with it."""
         own: int = self.cost.own
-        return own + self.connection.incomplete.nbytes
+        return own + self.connection.incomplete_bytes
 
     def sentence(self) -> str:
-        """What it has."""
+        """All that it has, the most first."""
         outbox, transactions, subscriptions, unacknowledged = self.cost
         parts = {
             "that wait to be read": outbox,
             "in open transactions": transactions,
             "of subscriptions and what waits for them": subscriptions,
-            "of an incomplete message": self.connection.incomplete.nbytes,
+            "of an incomplete message": self.connection.incomplete_bytes,
             "not acknowledged": unacknowledged,
         }
         most = sorted(parts.items(), key=lambda item: -item[1])
-        return ", ".join([f"{nbytes} octets {what}" for what, nbytes in most if nbytes])
+        return ", ".join([f"{nbytes} bytes {kind}" for kind, nbytes in most if nbytes])
 
 
 class MemoryGuard:
-    """The one who looks.
+    """Reads what the process takes, tells the broker, and closes sessions.
 
     Attributes:
-        mark: bytes that the process may take; 0: nobody looks.
+        mark: bytes that the process may take; 0: only `memory_limit` counts.
         resident: bytes that it took at the last look.
-        closed: clients that had to go since the start.
+        closed: sessions that had to go since the start.
+
+    Args:
+        connections: by session.
+        patience: seconds without a write after which a client counts as one that does not read.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(
+        self, broker: Broker, timers: TimerWheel, connections: Mapping[Session, Connected], patience: float
+    ) -> None:
         self.mark = 0
         self.resident = 0
         self.closed = 0
-        self._server = server
+        self._broker = broker
+        self._timers = timers
+        self._connections = connections
+        self._patience = patience
         self._name = "memory_mark"
         self._read: Callable[[], int] = lambda: 0
         self._trim: Callable[[], object] = lambda: None
-        self._on_wheel = False
+        self._has_timer = False
         self._is_scarce = False
         self._pause_until = self._pressed_since = -math.inf
         self._trimmed_at = -math.inf
         self._most_accounted = 0
-        self._quiet_until = -math.inf
+        self._limiter = LogLimiter(quiet=_QUIET)
 
     def watch(self, mark: int, name: str, read: Callable[[], int], trim: Callable[[], object]) -> None:
-        """Look at the process's memory from now on.
+        """Read the process's memory from now on.
 
         Args:
             mark: bytes that it may take.
@@ -135,14 +178,13 @@ class MemoryGuard:
             trim: gives back to the system what was freed.
         """
         self.mark, self._name, self._read, self._trim = mark, name, read, trim
-        broker = self._server.broker
-        broker.memory.crowd = min(broker.memory.crowd, mark // _GOOD_PART)
+        self._broker.memory.crowd = min(self._broker.memory.crowd, mark // _GOOD_PART)
         self.look_soon()
 
     @property
     def reason(self) -> str:
         """Why no new client should come, as a sentence; empty: there is memory."""
-        return self._server.broker.memory.is_full or self._at_mark()
+        return self._broker.memory.is_full or self._at_mark()
 
     def facts(self) -> dict[str, int]:
         """For the log."""
@@ -150,35 +192,35 @@ class MemoryGuard:
 
     def look_soon(self) -> None:
         """There is a reason to look."""
-        if not self._on_wheel:
-            self._on_wheel = True
+        if not self._has_timer:
+            self._has_timer = True
             self._pressed_since = trio.current_time()
-            self._server.timers.add(self, self._pressed_since)
+            self._timers.add(self, self._pressed_since)
 
     def tick(self, now: float) -> float:
         """Look; returns when to look again."""
-        broker = self._server.broker
+        broker = self._broker
         if self.mark:
             self._measure(now)
         if not broker.memory.pressed:
             self._pressed_since = now
-        if now >= self._pause_until and (broker.memory.pressed or self._at_mark()):
+        if now >= self._pause_until:
             self._make_room(now)
         if broker.memory.pressed or (self.mark and self.resident > self.mark // 2):
             return now + _ALERT
         if self.mark:
             return now + _CALM
-        self._on_wheel = False
+        self._has_timer = False
         return math.inf
 
     def _at_mark(self) -> str:
         if not self.mark or self.resident < self.mark:
             return ""
-        return f"the process takes {self.resident} octets of memory, {self.mark} may ({self._name})"
+        return f"the process takes {self.resident} bytes of memory, {self.mark} may ({self._name})"
 
     def _measure(self, now: float) -> None:
-        """Look at the process, and tell the broker."""
-        broker, high = self._server.broker, self.mark * 3 // 4
+        """Read what the process takes, and tell the broker."""
+        broker, high = self._broker, self.mark * 3 // 4
         self.resident = self._read()
         if self.resident < high - self.mark // _BACK_BY:
             self._judge(scarce=False)
@@ -199,12 +241,12 @@ class MemoryGuard:
         self, *, scarce: bool, flooded: bool = False, nearly_exhausted: bool = False, exhausted: str = ""
     ) -> None:
         self._is_scarce = scarce
-        self._server.broker.judge_memory(
+        self._broker.judge_memory(
             scarce=scarce, flooded=flooded, nearly_exhausted=nearly_exhausted, exhausted=exhausted
         )
 
     def _give_back(self, now: float, accounted: int) -> None:
-        """Have freed memory given back to the system, if there is much of it, and look again."""
+        """Have freed memory given back to the system, if there is much of it, and read again."""
         self._most_accounted = max(self._most_accounted, accounted)
         much = self._most_accounted - accounted >= min(_MUCH_FREED, self.mark // _GOOD_PART)
         is_time = self.resident - accounted > self.mark // _GOOD_PART and now >= self._trimmed_at + _TRIM_PAUSE
@@ -213,188 +255,80 @@ class MemoryGuard:
             self._trimmed_at, self._most_accounted = now, accounted
             self.resident = self._read()
 
-    # who goes
+    # which session costs most
 
     def _make_room(self, now: float) -> None:
-        """Close those who cost most, if memory is full, or incomplete messages keep it from moving."""
-        broker = self._server.broker
-        limit = broker.quotas.memory_limit
-        is_stuck = now - self._pressed_since >= _STUCK
-        if broker.memory.used >= limit:
-            self._close(now, broker.memory.is_full, limit, broker.memory.used - limit, _kept)
+        """Close the sessions that cost most, if memory is full or stuck."""
+        broker = self._broker
+        limit, stored = broker.quotas.memory_limit, broker.memory.used
+        if stored >= limit:
+            # Messages in outboxes are not in this account: to close their readers would free nothing of it.
+            self._close(now, broker.memory.is_full, limit, stored - limit, lambda each: each.own - each.cost.outbox)
         elif at_mark := self._at_mark():
-            self._close(now, at_mark, self.mark, self.resident - self.mark, _all)
-        elif is_stuck and broker.memory.partial >= 3 * broker.memory.crowd:
-            reason = f"incomplete messages cost {broker.memory.partial} octets, and memory is short ({self._names()})"
-            self._close(now, reason, _GOOD_PART * broker.memory.crowd, 0, _incomplete)
-        elif is_stuck and broker.memory.flooded:
+            self._close(now, at_mark, self.mark, self.resident - self.mark, lambda each: each.own)
+        elif broker.memory.pressed and now - self._pressed_since >= _STUCK:
+            self._close_stuck(now)
+
+    def _close_stuck(self, now: float) -> None:
+        broker = self._broker
+        has_incomplete = broker.memory.partial >= 3 * broker.memory.crowd
+        since = now - self._patience
+
+        def stuck(each: _Candidate) -> int:
+            """Bytes of an incomplete message, and those that a client does not read."""
+            incomplete = each.connection.incomplete_bytes if has_incomplete else 0
+            writer = each.connection.writer
+            is_unread = broker.memory.flooded and writer is not None and writer.last_write < since
+            return incomplete + (each.cost.outbox if is_unread else 0)
+
+        if has_incomplete:
+            names = f"memory_limit, {self._name}" if self.mark else "memory_limit"
+            reason = f"incomplete messages cost {broker.memory.partial} bytes, and memory is short ({names})"
+            self._close(now, reason, _GOOD_PART * broker.memory.crowd, 0, stuck)
+        elif broker.memory.flooded:
             reason = f"memory is short ({self._name}), and much of it waits for clients that do not read"
-            self._close(now, reason, self.mark, 0, partial(_unread, now - self._server.options.slow_consumer_timeout))
+            self._close(now, reason, self.mark, 0, stuck)
 
-    def _names(self) -> str:
-        return f"memory_limit, {self._name}" if self.mark else "memory_limit"
-
-    def _close(self, now: float, reason: str, limit: int, excess: int, weight_of: Callable[[Offender], int]) -> None:
-        """Close those who cost most.
+    def _close(self, now: float, reason: str, limit: int, excess: int, weight_of: Callable[[_Candidate], int]) -> None:
+        """Close the sessions that cost most.
 
         Args:
+            limit: bytes that may be taken.
             excess: bytes that are too many.
-            weight_of: what of a client's bytes counts.
+            weight_of: bytes of a session that count.
         """
         self._pause_until = now + _PAUSE
-        costs = [(weight_of(each), each) for each in self._offenders()]
-        total = sum([weight for weight, _ in costs])
+        candidates = [
+            _Candidate(session, connection, cost_of(session))
+            for session, connection in self._connections.items()
+            if not session.failed
+        ]
+        weights = [(weight_of(each), each) for each in candidates]
+        total = sum([weight for weight, _ in weights])
         if total < max(limit // _GOOD_PART, excess):
-            if not self._close_hog([each for _, each in costs], reason, limit) and now >= self._quiet_until:
-                self._quiet_until = now + _QUIET
+            consumer = max(candidates, key=lambda each: each.cost.unacknowledged, default=None)
+            if consumer is not None and consumer.cost.unacknowledged >= limit // _LARGE_CONSUMER:
+                self._end(consumer, reason)
+            elif self._limiter.admit() is not None:
                 log.error("memory is full, and closing clients would not help", reason=reason, clients_cost=total)
             return
         goal = max(excess, limit // _SLICE)
-        for weight, offender in heapq.nlargest(_MOST_AT_ONCE, costs, key=lambda pair: pair[0]):
-            self._send_away(offender, reason)
+        for weight, candidate in heapq.nlargest(_MOST_AT_ONCE, weights, key=lambda pair: pair[0]):
+            self._end(candidate, reason)
             goal -= weight
             if goal <= 0:
                 return
 
-    def _close_hog(self, offenders: list[Offender], reason: str, limit: int) -> bool:
-        """Close the one that has not acknowledged most, if others could do much with it."""
-        hog = max(offenders, key=lambda each: each.cost.unacknowledged, default=None)
-        if hog is None or hog.cost.unacknowledged < limit // _HOG:
-            return False
-        self._send_away(hog, reason)
-        return True
-
-    def _offenders(self) -> Iterator[Offender]:
-        for session, connection in self._server.connections.items():
-            if not session.failed:
-                yield Offender(connection, cost_of(session))
-
-    def _send_away(self, offender: Offender, reason: str) -> None:
+    def _end(self, candidate: _Candidate, reason: str) -> None:
         self.closed += 1
-        what = offender.sentence()
-        detail = f"{reason}; this client is the one, or among those, that cost most: {what}"
-        offender.connection.end(TooCostly("memory is full", detail))
-        session = offender.connection.session
-        assert session is not None  # only sessions are asked for their costs
+        session, costs = candidate.session, candidate.sentence()
+        detail = f"{reason}; this client is the one, or among those, that cost most: {costs}"
+        candidate.connection.end(TooCostly("memory is full", detail))
         log.warning(
             "a client is closed to make room in memory",
             session=session.id,
             login=session.login,
             peer=session.peer,
             reason=reason,
-            costs=what,
+            costs=costs,
         )
-
-
-def _all(offender: Offender) -> int:
-    return offender.own
-
-
-def _kept(offender: Offender) -> int:
-    """What the broker's own account has of it."""
-    return offender.own - offender.cost.outbox
-
-
-def _incomplete(offender: Offender) -> int:
-    return offender.connection.incomplete.nbytes
-
-
-def _unread(since: float, offender: Offender) -> int:
-    """What waits for a client that has taken nothing since then."""
-    writer = offender.connection.writer
-    return offender.cost.outbox if writer is not None and writer.last_write < since else 0
-
-
-# what the system says
-
-
-def mark_of(wanted: int) -> tuple[int, str]:
-    """The mark in force, in bytes, and where it comes from, in words; 0: it cannot be told.
-
-    Args:
-        wanted: the setting `memory_mark`.
-    """
-    most, whose = available()
-    return wanted or most * 3 // 4, "memory_mark" if wanted else f"memory_mark, 3/4 of what {whose} has"
-
-
-def within_mark(quotas: Quotas, wanted: int) -> Quotas:
-    """The quotas, with a `memory_limit` that the mark has room for.
-
-    The process is looked at some times a second, messages are counted as they come: only a limit of theirs keeps many
-    publishers that begin at once from passing the mark between two looks.
-
-    Args:
-        wanted: the setting `memory_mark`.
-    """
-    mark, name = mark_of(wanted)
-    left = max(mark - resident(), _LEAST_LIMIT)
-    if not mark or quotas.memory_limit <= left:
-        return quotas
-    log.info(f"memory_limit is taken as {left} and not {quotas.memory_limit} octets: {mark} may be taken ({name})")
-    return replace(quotas, memory_limit=left)
-
-
-def watch_process(memory: MemoryGuard, wanted: int) -> None:
-    """Begin to look at the memory of this process.
-
-    Args:
-        wanted: the setting `memory_mark`.
-    """
-    most, whose = available()
-    mark, name = mark_of(wanted)
-    allocator.keep(mark)
-    if not mark or not resident():
-        log.info("memory is not watched: this system does not tell how much there is, or is taken")
-        return
-    if most and wanted > most:
-        log.warning(f"memory_mark is {wanted} octets and {whose} has {most}: the system ends the process before that")
-    memory.watch(mark, name, resident, allocator.trim)
-
-
-def resident() -> int:
-    """Bytes of memory that this process takes; 0 where the system does not tell."""
-    try:
-        with open(_STATM, "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
-
-
-def available(root: Path = Path("/")) -> tuple[int, str]:
-    """Bytes of memory that this process may ever take, and whose they are in words; 0 where the system does not tell.
-
-    Args:
-        root: of the file system that /proc and /sys are looked for in.
-    """
-    found = [(size, "the container") for size in _of_groups(root)]
-    if total := physical():
-        found.append((total, "the machine"))
-    return min(found, default=(0, ""))
-
-
-def physical() -> int:
-    """Bytes of memory that the machine has, also where /proc shows processes alone; 0 where nobody tells."""
-    try:
-        return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError):
-        return 0
-
-
-def _of_groups(root: Path) -> Iterator[int]:
-    """The limits of the control groups that this process is in, and of those around them (versions 1 and 2)."""
-    try:
-        groups = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in groups:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        base, name = ("memory", "memory.limit_in_bytes") if controllers else (".", "memory.max")
-        folder = root / "sys/fs/cgroup" / base
-        group = folder / path.lstrip("/")
-        # The names are those of the host where the container does not see its own alone: then only the root is there.
-        for place in [group, *[each for each in group.parents if each.is_relative_to(folder)]]:
-            with suppress(OSError, ValueError):  # not there, or "max"
-                yield int((place / name).read_text())

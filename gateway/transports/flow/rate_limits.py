@@ -1,70 +1,67 @@
-"""How fast clients may send: frames and bytes in a second, on average; one session, all of a user, all of an address.
+"""Rate limits: frames and bytes in a second, on average; of one session, of all of a user, of all of an address.
 
-A bucket holds what may be sent at once, a second's worth; it fills as time goes by, and each chunk takes out what it
-had.  A chunk is handled whole, so a bucket may go into debt; then the client is not read until that is paid.  So a
+A token bucket holds what may be sent at once, a second's worth; it fills as time goes by, and each chunk takes out what
+it had.  A chunk is handled whole, so a bucket may go into debt; then the client is not read until that is paid.  So a
 limit costs two subtractions a chunk, and a frame nothing.
 
-Sessions of one user share a bucket, and so do those of one address.  Who has taken out of a shared one waits until all
-debts are paid, those of the others before it, too: so they take turns, and all together come to the limit and no
-further.  A shared bucket lasts as long as the sessions that refer to it, and those of who came last some longer: who
-ends his sessions and comes again owes still, and waits before his first frame.
+Sessions of one user share a bucket, and so do those of one address.  A session that has taken out of a shared bucket
+waits until all debts are paid, those of the others before it, too: so they take turns, and all together come to the
+limit and no further.  A shared bucket lasts as long as the sessions that refer to it, and the latest ones some longer:
+a client that ends its sessions and comes again owes still, and waits before its first frame.
 
-Nobody in particular is no user.  A unix socket has no address, and that of a trusted proxy is where clients come from
-whom it does not name: neither is held by it.
+Anonymous clients share no bucket of a user.  A unix socket has no address, and a trusted proxy stands for many clients
+that it does not name: neither has a limit of an address.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from gateway.broker.core.ports import ANONYMOUS
 
-from ..wire.forwarded import NOBODY, Trusted
-from .connection_limits import place_of
-
-if TYPE_CHECKING:
-    from ..server import TransportOptions
+from ..wire.forwarded import NO_PROXIES, Trusted
+from .connection_limits import network_key
+from .options import TransportOptions
 
 FRAMES, BYTES = "max_frames_per_second", "max_octets_per_second"
 _PER_USER, _PER_ADDRESS = "_per_user", "_per_address"
-LIMITS = tuple(limit + whose for whose in ("", _PER_USER, _PER_ADDRESS) for limit in (FRAMES, BYTES))
-"""What a client is held for is called as the setting."""
+LIMITS = tuple(limit + sharing for sharing in ("", _PER_USER, _PER_ADDRESS) for limit in (FRAMES, BYTES))
+"""The settings, which are also the reasons that clients are blocked for."""
 
 # Bytes of one read, at most and at least: a large one would be a debt of many seconds where little may be sent.
 _LARGEST_READ = 64 * 1024
 _SMALLEST_READ = 4 * 1024
-# Bytes of a small frame.  What one sends is a debt of all who share a bucket, so they are read in chunks that hold no
+# Bytes of a small frame.  A debt is one of all sessions that share a bucket, so they are read in chunks that hold no
 # more than a quarter of a second's worth of such frames.
 _SMALL_FRAME = 64
 # Seconds of the shortest wait: a client at its limit is not woken for each frame.
 _SHORTEST = 0.05
-# Shared buckets that are kept though none of their sessions is left, some 300 bytes each: whoever wants to be rid of
-# one needs the addresses, or the names, of so many others.
+# Shared buckets that are kept though none of their sessions is left, some 300 bytes each: to be rid of a debt a client
+# would need so many other addresses, or names.
 _MOST_RECENT = 4_000
 
 
 class _Bucket:
-    """What may be sent at once.
+    """A token bucket: what may be sent at once.
 
     Attributes:
         limit: the setting.
-        whose: the user or the address whose sessions share it; empty: it is of one session.
+        shared_by: the user or the address whose sessions share it; empty: it is of one session.
     """
 
-    __slots__ = ("__weakref__", "_at", "_level", "limit", "rate", "whose")
+    __slots__ = ("__weakref__", "_at", "_level", "limit", "rate", "shared_by")
 
-    def __init__(self, limit: str, rate: int, now: float, whose: str = "") -> None:
+    def __init__(self, limit: str, rate: int, now: float, shared_by: str = "") -> None:
         self.limit = limit
-        self.whose = whose
+        self.shared_by = shared_by
         self.rate = rate
         self._level = float(rate)
         self._at = now
 
     def take(self, count: int, now: float) -> float:
-        """Take so much out; returns the seconds until the debt is paid, 0 where there is none."""
+        """Take tokens out; returns the seconds until the debt is paid, 0 where there is none."""
         level = min(self._level + (now - self._at) * self.rate, self.rate) - count
         self._level, self._at = level, now
         return max(0.0, -level / self.rate)
@@ -73,30 +70,30 @@ class _Bucket:
 class RateLimit:
     """The limits of one session: its own, and those that it shares.
 
-    Args:
-        frames, bytes: the buckets that each frame, or byte, is taken out of.
-
     Attributes:
         read: bytes of one read.
-        until: trio's clock when it may be read again.
-        reason: the setting that it is held by.
-        whose: the user or the address that is held; empty: it is this session alone.
+        until: trio's clock when the session may be read again.
+        reason: the setting that it waits for.
+        shared_by: the user or the address that shares this limit; empty: it is the session's own.
+
+    Args:
+        frames, nbytes: the buckets that each frame, or byte, is taken out of.
     """
 
-    __slots__ = ("_bytes", "_frames", "_frames_before", "read", "reason", "until", "whose")
+    __slots__ = ("_bytes", "_frames", "_frames_before", "read", "reason", "shared_by", "until")
 
     def __init__(self, frames: list[_Bucket], nbytes: list[_Bucket]) -> None:
         self._frames = frames
         self._bytes = nbytes
         self._frames_before = 0
         most = [each.rate // 4 for each in nbytes]
-        most += [each.rate * _SMALL_FRAME // 4 for each in frames if each.whose]
+        most += [each.rate * _SMALL_FRAME // 4 for each in frames if each.shared_by]
         self.read = max(_SMALLEST_READ, min([_LARGEST_READ, *most]))
         self.until = 0.0
-        self.reason = self.whose = ""
+        self.reason = self.shared_by = ""
 
     def is_over(self, frames: int, nbytes: int, now: float) -> bool:
-        """Whether the client has to wait behind a chunk.
+        """True if the client has to wait behind a chunk.
 
         Args:
             frames: that the session has handled since its start.
@@ -109,7 +106,7 @@ class RateLimit:
                 wait = bucket.take(count, now)
                 if wait > longest:
                     longest = wait
-                    self.reason, self.whose = bucket.limit, bucket.whose
+                    self.reason, self.shared_by = bucket.limit, bucket.shared_by
         self._frames_before = frames
         if not longest:
             return False
@@ -121,11 +118,11 @@ class RateLimits:
     """The limits of all sessions.
 
     Attributes:
-        trusted: proxies, whose own addresses have no limit.
+        trusted: proxies; their own addresses have no limit.
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        self.trusted: Trusted = NOBODY
+        self.trusted: Trusted = NO_PROXIES
         rates = {limit: rate for limit in LIMITS if (rate := getattr(options, limit))}
         self._are_any = bool(rates)
         self._of_user = {limit: rate for limit, rate in rates.items() if limit.endswith(_PER_USER)}
@@ -134,12 +131,12 @@ class RateLimits:
         self._shared: WeakValueDictionary[tuple[str, str], _Bucket] = WeakValueDictionary()
         self._recent: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
-    def pace_of(self, user: str, address: str, now: float) -> RateLimit | None:
+    def of_session(self, user: str, address: str, now: float) -> RateLimit | None:
         """The limits of a session that begins; None: it has none.
 
         Args:
-            user: as whom it has logged in.
-            address: where it comes from; empty: a unix socket.
+            user: its login.
+            address: of the client; empty: a unix socket.
             now: trio's clock.
         """
         if not self._are_any:
@@ -148,17 +145,17 @@ class RateLimits:
         if self._of_user and user != ANONYMOUS:
             buckets += self._share(self._of_user, user, now)
         if self._of_address and address and address not in self.trusted:
-            buckets += self._share(self._of_address, place_of(address), now)
+            buckets += self._share(self._of_address, network_key(address), now)
         frames = [each for each in buckets if each.limit.startswith(FRAMES)]
         nbytes = [each for each in buckets if each.limit.startswith(BYTES)]
         return RateLimit(frames, nbytes) if buckets else None
 
-    def _share(self, limits: dict[str, int], whose: str, now: float) -> Iterator[_Bucket]:
+    def _share(self, limits: dict[str, int], shared_by: str, now: float) -> Iterator[_Bucket]:
         for limit, rate in limits.items():
-            key = (limit, whose)
+            key = (limit, shared_by)
             bucket = self._shared.get(key)
             if bucket is None:
-                bucket = self._shared[key] = _Bucket(limit, rate, now, whose)
+                bucket = self._shared[key] = _Bucket(limit, rate, now, shared_by)
             self._recent[key] = bucket
             self._recent.move_to_end(key)
             if len(self._recent) > _MOST_RECENT:

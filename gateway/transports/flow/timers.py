@@ -1,8 +1,8 @@
-"""One task for all timers of all connections: heart-beats, silence, WebSocket pings.
+"""Timer wheel: one task for all timers of all connections (heart-beats, silence, WebSocket pings).
 
-A timer per connection would cost a task each and a cancel scope per read (6 us).  Instead each connection says when it
-wants to be looked at next, and stands in the slot of that moment; one task walks over the slots, `TICK` apart.  A
-connection that was busy meanwhile just asks for a later slot, so traffic costs the wheel nothing.
+A timer per connection would cost a task each and a cancel scope per read (6 us).  Instead each timer says when it is
+due next, and stands in the slot of that moment; one task walks over the slots, `TICK` apart.  The timer of a connection
+that was busy meanwhile just asks for a later slot, so traffic costs the wheel nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ log = structlog.get_logger("gateway.wheel")
 TICK = 0.02  # seconds; heart-beats are sent early by more than that
 
 
-class TimerOwner(Protocol):
-    """What stands on the wheel."""
+class WheelTimer(Protocol):
+    """Stands on the wheel."""
 
     def tick(self, now: float) -> float:
-        """Do what is due; returns the next moment of interest, or infinity to leave the wheel."""
+        """Act on what is due; returns when it is due next, or infinity to leave the wheel."""
         ...
 
 
@@ -31,12 +31,12 @@ class TimerWheel:
     """Slots of a fixed width in time."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, list[TimerOwner]] = {}
+        self._slots: dict[int, list[WheelTimer]] = {}
         self._order: list[int] = []  # a heap of the slots' numbers
         self._filled = trio.Event()
 
-    def add(self, timed: TimerOwner, when: float) -> None:
-        """Call `timed.tick` at `when` (seconds of trio's clock), or up to one `TICK` later."""
+    def add(self, timer: WheelTimer, when: float) -> None:
+        """Call `timer.tick` at `when` (seconds of trio's clock), or up to one `TICK` later."""
         if when == math.inf:
             return
         number = math.ceil(when / TICK)
@@ -44,12 +44,12 @@ class TimerWheel:
             number += 1
         slot = self._slots.get(number)
         if slot is None:
-            self._slots[number] = [timed]
+            self._slots[number] = [timer]
             heapq.heappush(self._order, number)
             if self._order[0] == number:
                 self._filled.set()
         else:
-            slot.append(timed)
+            slot.append(timer)
 
     async def run(self) -> None:
         """Turn until cancelled."""
@@ -58,19 +58,19 @@ class TimerWheel:
                 self._filled = trio.Event()
                 await self._filled.wait()
             with trio.move_on_at(self._order[0] * TICK):
-                # A slot nearer than the nearest so far ends the sleep.
+                # A slot that is nearer than the nearest so far ends the sleep.
                 self._filled = trio.Event()
                 await self._filled.wait()
             # If the loop stood still, bytes of clients may wait unread: their readers go first.
             await trio.lowlevel.checkpoint()
             now = trio.current_time()
             while self._order and self._order[0] * TICK <= now:
-                for timed in self._slots.pop(heapq.heappop(self._order)):
-                    self._tick(timed, now)
+                for timer in self._slots.pop(heapq.heappop(self._order)):
+                    self._tick(timer, now)
 
-    def _tick(self, timed: TimerOwner, now: float) -> None:
+    def _tick(self, timer: WheelTimer, now: float) -> None:
         """One fault must not stop the clock of all others."""
         try:
-            self.add(timed, max(timed.tick(now), now + TICK))
+            self.add(timer, max(timer.tick(now), now + TICK))
         except Exception:
             log.exception("a timer failed")

@@ -1,7 +1,7 @@
-"""The certificates of TLS listeners: read from files, checked, and read again while connections go on.
+"""Certificates of TLS listeners: read from files, checked, and read again while connections go on.
 
-A connection keeps the context that it began with, so that new files are for new connections.  What cannot be used is a
-sentence that names the setting and the file; when that happens as files are read again, the old ones stay in force.
+A connection keeps the context that it began with, so that new files are for new connections.  A file that cannot be
+used is an error that names the setting and the file; when files are read again, the old ones then stay in force.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cryptography.x509.oid import NameOID
 
 from gateway.broker.model.identity import Certificate as ClientCertificate
 
-# What browsers offer, and whoever else speaks HTTP in TLS.  STOMP has no name of its own.
+# As HTTP clients in TLS offer them.  STOMP has no name of its own.
 _PROTOCOLS = {"tcp": [], "websocket": ["http/1.1"]}
 _DAY = 86_400
 MIN_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-"""The lowest versions of TLS that may be asked for: what is older is broken."""
+"""The versions that may be the lowest: older ones are broken."""
 
 
 class CertificateError(Exception):
@@ -38,11 +38,11 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Where certificates are; the settings `tls_...` explain each.
+    """The files of certificates; the settings `tls_...` explain each.
 
     Attributes:
-        key: None: it is in the file of the certificate.
-        client_ca: None: no client is asked for a certificate.
+        key: None: the file of the certificate has it.
+        client_ca: None: clients are not asked for a certificate.
         required: a client must show one.
         min_version: of TLS, a key of `MIN_VERSIONS`.
     """
@@ -54,12 +54,12 @@ class CertificateFiles:
     min_version: str = "1.2"
 
 
-class Certificates:
-    """What TLS listeners show, and whom they believe.
+class TlsCertificates:
+    """The certificate of TLS listeners, and the authority for client certificates.
 
     Attributes:
         hosts: the names that the certificate is for.
-        ends: seconds since the epoch, until which it is good.
+        ends: seconds since the epoch, until which it is valid.
 
     Raises:
         CertificateError: a file cannot be used.
@@ -85,11 +85,7 @@ class Certificates:
         return self._contexts[transport]
 
     def client(self, data: bytes) -> ClientCertificate | None:
-        """Read a verified client's certificate; None: its names cannot be read, so that it names nobody.
-
-        Args:
-            nbytes: DER.
-        """
+        """Read a verified client's certificate, in DER; None: its names cannot be read."""
         try:
             return _of_client(x509.load_der_x509_certificate(data))
         except ValueError:
@@ -104,16 +100,16 @@ class Certificates:
         return None
 
     def warning(self) -> str | None:
-        """That the certificate has expired, or will within a week; None: neither."""
+        """A sentence if the certificate has expired, or will within a week; else None."""
         left = self.ends - time.time()
         if left > 7 * _DAY:
             return None
         end = "has expired" if left <= 0 else "expires soon"
-        return f"the certificate in {self._files.certificate} {end}: it is good until {self.end_date}"
+        return f"the certificate in {self._files.certificate} {end}: it is valid until {self.end_date}"
 
     @property
     def end_date(self) -> str:
-        """Until when the certificate is good, for people."""
+        """The end of the certificate, for people."""
         return f"{datetime.fromtimestamp(self.ends, UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -136,12 +132,12 @@ def _context(files: CertificateFiles, protocols: list[str]) -> ssl.SSLContext:
 
 def _load_key(context: ssl.SSLContext, files: CertificateFiles) -> None:
     setting, path = ("tls_key", files.key) if files.key is not None else ("tls_certificate", files.certificate)
-    nbytes = _bytes(setting, path)
-    if b"PRIVATE KEY-----" not in nbytes:
+    data = _bytes(setting, path)
+    if b"PRIVATE KEY-----" not in data:
         more = "" if files.key is not None else "; tls_key names the file of the key"
         raise CertificateError(setting, f"{path} has no private key in PEM{more}")
-    if b"ENCRYPTED" in nbytes:
-        raise CertificateError(setting, f"the key in {path} has a passphrase, and nobody is there to type it")
+    if b"ENCRYPTED" in data:
+        raise CertificateError(setting, f"the key in {path} has a passphrase; store it without one")
     try:
         # OpenSSL would ask the terminal for a passphrase.
         context.load_cert_chain(files.certificate, files.key, password="")
@@ -162,9 +158,9 @@ def _bytes(setting: str, path: Path) -> bytes:
 
 
 def _first_certificate(path: Path) -> x509.Certificate:
-    nbytes = _bytes("tls_certificate", path)
+    data = _bytes("tls_certificate", path)
     try:
-        return x509.load_pem_x509_certificates(nbytes)[0]
+        return x509.load_pem_x509_certificates(data)[0]
     except ValueError:
         raise CertificateError("tls_certificate", f"{path} has no certificate in PEM") from None
 
@@ -173,7 +169,7 @@ _UNREADABLE = (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension, x509
 
 
 def _alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
-    """All of them; none, where one cannot be read."""
+    """All alternative names; none, if one cannot be read."""
     try:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except _UNREADABLE:

@@ -1,17 +1,17 @@
-"""Fairness between connections: of those that take long, one has its turn in each round of the loop.
+"""Fairness between connections: of those that take long, one is read in each round of the loop.
 
-In a round trio gives every task that can go on its turn.  Forty clients that send as fast as they can would all be
+In a round trio gives a turn to every task that can go on.  Forty clients that send as fast as they can would all be
 read between two reads of a client that sends a message now and then: 4 to 11 ms, where a turn of each takes 0.1 to 0.3.
-So whoever sends in bulk waits in a line in front of its read, and whoever is not known yet in another; all others do
-not wait at all, and find one of each line in front of them.
+So clients that send in bulk wait in a line in front of their reads, and clients that have not logged in wait in
+another; all others do not wait at all, and find one client of each line in front of them.
 
-Where those others are so many that a round takes long, one in a round would be next to nobody: a thousand publishers
-that are never idle make rounds of 300 ms, and whoever comes back after a restart would log in one by one, or not at all
+Where those others are so many that a round takes long, one in a round would be too few: a thousand publishers that are
+never idle make rounds of 300 ms, and clients that come back after a restart would log in one by one, or not at all
 within `connect_timeout`.  So one more passes for each `share` of time that the round took: a line always gets its part
 of the whole, some 15 %.
 
-Nobody holds anything: who has passed may wait for whatever it likes, or end.  In the round after that the keeper lets
-the next one pass.
+A gate is no lock: a client that has passed may wait for anything, or end.  In the next round the keeper lets the next
+client pass.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from time import perf_counter
 
 import trio
 
-SHARE_OF_STRANGERS = 0.002
-"""Seconds of a round for each stranger: what it does in its turn takes 0.1 to 0.3 ms."""
-_SHARE_OF_BULK = 0.02  # likewise; a turn in bulk takes 3 ms at most
+SHARE_OF_HANDSHAKES = 0.002
+"""Seconds of a round for each client that has not logged in: its turn takes 0.1 to 0.3 ms."""
+_SHARE_OF_BULK = 0.02  # seconds for each client that sends in bulk: its turn takes 3 ms at most
 
 
 class FairGate:
-    """Lets one pass in a round, in the order in which they came.  Without its keeper it is open.
+    """Lets one task pass in a round, in the order in which they came.  Without its keeper it is open.
 
     Args:
         share: seconds that a round takes for each one more that passes.
@@ -45,11 +45,11 @@ class FairGate:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """Tasks that wait for their turn."""
         return len(self._line)
 
     async def enter(self) -> None:
-        """Wait for a turn; no checkpoint where nobody had one in this round."""
+        """Wait for a turn; no checkpoint if no other task had one in this round."""
         if self._is_shut:
             await self._line.park()
         elif self._keeper:
@@ -76,21 +76,21 @@ class FairGate:
 
 
 class FairGates:
-    """Those of all connections.
+    """The gates of all connections.
 
     Attributes:
-        strangers: who is not known yet, and who is being told to go.
-        bulk: who sends more than one read takes, or than is handled in one turn.
+        handshakes: for clients that have not logged in, and those that are being closed.
+        bulk: for clients that send more than one read takes, or than is handled in one turn.
     """
 
     def __init__(self) -> None:
-        self.strangers = FairGate(SHARE_OF_STRANGERS)
+        self.handshakes = FairGate(SHARE_OF_HANDSHAKES)
         self.bulk = FairGate()
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many wait for their turn, in each."""
-        return {"strangers": self.strangers.waiting, "bulk": self.bulk.waiting}
+        """Tasks that wait for their turn, by gate, as the metrics name it."""
+        return {"strangers": self.handshakes.waiting, "bulk": self.bulk.waiting}
 
     async def pause(self) -> None:
         """In the middle of a chunk: let all others have their turn."""
@@ -100,11 +100,11 @@ class FairGates:
     async def run(self) -> None:
         """Keep them, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.strangers.run)
+            nursery.start_soon(self.handshakes.run)
             nursery.start_soon(self.bulk.run)
 
 
 async def in_steps(steps: Iterator[None]) -> None:
-    """Do all of them, whatever is cancelled; others have their turn between two."""
+    """Do all steps, also in a cancelled task; other tasks have their turn between two."""
     for _ in steps:
         await trio.lowlevel.cancel_shielded_checkpoint()

@@ -1,19 +1,19 @@
-"""Who the client is, behind proxies that are trusted to say so.
+"""Forwarded clients: the address of a client behind trusted proxies.
 
-A proxy adds the address of whoever called it to the end of `X-Forwarded-For`, or of `Forwarded` (RFC 7239).  So the
-list is walked from its end, as long as the hop before is one of `trusted_proxies`:
+A proxy adds the address of its caller to the end of `X-Forwarded-For`, or of `Forwarded` (RFC 7239).  So the list is
+walked from its end, as long as the hop before is one of `trusted_proxies`:
 
-    X-Forwarded-For: made up, 203.0.113.7, 10.0.0.9        the peer, 10.0.0.2, is trusted: it was called by 10.0.0.9
-                              the client   trusted, too    who was called by 203.0.113.7, whom nobody vouches for
+    X-Forwarded-For: made up, 203.0.113.7, 10.0.0.9        the peer, 10.0.0.2, is trusted: 10.0.0.9 called it
+                              the client   trusted, too    203.0.113.7 called that, and is not trusted
 
-What stands further left was written by somebody who is not trusted, and a value that is no address, like `unknown`,
-ends the walk.  Without trust the fields are not looked at.
+Values further left were written by untrusted hops, and a value that is no address, like `unknown`, ends the walk.
+Without trust the fields are ignored.
 
-A proxy passes on the field that it does not know of.  Where both are there and name different clients, one of them can
-be the client's invention, and nobody knows which: that is a mistake in the proxy's set-up, and refused.
+A proxy passes on the field that it does not know.  If both fields are there and name different clients, the client may
+have made up one of them, and the gateway cannot tell which: that is a mistake in the proxy's set-up, and refused.
 
-Where somebody near by writes such a field and is not trusted, it probably is a proxy whose operator forgot to name it:
-the log says so, once for each.
+If a peer of a private address writes such a field and is not trusted, it probably is a proxy that the operator forgot
+to name: the log says so, once for each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = structlog.get_logger("gateway.listen")
 UNIX = "unix"
 _SECURE = frozenset(["https", "wss"])
 _MOST_HOPS = 32
-_MOST_DOUBTED = 10  # forgotten proxies that the log names
+_MOST_WARNED = 10  # forgotten proxies that the log names
 # One `name=value` of an element of Forwarded; the value a token or a quoted string (RFC 7239, section 4).
 _PAIR = re.compile(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]++)=("(?:[^"\\]|\\.)*+"|[^\s;,"]*+)""")
 # An address with the port that some proxies write behind it.
@@ -43,12 +43,12 @@ class ForwardedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ForwardedClient:
-    """Who is at the other end of all trusted proxies.
+    """The client at the other end of all trusted proxies.
 
     Attributes:
-        address: its own, without a port; empty: a unix socket.
-        secure: whether it speaks TLS; None: no proxy says.
-        host: the host name that it asked for; empty: no proxy says.
+        address: of the client, without a port; empty: a unix socket.
+        secure: whether the client speaks TLS; None: no proxy says.
+        host: the host name that the client asked for; empty: no proxy says.
     """
 
     address: str
@@ -57,26 +57,26 @@ class ForwardedClient:
 
 
 def plain(address: IPv4Address | IPv6Address) -> str:
-    """An address as text; one of version 4 that came in the clothes of version 6 as what it is."""
+    """An address as text; an IPv4 address that is mapped into IPv6 as IPv4."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)
 
 
 class Trusted:
-    """Proxies that are believed.
+    """Trusted proxies.
 
     Args:
         networks: addresses, networks, or `unix`, as the setting `trusted_proxies` has them.
     """
 
-    __slots__ = ("_doubted", "_networks", "_unix")
+    __slots__ = ("_networks", "_unix", "_warned")
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self.replace(networks)
 
     def replace(self, networks: Iterable[str]) -> None:
-        """Others are believed from now on."""
-        self._doubted: set[str] = set()
+        """Trust others from now on."""
+        self._warned: set[str] = set()
         listed = list(networks)
         self._unix = UNIX in listed
         self._networks = [ip_network(each) for each in listed if each != UNIX]
@@ -85,14 +85,14 @@ class Trusted:
         return self._unix or bool(self._networks)
 
     def __contains__(self, address: str) -> bool:
-        """Whether that address is a trusted proxy's; empty: a unix socket."""
+        """True if the address is a trusted proxy's; empty: a unix socket."""
         if not address:
             return self._unix
         found = ip_address(address)
         return any(found in network for network in self._networks)
 
     def client_of(self, peer: str, fields: Mapping[str, str]) -> ForwardedClient:
-        """Who the client is.
+        """The client behind a peer.
 
         Args:
             peer: the address that the connection comes from; empty: a unix socket.
@@ -102,7 +102,7 @@ class Trusted:
             ForwardedError: the fields cannot be read, or contradict each other.
         """
         if not self or peer not in self:
-            self._doubt(peer, fields)
+            self._warn(peer, fields)
             return ForwardedClient(peer)
         element: Mapping[str, str] = {}
         found: list[str] = []
@@ -119,18 +119,18 @@ class Trusted:
                 "other"
             )
         protocols = [element.get("proto"), next(_last_first(fields.get("x-forwarded-proto", "")), "")]
-        # Where both are said, one may be invented here, too: TLS is believed of both only.
+        # One of the two may be made up: if both are there, both must say TLS.
         secure = [each.lower() in _SECURE for each in protocols if each]
         host = element.get("host") or fields.get("x-forwarded-host", "").partition(",")[0].strip()
         return ForwardedClient(found[0] if found else peer, all(secure) if secure else None, host)
 
-    def _doubt(self, peer: str, fields: Mapping[str, str]) -> None:
-        """Log that a proxy seems to have been forgotten; not of strangers, who may write what they like."""
+    def _warn(self, peer: str, fields: Mapping[str, str]) -> None:
+        """Log that a proxy seems to be missing from the settings; not of public addresses, which may write anything."""
         found = [name for name in ("X-Forwarded-For", "Forwarded") if name.lower() in fields]
-        if not found or peer in self._doubted or len(self._doubted) == _MOST_DOUBTED:
+        if not found or peer in self._warned or len(self._warned) == _MOST_WARNED:
             return
         if not peer or ip_address(peer).is_private:
-            self._doubted.add(peer)
+            self._warned.add(peer)
             log.warning(f"{peer or UNIX} sends {found[0]} and is not in trusted_proxies: if it is your proxy, name it")
 
     def _walk(self, peer: str, hops: Iterable[str]) -> tuple[str, int]:
@@ -146,7 +146,7 @@ class Trusted:
         return peer, count
 
 
-NOBODY = Trusted()
+NO_PROXIES = Trusted()
 
 
 def _last_first(value: str) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _last_first(value: str) -> Iterator[str]:
 
 
 def _address(node: str) -> str | None:
-    """The address that a hop is written as; None: it is none, like `unknown` or `_hidden`."""
+    """The address of a hop; None: it is none, like `unknown` or `_hidden`."""
     if node == "unix:":  # as nginx calls the peer on a unix socket
         return ""
     match = _NODE.fullmatch(node)
@@ -170,7 +170,7 @@ def _elements(value: str) -> list[dict[str, str]]:
     """The elements of Forwarded, the last first: parameters by lower-case name.
 
     Raises:
-        ForwardedError: it cannot be read.  It is not guessed at: a quote that a client left open hides what the proxy
+        ForwardedError: it cannot be read.  To guess is no option: a quote that a client left open hides what the proxy
             wrote behind it.
     """
     elements: list[dict[str, str]] = [{}]

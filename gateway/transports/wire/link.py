@@ -1,8 +1,8 @@
-"""What the connection loop asks of a transport, and the two ways to move bytes.
+"""Pipes and links: how bytes move, and what the connection loop asks of a transport.
 
 A `Pipe` moves bytes: `SocketPipe` on a socket of the operating system, with the non-blocking write that makes a
-broadcast cheap; `StreamPipe` on any trio stream (TLS, memory), where every write awaits.  A `Link` is a pipe as STOMP
-sees it: plain for TCP, in WebSocket frames for browsers.  The connection loop is written once, against `Link`.
+broadcast cheap; `TlsPipe` (`tls.py`) on another pipe.  A `Link` is a pipe as STOMP sees it: plain for TCP, in WebSocket
+frames for browsers.  The connection loop is written once, against `Link`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gateway.codec import encoder
 from .fairness import FairGate, FairGates
 from .websocket_framing import CloseCode
 
-# What a pipe writes: one joined buffer as a rule, several where joining would copy large bodies.
+# Bytes for a pipe: one joined buffer as a rule, several where joining would copy large bodies.
 Buffers = list[bytes | memoryview]
 
 # Parts from this size on are not copied into a joined buffer: a large message to many receivers exists once.
 _LARGE = 32 * 1024
 _MOST_BUFFERS = 512  # of one system call; Linux allows 1,024
-# Reads after which a client is no stranger: the upgrade of a WebSocket, and CONNECT.
-_READS_OF_A_STRANGER = 2
+# Reads after which a client has logged in, as a rule: the upgrade of a WebSocket, and CONNECT.
+_READS_OF_A_LOGIN = 2
 
 
 def joined(parts: list[bytes], size: int) -> Buffers:
-    """Join small parts, leave large ones as they are; `size` is about what all have together."""
+    """Join small parts, leave large ones as they are; `size` is about that of all together."""
     if size < _LARGE or len(max(parts, key=len)) < _LARGE:
         return [b"".join(parts)]
     buffers: Buffers = []
@@ -50,7 +50,7 @@ def joined(parts: list[bytes], size: int) -> Buffers:
 
 
 def advance(buffers: Buffers, nbytes: int) -> Buffers:
-    """What is left of the buffers after so many bytes were written."""
+    """The rest of the buffers after so many bytes were written."""
     for index, buffer in enumerate(buffers):
         if nbytes < len(buffer):
             return [memoryview(buffer)[nbytes:], *buffers[index + 1 :]]
@@ -60,12 +60,12 @@ def advance(buffers: Buffers, nbytes: int) -> Buffers:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """What a connection tells of its other end before STOMP begins.
+    """The other end of a connection, as it is known before STOMP begins.
 
     Attributes:
-        address: the client's own, without the port; behind trusted proxies it is what they say; empty: a unix socket.
+        address: of the client, without the port; behind trusted proxies as they say; empty: a unix socket.
         secure: the bytes came through TLS, ours or a trusted proxy's.
-        certificate: verified; None: it showed none.
+        certificate: verified; None: the client showed none.
         upgrade: the HTTP request of a WebSocket; None on TCP.
     """
 
@@ -86,11 +86,11 @@ class Pipe(Protocol):
     """Bytes in both directions."""
 
     async def receive(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end of the stream, also at its violent end."""
+        """The next bytes, at most `size`; empty at the end of the stream, also after a reset."""
         ...
 
     def send_nowait(self, buffers: Buffers) -> int:
-        """Write what can be written now; returns how many bytes that was.
+        """Write as many bytes as can be written now; returns how many.
 
         Raises:
             BrokenLink: the peer is gone.
@@ -98,7 +98,7 @@ class Pipe(Protocol):
         ...
 
     async def send_some(self, buffers: Buffers) -> int:
-        """Wait until something can be written, and write; returns how many bytes that was.
+        """Wait until bytes can be written, and write; returns how many.
 
         Raises:
             BrokenLink: the peer is gone.
@@ -106,15 +106,15 @@ class Pipe(Protocol):
         ...
 
     def peer_has_gone(self) -> bool:
-        """Whether the peer said that nothing more comes, even if bytes before that are still unread."""
+        """True if the peer has closed, even if bytes before that are still unread."""
         ...
 
     def has_bytes(self) -> bool:
-        """Whether bytes came that nobody has read yet; also their end is something to read."""
+        """True if there are unread bytes, or the unread end of the stream."""
         ...
 
     async def send_eof(self) -> None:
-        """Say that nothing more comes; reading goes on."""
+        """End our side of the stream; reading goes on."""
         ...
 
     async def aclose(self) -> None:
@@ -128,11 +128,11 @@ class Link(Protocol):
     Attributes:
         transport: `tcp` or `websocket`, for lists and logs.
         peer: address of the other end with its port, for lists and logs.
-        remote: what else is known of it.
-        pipe: the bytes below.
-        ping: a control frame that the peer answers by itself; empty where there is no such thing.
-        frame_end: what stands behind the body of a STOMP frame.
-        overhead: bytes that came with those of the last `receive`, and were none of the STOMP stream.
+        remote: what else is known of the other end.
+        pipe: moves the bytes.
+        ping: a control frame that the peer answers by itself; empty where the transport has none.
+        frame_end: bytes behind the body of a STOMP frame.
+        overhead: bytes of the last `receive` that did not belong to the STOMP stream.
     """
 
     transport: str
@@ -144,7 +144,7 @@ class Link(Protocol):
     overhead: int
 
     async def receive(self, size: int) -> bytes | None:
-        """The next bytes of the STOMP stream, none when the peer just gave a sign of life; None at the end."""
+        """The next bytes of the STOMP stream; empty after a mere control frame; None at the end."""
         ...
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
@@ -152,11 +152,11 @@ class Link(Protocol):
         ...
 
     def pong(self) -> bytes:
-        """A control frame that the last `receive` made due; empty where there is none."""
+        """A control frame that the last `receive` made due; empty if none is."""
         ...
 
-    def goodbye(self, code: CloseCode, reason: str) -> bytes:
-        """What the pipe carries last."""
+    def close_bytes(self, code: CloseCode, reason: str) -> bytes:
+        """The last bytes for the pipe, which tell the peer why; empty where the transport has none."""
         ...
 
 
@@ -164,24 +164,24 @@ class SocketPipe:
     """A socket, by its file descriptor: trio waits for it, the system calls are made directly.
 
     Args:
-        fair_gates: that it passes when it is a stranger's, or sends in bulk; None: there are none.
+        fair_gates: that it passes before its login, or when it sends in bulk; None: none.
     """
 
-    __slots__ = ("_fair_gates", "_fd", "_line", "_reads", "_stream")
+    __slots__ = ("_fair_gates", "_fd", "_gate", "_reads", "_stream")
 
     def __init__(self, stream: trio.SocketStream, fair_gates: FairGates | None = None) -> None:
         self._stream = stream
         self._fd = stream.socket.fileno()
         self._fair_gates = fair_gates
-        self._line: FairGate | None = None if fair_gates is None else fair_gates.strangers
+        self._gate: FairGate | None = None if fair_gates is None else fair_gates.handshakes
         self._reads = 0
 
     async def receive(self, size: int) -> bytes:
-        """See `Pipe`.  Waits first: when a peer sends in bulk that lets the others have their turn."""
+        """As `Pipe` says.  Waits first: when a peer sends in bulk that lets the others have their turn."""
         while True:
             await trio.lowlevel.wait_readable(self._fd)
-            if self._line is not None:
-                await self._line.enter()
+            if self._gate is not None:
+                await self._gate.enter()
             try:
                 data = os.read(self._fd, size)
             except BlockingIOError:
@@ -189,8 +189,8 @@ class SocketPipe:
             except OSError:
                 return b""
             self._reads += 1
-            if self._fair_gates is not None and self._reads >= _READS_OF_A_STRANGER:
-                self._line = self._fair_gates.bulk if len(data) == size else None
+            if self._fair_gates is not None and self._reads >= _READS_OF_A_LOGIN:
+                self._gate = self._fair_gates.bulk if len(data) == size else None
             return data
 
     def send_nowait(self, buffers: Buffers) -> int:
@@ -223,62 +223,14 @@ class SocketPipe:
 
     async def send_eof(self) -> None:
         """See `Pipe`."""
-        self._reads = 0  # what still comes is thrown away: that has time
-        self._line = None if self._fair_gates is None else self._fair_gates.strangers
+        self._reads = 0  # bytes that still come are thrown away: that has time
+        self._gate = None if self._fair_gates is None else self._fair_gates.handshakes
         with contextlib.suppress(OSError):
             self._stream.socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        """See `Pipe`.  A socket closes without waiting, so this works in a cancelled task, too."""
+        """Close at once.  A socket closes without waiting, so this works in a cancelled task, too."""
         self._stream.socket.close()
-
-
-class StreamPipe:
-    """Any trio stream."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: trio.abc.Stream) -> None:
-        self._stream = stream
-
-    async def receive(self, size: int) -> bytes:
-        """See `Pipe`."""
-        try:
-            return bytes(await self._stream.receive_some(size))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return b""
-
-    def send_nowait(self, buffers: Buffers) -> int:
-        """A stream can only await: nothing is written now."""
-        return 0
-
-    async def send_some(self, buffers: Buffers) -> int:
-        """See `Pipe`."""
-        try:
-            await self._stream.send_all(buffers[0])
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise BrokenLink(str(error)) from None
-        return len(buffers[0])
-
-    def peer_has_gone(self) -> bool:
-        """A stream does not tell without being read."""
-        return False
-
-    def has_bytes(self) -> bool:
-        """Likewise."""
-        return False
-
-    async def send_eof(self) -> None:
-        """Half-close where the stream can; else the end is the close."""
-        if isinstance(self._stream, trio.abc.HalfCloseableStream):
-            try:
-                await self._stream.send_eof()
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                return
-
-    async def aclose(self) -> None:
-        """See `Pipe`."""
-        await trio.aclose_forcefully(self._stream)
 
 
 class TcpLink:
@@ -308,6 +260,6 @@ class TcpLink:
         """None on TCP."""
         return b""
 
-    def goodbye(self, code: CloseCode, reason: str) -> bytes:
+    def close_bytes(self, code: CloseCode, reason: str) -> bytes:
         """None on TCP."""
         return b""

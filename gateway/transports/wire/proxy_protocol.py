@@ -1,4 +1,4 @@
-"""The PROXY protocol: what a proxy says of its client, in front of the client's own bytes.
+"""PROXY protocol: a proxy names its client, in front of the client's own bytes.
 
     version 1    PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613 CR LF            at most 107 bytes
                  PROXY UNKNOWN ... CR LF
@@ -8,8 +8,8 @@
 HAProxy's `doc/proxy-protocol.txt` is the specification.  A header without an address (`UNKNOWN`, `LOCAL`, or a family
 that we do not know) speaks of the proxy itself, as in its health checks.
 
-`parse` knows bytes only; `read_header` reads them from a pipe.  Whether the proxy may be believed is decided elsewhere
-(`entrance`), before the first byte is read.
+`parse` knows bytes only; `read_header` reads them from a pipe.  `accept/accept.py` decides whether the proxy is
+trusted, before the first byte is read.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _READ = 4096
 
 
 class ProxyError(Exception):
-    """There is no valid header; `str()` says what there is; empty: nothing."""
+    """There is no valid header; `str()` says what came instead; empty: nothing came."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the proxy says.
+    """A header of a proxy.
 
     Attributes:
         size: bytes of the header itself.
@@ -61,10 +61,10 @@ class Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """Read a header from the start of the bytes; None: it is not whole yet.
+    """Read a header from the start of the bytes; None: it is not complete yet.
 
     Raises:
-        ProxyError: they do not begin with a valid one.
+        ProxyError: they do not begin with a valid header.
     """
     if data.startswith(_SIGNATURE[: len(data)]):
         return _parse_binary(data)
@@ -77,7 +77,7 @@ def _parse_line(data: bytes) -> Header | None:
     line, end, _ = data[:_LONGEST_LINE].partition(b"\r\n")
     if not end:
         if len(data) >= _LONGEST_LINE:
-            raise ProxyError(f"the PROXY line has no end within {_LONGEST_LINE} octets")
+            raise ProxyError(f"the PROXY line has no end within {_LONGEST_LINE} bytes")
         return None
     size = len(line) + 2
     words = line.split(b" ")
@@ -114,7 +114,7 @@ def _parse_binary(data: bytes) -> Header | None:
     if command not in (_LOCAL, _PROXY):
         raise ProxyError(f"the PROXY header has version and command {command:#04x}; known are 0x20 and 0x21")
     if length > _LONGEST_REST:
-        raise ProxyError(f"the PROXY header is {length} octets long, more than {_LONGEST_REST}")
+        raise ProxyError(f"the PROXY header is {length} bytes long, more than {_LONGEST_REST}")
     size = _FIXED.size + length
     if len(data) < size:
         return None
@@ -122,11 +122,11 @@ def _parse_binary(data: bytes) -> Header | None:
         return Header(size)
     rest = data[_FIXED.size : size]
     if family not in _SIZES:
-        # Addresses of unix sockets name nobody; other families may have any size, so that no TLV can be found there.
+        # Addresses of unix sockets name no client; other families may have any size, so that no TLV can be found there.
         return Header(size, secure=family >> 4 == 3 and _is_secure(rest[_UNIX:]))
     width, block = _SIZES[family]
     if length < block:
-        raise ProxyError(f"the addresses of the PROXY header take {block} octets, and it has {length}")
+        raise ProxyError(f"the addresses of the PROXY header take {block} bytes, and it has {length}")
     (port,) = struct.unpack_from("!H", rest, 2 * width)
     return Header(size, plain(ip_address(rest[:width])), port, _is_secure(rest[block:]))
 
@@ -187,6 +187,6 @@ class Resumed:
     async def receive(self, size: int) -> bytes:
         """See `Pipe`."""
         if self._behind:
-            nbytes, self._behind = self._behind[:size], self._behind[size:]
-            return nbytes
+            data, self._behind = self._behind[:size], self._behind[size:]
+            return data
         return await self._pipe.receive(size)

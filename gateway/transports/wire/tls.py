@@ -1,19 +1,19 @@
-"""TLS on any pipe, with the write that does not wait.
+"""TLS pipe: TLS on any pipe, with the write that does not wait.
 
     peer <-- ciphertext --> pipe <--> TlsPipe: ciphertext in, OpenSSL, ciphertext out <--> plain bytes: the link
 
-OpenSSL works in memory, so that one read of the system brings many records, and one write carries as many as we have:
-a broadcast costs one encryption and one system call a receiver.  (CPU for a message of 200 bytes: 1.8 us without TLS;
+OpenSSL works in memory, so that one read of the system brings many records, and one write carries as many as we have.
+A broadcast costs one encryption and one system call a receiver.  (CPU for a message of 200 bytes: 1.8 us without TLS;
 3.6 so, 2.8 by OpenSSL on the socket itself, 34 by `trio.SSLStream`, which must await.  For a burst of small records
 from a publisher 4.6; 6.2 so, 7.4 on the socket itself, 11.9.  A pipe on a pipe can stand behind a PROXY header, and in
 tests in memory, which decides.)
 
-What the pipe below takes of a record is not always all of it.  Such a record stands for plain bytes that the caller
-still has; they count as written when the whole record is out, and the caller then comes again with the same ones.  If
-it comes with others (it gave the first ones up), these go behind.
+The pipe below may take only a part of a record.  Such a record stands for plain bytes that the caller still has; they
+count as written when the whole record is out, and the caller then passes the same bytes again.  If it passes others
+(because it gave the first ones up), these go behind.
 
-Versions below `tls_min_version`, renegotiation and compression are off.  An end without `close_notify` counts as one:
-STOMP frames say themselves whether they are whole.
+Versions below `tls_min_version`, renegotiation and compression are off.  The end of the stream without `close_notify`
+counts as an end: STOMP frames say themselves whether they are complete.
 
 TLS has records that carry nothing for us: new keys (12 us each, for 27 bytes), alerts.  OpenSSL takes any number of
 them, and keeps its answers until we write.  A peer that sends nothing else, or has so many answers waiting, is cut off.
@@ -32,7 +32,7 @@ from .link import BrokenLink, Buffers, Pipe, advance
 # as large as it ever was.
 _MOST = 32 * 1024
 _RECORD = 16 * 1024  # plain bytes of a record, at most
-# Bytes without a single one for us after which a peer is cut off; of a record that is not whole yet it may be 16 KiB.
+# Bytes without a single plain one after which a peer is cut off; an incomplete record alone may have 16 KiB.
 _MOST_BARREN = 32 * 1024
 # Bytes of answers that a peer may have caused: new keys are answered with 27, and in years of traffic once or twice.
 _MOST_ANSWERS = 4 * 1024
@@ -41,15 +41,15 @@ HELLO = b"\x16\x03"
 
 
 class HandshakeError(Exception):
-    """No TLS came about; `str()` says why, in words; empty: the peer came and went without one.
+    """The TLS handshake failed; `str()` says why, in words; empty: the peer came and went without one.
 
     Attributes:
-        nbytes: what the peer said first, where it does not speak TLS.
+        data: the first bytes of a peer that does not speak TLS.
     """
 
     def __init__(self, reason: str, data: bytes = b"") -> None:
         super().__init__(reason)
-        self.nbytes = data
+        self.data = data
 
 
 class TlsPipe:
@@ -79,17 +79,17 @@ class TlsPipe:
         self._encrypt = self._tls.write
         self._encrypted = self._writer.read
         self._send_below = pipe.send_nowait
-        self._cipher: Buffers = []  # what the pipe did not take yet
+        self._cipher: Buffers = []  # ciphertext that the pipe did not take yet
         self._owed = b""  # the plain bytes that it stands for
         self._left = b""  # plain bytes that came and were not asked for yet
-        self._barren = 0  # bytes since the last one that was for us
+        self._barren = 0  # bytes since the last plain one
         self._ended = False  # the peer has said `close_notify`, or broken the stream
 
     async def handshake(self) -> None:
-        """Come to an agreement with the peer.
+        """Do the TLS handshake.
 
         Raises:
-            HandshakeError: there is none.
+            HandshakeError: it failed.
         """
         first = b""
         try:
@@ -136,7 +136,7 @@ class TlsPipe:
         while not self._left:
             if self._ended:
                 return b""
-            if not incoming.pending:  # else something came together with the handshake
+            if not incoming.pending:  # else bytes came together with the handshake
                 data = await self._pipe.receive(size)
                 if not data:
                     return b""
@@ -154,7 +154,7 @@ class TlsPipe:
         return plain
 
     def _decrypt(self) -> bytes:
-        """All that is there; empty where no record is whole yet."""
+        """All plain bytes that came; empty if no record is complete yet."""
         incoming, read = self._incoming, self._tls.read
         parts: list[bytes] = []
         try:
@@ -183,8 +183,7 @@ class TlsPipe:
             buffers = advance(buffers, credit)
         buffers = [each for each in buffers if len(each)]
         while buffers:
-            nbytes = _gathered(buffers)
-            sent = self._send(nbytes)
+            sent = self._send(_gathered(buffers))
             total += sent
             if not sent:
                 break
@@ -192,7 +191,7 @@ class TlsPipe:
         return total
 
     def _send(self, data: bytes | memoryview) -> int:
-        """Encrypt and write; returns their number, or 0 when not all of it is out."""
+        """Encrypt and write; returns the number of bytes, or 0 if the record is not all out."""
         size = len(data)
         try:
             sent = self._encrypt(data)
@@ -209,11 +208,11 @@ class TlsPipe:
         return 0
 
     def _push(self, buffers: Buffers) -> int:
-        """Write what is left of a record; returns how many of the caller's bytes are out with it."""
+        """Write the rest of a record; returns how many of the caller's bytes are out with it."""
         self._cipher = advance(self._cipher, self._pipe.send_nowait(self._cipher))
-        return 0 if self._cipher else self._settle(buffers)
+        return 0 if self._cipher else self._credit(buffers)
 
-    def _settle(self, buffers: Buffers) -> int:
+    def _credit(self, buffers: Buffers) -> int:
         owed, self._owed = self._owed, b""
         return len(owed) if _gathered(buffers)[: len(owed)] == owed else 0
 
@@ -221,14 +220,14 @@ class TlsPipe:
         """See `Pipe`."""
         while True:
             if not self._cipher:
-                # In front: cancelled behind the write, nobody would know of it, and the same bytes came again.
+                # In front: cancelled behind the write, the caller would write the same bytes again.
                 await trio.lowlevel.checkpoint()
                 sent = self.send_nowait(buffers)
                 if sent:
                     return sent
             self._cipher = advance(self._cipher, await self._pipe.send_some(self._cipher))
             if not self._cipher:
-                credit = self._settle(buffers)
+                credit = self._credit(buffers)
                 if credit:
                     return credit
 
@@ -241,7 +240,7 @@ class TlsPipe:
         return bool(self._left) or self._pipe.has_bytes()
 
     async def send_eof(self) -> None:
-        """See `Pipe`: `close_notify`, and then the end of the pipe below."""
+        """Send `close_notify`, and then end the pipe below."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         if self._writer.pending:
@@ -257,7 +256,7 @@ class TlsPipe:
 
 
 def _gathered(buffers: Buffers) -> bytes | memoryview:
-    """The first bytes: as many buffers as stay below the bound together, or the start of the first."""
+    """The first bytes: as many buffers as stay below `_MOST` together, or the start of the first."""
     size = 0
     for index, buffer in enumerate(buffers):
         size += len(buffer)
@@ -266,7 +265,7 @@ def _gathered(buffers: Buffers) -> bytes | memoryview:
     return b"".join(buffers) if len(buffers) > 1 else buffers[0]
 
 
-# OpenSSL's words for what goes wrong most, in ours.
+# The most frequent errors of OpenSSL, in our words.
 _REASONS = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client shows no certificate, and tls_client_certificates is required",
     "CERTIFICATE_VERIFY_FAILED": "the client's certificate is not one that tls_client_ca vouches for, or has expired",

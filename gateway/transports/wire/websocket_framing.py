@@ -2,11 +2,11 @@
 
 A STOMP session over WebSocket is a stream of bytes like any other: message boundaries mean nothing (WST-04).  So the
 payload of data frames is handed on as it arrives, even half a frame, and no message is ever put together; the limits of
-the STOMP decoder bound what is kept.  What remains is unmasking, the rules of the RFC, and the control frames.
+the STOMP decoder bound the bytes that are kept.  The rest is unmasking, the rules of the RFC, and the control frames.
 
-Why this is our own: a message received through trio-websocket costs 22 us, through wsproto 9, here 1 (docs/design.md).
-The masking is that of websockets, which has it in C: 0.1 us for 100 bytes, and 50 for 1 MiB; the best that Python has
-by itself, the XOR of two large integers, takes 0.5 and 3,800.
+Why this code is our own: a message received through trio-websocket costs 22 us, through wsproto 9, here 1
+(docs/design.md). The masking is that of websockets, which has it in C: 0.1 us for 100 bytes, and 50 for 1 MiB; the best
+that Python has by itself, the XOR of two large integers, takes 0.5 and 3,800.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CloseCode(IntEnum):
 
 
 class WebSocketError(Exception):
-    """The peer broke RFC 6455; `code` is what the Close frame says."""
+    """The peer broke RFC 6455; `code` is that of the Close frame."""
 
     def __init__(self, code: CloseCode, reason: str) -> None:
         super().__init__(reason)
@@ -100,7 +100,7 @@ def pack(parts: list[bytes]) -> list[bytes]:
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """A Close frame; the reason is cut to what fits."""
+    """A Close frame; a long reason is cut."""
     payload = code.to_bytes(2, "big") + reason.encode()[: _LONGEST_CONTROL - 2].decode(errors="ignore").encode()
     return header(Opcode.CLOSE, len(payload)) + payload
 
@@ -151,7 +151,7 @@ class Deframer:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def _read_header(self, data: bytes, position: int, end: int, out: list[bytes]) -> int:
-        """Read one header, and a control frame whole; returns where its payload starts, -1 while incomplete."""
+        """Read one header, and a whole control frame; returns where the payload starts, -1 while incomplete."""
         if end < position + 2:
             return -1
         first, size = data[position], data[position + 1]
@@ -187,7 +187,7 @@ class Deframer:
         return start
 
     def _check_opcode(self, opcode: int, size: int, *, final: bool) -> None:
-        """Whether such a frame may come now (sections 5.2, 5.4, 5.5)."""
+        """Check that such a frame may come now (sections 5.2, 5.4, 5.5)."""
         fault = None
         if _BINARY < opcode < _CLOSE or opcode > _PONG:
             fault = "a reserved opcode"
@@ -203,7 +203,7 @@ class Deframer:
             raise WebSocketError(CloseCode.PROTOCOL_ERROR, fault)
 
     def _continue_payload(self, data: bytes, position: int, out: list[bytes]) -> int:
-        """Unmask what is there of a data frame's payload."""
+        """Unmask the bytes that came of a data frame's payload."""
         piece = data[position : position + self.left]
         size = len(piece)
         mask = self._mask

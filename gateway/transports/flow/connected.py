@@ -1,0 +1,93 @@
+"""Connected: what the server, and the modules of this package, need of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from gateway.broker import Session
+from gateway.codec import Frame, ProtocolError
+
+from .connection_limits import Slot
+
+
+class FrameObserver(Protocol):
+    """Sees the frames of one connection."""
+
+    def listen(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """Pass on the client's frames, each seen before the session handles it."""
+        ...
+
+    def see_sent(self, parts: list[bytes]) -> None:
+        """Frames go out, each a pair of parts."""
+        ...
+
+
+class ConnectedWriter(Protocol):
+    """The writer of a connection."""
+
+    @property
+    def last_write(self) -> float:
+        """Trio's clock when bytes were last written."""
+        ...
+
+    async def wait_relief(self) -> None:
+        """Wait until the client has read most of its outbox, or is gone."""
+        ...
+
+
+class Reviewable(Protocol):
+    """A login that is looked at again when users and groups have changed."""
+
+    def review(self) -> bool:
+        """True if the login has lost its user or has other groups now."""
+        ...
+
+    def follow(self) -> None:
+        """Act on a review that was true."""
+        ...
+
+
+class Connected(Protocol):
+    """A connection, from its first byte to its last."""
+
+    @property
+    def session(self) -> Session | None:
+        """None before CONNECTED is due, and after the end."""
+        ...
+
+    @property
+    def writer(self) -> ConnectedWriter | None:
+        """None where there is no session."""
+        ...
+
+    @property
+    def slot(self) -> Slot | None:
+        """Its place among the connections; None: it is not counted."""
+        ...
+
+    @property
+    def session_expiry(self) -> Reviewable | None:
+        """None where there is no session."""
+        ...
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Bytes that have come of its next frame."""
+        ...
+
+    def observe(self, observer: FrameObserver | None) -> None:
+        """Show all frames to an observer; None: to none any more."""
+        ...
+
+    def end(self, error: ProtocolError) -> None:
+        """The reader stops where it waits, tells the client of the error, and closes."""
+        ...
+
+    def give_up_handshake(self) -> None:
+        """The connect timeout is over."""
+        ...
+
+    async def wait_gone(self) -> None:
+        """Wait until the session has left the broker."""
+        ...

@@ -1,0 +1,75 @@
+"""Header logs: lines about headers of clients that had an effect on others, or none."""
+
+from __future__ import annotations
+
+import structlog
+
+from gateway.broker.core.queue_arguments import ArgumentsNotice
+from gateway.broker.headers.parse import Misspelt
+from gateway.log_limiter import LogLimiter
+
+arguments_log = structlog.get_logger("gateway.arguments")
+headers_log = structlog.get_logger("gateway.headers")
+
+# Lines in a minute, of all clients together.
+_LINES = 20
+
+
+class ArgumentsLog:
+    """Log lines about the queue arguments of clients: once for each queue, user and kind of line.
+
+    Arguments that come into force hold for all clients of the queue, so an operator must see which client sent them.
+    """
+
+    def __init__(self) -> None:
+        self._limiter = LogLimiter(lines=_LINES)
+
+    def tell(self, notice: ArgumentsNotice) -> None:
+        """A client's arguments came into force, or came too late."""
+        untold = self._limiter.admit((notice.queue, notice.login, notice.heard, tuple(notice.values)))
+        if untold is None:
+            return
+        values = dict(notice.values)
+        if notice.heard:
+            arguments_log.info(
+                "queue arguments of a client are in force, for everybody",
+                queue=notice.queue,
+                values=values,
+                session=notice.session,
+                login=notice.login,
+                untold=untold,
+            )
+        else:
+            arguments_log.warning(
+                "queue arguments of a client are not heard",
+                queue=notice.queue,
+                values=values,
+                session=notice.session,
+                login=notice.login,
+                hint="the queue was there without them: write them into a [[policy]], or leave them out",
+                untold=untold,
+            )
+
+
+class MisspeltLog:
+    """Log lines about a SUBSCRIBE header that is not known and looks like one that is: once for each header and user.
+
+    Such a header has no effect, and no ERROR names it: other brokers ignore it, too, and programs that were written for
+    them come here unedited.  The line tells an operator why a subscription does not do what its header says.
+    """
+
+    def __init__(self) -> None:
+        self._limiter = LogLimiter(lines=_LINES)
+
+    def tell(self, header: Misspelt, session: str, login: str) -> None:
+        """A session used such a header."""
+        untold = self._limiter.admit((header.name, login))
+        if untold is not None:
+            headers_log.warning(
+                "a header of SUBSCRIBE has no effect",
+                header=header.name,
+                hint=f"it is not known; did you mean {header.meant}?",
+                session=session,
+                login=login,
+                untold=untold,
+            )

@@ -1,0 +1,131 @@
+"""A harness for the clients of a test: a running server, and connections without listener or HTTP.
+
+They run over memory streams, over a pair of sockets of the operating system, or through a `ControlledPipe`, which takes
+as many bytes as the test lets it, so that a test can stop and examine every state of a slow client.  Each may carry
+TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from gateway.auth.anonymous import Anonymous
+from trio.testing import memory_stream_pair
+
+from gateway.broker import Broker, Quotas
+from gateway.broker.core.counters import Counters
+from gateway.broker.core.ports import Authenticator
+from gateway.broker.model.identity import Credentials, Identity
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import Policies
+from gateway.transports import Server, TransportOptions
+from gateway.transports.accept.websocket import WebSocketLink
+from gateway.transports.connection.connection import Connection
+from gateway.transports.wire.link import Pipe, Remote, SocketPipe, TcpLink
+from gateway.transports.wire.tls import HandshakeError, TlsPipe
+
+from . import tls_files
+from .peers import Peer, TcpWire, WebSocketWire, socket_streams
+from .pipes import ControlledPipe, StreamPipe
+
+
+class Slow:
+    """An authenticator that takes its time."""
+
+    def __init__(self, seconds: float, answer: str | None = "user") -> None:
+        self._seconds = seconds
+        self._answer = answer
+
+    async def authenticate(self, credentials: Credentials) -> Identity | None:
+        await trio.sleep(self._seconds)
+        return None if self._answer is None else Identity(self._answer)
+
+
+@dataclass
+class Harness:
+    """A running server and its connections.
+
+    Attributes:
+        policies: pattern -> keys of `Policy`.
+        secured: all connections carry TLS.
+        address: of the clients that connect from now on; empty: a unix socket.
+    """
+
+    nursery: trio.Nursery
+    authenticator: Authenticator = field(default_factory=Anonymous)
+    options: TransportOptions = field(default_factory=TransportOptions)
+    quotas: Quotas = field(default_factory=Quotas)
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    secured: bool = False
+    address: str = ""
+    connections: list[Connection] = field(default_factory=list)
+    _sockets: list[trio.SocketStream] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        policies = Policies((Pattern(text), values) for text, values in self.policies.items())
+        self.server = Server(self.authenticator, self.quotas, self.options, policies)
+        self.nursery.start_soon(self.server.run)
+
+    @property
+    def broker(self) -> Broker:
+        return self.server.broker
+
+    @property
+    def counters(self) -> Counters:
+        return self.server.broker.counters
+
+    def connect(self, kind: str, *, sockets: bool = False) -> Peer:
+        """A new connection of that transport; over sockets of the system, or in memory."""
+        theirs: trio.abc.Stream
+        pipe: Pipe
+        if sockets:
+            theirs, ours = socket_streams()
+            self._sockets.append(theirs)
+            pipe = SocketPipe(ours)
+        else:
+            theirs, end = memory_stream_pair()
+            pipe = StreamPipe(end)
+        self.serve(kind, pipe)
+        return self._peer(kind, theirs)
+
+    def connect_through(self, kind: str, valve: ControlledPipe) -> Peer:
+        """A new connection; the test opens and shuts the pipe to its client."""
+        self.serve(kind, valve)
+        return self._peer(kind, valve.end)
+
+    def _peer(self, kind: str, stream: trio.abc.Stream) -> Peer:
+        if self.secured:
+            stream = trio.SSLStream(stream, tls_files.of_clients(), server_hostname=tls_files.HOST)
+        return Peer(WebSocketWire(stream) if kind == "websocket" else TcpWire(stream))
+
+    def serve(self, kind: str, pipe: Pipe) -> Connection:
+        secured = TlsPipe(pipe, tls_files.of_server()) if self.secured else None
+        pipe = secured or pipe
+        remote = Remote(self.address)
+        link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
+        connection = Connection(self.server, link)
+        self.connections.append(connection)
+
+        async def serve() -> None:
+            if secured is not None:
+                with suppress(HandshakeError):
+                    await secured.handshake()
+            await connection.serve()
+
+        self.nursery.start_soon(serve)
+        return connection
+
+    def close(self) -> None:
+        """Leave no socket open."""
+        for stream in self._sockets:
+            stream.socket.close()
+
+    async def session(self, kind: str, version: str = "1.2", *, sockets: bool = False, **headers: object) -> Peer:
+        """A client that is connected and logged in."""
+        peer = self.connect(kind, sockets=sockets)
+        await peer.connect(version, **headers)
+        return peer

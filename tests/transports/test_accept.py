@@ -1,0 +1,357 @@
+"""Doors: what a connection passes before STOMP, who it is then known as, and what is said of those turned away."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+import trio_websocket
+from trio.testing import MockClock
+
+from gateway.transports import ConnectionHandler, TransportOptions, Trusted
+from gateway.transports.connection.connection import Connection
+from gateway.transports.wire.certificates import TlsCertificates
+
+from . import tls_files
+from .harness import Harness
+from .peers import CONNECT, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, response_of, socket_streams, until
+from .test_proxy_protocol import SSL, addresses, binary
+
+parametrize = pytest.mark.parametrize
+MakeHarness = Callable[..., Harness]
+
+HEADER = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
+UNIX = Trusted(["unix"])
+
+
+class Visit:
+    """A client at a door; our end of the sockets is a unix socket's, so that it has no address of its own."""
+
+    def __init__(self, harness: Harness, entrance: ConnectionHandler) -> None:
+        self.harness = harness
+        self.stream, ours = socket_streams()
+        harness._sockets.append(self.stream)
+        self.wire: trio.abc.Stream = self.stream
+        harness.nursery.start_soon(entrance.serve, ours)
+
+    async def secure(self, context: ssl.SSLContext | None = None) -> None:
+        self.wire = trio.SSLStream(self.stream, context or tls_files.of_clients(), server_hostname=tls_files.HOST)
+        with trio.fail_after(5):
+            await self.wire.do_handshake()
+
+    async def connect(self, kind: str, *fields: str, request: bytes = UPGRADE) -> Connection:
+        """Up to CONNECTED; the connection at the other end."""
+        wire = TcpWire(self.wire)
+        if kind == "websocket":
+            await self.wire.send_all(with_fields(request, *fields))
+            wire = WebSocketWire(self.wire, await response_of(self.wire))
+        await Peer(wire).connect()
+        (connection,) = self.harness.server.open_connections
+        return connection
+
+    async def refused(self, *fields: str, request: bytes = UPGRADE) -> bytes:
+        await self.wire.send_all(with_fields(request, *fields))
+        return await read_all(self.wire)
+
+
+def with_fields(request: bytes, *fields: str) -> bytes:
+    return request.removesuffix(b"\r\n") + "".join([f"{field}\r\n" for field in fields]).encode() + b"\r\n"
+
+
+def origin(name: str) -> str:
+    return f"Origin: {name}"
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> TlsCertificates:
+    return tls_files.certificates(tmp_path)
+
+
+class TestTls:
+    async def test_a_session(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates))
+        await visit.secure()
+        connection = await visit.connect(kind)
+        assert connection._link.remote.secure
+        assert connection._link.remote.certificate is None
+
+    @parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    async def test_a_client_with_a_certificate(self, harness: Harness, tmp_path: Path, version: ssl.TLSVersion) -> None:
+        """Also when it takes up an earlier session of TLS."""
+        certificates = TlsCertificates(replace(tls_files.write(tmp_path), required=True))
+        leaf = tls_files.authority().issue_cert("worker.example", common_name="worker")
+        context = tls_files.client_with(leaf)
+        context.maximum_version = version
+        for _ in range(2):
+            visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+            await visit.secure(context)
+            connection = await visit.connect("tcp")
+            shown = connection._link.remote.certificate
+            assert shown is not None
+            assert (shown.common_name, shown.names) == ("worker", ("dns:worker.example",))
+            await visit.wire.aclose()
+            await harness.server.wait_empty()
+
+    async def test_a_client_without_one(self, harness: Harness, tmp_path: Path) -> None:
+        certificates = TlsCertificates(replace(tls_files.write(tmp_path), required=True))
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        with structlog.testing.capture_logs() as logs:
+            await visit.secure()
+            with pytest.raises(trio.BrokenResourceError):
+                await visit.wire.receive_some()
+            await until(lambda: harness.counters.refused)
+        assert [entry["reason"] for entry in logs] == [
+            "the client shows no certificate, and tls_client_certificates is required"
+        ]
+
+    async def test_a_client_with_an_old_tls_version(self, harness: Harness, tmp_path: Path) -> None:
+        certificates = TlsCertificates(replace(tls_files.write(tmp_path), min_version="1.3"))
+        context = ssl.create_default_context()
+        tls_files.authority().configure_trust(context)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        with structlog.testing.capture_logs() as logs:
+            with pytest.raises(trio.BrokenResourceError):
+                await visit.secure(context)
+            await until(lambda: harness.counters.refused)
+        assert [entry["reason"] for entry in logs] == ["the client offers no TLS version from tls_min_version on"]
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        await visit.secure()
+        assert isinstance(visit.wire, trio.SSLStream)
+        assert visit.wire.version() == "TLSv1.3"
+
+    async def test_http_1_1_is_agreed_for_websockets(self, harness: Harness, certificates: TlsCertificates) -> None:
+        context = ssl.create_default_context()
+        tls_files.authority().configure_trust(context)
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
+        await visit.secure(context)
+        assert isinstance(visit.wire, trio.SSLStream)
+        assert visit.wire.selected_alpn_protocol() == "http/1.1"
+        await visit.connect("websocket")
+
+    async def test_plain_stomp_is_told(self, harness: Harness, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(CONNECT)
+            answer = await read_all(visit.stream)
+            await visit.stream.aclose()
+            await until(lambda: harness.counters.refused)
+        assert answer.startswith(b"ERROR\n")
+        assert b"this port speaks TLS only" in answer
+        assert logs[0]["reason"] == "the peer does not speak TLS"
+
+    async def test_plain_http_is_told(self, harness: Harness, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
+        answer = await visit.refused()
+        assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert f"Content-Length: {len(body)}".encode() in head
+        assert b"TLS only" in body
+
+    async def test_anything_else_is_not(self, harness: Harness, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        await visit.stream.send_all(b"\0\0\0\0")
+        assert await read_all(visit.stream) == b""
+
+    async def test_a_peer_that_comes_and_goes_is_not_logged(
+        self, harness: Harness, certificates: TlsCertificates
+    ) -> None:
+        """Load balancers do it all day."""
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.aclose()
+            await until(lambda: harness.counters.refused)
+        assert not logs
+
+    async def test_a_handshake_that_does_not_end(
+        self, make_harness: MakeHarness, certificates: TlsCertificates, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(b"\x16\x03\x01")
+            assert await read_all(visit.stream) == b""
+        assert [entry["reason"] for entry in logs] == ["connect timeout: the TLS handshake did not come to an end"]
+        assert trio.current_time() == pytest.approx(10.0, abs=0.1)
+        assert not harness.server.open_connections
+
+
+class TestProxy:
+    @parametrize("header", [HEADER, binary(addresses())])
+    async def test_the_client_is_the_one_that_the_header_names(
+        self, harness: Harness, kind: str, header: bytes
+    ) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, kind, proxied=True, trusted=UNIX))
+        await visit.stream.send_all(header)
+        connection = await visit.connect(kind)
+        assert connection._link.peer == "203.0.113.7:40312"
+        assert connection._link.remote.address == "203.0.113.7"
+        assert not connection._link.remote.secure
+
+    async def test_what_comes_together_with_it(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
+        await visit.stream.send_all(HEADER + CONNECT)
+        await Peer(TcpWire(visit.stream)).frame("CONNECTED")
+
+    async def test_tls_of_the_proxy(self, harness: Harness, kind: str) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, kind, proxied=True, trusted=UNIX))
+        await visit.stream.send_all(binary(addresses() + SSL))
+        assert (await visit.connect(kind))._link.remote.secure
+
+    async def test_tls_of_ours(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates, proxied=True, trusted=UNIX))
+        await visit.stream.send_all(HEADER)
+        await visit.secure()
+        remote = (await visit.connect(kind))._link.remote
+        assert (remote.address, remote.secure) == ("203.0.113.7", True)
+
+    async def test_a_header_without_a_client(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
+        await visit.stream.send_all(binary(command=0x20, family=0))
+        connection = await visit.connect("tcp")
+        assert (connection._link.peer, connection._link.remote.address) == ("unix", "")
+
+    @parametrize(
+        ("trusted", "data", "reason"),
+        [
+            (Trusted(["10.0.0.1"]), HEADER, "tcp_proxy_protocol is on, and unix is not one of trusted_proxies"),
+            (UNIX, CONNECT, "the connection does not begin with a PROXY header"),
+            (UNIX, b"PROXY TCP9 a\r\n", "the PROXY line is not TCP4 or TCP6 with"),
+        ],
+    )
+    async def test_turned_away(self, harness: Harness, trusted: Trusted, data: bytes, reason: str) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=trusted))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(data)
+            with trio.fail_after(5):
+                with suppress(trio.BrokenResourceError):  # bytes that nobody read
+                    assert await visit.stream.receive_some() == b""
+            await until(lambda: logs)
+        assert logs[0]["reason"].startswith(reason)
+        assert harness.counters.refused == 1
+        assert not harness.server.connection_limits.connections
+
+    async def test_one_that_does_not_end(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(b"PROXY")
+            assert await read_all(visit.stream) == b""
+        assert [entry["reason"] for entry in logs] == ["connect timeout: the PROXY header did not come to an end"]
+        assert trio.current_time() == pytest.approx(10.0, abs=0.1)
+
+
+class TestForwarded:
+    async def test_the_client_is_the_one_that_the_proxy_names(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
+        fields = "X-Forwarded-For: 6.6.6.6, 203.0.113.7", "X-Forwarded-Proto: https"
+        link = (await visit.connect("websocket", *fields))._link
+        assert (link.peer, link.remote.address, link.remote.secure) == ("203.0.113.7", "203.0.113.7", True)
+
+    async def test_fields_that_come_several_times_are_one_list(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
+        fields = "X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 203.0.113.7"
+        assert (await visit.connect("websocket", *fields))._link.remote.address == "203.0.113.7"
+
+    async def test_without_trust_they_say_nothing(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
+        fields = "X-Forwarded-For: 6.6.6.6", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil.example"
+        link = (await visit.connect("websocket", *fields))._link
+        assert (link.peer, link.remote.address, link.remote.secure) == ("unix", "", False)
+
+    async def test_behind_a_proxy_header_its_client_must_be_trusted(self, harness: Harness) -> None:
+        """The header names the last proxy; that it may say who called it is another matter."""
+        for trusted, address in ((UNIX, "203.0.113.7"), (Trusted(["unix", "203.0.113.0/24"]), "6.6.6.6")):
+            visit = Visit(harness, ConnectionHandler(harness.server, "websocket", proxied=True, trusted=trusted))
+            await visit.stream.send_all(HEADER)
+            connection = await visit.connect("websocket", "X-Forwarded-For: 6.6.6.6")
+            assert connection._link.remote.address == address
+            await visit.stream.aclose()
+            await harness.server.wait_empty()
+
+    async def test_a_contradiction_is_refused(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
+        answer = await visit.refused("X-Forwarded-For: 203.0.113.7", "Forwarded: for=6.6.6.6")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"name different clients" in answer
+
+
+class TestOrigin:
+    """Same-origin where TLS is in the way, ours or a proxy's."""
+
+    async def test_a_page_with_tls(self, harness: Harness, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
+        await visit.secure()
+        request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
+        await visit.connect("websocket", origin("https://gateway.example"), request=request)
+
+    async def test_a_page_without_tls_is_refused(self, harness: Harness, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
+        await visit.secure()
+        request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
+        answer = await visit.refused(origin("http://gateway.example"), request=request)
+        assert answer.startswith(b"HTTP/1.1 403 ")
+
+    @parametrize("name", ["http://localhost:3000", "http://127.0.0.1:3000"])
+    async def test_but_not_on_loopback(self, harness: Harness, certificates: TlsCertificates, name: str) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
+        await visit.secure()
+        await visit.connect("websocket", origin(name))
+
+    async def test_a_proxy_that_changes_the_host(self, harness: Harness) -> None:
+        """Apache does, unless it is told not to."""
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
+        fields = origin("https://gateway.example"), "X-Forwarded-Host: gateway.example", "X-Forwarded-Proto: https"
+        await visit.connect("websocket", *fields)
+
+    @parametrize("trusted", [Trusted(), UNIX])
+    async def test_other_sites_stay_outside(self, harness: Harness, trusted: Trusted) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=trusted))
+        answer = await visit.refused(origin("https://evil.example"), "X-Forwarded-Host: gateway.example")
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        await visit.stream.aclose()
+        await until(lambda: harness.counters.refused)
+        assert harness.counters.refusals["handshake"] == 1
+
+
+class TestRequest:
+    @parametrize("field", ["Cookie: name=\u00fc", "X-Any: \u20ac"])
+    async def test_bytes_that_are_no_ascii(self, harness: Harness, field: str) -> None:
+        """Browsers send cookies as a site has set them."""
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
+        remote = (await visit.connect("websocket", field))._link.remote
+        assert remote.upgrade is not None
+
+    async def test_what_the_library_trips_over(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def trip(_: trio.Nursery, stream: trio.abc.Stream) -> None:
+            await stream.receive_some()
+            raise ValueError("nonsense")
+
+        monkeypatch.setattr(trio_websocket, "wrap_server_stream", trip)
+        answer = await Visit(harness, ConnectionHandler(harness.server, "websocket")).refused()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert f"Content-Length: {len(body)}".encode() in head
+
+    async def test_one_that_does_not_end(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness()
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.send_all(UPGRADE[:20])
+            assert await read_all(visit.stream) == b""
+        assert [entry["reason"] for entry in logs] == ["connect timeout: the HTTP upgrade did not come to an end"]
+
+    async def test_a_malformed_upgrade(self, harness: Harness) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
+        request = UPGRADE.replace(b"Connection: Upgrade", b"Connection: Upgr\x9fe")
+        with structlog.testing.capture_logs() as logs:
+            assert (await visit.refused(request=request)).startswith(b"HTTP/1.1 400 ")
+            await until(lambda: logs)
+        assert logs[0]["event"] == "WebSocket refused"

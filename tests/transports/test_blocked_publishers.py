@@ -1,0 +1,180 @@
+"""Publishers that are held: who sees it, and how often the log says so."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas, Session
+from gateway.transports import TransportOptions
+
+from .harness import Harness
+from .peers import Peer
+from .pipes import ControlledPipe
+from .test_full_queues import MOST, sends
+
+MakeHarness = Callable[..., Harness]
+
+
+def log_of(logs: list[Any]) -> list[Any]:
+    """The lines about publishers."""
+    return [line for line in logs if line["event"] == "a publisher is held back"]
+
+
+def session_of(harness: Harness, place: int) -> Session:
+    """Of the connection that came at that place."""
+    session = harness.connections[place].session
+    assert session is not None
+    return session
+
+
+@pytest.fixture
+async def harness(make_harness: MakeHarness) -> Harness:
+    """Where ten messages fill any queue."""
+    return make_harness(policies={"/queue/#": {"max_messages": MOST}})
+
+
+async def filled(harness: Harness, name: str = "/queue/a", *, sockets: bool = False, **headers: object) -> Peer:
+    """Somebody who is held because that queue is full."""
+    publisher = await harness.session("tcp", sockets=sockets, **headers)
+    await publisher.send(sends(name, MOST + 1))
+    await wait_all_tasks_blocked()
+    return publisher
+
+
+class TestFullQueue:
+    async def test_it_is_listed_as_long_as_it_lasts(self, harness: Harness, autojump_clock: MockClock) -> None:
+        before = time.time()
+        await filled(harness)
+        ((session_id, hold),) = harness.server.back_pressure.blocked.by_session().items()
+        assert (session_id, len(harness.server.back_pressure.blocked)) == (session_of(harness, 0).id, 1)
+        assert before <= hold.since <= time.time()
+        wanted = {"reason": "queue full", "destination": "/queue/a", "receiver": None, "since": hold.since}
+        assert hold.row() == wanted
+        consumer = await harness.session("tcp")
+        await consumer.subscribe_and_read("/queue/a", MOST + 1)
+        await wait_all_tasks_blocked()
+        assert (len(harness.server.back_pressure.blocked), harness.server.back_pressure.blocked.by_session()) == (0, {})
+        assert harness.counters.held_publishers == 1
+
+    async def test_the_queue_that_is_full_by_now(self, harness: Harness, autojump_clock: MockClock) -> None:
+        publisher = await harness.session("tcp")
+        await publisher.send(sends("/queue/a,/queue/b", MOST + 1))
+        consumer = await harness.session("tcp")
+        found = set()
+        for number in range(2):
+            await wait_all_tasks_blocked()
+            (hold,) = harness.server.back_pressure.blocked.by_session().values()
+            assert hold.destination is not None
+            found.add(hold.destination)
+            await consumer.send_frame("SUBSCRIBE", destination=hold.destination, id=number)
+            for _ in range(MOST):
+                await consumer.frame("MESSAGE")
+        assert found == {"/queue/a", "/queue/b"}
+        await wait_all_tasks_blocked()
+        assert not len(harness.server.back_pressure.blocked)
+
+    async def test_of_several_blocks_of_a_session_the_oldest(self, harness: Harness) -> None:
+        """The server's own functions share a session, and are held one by one."""
+        await harness.session("tcp")
+        (publisher,) = harness.connections
+        holds = harness.server.back_pressure.blocked
+        with holds.block(publisher, "queue full", "/queue/a"), holds.block(publisher, "queue full", "/queue/b"):
+            assert holds.by_session()[session_of(harness, 0).id].destination == "/queue/a"
+            assert len(holds) == 2
+
+    async def test_a_line_when_it_lasts(self, harness: Harness, autojump_clock: MockClock) -> None:
+        with structlog.testing.capture_logs() as logs:
+            await filled(harness, login="ada", passcode="x")
+            await trio.sleep(2.9)
+            assert log_of(logs) == []
+            await trio.sleep(1000)
+        (line,) = log_of(logs)
+        session = session_of(harness, 0)
+        wanted = {"session": session.id, "login": session.login, "peer": "test", "reason": "queue full", "held": 1}
+        assert line["log_level"] == "warning"
+        assert line["destination"] == "/queue/a"
+        assert line | wanted == line
+
+    async def test_no_line_when_it_does_not(self, harness: Harness, autojump_clock: MockClock) -> None:
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(20):
+                publisher = await filled(harness)
+                await trio.sleep(2.9)
+                consumer = await harness.session("tcp")
+                await consumer.subscribe_and_read("/queue/a", MOST + 1)
+                await consumer.aclose()
+                await publisher.aclose()
+        assert harness.counters.held_publishers == 20
+        assert log_of(logs) == []
+
+    async def test_one_line_a_minute_for_each_queue(self, harness: Harness, autojump_clock: MockClock) -> None:
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(5):
+                await filled(harness, "/queue/a")
+            await filled(harness, "/queue/b")
+            await trio.sleep(50)
+            assert [line["destination"] for line in log_of(logs)] == ["/queue/a", "/queue/b"]
+            assert log_of(logs)[0]["held"] == 6
+            await filled(harness, "/queue/a")
+            await trio.sleep(5)
+            assert len(log_of(logs)) == 2, "it is no news yet"
+            await trio.sleep(20)
+            await filled(harness, "/queue/b")
+            await trio.sleep(5)
+            assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
+
+    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
+        publisher = await filled(harness, sockets=True)
+        await publisher.aclose()
+        await trio.sleep(120)
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
+        assert not len(harness.server.back_pressure.blocked)
+        with structlog.testing.capture_logs() as logs:
+            await filled(harness, "/queue/b")
+            await trio.sleep(10)
+        assert len(log_of(logs)) == 1, "and looks again when it must"
+
+
+class TestSlowSubscriber:
+    async def test_the_session_that_does_not_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(quotas=Quotas(max_outbound=64_000), options=TransportOptions(slow_consumer_timeout=10.0))
+        pipe = ControlledPipe()
+        slow = harness.connect_through("tcp", pipe)
+        await slow.connect()
+        await slow.subscribe("/topic/a")
+        pipe.room = 0
+        publisher = await harness.session("tcp")
+        with structlog.testing.capture_logs() as logs:
+            await publisher.send(sends("/topic/a", 6, size=9000))
+            await trio.sleep(5)
+            (hold,) = harness.server.back_pressure.blocked.by_session().values()
+            await trio.sleep(10)
+        reader, sender = session_of(harness, 0), session_of(harness, 1)
+        assert (hold.reason, hold.destination, hold.receiver) == ("slow subscriber", None, reader.id)
+        (line,) = log_of(logs)
+        assert (line["session"], line["receiver"], line["reason"]) == (sender.id, reader.id, "slow subscriber")
+        assert not len(harness.server.back_pressure.blocked)
+
+
+class TestShortMemory:
+    async def test_it_is_listed_and_logged_once_for_all(
+        self, make_harness: MakeHarness, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=Quotas(memory_limit=1_000_000, max_outbound=10_000_000))
+        publishers = [await harness.session("tcp") for _ in range(3)]
+        with structlog.testing.capture_logs() as logs:
+            for number in range(90):
+                await publishers[number % 3].publish("/queue/a", b"x" * 10_000)
+            await trio.sleep(100)
+        holds = harness.server.back_pressure.blocked.by_session().values()
+        assert [(hold.reason, hold.destination, hold.receiver) for hold in holds] == [("memory short", None, None)] * 3
+        assert [line["event"] for line in logs] == ["memory is short, publishers are held back"]

@@ -1,0 +1,518 @@
+"""Who may be here at once: by their number, their address, their user, and those that have not logged in yet."""
+
+from __future__ import annotations
+
+import gc
+import random
+import resource
+import weakref
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from gateway.broker.core.ports import ANONYMOUS
+from gateway.broker.errors import NotAllowed
+from gateway.codec import ProtocolError
+from gateway.transports import TransportOptions
+from gateway.transports.accept.websocket import WebSocketLink
+from gateway.transports.connection.connection import Connection
+from gateway.transports.flow import connection_limits
+from gateway.transports.flow.connection_limits import (
+    Capacity,
+    ConnectionLimits,
+    Slot,
+    network_key,
+    room_for,
+    within_files,
+)
+from gateway.transports.wire.link import TcpLink
+
+from .harness import Harness, Slow
+from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, until, ws
+from .pipes import ControlledPipe, StreamPipe
+from .shared_gateway import OpenGateway, SharedGateway
+
+MakeHarness = Callable[..., Harness]
+
+
+class Door:
+    """An admission, and whom it has sent away again.
+
+    Attributes:
+        evicted: names of guests.
+    """
+
+    def __init__(self, **limits: int) -> None:
+        self.admission = ConnectionLimits(Capacity(**limits))  # type: ignore[arg-type]
+        self.evicted: list[str] = []
+
+    def enter(self, address: str = "10.0.0.1", name: str = "") -> Slot:
+        def evict(error: ProtocolError) -> None:
+            assert "(max_handshakes)" in error.detail
+            self.evicted.append(name or address)
+
+        slot = self.admission.enter(address, evict)
+        slot.comes_from(address)
+        return slot
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("", "unix"),
+        ("unix", "unix"),
+    ],
+)
+def test_what_is_one_address(address: str, place: str) -> None:
+    assert network_key(address) == place
+
+
+class TestConnections:
+    async def test_as_many_as_may(self) -> None:
+        door = Door(max_connections=2)
+        guests = [door.enter() for _ in range(3)]
+        assert [slot.refusal is None for slot in guests] == [True, True, False]
+        refusal = guests[2].refusal
+        assert str(refusal) == "too many connections"
+        assert refusal is not None
+        assert refusal.detail == "the server has 2 connections, as many as it may (max_connections)"
+        assert guests[2].status == 503
+
+    async def test_room_again(self) -> None:
+        door = Door(max_connections=1)
+        door.enter().leave()
+        first = door.enter()
+        refused = door.enter()
+        refused.leave()
+        assert door.enter().refusal is not None
+        first.leave()
+        assert door.enter().refusal is None
+
+    async def test_a_refused_client_is_no_connection(self) -> None:
+        door = Door(max_connections=1, max_handshakes=1)
+        door.enter()
+        refused = [door.enter() for _ in range(connection_limits._MOST_TURNED_AWAY)]
+        assert (door.admission.connections, door.admission.handshakes) == (1, 1)
+        assert door.admission.turned_away == len(refused)
+        assert not refused[-1].closes_at_once
+        assert door.enter().closes_at_once, "and of too many, not even that"
+        refused[0].leave()
+        assert not refused[1].closes_at_once
+        assert door.admission.refusals["max_connections"] == len(refused) + 1
+
+    async def test_one_line_for_a_flood(self, autojump_clock: MockClock) -> None:
+        door = Door(max_connections=1)
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(3):
+                for _ in range(50):
+                    door.enter("10.0.0.9")
+                await trio.sleep(6)
+        assert [(line["event"], line["limit"], line["times"]) for line in logs] == [
+            ("connections are refused", "max_connections", 1),
+            ("connections are refused", "max_connections", 99),
+        ]
+        assert {line["address"] for line in logs} == {"10.0.0.9"}
+
+
+class TestAddresses:
+    async def test_each_has_its_own(self) -> None:
+        door = Door(max_connections_per_address=2)
+        guests = [door.enter(address) for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.1")]
+        assert [slot.refusal is None for slot in guests] == [True, True, True, False]
+        refusal = guests[3].refusal
+        assert refusal is not None
+        assert refusal.detail == (
+            "10.0.0.1 has 2 connections, as many as one address may (max_connections_per_address)"
+        )
+        assert guests[3].status == 429
+        guests[0].leave()
+        assert door.enter("10.0.0.1").refusal is None
+
+    async def test_the_one_that_a_proxy_names(self) -> None:
+        """Until it does, the proxy's own is not limited."""
+        door = Door(max_connections_per_address=1)
+        guests = [door.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
+        for slot, address in zip(guests, ("1.1.1.1", "2.2.2.2", "1.1.1.1"), strict=True):
+            slot.comes_from(address)
+        assert [slot.refusal is None for slot in guests] == [True, True, False]
+
+    async def test_nothing_is_left_of_a_closed_connection(self) -> None:
+        door = Door(max_connections_per_address=1, max_connections_per_user=1)
+        for number in range(10):
+            slot = door.enter(f"10.0.0.{number}")
+            slot.logs_in(f"user-{number}")
+            slot.leave()
+        found = door.admission
+        assert (found.connections, found.handshakes, found._by_network, found._by_user) == (0, 0, {}, {})
+        assert (found._handshakes._rows, found._handshakes._networks, found._handshakes._most) == ({}, {}, 0)
+
+
+class TestUsers:
+    async def test_each_has_its_own(self) -> None:
+        door = Door(max_connections_per_user=1)
+        first, second, third = (door.enter() for _ in range(3))
+        first.logs_in("ann")
+        second.logs_in("ben")
+        with pytest.raises(NotAllowed) as caught:
+            third.logs_in("ann")
+        assert caught.value.detail == "this user has 1, as many as one may (max_connections_per_user)"
+        first.leave()
+        third.logs_in("ann")
+        assert door.admission.refusals["max_connections_per_user"] == 1
+
+    async def test_a_replaced_connection_leaves_its_place(self) -> None:
+        door = Door(max_connections_per_user=1)
+        ghost, again, other = (door.enter() for _ in range(3))
+        ghost.logs_in("ann")
+        again.logs_in("ann", ghost)
+        ghost.leave()
+        with pytest.raises(NotAllowed):
+            other.logs_in("ann")
+        again.leave()
+        other.logs_in("ann")
+
+    async def test_one_that_had_none_leaves_none(self) -> None:
+        door = Door()
+        ghost, again = door.enter(), door.enter()
+        ghost.logs_in("ann")
+        again.logs_in("ann", ghost)
+        assert door.admission.handshakes == 0
+
+    async def test_anonymous_is_no_user(self) -> None:
+        door = Door(max_connections_per_user=1)
+        for _ in range(3):
+            door.enter().logs_in(ANONYMOUS)
+
+
+class TestHandshakes:
+    async def test_a_flood_pays_with_its_own(self) -> None:
+        door = Door(max_handshakes=10)
+        others = [door.enter(f"10.0.0.{number}", "other") for number in range(5)]
+        for _ in range(1000):
+            door.enter("6.6.6.6", "flood")
+        assert set(door.evicted) == {"flood"}
+        for number, slot in enumerate(others):
+            slot.logs_in(f"user-{number}")
+        assert door.admission.handshakes == 5
+
+    async def test_a_client_that_is_being_authenticated_goes_last(self) -> None:
+        """An authenticator takes its time: those whom it has looked at longest are nearly in."""
+        door = Door(max_handshakes=3)
+        for name in ("first", "second"):
+            door.enter(name=name).asks()
+        for number in range(5):
+            door.enter(name=f"silent-{number}")
+        assert door.evicted == [f"silent-{number}" for number in range(4)]
+
+    async def test_where_all_are_the_newest_goes(self) -> None:
+        door = Door(max_handshakes=3)
+        asking = [door.enter(name=str(number)) for number in range(3)]
+        for slot in asking:
+            slot.asks()
+        door.enter(name="3")
+        assert door.evicted == ["3"]
+        door.enter("2.2.2.2", "other")
+        assert door.evicted == ["3", "2"]
+        asking[2].asks()  # it may have come to that in the same moment
+        asking[0].logs_in("ann")
+        asking[1].leave()
+        assert door.admission.handshakes == 1
+
+    async def test_a_client_that_has_logged_in_stays(self) -> None:
+        door = Door(max_handshakes=2)
+        for number in range(10):
+            door.enter().logs_in(f"user-{number}")
+        assert door.evicted == []
+
+    async def test_a_refused_client_does_not_log_in(self) -> None:
+        """Its authenticator may have answered at that moment."""
+        door = Door(max_handshakes=1)
+        late = door.enter()
+        door.enter()
+        with pytest.raises(NotAllowed, match="too many handshakes"):
+            late.logs_in("ann")
+        late.leave()
+        assert door.admission.turned_away == 0
+
+    async def test_as_a_search_would_find(self) -> None:
+        """Against a model that counts, whatever comes and goes."""
+        chance = random.Random(5)
+        door = Door(max_handshakes=20)
+        waiting: list[tuple[str, Slot]] = []
+        asking: list[Slot] = []
+        for _ in range(3000):
+            known = list(waiting)
+            if waiting and chance.random() < 0.3:
+                place, slot = waiting.pop(chance.randrange(len(waiting)))
+                slot.leave()
+                continue
+            if waiting and chance.random() < 0.3:
+                place, slot = chance.choice(waiting)
+                if slot not in asking:
+                    slot.asks()
+                    asking.append(slot)
+            place = f"10.0.0.{chance.choice([1, 1, 1, 2, 2, 3, 4, 5])}"
+            slot = door.admission.enter(place, lambda error: None)
+            waiting.append((place, slot))
+            gone = [each for each in waiting if each[1].refusal is not None]
+            if len(known) < 20:
+                assert not gone
+                continue
+            counts = Counter(place for place, _ in waiting)
+            ((where, who),) = gone
+            assert counts[where] == max(counts.values())
+            silent = [slot for place, slot in waiting if place == where and slot not in asking]
+            newest = [slot for slot in asking if (where, slot) in waiting][-1:]
+            assert [who] == (silent[:1] or newest)
+            waiting.remove((where, who))
+
+
+class TestFiles:
+    @pytest.fixture
+    def files(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple[int, int]]]:
+        """Sets how many the system allows; what is asked for is listed."""
+
+        def allow(soft: int, hard: int) -> list[tuple[int, int]]:
+            asked: list[tuple[int, int]] = []
+            monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+            monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: asked.append(limits))
+            return asked
+
+        return allow
+
+    @pytest.mark.parametrize(
+        ("soft", "hard", "wanted", "room", "asked"),
+        [
+            (20_000, 20_000, 5_000, 5_000, []),
+            (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 50_000, 50_000, []),
+            (1024, 100_000, 5_000, 5_000, [(5_512, 100_000)]),
+            (1024, resource.RLIM_INFINITY, 5_000, 5_000, [(5_512, resource.RLIM_INFINITY)]),
+            (1024, 4096, 50_000, 4096 - 512, [(4096, 4096)]),
+            (256, 256, 50_000, 128, [(256, 256)]),
+        ],
+    )
+    def test_as_many_as_files_may_be_open(
+        self,
+        files: Callable[[int, int], list[tuple[int, int]]],
+        soft: int,
+        hard: int,
+        wanted: int,
+        room: int,
+        asked: list[tuple[int, int]],
+    ) -> None:
+        calls = files(soft, hard)
+        found, sentence = room_for(wanted)
+        assert (found, calls) == (room, asked)
+        start = f"max_connections is {wanted}, and this process may open {hard} files: {room} connections;"
+        assert sentence.startswith(start) if room < wanted else not sentence
+        capacity = Capacity(max_connections=wanted)
+        assert (within_files(capacity, is_set=True) is capacity) is (room == wanted)
+
+    def test_the_system_says_no(
+        self, files: Callable[[int, int], list[tuple[int, int]]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(kind: int, limits: tuple[int, int]) -> None:
+            raise ValueError(limits)
+
+        files(1024, resource.RLIM_INFINITY)
+        monkeypatch.setattr(resource, "setrlimit", refuse)
+        assert room_for(5_000)[0] == 512
+
+    async def test_it_is_logged_at_the_start_and_in_the_refusal(
+        self, files: Callable[[int, int], list[tuple[int, int]]]
+    ) -> None:
+        files(1024, 1024)
+        with structlog.testing.capture_logs() as logs:
+            capacity = within_files(Capacity(max_connections=5_000), is_set=False)
+        assert [line["event"] for line in logs] == [room_for(5_000)[1]]
+        found = ConnectionLimits(capacity)
+        guests = [found.enter("10.0.0.1", lambda error: None) for _ in range(513)]
+        refusal = guests[-1].refusal
+        assert refusal is not None
+        assert refusal.detail.endswith("(max_connections is 5000, but the process may not open more files)")
+
+    @pytest.mark.parametrize("is_set", [False, True])
+    def test_not_said_where_there_is_room_for_many(
+        self, files: Callable[[int, int], list[tuple[int, int]]], *, is_set: bool
+    ) -> None:
+        files(20_000, 20_000)
+        with structlog.testing.capture_logs() as logs:
+            assert within_files(Capacity(), is_set=is_set).max_connections == 20_000 - 512
+        assert bool(logs) is is_set
+
+
+def arrive(harness: Harness, kind: str, address: str) -> Peer:
+    """A new connection, as a listener brings it."""
+    theirs, ours = memory_stream_pair()
+    pipe = StreamPipe(ours)
+    link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
+    slot = harness.server.connection_limits.enter(address, lambda error: None)
+    slot.comes_from(address)
+
+    async def serve() -> None:
+        await Connection(harness.server, link, slot).serve()
+        slot.leave()
+
+    harness.nursery.start_soon(serve)
+    return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
+
+
+class TestConnection:
+    """What a connection makes of it."""
+
+    async def test_too_many_handshakes(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
+        """Also of those that an authenticator is busy with."""
+        harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
+        first, second, third = (arrive(harness, kind, address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2"))
+        await second.send_frame("CONNECT", accept_version="1.2", host="h")
+        await wait_all_tasks_blocked()
+        error = await second.at_end_after_error()
+        assert error["message"] == "too many handshakes"
+        assert b"2 connections wait to log in (max_handshakes), most of them from 2.2.2.2" in error.body
+        await first.connect()
+        await third.connect()
+        assert harness.server.connection_limits.handshakes == 0
+
+    async def test_a_client_that_is_being_authenticated_stays(
+        self, make_harness: MakeHarness, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(
+            options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(1.0, "ann")
+        )
+        first = arrive(harness, "tcp", "1.1.1.1")
+        await first.send_frame("CONNECT", accept_version="1.2", host="h")
+        await wait_all_tasks_blocked()
+        for _ in range(5):
+            arrive(harness, "tcp", "1.1.1.1")
+            await wait_all_tasks_blocked()
+        await first.frame("CONNECTED")
+
+    async def test_a_client_that_does_not_read_is_not_waited_for(
+        self, make_harness: MakeHarness, autojump_clock: MockClock
+    ) -> None:
+        """It let the answers to its pings fill its socket, and cannot be told."""
+        harness = make_harness(options=TransportOptions(connect_timeout=5.0, close_linger=1.0))
+        valve = ControlledPipe(room=0)
+        harness.serve("websocket", valve)
+        valve.push(ws(PING, b"x"))
+        await wait_all_tasks_blocked()
+        with trio.fail_after(6.1):
+            await harness.server.wait_empty()
+
+    async def test_too_many_sessions_of_a_user(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(
+            options=TransportOptions(capacity=Capacity(max_connections_per_user=1)), authenticator=Slow(0.1, "ann")
+        )
+        first, second = arrive(harness, kind, "1.1.1.1"), arrive(harness, kind, "2.2.2.2")
+        await first.connect()
+        await second.send_frame("CONNECT", accept_version="1.2", host="h")
+        error = await second.at_end_after_error()
+        assert error["message"] == "too many sessions"
+        assert error.body.endswith(b"(max_connections_per_user)")
+        await first.aclose()
+        await wait_all_tasks_blocked()
+        third = arrive(harness, kind, "2.2.2.2")
+        await third.connect()
+
+    async def test_refused_connections_of_a_flood_do_not_linger(
+        self, make_harness: MakeHarness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection_limits, "_MOST_TURNED_AWAY", 2)
+        harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
+        peers = [arrive(harness, "tcp", "1.1.1.1") for _ in range(10)]
+        await wait_all_tasks_blocked()
+        assert harness.server.connection_limits.turned_away <= 2
+        for peer in peers[:-1]:
+            await peer.at_end_after_error()
+        await peers[-1].connect()
+
+
+class TestListeners:
+    """Through real listeners, whose clients come from one address."""
+
+    async def refused(self, shared_gateway: SharedGateway, kind: str) -> bytes:
+        """What a client reads that there is no room for."""
+        stream = await shared_gateway.dial_stream(kind)
+        if kind == "websocket":
+            await stream.send_all(UPGRADE)
+        nbytes = await read_all(stream)
+        await stream.aclose()
+        return nbytes
+
+    @pytest.mark.parametrize(
+        ("limit", "status"), [("max_connections", b"503"), ("max_connections_per_address", b"429")]
+    )
+    async def test_refused_with_a_reason(
+        self, shared_gateway: OpenGateway, kind: str, limit: str, status: bytes
+    ) -> None:
+        async with shared_gateway(**{limit: 3}) as here:
+            peer = await here.session(kind)
+            nbytes = await self.refused(here, kind)
+            assert nbytes.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
+            assert f"as many as it may ({limit})".encode() in nbytes or f"one address may ({limit})".encode() in nbytes
+            assert b" 3 connections" in nbytes
+            assert here.gateway.admission.refusals[limit] == 1
+            await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
+            await here.bystanders_talk()
+            await peer.aclose()
+            await here.gone()
+            peer = await here.session(kind)
+            await peer.aclose()
+
+    async def test_half_open_connections_keep_no_client_out(self, shared_gateway: OpenGateway, kind: str) -> None:
+        """They say nothing: not even an upgrade request, or no CONNECT behind it."""
+        async with shared_gateway(max_handshakes=5) as here:
+            silent = [await here.dial_stream(kind) for _ in range(20)]
+            half = [await here.dial(kind)]
+            peers = [await here.session(kind) for _ in range(3)]
+            await here.bystanders_talk()
+            assert here.gateway.admission.refusals["max_handshakes"] >= 15
+            for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
+                await trio.aclose_forcefully(stream)
+
+    async def test_the_number_of_connections(self, shared_gateway: OpenGateway, kind: str) -> None:
+        async with shared_gateway() as here:
+            peers: list[Peer] = [await here.session(kind) for _ in range(3)]
+            assert here.gateway.admission.connections == 5
+            assert here.gateway.admission.handshakes == 0
+            for peer in peers:
+                await peer.aclose()
+            await here.gone()
+            assert here.gateway.admission.connections == 2
+
+
+class TestCollector:
+    """Connections are no work for the collector that stops the loop."""
+
+    async def test_a_closed_slot_refers_to_no_connection(self) -> None:
+        class Somebody:
+            def end(self, refusal: ProtocolError) -> None:
+                raise AssertionError("it has left")
+
+        somebody = Somebody()
+        slot = ConnectionLimits(Capacity()).enter("10.0.0.1", somebody.end)
+        gone = weakref.ref(somebody)
+        del somebody
+        assert gone() is not None
+        slot.leave()
+        assert gone() is None
+        slot.evict(NotAllowed("too late"))
+
+    async def test_it_looks_at_few_connections_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looks: list[int] = []
+        monkeypatch.setattr(gc, "collect", looks.append)
+        door = Door()
+        for _ in range((connection_limits._LOOKS + 3) * connection_limits._NEW - 1):
+            door.admission.enter("10.0.0.1", lambda refusal: None).leave()
+        assert looks == [0, 0, 0, 0, 1, 0, 0], "at some of them twice, and at the others never again"

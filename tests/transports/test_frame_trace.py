@@ -1,0 +1,399 @@
+"""The tap: what an operator sees of a session, what is hidden, what is lost, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker.admin.message_rows import HIDDEN
+from gateway.transports import TransportOptions
+from gateway.transports.flow import frame_trace
+from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
+
+from .harness import Harness
+from .peers import frame
+from .pipes import ControlledPipe
+
+Q, T = "/queue/a", "/topic/a"
+SECRET = "eyJhbGciOi.secret.token"
+
+
+def id_of(harness: Harness, place: int = 0) -> str:
+    """The id of the session of that connection."""
+    session = harness.connections[place].session
+    assert session is not None
+    return session.id
+
+
+def told(seen: list[TracedFrame]) -> list[tuple[str, str]]:
+    return [(each.direction, each.command) for each in seen]
+
+
+async def taken(view: TraceView) -> list[TracedFrame]:
+    """What is there, when all that was sent has been handled; nothing of it was lost."""
+    await wait_all_tasks_blocked()
+    frames, lost = view.take()
+    assert lost == 0
+    return frames
+
+
+class TestWhatIsSeen:
+    @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+    async def test_frames_of_both_directions_in_order(self, harness: Harness, kind: str, version: str) -> None:
+        peer = await harness.session(kind, version)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.subscribe(Q, ack="client")
+            await peer.publish(Q, b"hello", kind="x")
+            message = await peer.frame("MESSAGE")
+            seen = await taken(view)
+        assert told(seen) == [("in", "SUBSCRIBE"), ("out", "RECEIPT"), ("in", "SEND"), ("out", "MESSAGE")]
+        subscribed, receipt, sent, received = seen
+        assert dict(subscribed.headers) == {"destination": Q, "id": "1", "ack": "client", "receipt": "sub-1"}
+        assert receipt.headers == [("receipt-id", "sub-1")]
+        assert dict(sent.headers) == {"destination": Q, "content-length": "5", "kind": "x"}
+        assert dict(received.headers) == message.headers
+        assert (sent.body, sent.size, received.body, received.size) == (b"hello", 5, b"hello", 5)
+        assert sorted(each.at for each in seen) == [each.at for each in seen]
+
+    async def test_headers_are_unescaped(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        await peer.subscribe(Q)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.send(b"SEND\ndestination:/queue/a\nodd\\c:a\\nb\n\n\0")
+            await peer.frame("MESSAGE")
+            sent, received = await taken(view)
+        assert ("odd:", "a\nb") in sent.headers
+        assert ("odd:", "a\nb") in received.headers
+
+    async def test_a_frame_in_pieces_is_seen_when_complete(self, harness: Harness, kind: str) -> None:
+        """Also one that had begun when nobody looked."""
+        peer = await harness.session(kind)
+        data = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
+        await peer.send(data[:9_000])
+        await wait_all_tasks_blocked()
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.send(data[9_000:15_000])
+            assert await taken(view) == []
+            await peer.send(data[15_000:] + data[:100])
+            await peer.frame("RECEIPT")
+            seen = await taken(view)
+        assert told(seen) == [("in", "SEND"), ("out", "RECEIPT")]
+        assert (seen[0].size, seen[0].body) == (20_000, b"x" * frame_trace.MOST_OF_A_BODY)
+
+    async def test_large_bodies_are_cut_on_their_way_out_too(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        await peer.subscribe(Q)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.publish(Q, b"y" * 100_000)
+            await peer.frame("MESSAGE")
+            _, received = await taken(view)
+        assert (received.size, received.body) == (100_000, b"y" * frame_trace.MOST_OF_A_BODY)
+
+    async def test_messages_of_a_topic(self, harness: Harness, kind: str) -> None:
+        peer, other = await harness.session(kind), await harness.session("tcp")
+        await peer.subscribe(T)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await other.publish(T, b"news")
+            await peer.frame("MESSAGE")
+            (received,) = await taken(view)
+        assert (received.direction, received.command, received.body) == ("out", "MESSAGE", b"news")
+
+    async def test_heart_beats_are_none(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+        peer = await harness.session(kind, heart_beat="1000,1000")
+        with harness.server.traces.view(id_of(harness)) as view:
+            for _ in range(3):
+                await peer.send(b"\n")
+                assert await peer.listen(1.0)
+            assert await taken(view) == []
+
+    async def test_what_the_writer_sends_later(self, harness: Harness) -> None:
+        pipe = ControlledPipe()
+        peer = harness.connect_through("tcp", pipe)
+        await peer.connect()
+        await peer.subscribe(Q)
+        pipe.room = 0
+        with harness.server.traces.view(id_of(harness)) as view:
+            for number in range(3):
+                await peer.publish(Q, b"%d" % number)
+            await wait_all_tasks_blocked()
+            pipe.open()
+            assert [(await peer.frame("MESSAGE")).body for _ in range(3)] == [b"0", b"1", b"2"]
+            seen = await taken(view)
+        assert [each.body for each in seen if each.direction == "out"] == [b"0", b"1", b"2"]
+
+    async def test_the_session_notices_nothing(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        writer = harness.connections[0].writer
+        assert writer is not None
+        before = writer._pack
+        with harness.server.traces.view(id_of(harness)):
+            assert writer._pack != before
+            await peer.settled()
+        assert writer._pack == before
+        assert harness.connections[0]._observer is None
+        await peer.settled()
+
+    async def test_a_fault_of_ours_is_not_the_clients(
+        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(text: str, version: object) -> None:
+            raise ValueError("a fault")
+
+        monkeypatch.setattr(frame_trace, "parse_lines", broken)
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view, structlog.testing.capture_logs() as lines:
+            await peer.settled()
+            assert told(await taken(view)) == [("in", "SEND")]
+        assert [line["event"] for line in lines] == ["what is sent cannot be shown"]
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("name", ["passcode", "Authorization", "authorization", "token", "Token"])
+    async def test_headers_with_secrets_are_hidden(self, harness: Harness, kind: str, name: str) -> None:
+        peer = await harness.session(kind)
+        await peer.subscribe(Q)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.publish(Q, b"", **{name: SECRET})
+            await peer.frame("MESSAGE")
+            seen = await taken(view)
+        assert [dict(each.headers)[name] for each in seen] == [HIDDEN, HIDDEN]
+        assert SECRET not in repr(seen)
+
+    @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
+    async def test_of_a_second_login_only_the_versions_are_shown(
+        self, harness: Harness, kind: str, command: str
+    ) -> None:
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view:
+            shown = {"login": SECRET, "passcode": SECRET, "X-Api-Key": SECRET}
+            await peer.send(frame(command, accept_version="1.2", host="h", **shown))
+            await peer.at_end_after_error()
+            seen = await taken(view)
+        assert (seen[0].command, dict(seen[0].headers)) == (
+            command,
+            {"accept-version": "1.2", "host": "h", **dict.fromkeys(shown, HIDDEN)},
+        )
+        assert SECRET not in repr(seen)
+
+    @pytest.mark.parametrize("destination", ["/session/renew", "/Session/Renew", "/topic/session/renew"])
+    async def test_a_renewal_is_shown_without_its_body(self, harness: Harness, kind: str, destination: str) -> None:
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.publish(destination, SECRET.encode(), receipt="r")
+            await peer.receive()
+            seen = await taken(view)
+        assert (seen[0].command, seen[0].body, seen[0].size) == ("SEND", HIDDEN.encode(), len(SECRET))
+        assert SECRET not in repr(seen)
+
+
+class TestLosses:
+    async def test_what_the_ring_has_no_room_for_is_counted(
+        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 3)
+        peer = await harness.session(kind)
+        await peer.subscribe(Q)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.send(frame("SEND", destination=Q) * 5)
+            for _ in range(5):
+                await peer.frame("MESSAGE")
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+            assert (told(frames), lost) == ([("in", "SEND")] * 3, 7)
+            await peer.settled()
+            assert told(await taken(view)) == [("in", "SEND"), ("out", "RECEIPT")]
+
+    async def test_heart_beats_are_not_lost(
+        self, harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
+        peer = await harness.session(kind, heart_beat="0,1000")
+        with harness.server.traces.view(id_of(harness)) as view:
+            assert await peer.listen(5.0)
+            assert view.take() == ([], 0)
+            await peer.settled()
+            assert view.take() == ([], 2)
+
+    async def test_bytes_are_limited_too(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view:
+            for _ in range(5):
+                await peer.publish(Q, b"x" * 4_000)
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+        assert (len(frames), lost) == (3, 2)
+
+    async def test_headers_count(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view:
+            for _ in range(5):
+                await peer.publish(Q, b"", long="x" * 4_000)
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+        assert (len(frames), lost) == (3, 2)
+
+    async def test_frames_without_room_are_not_even_parsed(
+        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
+        monkeypatch.setattr(frame_trace, "parse_lines", None)
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view, structlog.testing.capture_logs() as lines:
+            await peer.settled()
+            assert view.take() == ([], 2)
+        assert lines == []
+
+
+class TestViews:
+    async def test_two_look_at_one_session(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 2)
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as one:
+            await peer.settled()
+            with harness.server.traces.view(id_of(harness)) as other:
+                await peer.settled()
+                assert one.take()[1] == 2
+                assert told(await taken(other)) == [("in", "SEND"), ("out", "RECEIPT")]
+            await peer.settled()
+            assert told(await taken(one)) == [("in", "SEND"), ("out", "RECEIPT")]
+
+    async def test_a_view_waits_for_frames(self, harness: Harness, kind: str, nursery: trio.Nursery) -> None:
+        peer = await harness.session(kind)
+        turns: list[int] = []
+
+        async def read(view: TraceView) -> None:
+            while True:
+                await view.wait()
+                turns.append(len(view.take()[0]))
+
+        with harness.server.traces.view(id_of(harness)) as view:
+            nursery.start_soon(read, view)
+            await wait_all_tasks_blocked()
+            assert turns == []
+            await peer.settled()
+            await wait_all_tasks_blocked()
+            assert sum(turns) == 2
+            nursery.cancel_scope.cancel()
+
+    async def test_there_may_be_four(self, harness: Harness, kind: str) -> None:
+        await harness.session(kind)
+        traces, name = harness.server.traces, id_of(harness)
+        with traces.view(name), traces.view(name), traces.view(name):
+            with traces.view(name):
+                with pytest.raises(TooManyViews, match=r"^4 sessions are looked at already, and no more may be: "):
+                    traces.find(name)
+                with pytest.raises(TooManyViews), traces.view(name):
+                    raise AssertionError("there were five")
+            assert traces.find(name) is harness.connections[0].session
+
+    async def test_a_view_that_is_not_read_makes_room(
+        self, harness: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        peer = await harness.session(kind)
+        traces, name = harness.server.traces, id_of(harness)
+        with (
+            traces.view(name) as stuck,
+            traces.view(name) as one,
+            traces.view(name) as other,
+            traces.view(name) as third,
+        ):
+            await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
+            for view in (one, other, third):
+                view.take()
+            with traces.view(name) as late:
+                assert stuck.reason == "no frame of this view was read for too long"
+                await peer.settled()
+                assert {len(each.take()[0]) for each in (one, other, third, late)} == {2}
+                assert stuck.take() == ([], 0)
+                with pytest.raises(TooManyViews):
+                    traces.find(name)
+        with traces.view(name) as view:
+            await peer.settled()
+            assert len(await taken(view)) == 2
+
+    async def test_the_last_of_a_session_makes_room(
+        self, harness: Harness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        peer = await harness.session(kind)
+        traces, name = harness.server.traces, id_of(harness)
+        with traces.view(name):
+            await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
+            with traces.view(name) as view:
+                await peer.settled()
+                assert len(await taken(view)) == 2
+
+    async def test_an_unknown_session(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        name = id_of(harness)
+        with pytest.raises(NoSession):
+            harness.server.traces.find("nobody")
+        await peer.send_frame("DISCONNECT")
+        await peer.at_end()
+        await wait_all_tasks_blocked()
+        with pytest.raises(NoSession):
+            harness.server.traces.find(name)
+
+
+class TestEnds:
+    async def ended(self, harness: Harness, view: TraceView) -> list[tuple[str, str]]:
+        """What comes before a view ends because its session does."""
+        while not view.reason:
+            await view.wait()
+            await trio.lowlevel.checkpoint()
+        assert view.reason == "the session has ended"
+        await view.wait()  # at once
+        return told(view.take()[0])
+
+    @pytest.mark.parametrize(
+        ("data", "frames"),
+        [
+            (frame("DISCONNECT", receipt="bye"), [("in", "DISCONNECT"), ("out", "RECEIPT")]),
+            (frame("ACK", id="unknown"), [("in", "ACK"), ("out", "ERROR")]),
+            (frame("SEND", destination=T) + b"SEND\nno colon\n\n\0", [("in", "SEND"), ("out", "ERROR")]),
+        ],
+        ids=["disconnect", "error", "malformed"],
+    )
+    async def test_with_the_session(
+        self, make_harness: Callable[..., Harness], kind: str, data: bytes, frames: list[tuple[str, str]]
+    ) -> None:
+        harness = make_harness(options=TransportOptions(close_linger=0.0))
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.send(data)
+            await peer.frame(frames[-1][1])
+            await peer.aclose()
+            assert await self.ended(harness, view) == frames
+
+    async def test_after_it_nothing_is_kept_nor_counted(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view, harness.server.traces.view(id_of(harness)) as other:
+            await peer.settled()
+            view.end("enough")
+            await peer.settled()
+            await wait_all_tasks_blocked()
+            frames, lost = view.take()
+            assert (told(frames), lost) == ([("in", "SEND"), ("out", "RECEIPT")], 0)
+            assert len(await taken(other)) == 4
+
+    async def test_with_the_gateway(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        with harness.server.traces.view(id_of(harness)) as view:
+            harness.server.draining = True
+            await peer.aclose()
+            await wait_all_tasks_blocked()
+            assert view.reason == "the gateway is shutting down"
+
+    async def test_nothing_of_the_connection_is_kept(self, harness: Harness, kind: str) -> None:
+        peer = await harness.session(kind)
+        connection = harness.connections[0]
+        with harness.server.traces.view(id_of(harness)) as view:
+            await peer.aclose()
+            assert await self.ended(harness, view) == []
+        assert (connection._observer, connection.writer, connection.session) == (None, None, None)
+        assert harness.server.traces._views == {}

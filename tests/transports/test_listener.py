@@ -1,0 +1,381 @@
+"""Listeners: every kind of address, errors of those that cannot be opened, unix sockets, and the fair accept."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.transports import (
+    AddressError,
+    ConnectionHandler,
+    Listening,
+    TransportOptions,
+    close,
+    open_listeners,
+    unlinking,
+)
+from gateway.transports.accept import accept as module
+from gateway.transports.accept.listener import Acceptor
+from gateway.transports.wire.fairness import SHARE_OF_HANDSHAKES
+
+from .harness import Harness
+from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
+
+parametrize = pytest.mark.parametrize
+
+
+@asynccontextmanager
+async def opened(host: str = "", port: int = 0, path: str = "") -> AsyncIterator[Listening]:
+    listening = await open_listeners(host, port, path)
+    try:
+        yield listening
+    finally:
+        for listener in listening.listeners:
+            await listener.aclose()
+
+
+async def meet(listening: Listening) -> None:
+    """A client comes in at each address."""
+    for listener, address in zip(listening.listeners, listening.addresses, strict=True):
+        client = await dial_stream(address)
+        accepted = await listener.accept()
+        await client.send_all(b"hello")
+        assert await accepted.receive_some() == b"hello"
+        await client.aclose()
+        await accepted.aclose()
+
+
+class TestTcp:
+    async def test_a_free_port(self) -> None:
+        async with opened("127.0.0.1") as listening:
+            (address,) = listening.addresses
+            assert address.startswith("127.0.0.1:")
+            assert not address.endswith(":0")
+            await meet(listening)
+
+    async def test_ipv6(self) -> None:
+        async with opened("::1") as listening:
+            (address,) = listening.addresses
+            assert address.startswith("[::1]:")
+            await meet(listening)
+
+    async def test_a_host_name_may_stand_for_several(self) -> None:
+        async with opened("localhost") as listening:
+            assert len(listening.addresses) == len(listening.listeners) >= 1
+            await meet(listening)
+
+    @parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+    async def test_a_port_that_is_taken(self, host: str, shown: str) -> None:
+        async with opened(host) as listening:
+            port = listening.listeners[0].socket.getsockname()[1]
+            with pytest.raises(AddressError) as caught:
+                await open_listeners(host, port, "")
+        assert str(caught.value) == f"{shown}:{port}: the address is in use by another program"
+
+    async def test_a_port_that_was_free_again(self) -> None:
+        """Connections that linger in the system do not keep a restart from its port."""
+        async with opened("127.0.0.1") as listening:
+            port = listening.listeners[0].socket.getsockname()[1]
+            client = await dial_stream(listening.addresses[0])
+            accepted = await listening.listeners[0].accept()
+            await accepted.aclose()
+            await client.aclose()
+        async with opened("127.0.0.1", port) as again:
+            assert again.addresses == [f"127.0.0.1:{port}"]
+
+    async def test_an_address_of_another_machine(self) -> None:
+        with pytest.raises(AddressError, match=r"^192\.0\.2\.1:61613: this machine has no such address$"):
+            await open_listeners("192.0.2.1", 61613, "")
+
+    @parametrize(
+        ("error", "words"),
+        [
+            (OSError(errno.EACCES, "Permission denied"), "not permitted to this user"),
+            (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "the host name cannot be resolved"),
+            (OSError(errno.ENOBUFS, "No buffer space available"), "no buffer space available"),
+            (OSError("something else"), "something else"),
+        ],
+    )
+    async def test_other_reasons(self, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str) -> None:
+        async def refuse(*_: object, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(trio, "open_tcp_listeners", refuse)
+        with pytest.raises(AddressError) as caught:
+            await open_listeners("gateway.example", 1, "")
+        assert str(caught.value) == f"gateway.example:1: {words}"
+
+
+class TestUnix:
+    async def test_a_new_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)) as listening:
+            assert listening.addresses == [f"unix:{path}"]
+            assert stat.S_ISSOCK(path.stat().st_mode)
+            await meet(listening)
+
+    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
+        """By a gateway that was killed: nobody listens on it, so it is replaced."""
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)):
+            pass
+        assert path.exists()
+        async with opened(path=str(path)) as listening:
+            await meet(listening)
+
+    async def test_a_file_that_another_gateway_has_taken(self, tmp_path: Path) -> None:
+        """The next gateway, which came while this one, drained, had closed its listener and was still there."""
+        path = tmp_path / "stomp.sock"
+        drained = await open_listeners("", 0, str(path))
+        for listener in drained.listeners:
+            await listener.aclose()
+        following = await open_listeners("", 0, str(path))
+        await close(drained)
+        client = await dial_stream(f"unix:{path}")
+        await client.aclose()
+        await close(following)
+        assert not path.exists()
+
+    async def test_a_file_in_use(self, tmp_path: Path) -> None:
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)) as listening:
+            with pytest.raises(AddressError) as caught:
+                await open_listeners("", 0, str(path))
+            assert str(caught.value) == f"unix:{path}: the address is in use by another program"
+            client = await dial_stream(f"unix:{path}")
+            await client.aclose()
+            await meet_after(listening, 2)  # the question whether somebody listens is the other
+
+    async def test_a_file_in_use_by_a_busy_process(self, tmp_path: Path) -> None:
+        """Whose backlog is full: asking must not wait, and the file is not taken away."""
+        path = tmp_path / "busy.sock"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
+            busy.bind(str(path))
+            busy.listen(0)
+            waiting: list[socket.socket] = []
+            while len(waiting) < 10:
+                client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                client.setblocking(False)
+                waiting.append(client)
+                if client.connect_ex(str(path)):
+                    break
+            with pytest.raises(AddressError, match="in use"):
+                await open_listeners("", 0, str(path))
+            assert path.exists()
+            for client in waiting:
+                client.close()
+
+    async def test_a_file_that_is_no_socket(self, tmp_path: Path) -> None:
+        """It is not ours to take away."""
+        path = tmp_path / "notes.txt"
+        path.write_text("keep")
+        with pytest.raises(AddressError, match="in use"):
+            await open_listeners("", 0, str(path))
+        assert path.read_text() == "keep"
+
+    async def test_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(AddressError, match=r"the folder does not exist$"):
+            await open_listeners("", 0, str(tmp_path / "none" / "stomp.sock"))
+
+    async def test_a_path_too_long(self, tmp_path: Path) -> None:
+        with pytest.raises(AddressError, match="path too long"):
+            await open_listeners("", 0, str(tmp_path / ("x" * 200)))
+
+    def test_files_are_removed(self, tmp_path: Path) -> None:
+        paths = [tmp_path / "a.sock", tmp_path / "b.sock"]
+        for path in paths:
+            path.touch()
+        with unlinking(["127.0.0.1:1", *[f"unix:{path}" for path in paths], f"unix:{tmp_path / 'gone.sock'}"]):
+            assert all(path.exists() for path in paths)
+        assert not any(path.exists() for path in paths)
+
+    def test_files_are_removed_after_an_error(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.sock"
+        path.touch()
+        with pytest.raises(RuntimeError), unlinking([f"unix:{path}"]):
+            raise RuntimeError
+        assert not path.exists()
+
+
+async def meet_after(listening: Listening, count: int) -> None:
+    """Accept those who came and went, then meet."""
+    for _ in range(count):
+        await (await listening.listeners[0].accept()).aclose()
+    await meet(listening)
+
+
+class TestServe:
+    async def test_a_peer_that_has_gone_already(self, harness: Harness, kind: str) -> None:
+        """Reset between its connect and our accept: the system does not even know who it was."""
+        async with opened("127.0.0.1") as listening:
+            client = await dial_stream(listening.addresses[0])
+            vanish(client)
+            accepted = await listening.listeners[0].accept()
+            await ConnectionHandler(harness.server, kind).serve(accepted)
+            assert accepted.socket.fileno() == -1
+        assert not harness.server.open_connections
+
+    async def test_over_a_unix_socket(self, harness: Harness, kind: str) -> None:
+        """Its other end has no name."""
+        theirs, ours = socket_streams()
+        async with theirs:
+            harness.nursery.start_soon(ConnectionHandler(harness.server, kind).serve, ours)
+            if kind == "websocket":
+                await theirs.send_all(UPGRADE)
+            await until(lambda: harness.server.open_connections)
+            (connection,) = harness.server.open_connections
+            assert connection._link.peer == "unix"
+
+    async def test_an_upgrade_that_is_refused(self, harness: Harness) -> None:
+        theirs, ours = socket_streams()
+        async with theirs:
+            with structlog.testing.capture_logs() as logs:
+                harness.nursery.start_soon(ConnectionHandler(harness.server, "websocket").serve, ours)
+                await theirs.send_all(UPGRADE.replace(b"/ws", b"/other"))
+                response = await read_all(theirs)
+        assert response.startswith(b"HTTP/1.1 404")
+        assert {"event": "WebSocket refused", "status": 404, "peer": "unix"}.items() <= logs[0].items()
+        assert harness.counters.refused == 1
+        assert harness.counters.connections == 0
+
+    @parametrize("data", [b"", b"GET /ws HTTP/1.1\r\nHost: h\r\n", UPGRADE[:-1]])
+    async def test_an_upgrade_that_does_not_come(
+        self, make_harness: Callable[..., Harness], data: bytes, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+        theirs, ours = socket_streams()
+        async with theirs:
+            harness.nursery.start_soon(ConnectionHandler(harness.server, "websocket").serve, ours)
+            if data:
+                await theirs.send_all(data)
+            await read_all(theirs)
+        assert trio.current_time() == pytest.approx(10.0, abs=0.1)
+        assert harness.counters.refused == 1
+
+    async def test_a_fault_of_the_handshake_stays_in_it(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An exception that left it would end the listener."""
+
+        async def burn(*_: object, **__: object) -> None:
+            raise RuntimeError("in the handshake")
+
+        monkeypatch.setattr(module, "accept", burn)
+        theirs, ours = socket_streams()
+        async with theirs:
+            with structlog.testing.capture_logs() as logs:
+                await ConnectionHandler(harness.server, "websocket").serve(ours)
+            assert await read_all(theirs) == b""
+        assert logs[0]["event"] == "handshake failed"
+        assert logs[0]["log_level"] == "error"
+        assert harness.counters.refused == 1
+
+    async def test_bytes_go_out_at_once(self) -> None:
+        """No waiting for more to send (Nagle): a broker's frames are small and awaited."""
+        async with opened("127.0.0.1") as listening:
+            client = await dial_stream(listening.addresses[0])
+            accepted = await listening.listeners[0].accept()
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            await client.aclose()
+            await accepted.aclose()
+
+
+MANY = 12
+
+
+@pytest.fixture
+async def listening() -> AsyncIterator[Listening]:
+    found = await open_listeners("127.0.0.1", 0, "")
+    yield found
+    await close(found)
+
+
+def switches() -> int:
+    """How often this task gave the loop back."""
+    return trio.lowlevel.current_task()._schedule_points
+
+
+async def accept_all(acceptor: Acceptor, listening: Listening, count: int) -> int:
+    """Accept so many that have come already; returns how many rounds that took."""
+    clients = [await dial_stream(listening.addresses[0]) for _ in range(count)]
+    before = switches()
+    for _ in range(count):
+        await (await acceptor.accept()).aclose()
+    after = switches()
+    for client in clients:
+        await client.aclose()
+    return after - before - count  # each close is one
+
+
+async def test_one_in_a_round(listening: Listening) -> None:
+    acceptor = Acceptor(listening.listeners[0], clock=lambda: 0.0)
+    assert await accept_all(acceptor, listening, MANY) == MANY
+    await acceptor.aclose()
+
+
+async def test_more_where_rounds_are_long(listening: Listening) -> None:
+    times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
+    acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
+    assert await accept_all(acceptor, listening, MANY) == MANY / 6
+    await acceptor.aclose()
+
+
+async def test_later_connections_are_waited_for(listening: Listening, nursery: trio.Nursery) -> None:
+    times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
+    acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
+    came: list[trio.SocketStream] = []
+
+    async def accept() -> None:
+        while len(came) < 3:
+            came.append(await acceptor.accept())
+
+    nursery.start_soon(accept)
+    await wait_all_tasks_blocked()
+    assert not came
+    clients = []
+    for number in range(1, 4):
+        clients.append(await dial_stream(listening.addresses[0]))
+        await wait_all_tasks_blocked()
+        assert len(came) == number
+    await clients[2].send_all(b"hello")
+    assert await came[2].receive_some() == b"hello"
+    for stream in (*clients, *came, acceptor):
+        await stream.aclose()
+
+
+async def test_what_trio_refuses_is_refused(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more files may be open: trio's caller waits a moment and comes again, if it is told."""
+    acceptor = Acceptor(listening.listeners[0])
+    client = await dial_stream(listening.addresses[0])
+
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.socket._accept", none_left, raising=True)
+        with pytest.raises(OSError, match="Too many open files"):
+            await acceptor.accept()
+    await (await acceptor.accept()).aclose()
+    await client.aclose()
+    await acceptor.aclose()
+
+
+async def test_no_connection_is_accepted_behind_its_close(tmp_path: Path) -> None:
+    listening = await open_listeners("", 0, str(tmp_path / "socket"))
+    acceptor = Acceptor(listening.listeners[0])
+    await acceptor.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        await acceptor.accept()
+    with pytest.raises(OSError, match=r"failed to connect|refused"):
+        await dial_stream(listening.addresses[0])
+    await close(listening)

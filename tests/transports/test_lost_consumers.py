@@ -1,0 +1,186 @@
+"""Connections that end without a word: what their clients were at work on has failed, as after a NACK.
+
+The message a client was probably at work on is the oldest that it did not acknowledge, in each of its subscriptions.
+With one attempt allowed, a failure shows at once: the message is in the dead-letter queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from gateway.auth.anonymous import Anonymous
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas
+from gateway.broker.errors import SessionEnded
+from gateway.broker.queue.queue import Queue
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import open_gateway
+
+from .harness import Harness
+from .peers import Peer, dial, frame, vanish
+from .pipes import ControlledPipe
+
+parametrize = pytest.mark.parametrize
+MakeHarness = Callable[..., Harness]
+End = Callable[[Harness, Peer, ControlledPipe], Awaitable[None]]
+
+ONE_ATTEMPT = {"#": {"max_attempts": 1}}
+
+
+@pytest.fixture
+async def harness(make_harness: MakeHarness) -> Harness:
+    """Where the first failure is the last."""
+    return make_harness(policies=ONE_ATTEMPT)
+
+
+def waiting(harness: Harness, name: str) -> list[bytes]:
+    queue = harness.broker.destinations.get(name)
+    if queue is None:
+        return []
+    assert isinstance(queue, Queue)
+    return [message.body for message in queue.ready_lists[0].messages()]
+
+
+async def closes(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    pipe.hang_up(broken=False)
+
+
+async def breaks(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    pipe.hang_up()
+
+
+async def falls_silent(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await trio.sleep(3)
+    assert harness.counters.heartbeat_timeouts == 1
+
+
+async def falls_silent_and_takes_nothing(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    pipe.room = 0
+    await trio.sleep(15)
+    assert harness.counters.heartbeat_timeouts == 1
+
+
+async def sends_nonsense(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await peer.send(b"HELLO\n\n\0")
+
+
+async def disconnects(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await peer.send_frame("DISCONNECT")
+    await peer.at_end()
+    pipe.hang_up()
+
+
+async def unsubscribes(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await peer.send_frame("UNSUBSCRIBE", id=1)
+
+
+async def is_sent_away(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    harness.connections[0].end(SessionEnded("session ended", "go home"))
+
+
+async def is_drained(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    harness.server.draining = True
+    harness.connections[0].end(SessionEnded("server is shutting down", retry_after=2000))
+    await wait_all_tasks_blocked()
+    pipe.hang_up()  # before it has read its ERROR
+
+
+LOST = [closes, breaks, falls_silent, falls_silent_and_takes_nothing, sends_nonsense]
+KEPT = [disconnects, unsubscribes, is_sent_away, is_drained]
+
+
+class TestConsumer:
+    """It has acknowledged the first of four messages when it ends."""
+
+    async def at_work(self, harness: Harness, kind: str, pipe: ControlledPipe, ack: str = "client") -> Peer:
+        peer = harness.connect_through(kind, pipe)
+        await peer.connect(heart_beat="1000,0")
+        await peer.subscribe("/queue/a", ack=ack)
+        await peer.send(b"".join(frame("SEND", b"%d" % number, destination="/queue/a") for number in range(4)))
+        messages = [await peer.frame("MESSAGE") for _ in range(4)]
+        await peer.send_frame("ACK", id=messages[0]["ack"])
+        await peer.settled()
+        return peer
+
+    @parametrize("end", LOST)
+    @parametrize("ack", ["client", "client-individual"])
+    async def test_lost(self, harness: Harness, kind: str, ack: str, end: End, autojump_clock: MockClock) -> None:
+        """The oldest has failed, the others come back as they are."""
+        pipe = ControlledPipe()
+        await end(harness, await self.at_work(harness, kind, pipe, ack), pipe)
+        await wait_all_tasks_blocked()
+        assert waiting(harness, "/queue/dlq.a") == [b"1"]
+        assert waiting(harness, "/queue/a") == [b"2", b"3"]
+        other = await harness.session(kind)
+        (letter,) = await other.subscribe_and_read("/queue/dlq.a", 1)
+        assert (letter["dlq-reason"], letter["dlq-source"], letter["dlq-attempts"]) == ("max-attempts", "/queue/a", "1")
+
+    @parametrize("end", KEPT)
+    async def test_it_took_its_leave(self, harness: Harness, kind: str, end: End, autojump_clock: MockClock) -> None:
+        """DISCONNECT, UNSUBSCRIBE, an operator and a drain say nothing of the messages."""
+        pipe = ControlledPipe()
+        peer = await self.at_work(harness, kind, pipe)
+        await end(harness, peer, pipe)
+        await wait_all_tasks_blocked()
+        assert waiting(harness, "/queue/dlq.a") == []
+        assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]
+
+    @parametrize("end", [breaks, sends_nonsense, falls_silent])
+    async def test_a_dead_letter_without_room_blocks_no_publisher(
+        self, make_harness: MakeHarness, kind: str, end: End, autojump_clock: MockClock
+    ) -> None:
+        """It fills its queue; those who come next did not send it."""
+        harness = make_harness(policies=ONE_ATTEMPT | {"/queue/dlq.a": {"max_messages": 1}})
+        pipe = ControlledPipe()
+        peer, other = await self.at_work(harness, kind, pipe), await harness.session(kind)
+        await end(harness, peer, pipe)
+        await wait_all_tasks_blocked()
+        assert waiting(harness, "/queue/dlq.a") == [b"1"]
+        began = trio.current_time()
+        for _ in range(3):
+            await other.settled()
+        assert trio.current_time() - began < 0.1
+
+    async def test_a_slow_consumer_that_is_cut(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """It did not say goodbye either."""
+        harness = make_harness(policies=ONE_ATTEMPT, quotas=Quotas(max_outbound=64_000))
+        pipe = ControlledPipe()
+        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
+        await peer.connect()
+        await peer.subscribe("/queue/a", id=1, ack="client")
+        await peer.subscribe("/topic/a", id=2)
+        await peer.publish("/queue/a", b"1")
+        await peer.frame("MESSAGE")
+        pipe.room = 0
+        for _ in range(20):
+            await publisher.publish("/topic/a", b"x" * 8000)
+            await publisher.settled()
+        await wait_all_tasks_blocked()
+        assert pipe.closed
+        assert waiting(harness, "/queue/dlq.a") == [b"1"]
+
+    async def test_over_sockets(self, kind: str) -> None:
+        """A reset by one, a drain for the other, of a whole gateway."""
+        values = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "close_linger": 0.0, "drain_timeout": 5.0}
+        policies = [{"match": "/queue/#", "max_attempts": 1}]
+        settings = Settings(**values, policy=policies)  # type: ignore[arg-type]
+        async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+            address = gateway.addresses[kind][0]
+            vanishing, staying, observer = [await dial(kind, address) for _ in range(3)]
+            for peer, name in ((vanishing, "/queue/a"), (staying, "/queue/b")):
+                await peer.connect()
+                await peer.subscribe(name, ack="client")
+                await peer.publish(name, b"x")
+                await peer.frame("MESSAGE")
+            await observer.connect()
+            assert isinstance(vanishing.wire.stream, trio.SocketStream)
+            vanish(vanishing.wire.stream)
+            await observer.subscribe_and_read("/queue/dlq.a", 1)
+        assert set(gateway.broker.destinations) == {"/queue/b"}
+        for peer in (staying, observer):
+            await peer.aclose()

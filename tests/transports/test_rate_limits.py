@@ -1,0 +1,404 @@
+"""How fast clients may send: what is read, what waits, and what its waiting does to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.auth.authenticator import Anonymous
+from gateway.config.settings import load
+from gateway.runtime.gateway import open_gateway
+from gateway.transports import TransportOptions
+from gateway.transports.flow import rate_limits as module
+from gateway.transports.flow.rate_limits import BYTES, FRAMES, LIMITS, RateLimit, RateLimits
+from gateway.transports.wire.forwarded import Trusted
+
+from .harness import Harness
+from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame, response_of, until, ws
+
+MakeHarness = Callable[..., Harness]
+
+
+def limit_of(frames: int, nbytes: int, now: float) -> RateLimit:
+    """That of a session whose own limits these are."""
+    options = TransportOptions(max_frames_per_second=frames, max_octets_per_second=nbytes)
+    pace = RateLimits(options).of_session("alice", "10.0.0.1", now)
+    assert pace is not None
+    return pace
+
+
+def with_limits(**limits: int) -> TransportOptions:
+    """With limits of those names, without their beginnings."""
+    settings: dict[str, Any] = {f"max_{name}": rate for name, rate in limits.items()}
+    return TransportOptions(**settings)
+
+
+def rates(**limits: int) -> RateLimits:
+    return RateLimits(with_limits(**limits))
+
+
+class TestRateLimit:
+    def test_no_limits(self) -> None:
+        assert RateLimits(TransportOptions()).of_session("alice", "10.0.0.1", 0.0) is None
+
+    def test_a_second_at_once(self) -> None:
+        pace = limit_of(100, 0, 0.0)
+        assert not pace.is_over(100, 10**9, 0.0)
+        assert pace.is_over(101, 0, 0.0)
+
+    def test_it_fills_as_time_goes_by_and_not_beyond(self) -> None:
+        pace = limit_of(100, 0, 0.0)
+        assert not pace.is_over(100, 0, 0.0)
+        assert not pace.is_over(150, 0, 0.5)
+        assert not pace.is_over(250, 0, 1000.0)
+        assert pace.is_over(251, 0, 1000.0)
+
+    @pytest.mark.parametrize(("frames", "nbytes", "reason"), [(10, 0, FRAMES), (0, 1000, BYTES), (10, 1000, BYTES)])
+    def test_a_debt_is_waited_for(self, frames: int, nbytes: int, reason: str) -> None:
+        pace = limit_of(frames, nbytes, 5.0)
+        assert pace.is_over(30, 4000, 5.0)
+        assert pace.until - 5.0 == pytest.approx(3.0 if reason == BYTES else 2.0)
+        assert pace.reason == reason
+
+    def test_the_longer_one_is_the_reason(self) -> None:
+        pace = limit_of(10, 1000, 0.0)
+        assert pace.is_over(40, 2000, 0.0)
+        assert (pace.reason, pace.until) == (FRAMES, 3.0)
+
+    def test_not_woken_for_each_frame(self) -> None:
+        pace = limit_of(1000, 0, 0.0)
+        assert pace.is_over(1001, 0, 0.0)
+        assert pace.until == 0.05
+
+    @pytest.mark.parametrize(("nbytes", "read"), [(0, 65_536), (1000, 4096), (100_000, 25_000), (10_000_000, 65_536)])
+    def test_small_reads_where_little_may_come(self, nbytes: int, read: int) -> None:
+        assert limit_of(1, nbytes, 0.0).read == read
+
+    @pytest.mark.parametrize(("frames", "read"), [(1, 4096), (1_000, 16_000), (100_000, 65_536)])
+    def test_small_reads_where_others_pay_for_them(self, frames: int, read: int) -> None:
+        pace = rates(frames_per_second_per_user=frames).of_session("alice", "", 0.0)
+        assert pace is not None
+        assert pace.read == read
+
+
+def wait_of(pace: RateLimit | None, now: float, frames: int = 0, nbytes: int = 0) -> float:
+    """Seconds to wait behind a chunk with so many more."""
+    assert pace is not None
+    return pace.until - now if pace.is_over(pace._frames_before + frames, nbytes, now) else 0.0
+
+
+class TestShared:
+    """By `of_session` alone; below, by sessions."""
+
+    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
+    @pytest.mark.parametrize("what", ["frames", "octets"])
+    def test_all_together(self, limit: str, what: str) -> None:
+        found = rates(**{f"{what}_per_second_{limit}": 100})
+        one, two = [found.of_session("alice", "10.0.0.1", 0.0) for _ in range(2)]
+        counted = "nbytes" if what == "octets" else what
+        assert wait_of(one, 0.0, **{counted: 100}) == 0.0
+        assert wait_of(two, 0.0, **{counted: 50}) == 0.5
+        assert wait_of(one, 0.0, **{counted: 100}) == 1.5, "what the other has taken is paid first"
+        for pace in (one, two):
+            assert pace is not None
+            assert pace.reason == f"max_{what}_per_second_{limit}"
+            assert pace.shared_by == ("alice" if limit == "per_user" else "10.0.0.1")
+
+    def test_others_have_their_own(self) -> None:
+        found = rates(frames_per_second_per_user=10, frames_per_second_per_address=100)
+        paces = [
+            found.of_session(*each, 0.0) for each in (("alice", "10.0.0.1"), ("bob", "10.0.0.1"), ("alice", "::1"))
+        ]
+        assert [wait_of(pace, 0.0, frames=10) for pace in paces] == [0.0, 0.0, 1.0]
+        assert wait_of(found.of_session("alice", "10.0.0.2", 2.0), 2.0, frames=20) == 1.0
+
+    def test_the_longest_wait_is_the_reason(self) -> None:
+        pace = rates(
+            frames_per_second=100, octets_per_second_per_user=1_000, octets_per_second_per_address=500
+        ).of_session("alice", "10.0.0.1", 0.0)
+        assert wait_of(pace, 0.0, frames=110, nbytes=1_500) == 2.0
+        assert pace is not None
+        assert (pace.reason, pace.shared_by) == ("max_octets_per_second_per_address", "10.0.0.1")
+        assert wait_of(pace, 100.0, frames=300) == 2.0
+        assert (pace.reason, pace.shared_by) == ("max_frames_per_second", "")
+
+    @pytest.mark.parametrize(
+        ("one", "two", "share"),
+        [
+            ("2001:db8::1", "2001:db8::ffff:1", True),
+            ("2001:db8::1", "2001:db8:0:1::1", False),
+            ("10.0.0.1", "10.0.0.2", False),
+        ],
+    )
+    def test_what_is_one_address(self, one: str, two: str, *, share: bool) -> None:
+        found = rates(frames_per_second_per_address=1)
+        paces = [found.of_session("alice", each, 0.0) for each in (one, two)]
+        assert [wait_of(pace, 0.0, frames=1) for pace in paces] == [0.0, 1.0 if share else 0.0]
+
+    def test_anonymous_clients_and_unix_sockets(self) -> None:
+        """Anonymous is no user, a unix socket has no address, and a proxy's is that of many."""
+        found = rates(frames_per_second_per_user=1, frames_per_second_per_address=1)
+        found.trusted = Trusted(["10.0.0.0/8", "unix"])
+        assert found.of_session("anonymous", "", 0.0) is None
+        assert found.of_session("anonymous", "10.0.0.7", 0.0) is None
+        assert found.of_session("anonymous", "192.0.2.7", 0.0) is not None
+        assert found.of_session("alice", "", 0.0) is not None
+
+    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
+    def test_a_debt_outlives_its_sessions(self, limit: str) -> None:
+        """Else whoever comes again behind each chunk has no limit."""
+        found = rates(**{f"frames_per_second_{limit}": 10})
+        assert wait_of(found.of_session("alice", "10.0.0.1", 0.0), 0.0, frames=30) == 2.0
+        assert wait_of(found.of_session("alice", "10.0.0.1", 1.0), 1.0) == 1.0
+        assert wait_of(found.of_session("alice", "10.0.0.1", 2.0), 2.0, frames=10) == 1.0
+
+    def test_the_tables_hold_what_the_sessions_hold_and_some_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """More: of those who came last."""
+        monkeypatch.setattr(module, "_MOST_RECENT", 8)
+        found = rates(**{limit.removeprefix("max_"): 10 for limit in LIMITS})
+        paces = [found.of_session(f"user-{number}", f"10.0.0.{number % 10}", 0.0) for number in range(100)]
+        assert len(found._shared) == 2 * 100 + 2 * 10
+        del paces[10:]
+        assert len(found._shared) == 2 * 10 + 2 * 10 + 2 * 2
+        paces.clear()
+        assert set(found._shared) == {
+            (limit, whose)
+            for limit in LIMITS[2:]
+            for whose in ("user-98", "user-99", "10.0.0.8", "10.0.0.9")
+            if whose.startswith("user") == limit.endswith("_per_user")
+        }
+
+    def test_on_average(self) -> None:
+        """Three that send as much as they can come to the limit together, and to a third of it each."""
+        found = rates(octets_per_second_per_user=10_000)
+        paces = [found.of_session("alice", "", 0.0) for _ in range(3)]
+        due, sent = [0.0] * 3, [0] * 3
+        while (now := min(due)) < 300.0:
+            which = due.index(now)
+            sent[which] += 3_000
+            due[which] += wait_of(paces[which], now, nbytes=3_000)
+        assert sum(sent) == pytest.approx(3_010_000, rel=0.01)
+        assert max(sent) < 1.02 * min(sent)
+
+
+class TestHeld:
+    @pytest.mark.parametrize(
+        ("limit", "chunk"),
+        [
+            ({"max_frames_per_second": 10}, frame("SEND", destination="/topic/a") * 10),
+            ({"max_octets_per_second": 10_000}, frame("SEND", b"x" * 9_970, destination="/topic/a")),
+        ],
+        ids=["frames", "bytes"],
+    )
+    async def test_by_frames(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock, limit: dict[str, int], chunk: bytes
+    ) -> None:
+        harness = make_harness(options=TransportOptions(**limit))  # type: ignore[arg-type]
+        peer = await harness.session(kind)
+        for _ in range(5):
+            await peer.send(chunk)
+        began = trio.current_time()
+        await peer.settled()
+        await peer.settled()
+        assert trio.current_time() - began == pytest.approx(4.1, abs=0.3)
+
+    @pytest.mark.parametrize("data", [ws(PING, b"x" * 100) * 50, ws(TEXT) * 1_000])
+    async def test_by_what_is_no_stomp(self, make_harness: MakeHarness, autojump_clock: MockClock, data: bytes) -> None:
+        """Pings, and messages without anything, are work, too."""
+        harness = make_harness(options=TransportOptions(max_octets_per_second=1_000))
+        peer = await harness.session("websocket")
+        await peer.websocket.stream.send_all(data)
+        began = trio.current_time()
+        await peer.settled()
+        await peer.settled()
+        assert trio.current_time() - began == pytest.approx(len(data) / 1_000 - 1, abs=0.3)
+
+    async def test_it_is_seen(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
+        harness = make_harness(options=TransportOptions(max_frames_per_second=10))
+        peer = await harness.session(kind)
+        with structlog.testing.capture_logs() as logs:
+            await peer.send(frame("SEND", destination="/topic/a") * 100)
+            await wait_all_tasks_blocked()
+            (hold,) = harness.server.back_pressure.blocked.by_session().values()
+            assert hold.reason == "max_frames_per_second"
+            assert harness.server.back_pressure.blocked.by_reason()["max_frames_per_second"] == 1
+            await trio.sleep(5)
+        (line,) = logs
+        assert (line["event"], line["reason"]) == ("a publisher is held back", "max_frames_per_second")
+        await trio.sleep(5)
+        assert not len(harness.server.back_pressure.blocked)
+        assert harness.server.back_pressure.blocked.totals["max_frames_per_second"] == 1
+
+    async def test_its_heart_beat_clock_stands_still(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(max_frames_per_second=10, websocket_ping=0.0))
+        peer = await harness.session(kind, heart_beat="1000,0")
+        await peer.send(frame("SEND", destination="/topic/a") * 100)
+        await trio.sleep(8)
+        assert harness.counters.heartbeat_timeouts == 0
+        await trio.sleep(65)  # it is looked at once a minute
+        assert harness.counters.heartbeat_timeouts == 1
+
+    async def test_a_blocked_client_that_hangs_up_is_seen(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(max_frames_per_second=1))
+        peer = await harness.session(kind, sockets=True)
+        await peer.send(frame("SEND", destination="/topic/a") * 100)
+        await peer.aclose()
+        await trio.sleep(5)
+        assert not harness.broker.sessions
+
+
+class TestSharedAtWork:
+    """Sessions of one user, or address."""
+
+    @pytest.mark.parametrize(
+        ("limit", "rate", "seconds"),
+        [
+            ("frames_per_second_per_user", 25, 16),
+            ("frames_per_second_per_address", 50, 8),
+            ("octets_per_second_per_user", 50_000, 8),
+            ("octets_per_second_per_address", 25_000, 16),
+        ],
+    )
+    async def test_they_come_to_the_limit_together(
+        self, make_harness: MakeHarness, kind: str, limit: str, rate: int, seconds: int, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=with_limits(**{limit: rate}), address="192.0.2.7")
+        peers = [await harness.session(kind, login="alice") for _ in range(4)]
+        data = frame("SEND", b"x" * 962, destination="/topic/a", content_length=962)
+        assert len(data) in range(990, 1_010)
+        began = trio.current_time()
+        for peer in peers:
+            for _ in range(100):
+                await peer.send(data)
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(peer.settled)
+        # A second's worth comes at once, and behind the last chunks nobody waits any more.
+        assert seconds - 2 < trio.current_time() - began < seconds
+        assert harness.counters.frames_in == 4 * (100 + 1)
+        assert harness.server.back_pressure.blocked.totals[f"max_{limit}"] > 20
+
+    async def test_other_clients_do_not_wait(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        options = TransportOptions(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
+        harness = make_harness(options=options, address="192.0.2.7")
+        alice = [await harness.session(kind, login="alice") for _ in range(2)]
+        bob = await harness.session(kind, login="bob")
+        for peer in alice:
+            await peer.send(frame("SEND", destination="/topic/a") * 100)
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        await bob.settled()
+        assert trio.current_time() == began
+        assert {hold.session.login for hold in harness.server.back_pressure.blocked.by_session().values()} == {"alice"}
+
+    async def test_the_log_names_the_user(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """One line for each user in a minute."""
+        harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10))
+        peers = [await harness.session(kind, login=login) for login in ("alice", "alice", "bob")]
+        with structlog.testing.capture_logs() as logs:
+            for peer in peers:
+                await peer.send(frame("SEND", destination="/topic/a") * 100)
+            await trio.sleep(15)
+        held = {line["login"]: line["reason"] for line in logs if line["event"] == "a publisher is held back"}
+        assert held == dict.fromkeys(("alice", "bob"), "max_frames_per_second_per_user")
+        assert len(logs) == 2
+
+    async def test_a_client_that_comes_back_owes_still(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10))
+        peers = [await harness.session(kind, login="alice", sockets=True) for _ in range(2)]
+        began = trio.current_time()
+        for peer in peers:
+            await peer.send(frame("SEND", destination="/topic/a") * 100)
+        await wait_all_tasks_blocked()
+        for peer in peers:
+            await peer.aclose()
+        await trio.sleep(5)
+        assert not harness.broker.sessions
+        again = await harness.session(kind, login="alice")
+        await again.settled()
+        assert trio.current_time() - began == pytest.approx(19.0, abs=0.1)
+
+    async def test_and_what_comes_with_connect_waits(
+        self, make_harness: MakeHarness, autojump_clock: MockClock
+    ) -> None:
+        """Else a debt that others share would grow with each new connection."""
+        harness = make_harness(options=TransportOptions(max_frames_per_second_per_address=10), address="192.0.2.7")
+        await (await harness.session("tcp")).send(frame("SEND", destination="/topic/a") * 110)
+        await wait_all_tasks_blocked()
+        before, peer = harness.counters.frames_in, harness.connect("tcp")
+        began = trio.current_time()
+        await peer.send(frame("CONNECT", accept_version="1.2", host="a") + frame("SEND", destination="/topic/a") * 100)
+        await peer.frame("CONNECTED")
+        assert trio.current_time() == began
+        await trio.sleep(9.9)
+        assert harness.counters.frames_in == before
+        await trio.sleep(0.2)
+        assert harness.counters.frames_in == before + 100
+
+    async def test_what_comes_with_connect_counts(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(options=TransportOptions(max_octets_per_second_per_user=10_000))
+        began = trio.current_time()
+        for _ in range(3):
+            peer = harness.connect("tcp")
+            connect = frame("CONNECT", accept_version="1.2", host="a", login="alice")
+            await peer.send(connect + frame("SEND", b"x" * 19_950, destination="/topic/a", content_length=19_950))
+            await peer.frame("CONNECTED")
+            await peer.settled()
+            await peer.aclose()
+        assert trio.current_time() - began == pytest.approx(5.0, abs=0.3)
+
+
+async def test_behind_proxies() -> None:
+    """In a whole gateway: whom the proxy names is held, and the proxy is not, though it speaks for many."""
+    settings = load(
+        tcp=[], websocket=["127.0.0.1:0"], trusted_proxies=["127.0.0.1"], max_frames_per_second_per_address=1
+    )
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        for said in (b"", b"X-Forwarded-For: 192.0.2.7\r\n"):
+            stream = await dial_stream(gateway.addresses["websocket"][0])
+            await stream.send_all(UPGRADE.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n"))
+            peer = Peer(WebSocketWire(stream, await response_of(stream)))
+            await peer.connect()
+            for _ in range(2):
+                await peer.send(frame("SEND", destination="/topic/a") * 100)
+                if not said:
+                    await peer.settled()
+            if said:
+                await until(lambda: gateway.holds.by_reason()["max_frames_per_second_per_address"] == 1)
+            else:
+                assert not any(gateway.holds.totals.values())
+            await peer.aclose()
+
+
+@pytest.mark.parametrize(
+    "last",
+    [frame("DISCONNECT", receipt="bye"), b"NONSENSE\n\n\0", frame("ACK", id="no")],
+    ids=["goodbye", "malformed", "error"],
+)
+async def test_a_session_that_ends_in_the_same_chunk_owes_it(
+    make_harness: MakeHarness, kind: str, last: bytes, autojump_clock: MockClock
+) -> None:
+    harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10), address="192.0.2.7")
+    began = trio.current_time()
+    for _ in range(20):
+        peer = await harness.session(kind, login="alice")
+        await peer.send(frame("SEND", destination="/topic/a") * 120 + last)
+        while await peer.receive() is not None:
+            pass
+        await peer.aclose()
+    assert harness.counters.published <= 10 * (trio.current_time() - began) + 130

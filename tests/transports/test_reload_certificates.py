@@ -1,0 +1,214 @@
+"""Reading files again while sessions go on: what a gateway does at SIGHUP, without the signal."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import structlog.testing
+import trio
+import trio_websocket
+
+from gateway.auth.authenticator import Anonymous
+from gateway.config.settings import Settings, load
+from gateway.runtime.gateway import Gateway, StartError, open_gateway
+
+from . import tls_files
+from .peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream
+
+
+@asynccontextmanager
+async def secured(folder: Path, **values: object) -> AsyncIterator[Gateway]:
+    tls_files.write(folder)
+    settings = Settings(
+        tcp=[],
+        websocket=[],
+        tcp_tls="127.0.0.1:0",
+        tls_certificate=folder / "server.pem",
+        tls_key=folder / "server.key",
+        close_linger=0.1,
+        **values,  # type: ignore[arg-type]
+    )
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        yield gateway
+
+
+async def dial(gateway: Gateway) -> tuple[Peer, dict[str, object]]:
+    """A session, and the certificate that it was shown."""
+    stream = await dial_stream(gateway.addresses["tcp_tls"][0])
+    context = ssl.create_default_context()
+    tls_files.authority().configure_trust(context)
+    context.check_hostname = False
+    secure = trio.SSLStream(stream, context)
+    peer = Peer(TcpWire(secure))
+    await peer.connect()
+    return peer, secure.getpeercert()
+
+
+def names(certificate: dict[str, object]) -> object:
+    return certificate["subjectAltName"]
+
+
+async def test_sessions_go_on_and_new_ones_get_the_new_certificate(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        old, shown = await dial(gateway)
+        assert names(shown) == (("DNS", tls_files.HOST), ("IP Address", "127.0.0.1"))
+        tls_files.write(tmp_path, tls_files.authority().issue_cert("renewed.example"))
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert logs[0]["event"] == "reloaded"
+        assert "certificates" in logs[0]["what"]
+        assert (logs[0]["log_level"], logs[0]["kept"]) == ("info", [])
+        await old.settled()
+        new, shown = await dial(gateway)
+        assert names(shown) == (("DNS", "renewed.example"),)
+        await old.publish("/queue/a", b"x")
+        ((message),) = await new.subscribe_and_read("/queue/a", 1)
+        assert message.body == b"x"
+        await old.aclose()
+        await new.aclose()
+
+
+async def test_a_websocket_with_tls(tmp_path: Path) -> None:
+    """As another library speaks it."""
+    async with secured(tmp_path, websocket_tls="127.0.0.1:0") as gateway:
+        url = f"wss://{gateway.addresses['websocket_tls'][0]}/ws"
+        opening = trio_websocket.open_websocket_url(
+            url, tls_files.of_clients(), subprotocols=["v12.stomp"], extra_headers=[(b"Origin", b"https://127.0.0.1")]
+        )
+        async with opening as client:
+            await client.send_message(CONNECT.decode())
+            assert (await client.get_message()).startswith("CONNECTED\nversion:1.2\n")
+
+
+async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        (tmp_path / "server.pem").unlink()
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert [entry["log_level"] for entry in logs] == ["warning", "warning"]
+        assert (logs[0]["what"], logs[0]["kept"]) == ("users, rules, settings", ["certificates"])
+        assert "server.pem cannot be read" in logs[1]["reason"]
+        peer, _ = await dial(gateway)
+        await peer.aclose()
+
+
+async def test_one_that_has_expired_comes_into_force_and_is_told(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        tls_files.write(
+            tmp_path, tls_files.authority().issue_cert("old.example", not_after=datetime(2020, 1, 1, tzinfo=UTC))
+        )
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert (logs[0]["log_level"], logs[0]["kept"]) == ("info", [])
+        assert logs[1]["log_level"] == "warning"
+        assert "has expired" in logs[1]["event"]
+
+
+async def test_one_that_has_expired_is_told_where_readiness_is(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        assert gateway.complaints() == {}
+        assert gateway.certificates is not None
+        gateway.certificates.ends = 0.0
+        assert "has expired" in gateway.complaints()["certificate"]
+        assert gateway.not_ready() is None
+
+
+class Faulty:
+    name = "something"
+
+    def reload(self) -> str | None:
+        raise RuntimeError("a fault of ours")
+
+
+async def test_a_fault_of_ours_ends_no_session(tmp_path: Path) -> None:
+    async with secured(tmp_path) as gateway:
+        gateway.reloadables.append(Faulty())
+        with structlog.testing.capture_logs() as logs:
+            gateway.reload()
+        assert [entry["log_level"] for entry in logs] == ["error", "warning", "warning"]
+        assert logs[1]["kept"] == ["something"]
+        assert logs[2]["what"] == "something"
+        peer, _ = await dial(gateway)
+        await peer.aclose()
+
+
+class TestSettings:
+    """Those that come into force without a restart, as whoever dials meets them."""
+
+    @asynccontextmanager
+    async def opened(self, values: dict[str, object]) -> AsyncIterator[Gateway]:
+        """A gateway whose reload reads these values, whatever they are by then."""
+
+        def read() -> Settings:
+            return load(tcp=[], websocket="127.0.0.1:0", close_linger=0.1, **values)
+
+        async with open_gateway(read(), authenticator=Anonymous(), read=read) as gateway:
+            yield gateway
+
+    async def upgrade(self, gateway: Gateway, *fields: str) -> bytes:
+        """The first line of the answer."""
+        async with await dial_stream(gateway.addresses["websocket"][0]) as stream:
+            request = UPGRADE.removesuffix(b"\r\n") + "".join([f"{each}\r\n" for each in fields]).encode()
+            await stream.send_all(request + b"\r\n")
+            return (await stream.receive_some()).partition(b"\r\n")[0]
+
+    async def test_origins(self) -> None:
+        values: dict[str, object] = {"allowed_origins": "https://old.example"}
+        async with self.opened(values) as gateway:
+            values["allowed_origins"] = "https://*.new.example"
+            gateway.reload()
+            assert b" 403 " in await self.upgrade(gateway, "Origin: https://old.example")
+            assert b" 101 " in await self.upgrade(gateway, "Origin: https://app.new.example")
+
+    async def test_proxies(self) -> None:
+        """Whom they believe to be in front: the host that it names is the page's own then."""
+        fields = ("Origin: https://gateway.example", "X-Forwarded-Host: gateway.example", "X-Forwarded-Proto: https")
+        values: dict[str, object] = {}
+        async with self.opened(values) as gateway:
+            assert b" 403 " in await self.upgrade(gateway, *fields)
+            values["trusted_proxies"] = "127.0.0.1"
+            with structlog.testing.capture_logs() as logs:
+                gateway.reload()
+            assert b" 101 " in await self.upgrade(gateway, *fields)
+            assert "127.0.0.1" in gateway.trusted
+            sentences = [entry["event"] for entry in logs if entry["log_level"] == "warning"]
+            assert any(each.startswith("trusted_proxies is set and no authenticator is") for each in sentences)
+            del values["trusted_proxies"]
+            gateway.reload()
+            assert b" 403 " in await self.upgrade(gateway, *fields)
+
+    async def test_what_needs_a_restart(self) -> None:
+        values: dict[str, object] = {}
+        async with self.opened(values) as gateway:
+            values |= {"max_body": 1024, "drain_timeout": 1.0}
+            with structlog.testing.capture_logs() as logs:
+                gateway.reload()
+            assert [(entry["log_level"], entry.get("settings")) for entry in logs] == [
+                ("warning", "drain_timeout, max_body"),
+                ("info", None),
+            ]
+            assert (logs[1]["what"], logs[1]["kept"]) == ("users, rules, settings", [])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"tcp_tls": "127.0.0.1:0"}, "tcp_tls .* is wrong: it needs a certificate and its key"),
+        ({"websocket_tls": "127.0.0.1:0"}, "websocket_tls .* is wrong: it needs a certificate and its key"),
+        ({"tls_client_certificates": "required"}, "tls_client_certificates .* and tls_client_ca names no authorities"),
+        (
+            {"tcp_tls": "127.0.0.1:0", "tls_certificate": "/nowhere/server.pem"},
+            "tls_certificate .* cannot be used: /nowhere/server.pem cannot be read: No such file or directory",
+        ),
+    ],
+)
+async def test_a_start_that_is_refused(values: dict[str, object], words: str) -> None:
+    settings = Settings(tcp=[], websocket="127.0.0.1:0", **values)  # type: ignore[arg-type]
+    with pytest.raises(StartError, match=words):
+        async with open_gateway(settings, authenticator=Anonymous()):
+            pass

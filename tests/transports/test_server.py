@@ -1,0 +1,342 @@
+"""What connections share: turns, back-pressure, the deadline of handshakes, the wait for the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas
+from gateway.transports import TransportOptions
+
+from .harness import Harness
+from .peers import Peer, Received, frame
+from .pipes import ControlledPipe
+
+QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
+MakeHarness = Callable[..., Harness]
+
+
+class Outbox:
+    """What stands in the broker's list of outboxes to flush."""
+
+    def __init__(self, flushed: list[int], number: int) -> None:
+        self._flushed = flushed
+        self._number = number
+
+    @property
+    def carrier(self) -> Outbox:
+        return self
+
+    def flush(self) -> None:
+        self._flushed.append(self._number)
+
+
+class TestFlush:
+    async def test_all_in_order(self, harness: Harness) -> None:
+        flushed: list[int] = []
+        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(10))  # type: ignore[misc]
+        await harness.server.flush()
+        assert flushed == list(range(10))
+        assert not harness.broker.dirty
+
+    async def test_very_many_let_others_have_a_turn(self, harness: Harness) -> None:
+        flushed: list[int] = []
+        seen: list[int] = []
+
+        async def other() -> None:
+            while len(flushed) < 1000:
+                seen.append(len(flushed))
+                await trio.lowlevel.checkpoint()
+
+        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            nursery.start_soon(harness.server.flush)
+        # trio shuffles who runs first in a tick: how many counts are seen is luck, that one is seen is not.
+        assert any(0 < count < 1000 for count in seen)
+
+    async def test_cancelled_in_between(self, harness: Harness) -> None:
+        """What lies there belongs to others, who still wait for it."""
+        flushed: list[int] = []
+        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(1000))  # type: ignore[misc]
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await harness.server.flush()
+        assert flushed == list(range(1000))
+
+
+class TestEnd:
+    async def test_no_connection(self, harness: Harness) -> None:
+        await harness.server.wait_empty()
+
+    async def test_until_the_last_has_gone(self, harness: Harness, kind: str) -> None:
+        """Also where all had gone once before."""
+        await (await harness.session(kind)).aclose()
+        await harness.server.wait_empty()
+        peers = [await harness.session(kind) for _ in range(3)]
+        gone = trio.Event()
+
+        async def wait() -> None:
+            await harness.server.wait_empty()
+            gone.set()
+
+        harness.nursery.start_soon(wait)
+        for peer in peers:
+            await wait_all_tasks_blocked()
+            assert not gone.is_set()
+            await peer.aclose()
+        with trio.fail_after(5):
+            await gone.wait()
+        assert not harness.server.open_connections
+        assert not harness.server.connections
+
+
+class TestHandshakes:
+    async def test_each_has_its_own_deadline(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+        ended: dict[int, float] = {}
+
+        async def silent(number: int) -> None:
+            await trio.sleep(number * 3)
+            peer = harness.connect(kind)
+            began = trio.current_time()
+            await peer.frame("ERROR")
+            ended[number] = trio.current_time() - began
+            await peer.at_end()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(silent, number)
+        assert ended == {number: pytest.approx(10.01, abs=0.02) for number in range(5)}
+
+    async def test_a_session_is_no_longer_waited_for(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+        peer = await harness.session(kind)
+        await trio.sleep(100)
+        await peer.settled()
+
+    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
+        """Nothing is left on it when all handshakes are over, however many there were."""
+        for _ in range(50):
+            peer = await harness.session("tcp")
+            await peer.aclose()
+        await trio.sleep(60)
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
+
+
+class TestSlowReceivers:
+    """A publisher is held back while somebody it writes to is over the high mark, but not for ever."""
+
+    async def stalled(self, harness: Harness, kind: str) -> tuple[Peer, ControlledPipe]:
+        """A subscriber of /topic/a that takes nothing any more."""
+        pipe = ControlledPipe()
+        peer = harness.connect_through(kind, pipe)
+        await peer.connect()
+        await peer.subscribe("/topic/a")
+        pipe.room = 0
+        return peer, pipe
+
+    async def fill(self, publisher: Peer, nbytes: int) -> None:
+        for _ in range(nbytes // 8000 + 1):
+            await publisher.publish("/topic/a", b"x" * 8000)
+
+    async def test_held_until_it_has_read(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session(kind)
+        _, pipe = await self.stalled(harness, kind)
+        await self.fill(publisher, 50_000)
+        await trio.sleep(1.0)
+        await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
+        await wait_all_tasks_blocked()
+        assert harness.counters.held_publishers == 1
+        with trio.move_on_after(0.5) as scope:
+            await publisher.receive()
+        assert scope.cancelled_caught
+        pipe.open()
+        assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
+        assert trio.current_time() == pytest.approx(1.5, abs=0.1)
+
+    async def test_a_subscriber_that_reads_blocks_no_publisher(self, make_harness: MakeHarness, kind: str) -> None:
+        """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session(kind)
+        receiver, pipe = await self.stalled(harness, kind)
+        pipe.open()
+        await publisher.send(frame("SEND", b"x" * 1000, destination="/topic/a") * 60)
+        for _ in range(60):
+            await receiver.frame("MESSAGE")
+        assert harness.counters.held_publishers == 0
+
+    async def test_not_longer_than_the_timeout(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
+        publisher = await harness.session(kind)
+        receiver, _ = await self.stalled(harness, kind)
+        began = trio.current_time()
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
+        # Waited for in vain once, it holds nobody back any more ...
+        await self.fill(publisher, 1)
+        await publisher.settled()
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
+        assert harness.server.open_connections
+        # ... and is closed when its outbox is full.
+        await self.fill(publisher, 20_000)
+        await publisher.settled()
+        await wait_all_tasks_blocked()
+        assert harness.counters.held_publishers == 1
+        assert harness.counters.slow_consumers == 1
+        assert len(harness.server.open_connections) == 1
+        del receiver
+
+    async def test_forgiven_when_it_has_read(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
+        publisher = await harness.session(kind)
+        receiver, pipe = await self.stalled(harness, kind)
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        pipe.open()
+        for _ in range(7):
+            assert len((await receiver.frame("MESSAGE")).body) == 8000
+        pipe.room = 0
+        began = trio.current_time()
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        assert trio.current_time() - began == pytest.approx(2.0, abs=0.1)
+        assert harness.counters.held_publishers == 2
+        assert harness.counters.slow_consumers == 0
+
+    async def test_a_subscriber_that_leaves_blocks_no_publisher(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session(kind)
+        receiver, _ = await self.stalled(harness, kind)
+        await self.fill(publisher, 50_000)
+        await trio.sleep(1.0)
+        await receiver.aclose()
+        await publisher.settled()
+        assert trio.current_time() == pytest.approx(1.0, abs=0.1)
+
+    async def test_several_share_the_time(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Ten that do not read cost a publisher no more than one."""
+        harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
+        publisher = await harness.session(kind)
+        receivers = [await self.stalled(harness, kind) for _ in range(10)]
+        await self.fill(publisher, 50_000)
+        await publisher.settled()
+        assert trio.current_time() == pytest.approx(2.0, abs=0.1)
+        await self.fill(publisher, 1)
+        await publisher.settled()
+        assert trio.current_time() == pytest.approx(2.0, abs=0.1)
+        assert len(receivers) == 10
+
+    async def test_a_client_that_does_not_read_its_receipts_waits_for_itself(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Receipts that nobody reads fill an outbox, too."""
+        harness = make_harness(quotas=QUOTAS)
+        pipe = ControlledPipe()
+        peer = harness.connect_through(kind, pipe)
+        await peer.connect()
+        pipe.room = 0
+        for number in range(60):
+            await peer.send_frame("SEND", destination="/topic/nobody", receipt=f"{number:01000}")
+        await wait_all_tasks_blocked()
+        assert harness.counters.held_publishers == 1
+        await trio.sleep(1.0)
+        pipe.open()
+        for number in range(60):
+            assert int((await peer.frame("RECEIPT"))["receipt-id"]) == number
+        assert trio.current_time() == pytest.approx(1.0, abs=0.1)
+
+
+class TestMemory:
+    """Kept messages over 3/4 of the memory limit hold publishers back; nothing is dropped."""
+
+    QUOTAS = Quotas(memory_limit=1_000_000, max_outbound=10_000_000)
+
+    async def test_held_until_messages_have_gone(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        harness = make_harness(quotas=self.QUOTAS)
+        publisher = await harness.session(kind)
+        for _ in range(80):
+            await publisher.publish("/queue/a", b"x" * 10_000)
+        await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
+        await wait_all_tasks_blocked()
+        assert harness.broker.memory.pressed
+        assert harness.counters.held_publishers == 1
+        await trio.sleep(5)
+        consumer = await harness.session(kind)
+        messages = await consumer.subscribe_and_read("/queue/a", 80)
+        assert [len(message.body) for message in messages] == [10_000] * 80
+        assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
+        assert not harness.broker.memory.pressed
+
+    async def test_a_client_with_unacknowledged_messages_is_read(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """Its ACKs are what makes room."""
+        harness = make_harness(quotas=self.QUOTAS)
+        consumer = await harness.session(kind)
+        await consumer.subscribe("/queue/a", ack="client")
+        publisher = await harness.session(kind)
+        for _ in range(80):
+            await publisher.publish("/queue/a", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        assert harness.broker.memory.pressed
+        messages = await self.read_until_settled(consumer)
+        await consumer.send_frame("ACK", id=messages[-1]["ack"])
+        await self.read_until_settled(consumer)
+        assert not harness.broker.memory.pressed
+        await publisher.settled()
+
+    @staticmethod
+    async def read_until_settled(consumer: Peer) -> list[Received]:
+        """All messages that come before what was sent so far has been handled: on a busy machine some come late."""
+        await consumer.send_frame("SEND", destination="/topic/nobody", receipt="settled")
+        messages: list[Received] = []
+        while (received := await consumer.receive()) is not None and received.command == "MESSAGE":
+            messages.append(received)
+        assert received is not None
+        assert received.command == "RECEIPT"
+        return messages
+
+    async def test_a_blocked_client_that_gets_messages_is_read_again(
+        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+    ) -> None:
+        """It stood by, and published; then the consumer in front of it went, and nobody else is there to make room."""
+        harness = make_harness(quotas=self.QUOTAS)
+        active, standby = await harness.session(kind), await harness.session(kind)
+        await active.subscribe("/queue/a", ack="client-individual", exclusive="true")
+        await standby.subscribe("/queue/a", ack="client-individual", exclusive="true")
+        publisher = await harness.session(kind)
+        for _ in range(80):
+            await publisher.publish("/queue/a", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        await standby.publish("/queue/b", b"x" * 10_000)
+        await wait_all_tasks_blocked()
+        assert harness.counters.held_publishers == 2
+        await active.aclose()
+        for _ in range(80):
+            await standby.send_frame("ACK", id=(await standby.frame("MESSAGE"))["ack"])
+        await standby.settled()
+        await publisher.settled()

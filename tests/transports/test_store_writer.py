@@ -1,0 +1,522 @@
+"""The committer: one batch after the other in a worker thread, and who waits for it meanwhile.
+
+The store's thread does what a test lets it do (`Disk`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+import structlog.testing
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from gateway.auth.authenticator import Anonymous
+from gateway.broker.core import storage as storage_module
+from gateway.broker.core.metadata import Metadata
+from gateway.broker.core.ports import StoreError
+from gateway.broker.core.storage import Storage
+from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
+from gateway.stores import writer as committer_module
+from gateway.stores.writer import Committer
+from gateway.transports import Server
+
+from ..broker.store import MemoryStore
+from .harness import Harness
+from .peers import PATIENCE, Peer, Received, frame
+
+
+class Full(StoreError):
+    """As the file's own errors are: clients read another sentence than the operator."""
+
+    public = "the disk is full"
+
+
+class Damaged(StoreError):
+    """For good."""
+
+    is_damage = True
+    place = "/queue/a"
+
+
+FULL = Full("store.db cannot grow")
+BAD_BLOCK = StoreError("a bad block")
+P = {"persistent": "true"}
+
+
+class Disk(MemoryStore):
+    """A store whose thread waits until the test lets it go on.
+
+    Attributes:
+        calls: numbers of batches that were to be written, and rows that were to be read.
+        errors: what the next calls raise; None: nothing.
+        bad: row -> what reading it raises.
+        little: why it is short of room.
+        busy: a call waits.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[object] = []
+        self.errors: list[BaseException | None] = []
+        self.bad: dict[int, StoreError] = {}
+        self.little = ""
+        self.busy = False
+        self._held = False
+        self._tokens = threading.Semaphore(0)
+
+    def hold(self) -> None:
+        """From now on calls wait."""
+        self._held = True
+
+    def let_one_go(self) -> None:
+        """One that waits, or the next."""
+        self._tokens.release()
+
+    def let_go(self) -> None:
+        """Those that wait go on, and all others."""
+        self._held = False
+        self._tokens.release()
+
+    def _call(self, call: object) -> None:
+        assert not self.busy, "two calls at a time"
+        self.busy = True
+        self.calls.append(call)
+        assert not self._held or self._tokens.acquire(timeout=PATIENCE)
+        self.busy = False
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+
+    def write(self, batch: Batch) -> None:
+        self._call(batch.number)
+        super().write(batch)
+
+    def read(self, rows: Sequence[int]) -> list[Stored]:
+        self._call(tuple(rows))
+        for row in rows:
+            if row in self.bad:
+                raise self.bad[row]
+        return super().read(rows)
+
+    def keep(self, count: int) -> list[int]:
+        """Rows from 1 on, as the last process left them."""
+        rows = list(range(1, count + 1))
+        for row in rows:
+            self.rows[row], self.contents[row] = StoredRow(row, 1, row, 5, 100), Payload({}, b"%d" % row)
+        self.places[1] = Container(1, "queue", "/queue/a")
+        return rows
+
+    def shortage(self) -> str:
+        return self.little
+
+    def notice(self) -> str:
+        return ""
+
+    def tidy(self) -> bool:
+        return False
+
+
+class Desk:
+    """A storage and its committer, without a broker."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.disk = Disk()
+        self.flushes = 0
+        self.storage = Storage(Metadata(trio.current_time, trio.current_time), busy=lambda: self.committer.ask())
+        self.committer = Committer(self.storage, self.disk, self._flush)
+        self.done: list[str] = []
+        nursery.start_soon(self.committer.run)
+
+    async def _flush(self) -> None:
+        self.flushes += 1
+
+    def change(self, name: str = "change") -> None:
+        """Something is to be written, and somebody waits for it."""
+        self.storage.place("queue", name)
+        self.storage.when_written(self.storage.number, lambda: self.done.append(name))
+
+
+@pytest.fixture
+async def desk(nursery: trio.Nursery) -> AsyncIterator[Desk]:
+    made = Desk(nursery)
+    yield made
+    made.disk.let_go()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Threads come back when they come back; the test's own time limit ends this."""
+    while not condition():
+        await trio.lowlevel.checkpoint()
+
+
+class Answer:
+    """What a read has found."""
+
+    def __init__(self) -> None:
+        self.found: list[Stored] = []
+        self._came = trio.Event()
+
+    def __call__(self, found: list[Stored]) -> None:
+        assert not self._came.is_set()
+        self.found = found
+        self._came.set()
+
+    async def wait(self) -> list[Stored]:
+        await self._came.wait()
+        return self.found
+
+
+class TestWriting:
+    async def test_what_gathers_is_one_batch(self, desk: Desk) -> None:
+        for name in ("a", "b"):
+            desk.change(name)
+        await desk.committer.wait_for(1)
+        assert [list(batch.places) for batch in desk.disk.batches] == [[1, 2]]
+        assert desk.done == ["a", "b"]
+
+    async def test_the_next_one_gathers_while_one_is_written(self, desk: Desk) -> None:
+        desk.disk.hold()
+        desk.change("a")
+        await until(lambda: desk.disk.busy)
+        desk.change("b")
+        desk.change("c")
+        await trio.testing.wait_all_tasks_blocked()
+        assert desk.disk.calls == [1]
+        assert not desk.done
+        desk.disk.let_go()
+        await desk.committer.wait_for(2)
+        assert desk.disk.calls == [1, 2]
+        assert desk.done == ["a", "b", "c"]
+
+    async def test_outboxes_are_flushed_behind_it(self, desk: Desk) -> None:
+        desk.change()
+        await until(lambda: bool(desk.flushes))
+        assert desk.done
+
+    async def test_also_when_all_of_a_batch_has_settled_itself(self, desk: Desk) -> None:
+        desk.storage.drop(desk.storage.place("queue", "a"))
+        desk.storage.when_written(desk.storage.number, lambda: desk.done.append("a"))
+        await until(lambda: bool(desk.flushes))
+        assert desk.done == ["a"]
+        assert not desk.disk.calls
+
+    async def test_it_counts(self, desk: Desk) -> None:
+        for name in ("a", "b"):
+            desk.change(name)
+            await desk.committer.finish()
+        assert (desk.committer.commits, desk.committer.rows, desk.committer.failures) == (2, 0, 0)
+        assert desk.committer.seconds > 0
+
+    async def test_a_fault_of_our_own_ends_it(self, nursery: trio.Nursery) -> None:
+        """A programming error must not be taken for a full disk, and be tried for ever."""
+        with pytest.RaisesGroup(ZeroDivisionError):
+            async with trio.open_nursery() as inner:
+                desk = Desk(inner)
+                desk.disk.errors = [ZeroDivisionError()]
+                desk.change()
+
+
+class TestWaiting:
+    async def test_for_a_batch(self, desk: Desk, nursery: trio.Nursery) -> None:
+        found: list[int] = []
+
+        async def wait(number: int) -> None:
+            await desk.committer.wait_for(number)
+            found.append(number)
+
+        await desk.committer.wait_for(0)  # which everybody has
+        desk.disk.hold()
+        desk.change()
+        nursery.start_soon(wait, 1)
+        nursery.start_soon(wait, 2)
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        await trio.testing.wait_all_tasks_blocked()
+        assert not found
+        desk.disk.let_go()
+        await desk.committer.wait_for(2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == [1, 2]
+
+    async def test_for_all(self, desk: Desk) -> None:
+        await desk.committer.finish()
+        for name in ("a", "b"):
+            desk.change(name)
+            await desk.committer.finish()
+            assert not desk.storage.unwritten
+        assert desk.done == ["a", "b"]
+
+    async def test_a_write_that_has_begun_ends_before_we_do(self) -> None:
+        """Nobody closes the file while a thread writes to it."""
+        async with trio.open_nursery() as nursery:
+            desk = Desk(nursery)
+            desk.disk.hold()
+            desk.change()
+            await until(lambda: desk.disk.busy)
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+                assert desk.disk.busy
+                desk.disk.let_go()
+        assert not desk.disk.busy
+        assert len(desk.disk.batches) == 1
+
+
+class TestFailing:
+    async def test_it_is_tried_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [FULL, FULL, FULL]
+        started = trio.current_time()
+        with structlog.testing.capture_logs() as logs:
+            desk.change()
+            await desk.committer.finish()
+        assert desk.disk.calls == [1, 1, 1, 1]
+        assert trio.current_time() - started == pytest.approx(3.0)
+        assert [(line["log_level"], line["event"]) for line in logs] == [
+            ("error", "the store has failed"),
+            ("info", "the store works again"),
+        ]
+        assert logs[0]["reason"] == "store.db cannot grow"
+        assert (desk.committer.failures, desk.committer.commits) == (3, 1)
+
+    async def test_meanwhile_everybody_knows(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [FULL]
+        desk.storage.place("queue", "failed")
+        failed = trio.Event()
+        desk.storage.when_settled(failed.set)
+        desk.change("a")
+        await failed.wait()
+        assert desk.storage.failure == "store.db cannot grow"
+        assert not desk.done
+        desk.change("b")
+        await desk.committer.finish()
+        assert desk.storage.failure == ""
+        assert [sorted(batch.places) for batch in desk.disk.batches] == [[1, 2], [3]]
+        assert desk.done == ["a", "b"]
+
+    async def test_what_can_be_done_without_it_is_done(self, desk: Desk, autojump_clock: MockClock) -> None:
+        desk.disk.errors = [FULL]
+        desk.storage.place("queue", "a")
+        desk.storage.when_settled(lambda: desk.done.append(desk.storage.failure))
+        await desk.committer.finish()
+        assert desk.done == ["store.db cannot grow"]
+
+    async def test_what_was_asked_for_before_is_read(self, desk: Desk, autojump_clock: MockClock) -> None:
+        rows, answer = desk.disk.keep(2), Answer()
+        desk.disk.errors = [FULL]
+        desk.storage.places_from(2)
+        desk.storage.read(rows, answer)
+        desk.change()
+        assert len(await answer.wait()) == 2
+        assert desk.storage.is_failing
+        await desk.committer.finish()
+        assert desk.disk.calls == [1, (1, 2), 1]
+
+
+class TestReading:
+    async def test_behind_what_was_gathered(self, desk: Desk) -> None:
+        answer = Answer()
+        desk.change()
+        desk.storage.read([7], answer)
+        desk.change()
+        assert await answer.wait() == []
+        assert desk.disk.calls == [1, (7,)]
+
+    async def test_not_behind_what_does_not_concern_them(self, desk: Desk) -> None:
+        answer = Answer()
+        desk.disk.hold()
+        desk.change()
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        desk.storage.read([7], answer)
+        desk.disk.let_go()
+        await answer.wait()
+        await desk.committer.finish()
+        assert desk.disk.calls == [1, (7,), 2]
+
+    async def test_what_it_asks_for_in_turn(self, desk: Desk) -> None:
+        answer = Answer()
+
+        def first(some: list[Stored]) -> None:
+            desk.change("written")
+            desk.storage.read([8], answer)
+
+        desk.storage.read([7], first)
+        await answer.wait()
+        assert desk.disk.calls == [(7,), 2, (8,)]
+
+    async def test_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
+        """However long that takes; the log says so once a minute."""
+        rows, answer = desk.disk.keep(3), Answer()
+        desk.disk.errors = [BAD_BLOCK] * 70
+        started = trio.current_time()
+        with structlog.testing.capture_logs() as logs:
+            desk.storage.read(rows, answer)
+            assert [each.row.row for each in await answer.wait()] == rows
+        assert desk.disk.calls == [(1, 2, 3)] * 71
+        assert trio.current_time() - started == pytest.approx(70.0)
+        assert [(line["log_level"], line["reason"], line["count"]) for line in logs] == [
+            ("error", "a bad block", 3)
+        ] * 2
+        assert desk.committer.failures == 70
+        assert not desk.committer.damaged
+        assert desk.storage.failure == ""  # it can be written all the same
+
+    async def test_what_cannot_be_read_stops_neither_writes_nor_other_reads(
+        self, desk: Desk, autojump_clock: MockClock
+    ) -> None:
+        first, second, third = desk.disk.keep(3)
+        desk.storage.places_from(2)
+        answers = {row: Answer() for row in (first, second, third)}
+        desk.disk.bad = {first: BAD_BLOCK}
+        for row, answer in answers.items():
+            desk.storage.read([row], answer)
+        assert len(await answers[second].wait()) == len(await answers[third].wait()) == 1
+        for name in ("a", "b"):
+            desk.change(name)
+            await desk.committer.finish()
+        assert desk.committer.commits == 2
+        desk.disk.bad = {}
+        assert len(await answers[first].wait()) == 1
+
+    async def test_a_write_waits_for_one_that_fails_only(self, desk: Desk, autojump_clock: MockClock) -> None:
+        """A disk may take long to find out that it cannot read."""
+        rows = desk.disk.keep(3)
+        desk.storage.places_from(2)
+        desk.disk.bad = dict.fromkeys(rows, BAD_BLOCK)
+        desk.disk.hold()
+        for row in rows:
+            desk.storage.read([row], Answer())
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        desk.disk.let_go()
+        await desk.committer.finish()
+        assert desk.disk.calls[:2] == [(1,), 2]
+
+    async def test_writes_go_on_while_that_is_found_out(self, desk: Desk) -> None:
+        rows, answer = desk.disk.keep(8), Answer()
+        desk.storage.places_from(2)
+        desk.disk.bad = dict.fromkeys(rows, Damaged("store.db is damaged"))
+        desk.disk.hold()
+        desk.storage.read(rows, answer)
+        await until(lambda: desk.disk.busy)
+        desk.change()
+        desk.disk.let_go()
+        assert await answer.wait() == []
+        assert desk.disk.calls[:3] == [tuple(rows), 2, (1, 2, 3, 4)]
+        assert desk.committer.damaged == 8
+
+
+class StoredHarness(Harness):
+    """A harness with a store."""
+
+    def __post_init__(self) -> None:
+        self.disk = Disk()
+        self.server = Server(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.nursery.start_soon(self.server.run)
+
+
+@pytest.fixture
+async def harness(nursery: trio.Nursery) -> AsyncIterator[StoredHarness]:
+    made = StoredHarness(nursery, authenticator=Anonymous())
+    yield made
+    made.disk.let_go()
+    made.close()
+
+
+async def quiet(peer: Peer) -> None:
+    """Nothing comes."""
+    with trio.move_on_after(0):
+        found = await peer.receive()
+        raise AssertionError(found)
+
+
+async def receipt(peer: Peer) -> str:
+    found: Received = await peer.frame("RECEIPT")
+    return found["receipt-id"]
+
+
+class TestClients:
+    """The whole way, from socket to store."""
+
+    async def test_a_receipt_comes_when_it_is_written(self, harness: StoredHarness, kind: str) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
+        await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+        await peer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
+        await until(lambda: harness.disk.busy)
+        await trio.testing.wait_all_tasks_blocked()
+        await quiet(peer)
+        harness.disk.let_go()
+        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
+        assert len(harness.disk.rows) == 1
+
+    async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness, kind: str) -> None:
+        """Routing does not wait for the disk."""
+        peer, consumer = await harness.session(kind), await harness.session(kind)
+        await consumer.subscribe("/queue/a", ack="client")
+        harness.disk.hold()
+        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
+        assert (await consumer.frame("MESSAGE")).body == b"m"
+        harness.disk.let_go()
+
+    async def test_disconnect_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
+        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
+        await until(lambda: harness.disk.busy)
+        await trio.testing.wait_all_tasks_blocked()
+        await quiet(peer)
+        harness.disk.let_go()
+        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
+        await peer.at_end()
+
+    async def test_but_not_for_ever(self, harness: StoredHarness, kind: str, autojump_clock: MockClock) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
+        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
+        await peer.at_end()
+        harness.disk.let_go()
+
+    async def test_a_full_disk(self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(committer_module, "_RETRY", 0.0)
+        first, second, third = [await harness.session(kind) for _ in range(3)]
+        await third.subscribe("/topic/a")
+        harness.disk.errors = [FULL]
+        harness.disk.hold()
+        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+        harness.disk.let_one_go()
+        await until(lambda: len(harness.disk.calls) == 2)  # it is tried again
+        await second.send_frame("SEND", b"m", destination="/topic/a")
+        assert (await third.frame("MESSAGE")).body == b"m"
+        await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
+        error = await second.frame("ERROR")
+        assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
+        assert error.body == b"durable messages are refused for now: the disk is full"
+        harness.disk.let_go()
+        assert await receipt(first) == "1"  # there is room again
+        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
+        assert await receipt(first) == "3"
+
+    async def test_a_slow_disk_blocks_publishers(
+        self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage_module, "MOST_WAITING", 20_000)
+        publisher, other = await harness.session(kind), await harness.session(kind)
+        harness.disk.hold()
+        for number in range(100):
+            await publisher.send_frame("SEND", b"x" * 1_000, destination="/queue/a", receipt=number, **P)
+            await trio.testing.wait_all_tasks_blocked()
+        session = harness.connections[0].session
+        assert session is not None
+        assert session.frames_in < 30
+        assert harness.counters.held_publishers == 1
+        await other.subscribe("/queue/b")
+        await other.send_frame("SEND", b"m", destination="/queue/b")
+        assert (await other.frame("MESSAGE")).body == b"m"
+        harness.disk.let_go()
+        assert [await receipt(publisher) for _ in range(100)] == [str(number) for number in range(100)]
+        assert len(harness.disk.rows) == 100

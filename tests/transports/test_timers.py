@@ -1,0 +1,154 @@
+"""The wheel: who is called when."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import structlog.testing
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.transports.flow.timers import TICK, TimerWheel
+
+
+class Bell:
+    """Notes when it was called, and wants to be called at given times."""
+
+    def __init__(self, *answers: float) -> None:
+        self.rung: list[float] = []
+        self._answers = list(answers)
+
+    def tick(self, now: float) -> float:
+        assert now == trio.current_time()
+        self.rung.append(now)
+        return self._answers.pop(0) if self._answers else math.inf
+
+
+@pytest.fixture
+def timers(nursery: trio.Nursery) -> TimerWheel:
+    timers = TimerWheel()
+    nursery.start_soon(timers.run)
+    return timers
+
+
+def near(time: float) -> object:
+    """At that time or up to one tick later, never earlier."""
+    return pytest.approx(time + TICK / 2, abs=TICK / 2 + 1e-6)
+
+
+async def test_called_in_time_and_once(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    bell = Bell()
+    timers.add(bell, 1.234)
+    await trio.sleep(100)
+    assert bell.rung == [near(1.234)]
+
+
+async def test_called_again_when_it_says(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    bell = Bell(2.0, 2.5, 10.0)
+    timers.add(bell, 1.0)
+    await trio.sleep(100)
+    assert bell.rung == [near(1.0), near(2.0), near(2.5), near(10.0)]
+
+
+async def test_never(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    bell = Bell()
+    timers.add(bell, math.inf)
+    await trio.sleep(80_000)
+    assert bell.rung == []
+
+
+async def test_one_that_is_due_in_the_past(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    """At the next tick, not in a loop that never waits."""
+    bell = Bell(0.0, 0.0, 0.0)
+    timers.add(bell, 0.0)
+    await trio.sleep(10)
+    assert bell.rung == [near(TICK * number) for number in range(4)]
+
+
+async def test_a_nearer_time_ends_the_sleep(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    late, early, between = Bell(), Bell(), Bell()
+    timers.add(late, 50.0)
+    await wait_all_tasks_blocked()
+    timers.add(early, 1.0)
+    timers.add(between, 2.0)
+    await trio.sleep(3)
+    assert (early.rung, between.rung, late.rung) == ([near(1.0)], [near(2.0)], [])
+    await trio.sleep(50)
+    assert late.rung == [near(50.0)]
+
+
+async def test_never_early_by_a_rounding_error(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    """Where a slot's time and what was asked for differ in the last bit only."""
+    times = [math.nextafter(number * TICK, math.inf) for number in range(1, 1000)]
+    assert any(math.ceil(time / TICK) * TICK < time for time in times), "there are such times"
+    bells = [Bell() for _ in times]
+    for bell, time in zip(bells, times, strict=True):
+        timers.add(bell, time)
+    await trio.sleep(30)
+    for bell, time in zip(bells, times, strict=True):
+        assert len(bell.rung) == 1
+        assert time <= bell.rung[0] <= time + TICK + 1e-6
+
+
+async def test_many_at_one_time_in_order(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    order: list[int] = []
+
+    class Numbered(Bell):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def tick(self, now: float) -> float:
+            order.append(self.number)
+            return super().tick(now)
+
+    bells = [Numbered(number) for number in range(100)]
+    for bell in bells:
+        timers.add(bell, 5.0)
+    await trio.sleep(6)
+    assert order == list(range(100))
+    assert {time for bell in bells for time in bell.rung} == {bells[0].rung[0]}
+
+
+async def test_added_from_a_tick(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    second = Bell()
+
+    class Adding(Bell):
+        def tick(self, now: float) -> float:
+            timers.add(second, now + 1.0)
+            return super().tick(now)
+
+    timers.add(Adding(), 1.0)
+    await trio.sleep(3)
+    assert second.rung == [pytest.approx(2.02, abs=0.03)]
+
+
+async def test_one_that_fails(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    """It leaves the wheel, and the others turn on."""
+
+    class Burning(Bell):
+        def tick(self, now: float) -> float:
+            super().tick(now)
+            raise RuntimeError("a fault")
+
+    burning, beside, later = Burning(), Bell(), Bell()
+    timers.add(burning, 1.0)
+    timers.add(beside, 1.0)
+    timers.add(later, 2.0)
+    with structlog.testing.capture_logs() as logs:
+        await trio.sleep(10)
+    assert (burning.rung, beside.rung, later.rung) == ([near(1.0)], [near(1.0)], [near(2.0)])
+    assert [(entry["log_level"], entry["exc_info"]) for entry in logs] == [("error", True)]
+
+
+async def test_an_empty_timer_wheel_sleeps(timers: TimerWheel, autojump_clock: MockClock) -> None:
+    """It wakes for nothing but an entry: no polling, of which a thousand idle machines would know."""
+    bell = Bell()
+    timers.add(bell, 1.0)
+    await trio.sleep(2)
+    await wait_all_tasks_blocked()
+    assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
+    timers.add(bell, trio.current_time() + 1.0)
+    await trio.sleep(2)
+    assert len(bell.rung) == 2

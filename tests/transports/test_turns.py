@@ -1,0 +1,184 @@
+"""Turns of a reader: how long they may be, what counts as one, and what of it is measured.
+
+For turns that end because they deliver much see `test_back_pressure`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.broker import Quotas
+from gateway.transports.connection import connection
+from gateway.transports.flow import back_pressure
+
+from .harness import Harness
+from .peers import frame
+from .pipes import ControlledPipe
+
+
+class Clock:
+    """What reader and back-pressure look at; frames take as long as the test says.
+
+    Attributes:
+        now: seconds.
+    """
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(connection, "perf_counter", found)
+    monkeypatch.setattr(back_pressure, "perf_counter", found)
+    return found
+
+
+def turns_of(harness: Harness) -> int:
+    return sum(harness.server.back_pressure.turns.counts)
+
+
+async def test_a_chunk_is_a_turn_however_many_frames_it_has(harness: Harness, kind: str, clock: Clock) -> None:
+    peer = await harness.session(kind)
+    before = turns_of(harness)
+    await peer.send(frame("SEND", destination="/topic/a") * 10)
+    await wait_all_tasks_blocked()
+    assert turns_of(harness) == before + 1
+    assert harness.counters.published == 10
+
+
+async def test_the_login_and_heart_beats_are_none(harness: Harness, kind: str) -> None:
+    peer = await harness.session(kind, heart_beat="1000,0")
+    for _ in range(3):
+        await peer.send(b"\n")
+        await wait_all_tasks_blocked()
+    assert turns_of(harness) == 0
+
+
+async def test_half_a_frame_is_no_turn(harness: Harness, kind: str) -> None:
+    peer = await harness.session(kind)
+    data = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
+    await peer.send(data[:50])
+    await wait_all_tasks_blocked()
+    assert turns_of(harness) == 0
+    await peer.send(data[50:])
+    await wait_all_tasks_blocked()
+    assert turns_of(harness) == 1
+
+
+async def test_the_frames_are_measured_with_what_they_cause(
+    harness: Harness, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, reader = await harness.session(kind), await harness.session(kind)
+    await reader.subscribe("/queue/a")
+    flush = harness.server.back_pressure._flush
+
+    async def slow_flush() -> None:
+        clock.now += 0.002
+        await flush()
+
+    monkeypatch.setattr(harness.server.back_pressure, "_flush", slow_flush)
+    before = harness.server.back_pressure.turns.total
+    await peer.publish("/queue/a")
+    await reader.frame("MESSAGE")
+    await wait_all_tasks_blocked()
+    assert harness.server.back_pressure.turns.total - before == pytest.approx(2_000)
+
+
+async def test_what_is_waited_for_behind_it_is_not(
+    make_harness: Callable[..., Harness], kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publisher that is held for a reader that does not read."""
+    for module in (connection, back_pressure):
+        monkeypatch.setattr(module, "perf_counter", lambda: 100.0 + autojump_clock.current_time())
+    harness = make_harness(quotas=Quotas(max_outbound=100_000))
+    pipe = ControlledPipe()
+    reader, peer = harness.connect_through("tcp", pipe), await harness.session(kind)
+    await reader.connect()
+    await reader.subscribe("/topic/a")
+    pipe.room = 0
+    before = turns_of(harness)
+    began = autojump_clock.current_time()
+    await peer.publish("/topic/a", b"x" * 90_000)
+    await wait_all_tasks_blocked()
+    assert harness.counters.held_publishers == 1
+    assert turns_of(harness) == before + 1
+    await peer.settled()
+    assert autojump_clock.current_time() - began >= harness.options.slow_consumer_timeout
+    assert turns_of(harness) == before + 2
+    assert harness.server.back_pressure.turns.total == 0
+
+
+async def test_a_long_chunk_has_several(
+    harness: Harness, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = await harness.session(kind)
+    session = harness.connections[0].session
+    assert session is not None
+    handle = type(session).handle
+
+    def slow(self: object, each: object) -> None:
+        clock.now += 0.8 * connection._LONGEST_IDLE_TURN
+        handle(self, each)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(session), "handle", slow)
+    await peer.send(frame("SEND", destination="/topic/a") * 5)
+    await wait_all_tasks_blocked()
+    assert turns_of(harness) == 3
+    assert harness.server.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)
+
+
+SLOW = frame("SEND", b"slow", destination="/queue/a") * 100
+
+
+@pytest.fixture
+def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Each frame takes a third of the longest turn, by the clock that the reader looks at."""
+    moments = itertools.count()
+    for module in (connection, back_pressure):
+        monkeypatch.setattr(module, "perf_counter", lambda: next(moments) * connection._LONGEST_TURN / 3)
+    return 4
+
+
+@pytest.mark.parametrize("after", [1, 40])
+async def test_slow_frames_let_others_in_between(harness: Harness, kind: str, frames_per_turn: int, after: int) -> None:
+    slow, other, reader = [await harness.session(kind) for _ in range(3)]
+    await slow.send(SLOW)
+    while harness.counters.published < after:
+        await trio.lowlevel.checkpoint()
+    seen = harness.counters.published
+    assert seen < after + 2 * frames_per_turn
+    await other.publish("/queue/a", b"other")
+    await wait_all_tasks_blocked()
+    bodies = [each.body for each in await reader.subscribe_and_read("/queue/a", 101)]
+    assert seen <= bodies.index(b"other") <= seen + 5 * frames_per_turn
+
+
+async def test_what_they_deliver_is_written_in_between(harness: Harness, kind: str, frames_per_turn: int) -> None:
+    slow, reader = await harness.session(kind), await harness.session(kind)
+    await reader.subscribe("/queue/a")
+    await reader.settled()
+    before = harness.counters.published
+    await slow.send(SLOW)
+    await reader.frame("MESSAGE")
+    assert harness.counters.published - before <= 5 * frames_per_turn
+    for _ in range(99):
+        await reader.frame("MESSAGE")
+
+
+async def test_quick_ones_have_one_turn(harness: Harness, kind: str) -> None:
+    """To wait after each frame would cost more than the frame."""
+    peer = await harness.session(kind)
+    await peer.send(SLOW)
+    while not harness.counters.published:
+        await trio.lowlevel.checkpoint()
+    assert harness.counters.published == 100

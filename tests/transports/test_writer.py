@@ -1,0 +1,329 @@
+"""The way out: one write that does not wait, the writer that does, and what both owe to the outbox."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from gateway.auth.authenticator import Anonymous
+from gateway.broker import Quotas
+from gateway.broker.core.outbox import Outbox
+from gateway.codec import V12, ProtocolError
+from gateway.transports import Server
+from gateway.transports.connection.writer import ConnectionWriter, write_all
+from gateway.transports.wire.link import TcpLink
+
+from .pipes import ControlledPipe
+
+LIMIT = 64_000
+LARGE = b"x" * 40_000
+
+
+class Exit:
+    """An `ConnectionWriter` with a session's outbox before it and a pipe behind it."""
+
+    def __init__(self, nursery: trio.Nursery, room: float = math.inf) -> None:
+        self.server = Server(Anonymous(), Quotas(max_outbound=LIMIT))
+        self.pipe = ControlledPipe(room)
+        self.session = self.server.broker.open_session(
+            V12, "guest", peer="test", transport="tcp", connected_at=0.0, carrier=self
+        )
+        self.outbox: Outbox = self.session.outbox
+        self.writer = ConnectionWriter(self.server, TcpLink(self.pipe, "test"), nursery, self.outbox)
+
+    def flush(self) -> None:
+        self.writer.flush()
+
+    def end(self, error: ProtocolError) -> None:
+        raise AssertionError(error)
+
+    def put(self, *frames: bytes) -> None:
+        """Append frames and flush, as a turn does."""
+        for frame in frames:
+            self.outbox.append(frame)
+        self.flush()
+
+    @property
+    def written(self) -> bytes:
+        return bytes(self.pipe.written)
+
+
+class TestFlush:
+    async def test_nothing(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.flush()
+        assert exit.written == b""
+
+    async def test_all_at_once_and_without_a_task(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.server.turn_time = 42.0
+        exit.put(b"one", b"two")
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
+        assert exit.writer.last_write == 42.0
+        assert exit.server.broker.counters.bytes_out == 6
+        assert not nursery.child_tasks
+
+    async def test_large_parts_at_once(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.put(b"one", LARGE, b"two")
+        assert (exit.written, exit.outbox.size, exit.writer.rest) == (b"one" + LARGE + b"two", 0, [])
+        assert not nursery.child_tasks
+
+    @pytest.mark.parametrize("room", [0, 1, 3, 5])
+    async def test_the_writer_does_the_rest(self, nursery: trio.Nursery, room: int) -> None:
+        exit = Exit(nursery, room)
+        exit.put(b"one", b"two")
+        assert exit.writer.writing
+        assert exit.outbox.size == 6 - room
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onetwo"[:room]
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
+        assert exit.server.broker.counters.bytes_out == 6
+
+    async def test_while_it_writes_the_outbox_gathers(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(b"one")
+        exit.put(b"two")
+        exit.put(b"three", LARGE)
+        assert exit.outbox.size == 9 + len(LARGE)
+        exit.pipe.open(3)
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onetw"
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onetwothree" + LARGE
+        assert (exit.outbox.size, exit.writer.writing) == (0, False)
+        exit.put(b"again")
+        assert exit.written.endswith(b"again")
+
+    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
+        """Sizes fall with each byte, never below nothing."""
+        exit = Exit(nursery, 0)
+        exit.put(b"one", b"two")
+        exit.put(b"three")
+        for number in range(11):
+            assert exit.outbox.size == 11 - number
+            exit.pipe.open(1)
+            await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbox.size) == (b"onetwothree", 0)
+
+    async def test_the_writer_knows_when_it_wrote(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+        exit = Exit(nursery, 0)
+        exit.put(b"one")
+        await trio.sleep(3)
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert exit.writer.last_write == trio.current_time()
+
+    async def test_what_its_progress_sets_free_is_flushed_at_once(self, nursery: trio.Nursery) -> None:
+        """A queue goes on when the window opens; nobody else may come along to flush that."""
+        exit = Exit(nursery, 0)
+        exit.put(b"one")
+        exit.outbox.starved[Hungry(exit.outbox)] = None
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"onefed"
+        assert not exit.server.broker.dirty
+
+
+class Hungry:
+    """A subscription that had to wait for room."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def offer(self) -> None:
+        self._outbox.append(b"fed")
+
+
+class TestBroken:
+    async def test_at_the_first_write(self, nursery: trio.Nursery) -> None:
+        """The reader will see the end; what is appended meanwhile is thrown away."""
+        exit = Exit(nursery)
+        exit.pipe.broken = True
+        exit.put(b"one")
+        assert exit.outbox.closed
+        exit.put(b"two")
+        assert exit.outbox.size == 0
+        await exit.writer.write_out(outbox=True)
+        assert exit.written == b""
+
+    async def test_in_the_writer(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(b"one", b"two")
+        waiter = Waiter(nursery, exit.writer)
+        await wait_all_tasks_blocked()
+        exit.pipe.hang_up()
+        await wait_all_tasks_blocked()
+        assert exit.outbox.closed
+        assert (exit.writer.rest, exit.writer.writing, waiter.relieved) == ([], False, True)
+
+    async def test_closed_while_the_writer_waits(self, nursery: trio.Nursery) -> None:
+        """The session is gone, the bytes under way still go out."""
+        exit = Exit(nursery, 2)
+        exit.put(b"one", b"two")
+        exit.outbox.close()
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbox.size) == (b"onetwo", 0)
+
+
+class TestAbandon:
+    """What was not written is let go of by whoever ends the connection, in steps."""
+
+    async def test_rest_and_outbox(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(LARGE)
+        exit.outbox.append(LARGE)
+        assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
+        assert exit.writer.rest == []
+
+    async def test_of_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 2)
+        exit.put(LARGE)
+        exit.outbox.append(LARGE)
+        exit.pipe.hang_up()
+        await wait_all_tasks_blocked()
+        assert exit.outbox.closed
+        assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
+
+    async def test_of_one_that_had_gone_before_the_first_write(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.pipe.broken = True
+        exit.put(LARGE, LARGE)
+        assert b"".join(chain(*exit.writer.abandon())) == LARGE * 2
+
+
+class Waiter:
+    """Waits for relief."""
+
+    def __init__(self, nursery: trio.Nursery, writer: ConnectionWriter) -> None:
+        self.relieved = False
+        nursery.start_soon(self._wait, writer)
+
+    async def _wait(self, writer: ConnectionWriter) -> None:
+        await writer.wait_relief()
+        self.relieved = True
+
+
+class TestRelief:
+    async def test_at_half_of_the_high_mark(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 0)
+        exit.put(b"x" * exit.outbox.high)
+        waiters = [Waiter(nursery, exit.writer) for _ in range(3)]
+        await wait_all_tasks_blocked()
+        half = exit.outbox.high - exit.outbox.high // 2
+        exit.pipe.open(half - 1)
+        await wait_all_tasks_blocked()
+        assert not any(waiter.relieved for waiter in waiters)
+        exit.pipe.open(1)
+        await wait_all_tasks_blocked()
+        assert all(waiter.relieved for waiter in waiters)
+
+    async def test_without_a_waiting_task(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.writer.release_waiters()
+        waiter = Waiter(nursery, exit.writer)
+        await wait_all_tasks_blocked()
+        assert not waiter.relieved
+        exit.writer.release_waiters()
+        await wait_all_tasks_blocked()
+        assert waiter.relieved
+
+
+class TestControl:
+    """Control frames of WebSocket stand between two messages, never in one."""
+
+    async def test_at_once(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.writer.send_control(b"ping")
+        assert (exit.written, exit.outbox.size) == (b"ping", 0)
+        assert not nursery.child_tasks
+
+    async def test_the_rest_by_the_writer(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.writer.send_control(b"ping")
+        exit.put(b"one")
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"pingone", 0, False)
+
+    async def test_not_in_a_message(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.put(b"one")
+        exit.writer.send_control(b"ping")
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"oneping"
+
+    async def test_between_two_messages(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.put(b"one")
+        exit.writer.send_control(b"ping")
+        exit.put(b"two")
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onepingtwo", 0, False)
+
+    async def test_only_the_latest_waits(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery, 1)
+        exit.put(b"one")
+        for number in range(1000):
+            exit.writer.send_control(b"%d" % number)
+        exit.pipe.open()
+        await wait_all_tasks_blocked()
+        assert exit.written == b"one999"
+
+    async def test_to_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        exit.pipe.broken = True
+        exit.writer.send_control(b"ping")
+        assert not exit.writer.writing
+
+
+class TestWriteOut:
+    """What is left at the end, when no writer is at work any more."""
+
+    async def at_the_end(self, nursery: trio.Nursery, *, outbox: bool) -> bytes:
+        exit = Exit(nursery, 2)
+        exit.put(b"one")
+        exit.writer.stop()
+        exit.outbox.append(b"two")
+        exit.pipe.open(100)
+        await exit.writer.write_out(outbox=outbox)
+        return bytes(exit.pipe.written)
+
+    async def test_rest_and_outbox(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.shield = True
+            assert await self.at_the_end(nursery, outbox=True) == b"onetwo"
+            nursery.cancel_scope.cancel()
+
+    async def test_rest_alone(self) -> None:
+        async with trio.open_nursery() as nursery:
+            assert await self.at_the_end(nursery, outbox=False) == b"one"
+            nursery.cancel_scope.cancel()
+
+    async def test_nothing(self, nursery: trio.Nursery) -> None:
+        exit = Exit(nursery)
+        await exit.writer.write_out(outbox=True)
+        assert exit.pipe.written == b""
+
+
+async def test_write_all(nursery: trio.Nursery) -> None:
+    pipe = ControlledPipe(3)
+    link = TcpLink(pipe, "test")
+    await write_all(link, [])
+    nursery.start_soon(write_all, link, [b"one", b"two", b"three"])
+    await wait_all_tasks_blocked()
+    assert pipe.written == b"one"
+    for _ in range(8):
+        pipe.open(1)
+        await wait_all_tasks_blocked()
+    assert pipe.written == b"onetwothree"
