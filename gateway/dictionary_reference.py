@@ -2,7 +2,7 @@
 
     python -m gateway.dictionary_reference > docs/headers.md
 
-Everything comes from the one table in `gateway/broker/dictionary`; a test compares the committed page with it.
+Everything comes from the one table in `gateway/broker/headers`; a test compares the committed page with it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from gateway.broker.headers import TABLE, HeaderRow, Spelling, Treatment
-from gateway.broker.headers.near_misses import OTHER_WORDS
+from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, Spelling, Treatment
+from gateway.broker.headers.table import TABLE
 
 HEAD = """\
 # Headers
 
-Written by `make docs` from `gateway/broker/dictionary`; change them there.
+Written by `make docs` from `gateway/broker/headers`; change them there.
 
 Clients that were written for RabbitMQ, ActiveMQ, Artemis, Apollo or Spring say the same things by other names and in
 other units. The gateway reads them all. Each header has one canonical name; the others are its aliases, each with the

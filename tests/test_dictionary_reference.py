@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway import dictionary_reference
-from gateway.broker.headers import TABLE, HeaderRow, Treatment
-from gateway.broker.headers.near_misses import OTHER_WORDS
+from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, Treatment
+from gateway.broker.headers.table import TABLE
 
 ROOT = Path(__file__).parent.parent
 

@@ -30,9 +30,8 @@ from .core.storage import Storage
 from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer, TakenOver
 from .events import EventLog
 from .headers.parse import Misspelt
-from .model.access import Access
-from .model.policy import Policies
-from .model.quotas import Quotas
+from .model.identity import Access
+from .model.policy import Policies, Quotas
 from .queue.outbox import Outbox
 from .queue.queue import Queue
 from .routing.registry import Registry

@@ -21,8 +21,8 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model import destinations
-from gateway.broker.model.access import Action
 from gateway.broker.model.destinations import APP, DIRECT, FANOUT, QUEUE, TOPIC, USER
+from gateway.broker.model.identity import Action
 from gateway.broker.model.patterns import ONE, WILDCARDS, check_pattern, check_words, split
 from gateway.config.tables import TableError, lines_of, read_each, shown, unknown
 from gateway.config.toml_file import SettingsFile

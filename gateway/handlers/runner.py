@@ -26,7 +26,7 @@ import structlog
 import trio
 
 from gateway.broker import Broker, Session
-from gateway.broker.session.renewal import Renewal
+from gateway.broker.model.identity import Renewal
 from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Decoder, Frame, Head, Limits, ProtocolError
 

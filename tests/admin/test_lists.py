@@ -15,7 +15,7 @@ from gateway.admin import paging
 from gateway.admin.paging import SLICE
 from gateway.broker.admin import rows
 from gateway.broker.admin.messages import MessageAdmin
-from gateway.broker.session.renewal import Renewal
+from gateway.broker.model.identity import Renewal
 from gateway.broker.session.session import Session
 from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Frame, Head, ProtocolError

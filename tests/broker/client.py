@@ -23,9 +23,9 @@ from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.headers.connect import read_opening
 from gateway.broker.headers.parse import Misspelt
 from gateway.broker.model.changes import Batch
+from gateway.broker.model.identity import Renewal
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
-from gateway.broker.session.renewal import Renewal
 from gateway.codec import V10, V11, V12, Decoder, Frame, Limits, ProtocolError, Version
 
 from .books import audit, audit_rows, waiting

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers import INDEX
+from gateway.broker.headers.table import INDEX
 from gateway.broker.model.destinations import (
     _HEADERS,
+    EVENTS,
     TEMPORARY,
     canonical,
     canonical_for,
@@ -16,7 +17,6 @@ from gateway.broker.model.destinations import (
     lacks_slash,
     split,
 )
-from gateway.broker.session.renewal import EVENTS
 from gateway.codec import V12, Version
 
 from .client import Client, Scene

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers import COMMANDS, INDEX, TABLE, HeaderRow, Treatment, ack_mode
-from gateway.broker.headers.offsets import HeaderName, StreamOffset
-from gateway.broker.headers.values import Anything, Choice, Credit, Integer, ReplyTo, Text
+from gateway.broker.headers.row import HeaderRow, Treatment
+from gateway.broker.headers.table import COMMANDS, INDEX, TABLE, ack_mode
+from gateway.broker.headers.values import Anything, Choice, Credit, HeaderName, Integer, ReplyTo, StreamOffset, Text
 from gateway.broker.model.options import Origin, SendOptions, Start, SubscribeOptions
 from gateway.broker.model.policy import ClientArguments
 from gateway.codec.decoder import CLIENT_COMMANDS

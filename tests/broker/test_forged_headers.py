@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.headers import INDEX
 from gateway.broker.headers.parse import LEFT_TO_THE_CODEC
+from gateway.broker.headers.table import INDEX
 from gateway.codec import V10, Version
 from gateway.codec.encoder import BROKER_HEADERS
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker.headers import heartbeat
+from gateway.broker.headers.connect import beat_interval, parse_heart_beat, send_early
 from gateway.codec import MalformedFrame
 
 MILLISECONDS = st.integers(min_value=0, max_value=3_600_000)
@@ -14,13 +14,13 @@ MILLISECONDS = st.integers(min_value=0, max_value=3_600_000)
 
 @pytest.mark.requirement("HBT-02")
 def test_a_missing_header_asks_for_no_beats() -> None:
-    assert heartbeat.parse(None) == (0, 0)
+    assert parse_heart_beat(None) == (0, 0)
 
 
 @pytest.mark.requirement("HBT-01")
 @given(MILLISECONDS, MILLISECONDS)
 def test_the_header_is_two_numbers(cx: int, cy: int) -> None:
-    assert heartbeat.parse(f"{cx},{cy}") == (cx, cy)
+    assert parse_heart_beat(f"{cx},{cy}") == (cx, cy)
 
 
 @pytest.mark.requirement("HBT-10")
@@ -33,7 +33,7 @@ def test_the_header_is_two_numbers(cx: int, cy: int) -> None:
 )
 def test_anything_else_is_refused(value: str) -> None:
     with pytest.raises(MalformedFrame, match="heart-beat") as caught:
-        heartbeat.parse(value)
+        parse_heart_beat(value)
     assert "10000,10000" in caught.value.detail
     assert len(caught.value.detail) < 200
 
@@ -44,22 +44,22 @@ def test_anything_else_is_refused(value: str) -> None:
     [(250, 10_000, 10.0), (10_000, 250, 10.0), (500, 500, 0.5), (0, 500, 0.0), (500, 0, 0.0), (0, 0, 0.0)],
 )
 def test_the_interval_is_the_longer_of_both_unless_one_declines(ours: int, theirs: int, seconds: float) -> None:
-    assert heartbeat.interval(ours, theirs) == seconds
+    assert beat_interval(ours, theirs) == seconds
 
 
 @given(MILLISECONDS, MILLISECONDS)
 def test_who_asks_whom_makes_no_difference(ours: int, theirs: int) -> None:
-    assert heartbeat.interval(ours, theirs) == heartbeat.interval(theirs, ours)
+    assert beat_interval(ours, theirs) == beat_interval(theirs, ours)
 
 
 @pytest.mark.requirement("HBT-03")
 @given(st.floats(min_value=0.001, max_value=3_600))
 def test_we_send_before_the_interval_is_over_but_not_much(seconds: float) -> None:
-    early = heartbeat.send_early(seconds)
+    early = send_early(seconds)
     assert 0.75 * seconds <= early < seconds
     assert seconds - early <= 1.0
 
 
 @pytest.mark.parametrize(("seconds", "early"), [(0.0, 0.0), (0.4, 0.3), (4.0, 3.0), (10.0, 9.0), (60.0, 59.0)])
 def test_a_quarter_early_and_never_more_than_a_second(seconds: float, early: float) -> None:
-    assert heartbeat.send_early(seconds) == pytest.approx(early)
+    assert send_early(seconds) == pytest.approx(early)

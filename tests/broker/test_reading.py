@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker import headers, selectors
+from gateway.broker import selectors
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers import COMMANDS, INDEX, TABLE, HeaderRow
-from gateway.broker.headers.near_misses import OTHER_WORDS, squashed
 from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, Misspelt, misspelt, options_of, properties_of, requeue_of
+from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, squashed
+from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN
 from gateway.broker.model.policy import ClientArguments
 from gateway.codec import V10, Version, encoder
@@ -429,7 +429,3 @@ class TestWhateverComes:
     def test_one_error_for_one_mistake_in_any_order(self, headers: dict[str, str]) -> None:
         for read in READERS.values():
             assert refusal_of(read, headers) == refusal_of(read, dict(reversed(headers.items())))
-
-
-def test_the_package_gives_what_the_broker_needs() -> None:
-    assert set(headers.__all__) <= set(vars(headers))

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers import COMMANDS, INDEX, TABLE, HeaderRow, Spelling, Treatment, parse
+from gateway.broker.headers import parse
 from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, ended_by, options_of, properties_of, requeue_of
+from gateway.broker.headers.row import HeaderRow, Spelling, Treatment
+from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.headers.values import Anything, ReplyTo
 from gateway.broker.model.options import NO_OPTIONS, PLAIN, SendOptions
 from gateway.broker.model.policy import ClientArguments

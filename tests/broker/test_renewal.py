@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.errors import RenewalRefused
+from gateway.broker.model.destinations import EVENTS, RENEW
 from gateway.broker.session import renewal
-from gateway.broker.session.renewal import EVENTS, RENEW
 from gateway.codec import Version
 
 from .client import Client, Scene

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.broker.model.access import Action
+from gateway.broker.model.identity import Action
 from gateway.cli import main
 from gateway.config.rules import KEYS, KINDS, RuleError, Table, canonical, read_tables
 from gateway.config.settings import SettingsError, load

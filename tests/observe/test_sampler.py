@@ -12,8 +12,8 @@ from trio.testing import MockClock
 
 from gateway.auth.anonymous import Anonymous
 from gateway.broker.events import EventLog
+from gateway.broker.model.identity import Renewal
 from gateway.broker.model.options import PLAIN
-from gateway.broker.session.renewal import Renewal
 from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
 from gateway.observe.sampler import Sample, Sampler

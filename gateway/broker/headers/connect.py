@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.codec import VERSIONS, Frame, Version, negotiate
+from gateway.codec import VERSIONS, Frame, MalformedFrame, Version, negotiate
 
 from ..errors import NotAllowed, VersionRefused
-from . import heartbeat
 
 _OPENING = ("CONNECT", "STOMP")
 
@@ -56,10 +55,40 @@ def read_opening(frame: Frame) -> Opening:
         login = headers.get("username")  # LEN-11
     return Opening(
         version=version,
-        heart_beat=heartbeat.parse(headers.get("heart-beat")) if version.heartbeats else (0, 0),
+        heart_beat=parse_heart_beat(headers.get("heart-beat")) if version.heartbeats else (0, 0),
         login=login,
         passcode=headers.get("passcode"),
         authorization=headers.get("Authorization") or headers.get("authorization", ""),
         host=headers.get("host"),
         client_id=headers.get("client-id", ""),
     )
+
+
+def parse_heart_beat(value: str | None) -> tuple[int, int]:
+    """The client's (cx, cy); a missing header is 0,0 (HBT-02).
+
+    Raises:
+        MalformedFrame: not two non-negative integers with a comma between (HBT-10).
+    """
+    if value is None:
+        return 0, 0
+    cx, comma, cy = value.partition(",")
+    if not comma or not _is_milliseconds(cx) or not _is_milliseconds(cy):
+        raise MalformedFrame(
+            "malformed heart-beat header", f"{value[:40]!r} is not two numbers of milliseconds, like 10000,10000"
+        )
+    return int(cx), int(cy)
+
+
+def _is_milliseconds(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 12
+
+
+def beat_interval(ours: int, theirs: int) -> float:
+    """Seconds between beats in one direction; 0 means none are due."""
+    return max(ours, theirs) / 1000 if ours and theirs else 0.0
+
+
+def send_early(seconds: float) -> float:
+    """When to send our beat: so early before the end of the interval that a late timer does not matter."""
+    return seconds - min(seconds * 0.25, 1.0)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .kinds import BOOLEAN
 from .row import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, HeaderRow, Spelling, honoured, without_effect
-from .values import Anything, Text
+from .values import BOOLEAN, Anything, Text
 
 _CONNECT = ("CONNECT", "STOMP")
 _UNSUBSCRIBE = ("UNSUBSCRIBE",)

@@ -18,7 +18,9 @@ from ..model.destinations import FANOUT, TOPIC
 from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, SubscribeOptions
 from ..model.patterns import check_wildcards, check_words, has_wildcard
 from ..model.policy import ClientArguments
-from . import BOOLEAN, INDEX, TABLE, HeaderEntry, Treatment, meant_by
+from .row import HeaderEntry, Treatment
+from .table import INDEX, TABLE, meant_by
+from .values import BOOLEAN
 
 LEFT_TO_THE_CODEC = frozenset(
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()

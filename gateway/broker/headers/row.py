@@ -110,3 +110,19 @@ def index(rows: tuple[HeaderRow, ...], command: str) -> Mapping[str, HeaderEntry
     """Every name that frame may have, with its place in these rows."""
     entries = [(row, spelling) for row in rows if command in row.frames for spelling in row.spellings]
     return MappingProxyType({each.name: HeaderEntry(place, row, each) for place, (row, each) in enumerate(entries)})
+
+
+OTHER_WORDS = {"prefetch": "prefetch-count", "prefetch-size": "prefetch-count", "ack-mode": "ack"}
+"""What people write, of which no broker reads any, and the header that they mean."""
+
+
+def squashed(name: str) -> str:
+    """What is left of a name without capitals and hyphens: `Prefetch-Count`, `prefetch_count`: `prefetchcount`."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def near_misses(index: Mapping[str, HeaderEntry]) -> Mapping[str, HeaderEntry]:
+    """The headers of a frame that do something, by what is left of their names."""
+    known = {name: entry for name, entry in index.items() if entry.row.fate in (Treatment.HONOURED, Treatment.REFUSED)}
+    others = {other: index[name] for other, name in OTHER_WORDS.items()}
+    return {squashed(name): entry for name, entry in (known | others).items()}

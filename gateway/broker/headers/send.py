@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from ..model.destinations import DIRECT, FANOUT, QUEUE, TOPIC
 from ..model.options import Retain
-from .kinds import BOOLEAN, BYTES, DELAY, EXPIRY, IDLE, KEY, LIFETIME, MESSAGES, MOMENT, NAME, ROUTING, UNIQUE
 from .row import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, HeaderRow, Spelling, Treatment, honoured, refused, without_effect
-from .values import Anything, Choice, Integer, ReplyTo
+from .values import (
+    BOOLEAN,
+    BYTES,
+    DELAY,
+    EXPIRY,
+    IDLE,
+    KEY,
+    LIFETIME,
+    MESSAGES,
+    MOMENT,
+    NAME,
+    ROUTING,
+    UNIQUE,
+    Anything,
+    Choice,
+    Integer,
+    ReplyTo,
+)
 
 _FRAMES = ("SEND",)
 

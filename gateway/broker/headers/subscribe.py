@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from .kinds import BOOLEAN, MOST, ROUTING
-from .offsets import FROM_SEQ, RETROACTIVE, HeaderName, StreamOffset
 from .row import ACTIVEMQ, AMQP, APOLLO, ARTEMIS, RABBITMQ, Spelling, honoured, refused, without_effect
-from .values import Anything, Choice, Credit, Integer, Text
+from .values import (
+    BOOLEAN,
+    FROM_SEQ,
+    MOST,
+    RETROACTIVE,
+    ROUTING,
+    Anything,
+    Choice,
+    Credit,
+    HeaderName,
+    Integer,
+    StreamOffset,
+    Text,
+)
 
 _FRAMES = ("SUBSCRIBE",)
 

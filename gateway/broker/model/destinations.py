@@ -24,9 +24,10 @@ from __future__ import annotations
 import re
 
 from ..errors import NotAllowed
-from ..session.renewal import EVENTS, RENEW
 from .patterns import check_pattern, check_wildcards, check_words, has_wildcard
 
+EVENTS = "/session/events"
+RENEW = "/session/renew"
 QUEUE = "/queue/"
 TOPIC = "/topic/"
 DIRECT = "/exchange/amq.direct/"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +90,67 @@ class Identity:
     expires: float = math.inf
     method: str = "passcode"
     review: Callable[[Identity], Identity] | None = field(default=None, compare=False, repr=False)
+
+
+class Renewal:
+    """What a client shows to stay longer.
+
+    Attributes:
+        login: the name that it claims; empty: the session's.
+        passcode: empty: none.
+        authorization: likewise, as HTTP has it.
+        receipt: that it asked for.
+    """
+
+    __slots__ = ("authorization", "login", "passcode", "receipt")
+
+    def __init__(self, login: str, passcode: str, authorization: str) -> None:
+        self.login = login
+        self.passcode = passcode
+        self.authorization = authorization
+        self.receipt: str | None = None
+
+
+class Action(Enum):
+    """What rules speak of."""
+
+    SEND = "send"
+    SUBSCRIBE = "subscribe"
+    ADMIN = "admin"
+
+
+class Coverage(Enum):
+    """How much of what a pattern matches somebody may subscribe to."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+
+
+class Access(Protocol):
+    """What one session may do.  All whom the rules cannot tell apart share what was found out of it.
+
+    Attributes:
+        sendable: destinations, as clients write them, that a plain SEND may go to; the broker adds what it has asked
+            about, so that the next frame costs one look-up.  Whoever changes the rules empties it.
+        answerable: likewise, what the `reply-to` of a SEND may be.
+    """
+
+    sendable: set[str]
+    answerable: set[str]
+
+    def may(self, action: Action, name: str) -> bool:
+        """Whether that is allowed at the destination of that canonical name."""
+        ...
+
+    def reach(self, pattern: str) -> Coverage:
+        """How much of what a canonical pattern matches may be subscribed to; SOME where that cannot be told."""
+        ...
+
+    def options(self) -> list[str]:
+        """What `gateway acl explain` must be told beside the user's name to give the same answers: its options."""
+        ...
+
+    def reason(self, action: Action, name: str) -> str:
+        """Which rule decides that, of a pattern which ones; for the operator."""
+        ...

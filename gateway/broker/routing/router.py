@@ -129,7 +129,7 @@ class Router:
             NotAllowed: it cannot be carried out.
         """
         broker = self._broker
-        if destination == renewal.RENEW and sender is not None:
+        if destination == names.RENEW and sender is not None:
             renewal.ask(sender, head, body)
             return PreparedSend([], b"", PLAIN, sender.id, 0.0)
         if not self._keeps_nothing(destination, options):

@@ -15,35 +15,15 @@ from typing import TYPE_CHECKING
 from gateway.codec import Head, encoder
 
 from ..errors import NotAllowed
+from ..model.destinations import EVENTS, RENEW
+from ..model.identity import Renewal
 from ..model.options import PLAIN
 
 if TYPE_CHECKING:
     from .session import Session
 
-EVENTS = "/session/events"
-RENEW = "/session/renew"
-
 _LONGEST = 64 * 1024
 """Bytes of a token in a body: as many as a header may have."""
-
-
-class Renewal:
-    """What a client shows to stay longer.
-
-    Attributes:
-        login: the name that it claims; empty: the session's.
-        passcode: empty: none.
-        authorization: likewise, as HTTP has it.
-        receipt: that it asked for.
-    """
-
-    __slots__ = ("authorization", "login", "passcode", "receipt")
-
-    def __init__(self, login: str, passcode: str, authorization: str) -> None:
-        self.login = login
-        self.passcode = passcode
-        self.authorization = authorization
-        self.receipt: str | None = None
 
 
 def tell(session: Session, event: str, headers: Mapping[str, str], sentence: str) -> bool:

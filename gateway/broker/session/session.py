@@ -22,13 +22,13 @@ from ..core.freeing import freeing
 from ..core.ports import ANONYMOUS
 from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
 from ..headers.parse import properties_of, requeue_of
+from ..model.destinations import RENEW
 from ..model.message import Message
 from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
 from ..queue.outbox import Outbox
 from ..queue.redelivery import Returned
 from ..queue.subscription import AckMode
 from .naming import delivery_named
-from .renewal import RENEW
 from .subscriptions import ENDS_PER_STEP, Subscriptions
 from .temporary import TemporaryDestinations
 from .transactions import Settlement, Transactions
@@ -36,10 +36,9 @@ from .transactions import Settlement, Transactions
 if TYPE_CHECKING:
     from ..broker import Broker
     from ..core.ports import Carrier
-    from ..model.access import Access
+    from ..model.identity import Access, Renewal
     from ..queue.queue import Queue
     from ..queue.subscription import Subscription
-    from .renewal import Renewal
 
 
 class Session:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from gateway.codec import Frame
 
 from ..errors import HeaderMissing, NotAllowed
-from ..headers import ack_mode
 from ..headers.parse import ended_by, misspelt, options_of
+from ..headers.table import ack_mode
 from ..model.destinations import is_temporary
 from ..model.options import SubscribeOptions
 from ..queue.redelivery import Returned, take_back, take_back_all

@@ -25,7 +25,7 @@ import trio
 from gateway.broker import Session
 from gateway.broker.core.freeing import freeing
 from gateway.broker.errors import SlowConsumer, TakenOver, TooLate, error_frame
-from gateway.broker.session.renewal import Renewal
+from gateway.broker.model.identity import Renewal
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
 from ..flow.connection_limits import Slot

@@ -21,9 +21,9 @@ import trio
 from gateway.broker import Session
 from gateway.broker.core import authorization
 from gateway.broker.errors import NOT_A_USER, LoginRefused, RenewalRefused, SessionEnded
-from gateway.broker.model.identity import Credentials, Identity
+from gateway.broker.model.destinations import RENEW
+from gateway.broker.model.identity import Credentials, Identity, Renewal
 from gateway.broker.session import renewal
-from gateway.broker.session.renewal import RENEW, Renewal
 
 from ..server import Server
 from ..wire.link import Link

@@ -29,7 +29,7 @@ import structlog
 import trio
 
 from gateway.broker.admin.message_rows import HIDDEN, SECRETS
-from gateway.broker.session.renewal import RENEW
+from gateway.broker.model.destinations import RENEW
 from gateway.codec import Frame, Version
 from gateway.codec.headers import parse_lines
 
