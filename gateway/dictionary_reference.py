@@ -87,7 +87,7 @@ def _section(title: str, remark: str, rows: Iterable[HeaderRow], of_send: bool =
     columns = _OF_SEND if of_send else _COLUMNS
     lines = [f"## {title}", "", *([remark, ""] if remark else []), _line(columns), _line(["---"] * len(columns))]
     for row in rows:
-        cells = [_name(row.spellings[0]), _values(row, row.spellings[0]), _aliases(row), row.fate.value]
+        cells = [_name(row.spellings[0]), _values(row, row.spellings[0]), _aliases(row), row.treatment.value]
         if of_send:
             cells.append(_seen(row))
         lines.append(_line([*cells, row.meaning]))
@@ -103,7 +103,7 @@ def _name(spelling: Spelling) -> str:
 
 
 def _values(row: HeaderRow, spelling: Spelling) -> str:
-    if row.fate is not Treatment.REFUSED:
+    if row.treatment is not Treatment.REFUSED:
         return spelling.values.allowed
     passing = " or ".join(f"`{word}`" if word else "an empty value" for word in spelling.passes)
     return f"{passing} passes" if passing else "none"
@@ -120,7 +120,7 @@ def _aliases(row: HeaderRow) -> str:
 
 
 def _seen(row: HeaderRow) -> str:
-    if row.fate is Treatment.REFUSED:
+    if row.treatment is Treatment.REFUSED:
         return "no"
     if row.also_canonical:
         return f"yes; by an alias, as `{row.name}`, too"

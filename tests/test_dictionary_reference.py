@@ -40,10 +40,10 @@ def test_every_row_is_there_with_all_it_says(row: HeaderRow) -> None:
     for title in sections:
         (line,) = [line for line in lines_of(title) if line.startswith(f"| `{row.name}`")]
         assert line.endswith(f" | {row.meaning} |")
-        assert f"| {row.fate.value} |" in line
+        assert f"| {row.treatment.value} |" in line
         for spelling in row.spellings:
             assert f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "") in line
-            if row.fate is not Treatment.REFUSED:
+            if row.treatment is not Treatment.REFUSED:
                 assert spelling.values.allowed in line
             assert all(f"`{word}`" in line for word in spelling.passes if word)
 

@@ -24,7 +24,7 @@ from gateway.admin.endpoint import Endpoint
 from gateway.admin.errors import Refused, come_back
 from gateway.admin.queues import PATIENCE
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, properties_of
+from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, send_options
 from gateway.broker.model import destinations
 from gateway.codec import Head
 
@@ -146,7 +146,7 @@ class Publisher:
             sentence = "the gateway is shutting down and takes no messages: publish again when it has been restarted"
             raise Refused(503, sentence, come_back(self._settings))
         broker = self._gateway.broker
-        options = properties_of(head.headers)
+        options = send_options(head.headers)
         if options.temporary_reply is not None or destination.startswith(destinations.TEMPORARY):
             raise NotAllowed("operators have no temporary destinations", "name one of another kind")
         if options.passed_on is not None:

@@ -9,6 +9,8 @@ Header names are unique here: of repeated entries the first counts (HDR-01), the
 
 from __future__ import annotations
 
+from typing import Any
+
 # What a header costs in memory beside its octets, measured: two strings and their place in the dictionary.
 _HEADER_OVERHEAD = 100
 
@@ -36,7 +38,7 @@ class Head:
         self.size = size
         self.cost = size + _HEADER_OVERHEAD * len(headers)
         self.encoded: list[bytes | None] | None = None
-        self.derived: object = None
+        self.derived: Any = None
         self.stamped: Head | None = None
 
     @classmethod

@@ -93,5 +93,5 @@ def files(settings: Settings, gateway: list[Process]) -> Finding:
     detail = f"{whose} may open {most}, and max_connections = {settings.max_connections} needs {needed}"
     remedy = f"systemd: LimitNOFILE={needed}; or write max_connections = {max(most - _OTHER_FILES, 1)}"
     # Without a wish it takes as many as there is room for, and says so in its log.
-    is_wish = "max_connections" in settings.model_fields_set or most < 2 * _OTHER_FILES
-    return (fail if is_wish else warn)(what, detail, remedy)
+    is_optional = "max_connections" in settings.model_fields_set or most < 2 * _OTHER_FILES
+    return (fail if is_optional else warn)(what, detail, remedy)

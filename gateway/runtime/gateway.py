@@ -299,7 +299,7 @@ def _hub_of(
     settings: Settings, authenticator: Authenticator, policies: Policies, store: SQLiteStore | None, rules: Rules
 ) -> Server:
     options = options_of(settings)
-    capacity = within_files(options.capacity, is_wish="max_connections" in settings.model_fields_set)
+    capacity = within_files(options.capacity, is_optional="max_connections" in settings.model_fields_set)
     options = replace(options, capacity=capacity)
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from gateway.broker.headers.parse import properties_of
+from gateway.broker.headers.parse import send_options
 from gateway.broker.model.policy import ClientArguments
 from gateway.codec import Head, Version
 
@@ -43,7 +43,7 @@ def test_every_wish_is_tried_here() -> None:
         field.name
         for headers in EACH
         for field in dataclasses.fields(ClientArguments)
-        if getattr(properties_of(headers).hints, field.name) is not None
+        if getattr(send_options(headers).queue_arguments, field.name) is not None
     }
     assert fields == {field.name for field in dataclasses.fields(ClientArguments)}
 
@@ -105,7 +105,7 @@ def test_what_the_policy_says_already(stage: Stage, version: Version, headers: d
 def test_functions_are_the_operators_own(closed: Scene) -> None:
     headers = {"destination": "/queue/a", "x-max-length": "1"}
     router = closed.broker.router
-    router.send(router.prepare(Head.of("SEND", headers), b"m", "/queue/a", properties_of(headers), None))
+    router.send(router.prepare(Head.of("SEND", headers), b"m", "/queue/a", send_options(headers), None))
     assert closed.broker.waiting == 1
 
 

@@ -54,18 +54,18 @@ def test_every_row_is_complete(row: HeaderRow) -> None:
         assert spelling.values.allowed
         known = fields_of(ClientArguments) if row.argument else fields_of(SendOptions, SubscribeOptions)
         assert spelling.field in known | PARTS | {""}
-        assert not spelling.passes or row.fate is Treatment.REFUSED
+        assert not spelling.passes or row.treatment is Treatment.REFUSED
         assert all(word == word.lower() for word in spelling.passes)
-        assert not spelling.field or row.fate is Treatment.HONOURED
+        assert not spelling.field or row.treatment is Treatment.HONOURED
     # An alias is another broker's word; only STOMP's own and ours need no name beside them.
     assert all(spelling.broker for spelling in row.spellings[1:])
-    assert row.visible or "SEND" in row.frames or row.fate is Treatment.REFUSED
+    assert row.visible or "SEND" in row.frames or row.treatment is Treatment.REFUSED
 
 
 def test_every_field_has_a_header() -> None:
     """What the broker can be asked for can be said."""
     said = {spelling.field for row in TABLE if not row.argument for spelling in row.spellings}
-    made = {"hints", "passed_on", "selector", "selector_text", "prefetch", "prefetch_bytes"}
+    made = {"queue_arguments", "passed_on", "is_plain", "selector", "selector_text", "prefetch", "prefetch_bytes"}
     assert fields_of(SendOptions, SubscribeOptions) - made == said - PARTS - {""}
     hinted = {spelling.field for row in TABLE if row.argument for spelling in row.spellings}
     assert fields_of(ClientArguments) - {"dead_letter"} == hinted - PARTS - {""}
@@ -85,7 +85,7 @@ def test_anything() -> None:
 
 
 class TestInteger:
-    KIND = Integer(-5, 120, "sheep", " (a flock)", meant=lambda number: number * 2)
+    KIND = Integer(-5, 120, "sheep", " (a flock)", convert=lambda number: number * 2)
 
     @pytest.mark.parametrize(("text", "number"), [("0", 0), ("-5", -5), ("120", 120), ("007", 7), ("-0", 0)])
     def test_within_its_bounds(self, text: str, number: int) -> None:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from gateway.broker import selectors
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, Misspelt, misspelt, options_of, properties_of, requeue_of
+from gateway.broker.headers.parse import (
+    LEFT_TO_THE_CODEC,
+    Misspelt,
+    may_requeue,
+    misspelt,
+    send_options,
+    subscribe_options,
+)
 from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, squashed
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN
@@ -35,26 +42,26 @@ class TestPlain:
     }
 
     def test_a_send_that_asks_nothing(self) -> None:
-        assert properties_of(self.HEADERS) is PLAIN
-        assert properties_of({}) is PLAIN
+        assert send_options(self.HEADERS) is PLAIN
+        assert send_options({}) is PLAIN
 
     def test_a_send_that_asks_to_be_stored(self) -> None:
-        assert properties_of({**self.HEADERS, "persistent": "true"}) is PERSISTENT
-        assert properties_of({"persistent": "false"}) is PLAIN
+        assert send_options({**self.HEADERS, "persistent": "true"}) is PERSISTENT
+        assert send_options({"persistent": "false"}) is PLAIN
 
     def test_a_subscribe_that_asks_nothing(self) -> None:
         headers = {"destination": "/queue/a", "id": "0", "ack": "client", "receipt": "1", "expires": "0", "my-own": "x"}
-        assert options_of(headers) is NO_OPTIONS
-        assert options_of({}) is NO_OPTIONS
+        assert subscribe_options(headers) is NO_OPTIONS
+        assert subscribe_options({}) is NO_OPTIONS
 
     @pytest.mark.parametrize("name", sorted(name for name in LEFT_TO_THE_CODEC if name != "transaction"))
     def test_headers_of_the_server(self, name: str) -> None:
-        assert properties_of({"destination": "/queue/a", name: "x"}) is PLAIN
+        assert send_options({"destination": "/queue/a", name: "x"}) is PLAIN
 
     def test_a_header_that_asks_for_the_default(self) -> None:
-        assert properties_of({"priority": "4"}) is PLAIN
-        assert properties_of({"reply-to": "/queue/answers"}) is PLAIN
-        assert options_of({"exclusive": "false", "x-priority": "0"}) is NO_OPTIONS
+        assert send_options({"priority": "4"}) is PLAIN
+        assert send_options({"reply-to": "/queue/answers"}) is PLAIN
+        assert subscribe_options({"exclusive": "false", "x-priority": "0"}) is NO_OPTIONS
 
 
 class TestAsUsersOfOtherBrokersSay:
@@ -76,7 +83,7 @@ class TestAsUsersOfOtherBrokersSay:
     def test_refused_on_send(self, header: str) -> None:
         name, _, value = header.partition(":")
         with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
-            properties_of({"destination": "/queue/a", name: value})
+            send_options({"destination": "/queue/a", name: value})
 
     @pytest.mark.parametrize(
         "header",
@@ -89,7 +96,7 @@ class TestAsUsersOfOtherBrokersSay:
     def test_refused_on_subscribe(self, header: str) -> None:
         name, _, value = header.partition(":")
         with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
-            options_of({"destination": "/queue/a", "id": "0", name: value})
+            subscribe_options({"destination": "/queue/a", "id": "0", name: value})
 
     def test_what_passes(self) -> None:
         harmless = {
@@ -99,9 +106,9 @@ class TestAsUsersOfOtherBrokersSay:
             "x-max-priority": "10",
             "persistent": "false",
         }
-        assert without_passed_on(properties_of({**harmless, "durable": "true", "transformation": "jms-xml"})) == PLAIN
+        assert without_passed_on(send_options({**harmless, "durable": "true", "transformation": "jms-xml"})) == PLAIN
         of_subscribe = {"activemq.dispatchAsync": "true", "activemq.retroactive": "false", "durable": "false"}
-        assert options_of({**of_subscribe, "transformation": "jms-xml", "x-max-priority": "10"}) is NO_OPTIONS
+        assert subscribe_options({**of_subscribe, "transformation": "jms-xml", "x-max-priority": "10"}) is NO_OPTIONS
 
 
 class TestMisspelt:
@@ -127,9 +134,9 @@ class TestMisspelt:
     )
     def test_a_near_miss(self, name: str, meant: str) -> None:
         headers = {"destination": "/queue/a", name: "1"}
-        assert options_of(headers) is NO_OPTIONS
+        assert subscribe_options(headers) is NO_OPTIONS
         assert list(misspelt(headers)) == [Misspelt(name, meant)]
-        assert properties_of(headers) is PLAIN
+        assert send_options(headers) is PLAIN
 
     @pytest.mark.parametrize(
         "name",
@@ -152,14 +159,14 @@ class TestMisspelt:
     )
     def test_nothing_that_anybody_would_miss(self, name: str) -> None:
         headers = {"destination": "/queue/a", "id": "0", name: "1"}
-        assert options_of(headers) is NO_OPTIONS
+        assert subscribe_options(headers) is NO_OPTIONS
         assert not list(misspelt(headers))
 
     @pytest.mark.parametrize("right", ["prefetch-count", "activemq.prefetchSize", "credit"])
     def test_beside_the_right_one_it_is_harmless(self, right: str) -> None:
         """So do clients that speak to several brokers."""
         for sent in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
-            assert options_of(sent).prefetch == 5
+            assert subscribe_options(sent).prefetch == 5
             assert not list(misspelt(sent))
 
     def test_a_long_name_is_cut(self) -> None:
@@ -223,25 +230,25 @@ class TestFirstCounts:
 
     def test_a_canonical_value_that_says_nothing_leaves_it_to_the_others(self) -> None:
         """ActiveMQ's clients write expires:0 always."""
-        assert properties_of({"expires": "0"}) is PLAIN
-        assert properties_of({"expires": "0", "ttl": "5000"}).time_to_live == 5.0
-        assert properties_of({"JMSXGroupID": "", "message_group": "g"}).group == "g"
+        assert send_options({"expires": "0"}) is PLAIN
+        assert send_options({"expires": "0", "ttl": "5000"}).time_to_live == 5.0
+        assert send_options({"JMSXGroupID": "", "message_group": "g"}).group == "g"
 
 
 class TestGroups:
     @pytest.mark.parametrize("name", ["JMSXGroupID", "message_group", "_AMQ_GROUP_ID"])
     def test_closing(self, name: str) -> None:
-        options = properties_of({name: "g", "JMSXGroupSeq": "-1"})
+        options = send_options({name: "g", "JMSXGroupSeq": "-1"})
         assert (options.group, options.closes_group) == ("g", True)
-        assert not properties_of({name: "g", "JMSXGroupSeq": "2"}).closes_group
+        assert not send_options({name: "g", "JMSXGroupSeq": "2"}).closes_group
 
     def test_closing_nothing(self) -> None:
-        assert properties_of({"JMSXGroupSeq": "-1"}) is PLAIN
+        assert send_options({"JMSXGroupSeq": "-1"}) is PLAIN
 
 
 class TestSelector:
     def test_is_parsed_and_its_text_kept(self) -> None:
-        options = options_of({"selector": "  price > 10 AND symbol = 'IBM' "})
+        options = subscribe_options({"selector": "  price > 10 AND symbol = 'IBM' "})
         assert options.selector_text == "price > 10 AND symbol = 'IBM'"
         assert options.selector is not None
         assert options.selector({"price": "11", "symbol": "IBM"})
@@ -250,10 +257,10 @@ class TestSelector:
 
     def test_one_that_does_not_parse(self) -> None:
         with pytest.raises(NotAllowed):
-            options_of({"selector": "price >"})
+            subscribe_options({"selector": "price >"})
 
     def test_is_no_matter_of_send(self) -> None:
-        assert properties_of({"selector": "price >"}) is PLAIN
+        assert send_options({"selector": "price >"}) is PLAIN
 
     def test_the_parser_gets_the_stripped_text(self, monkeypatch: pytest.MonkeyPatch) -> None:
         texts: list[str] = []
@@ -263,7 +270,7 @@ class TestSelector:
             return lambda headers: True
 
         monkeypatch.setattr(selectors, "parse", parse)
-        assert options_of({"selector": " a = 1\n"}).selector is not None
+        assert subscribe_options({"selector": " a = 1\n"}).selector is not None
         assert texts == ["a = 1"]
 
 
@@ -278,41 +285,45 @@ class TestDeadLetters:
             ("amq.fanout", "orders.#", "/exchange/amq.fanout"),
         ],
     )
-    @pytest.mark.parametrize("read", [properties_of, options_of])
+    @pytest.mark.parametrize("read", [send_options, subscribe_options])
     def test_the_pair_names_a_destination(self, read: Reader, exchange: str, key: str, target: str) -> None:
-        hints = read({"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-max-length": "5"}).hints
-        assert hints == ClientArguments(dead_letter=target, max_messages=5)
+        queue_arguments = read(
+            {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-max-length": "5"}
+        ).queue_arguments
+        assert queue_arguments == ClientArguments(dead_letter=target, max_messages=5)
 
     def test_exchange_alone(self) -> None:
         with pytest.raises(NotAllowed, match="x-dead-letter-exchange without x-dead-letter-routing-key") as refusal:
-            properties_of({"x-dead-letter-exchange": ""})
+            send_options({"x-dead-letter-exchange": ""})
         assert "name one destination together" in refusal.value.detail
 
     def test_a_fanout_needs_no_key(self) -> None:
-        assert properties_of({"x-dead-letter-exchange": "amq.fanout"}).hints == ClientArguments(
+        assert send_options({"x-dead-letter-exchange": "amq.fanout"}).queue_arguments == ClientArguments(
             dead_letter="/exchange/amq.fanout"
         )
 
     def test_key_alone(self) -> None:
         with pytest.raises(NotAllowed, match="x-dead-letter-routing-key without x-dead-letter-exchange"):
-            options_of({"x-dead-letter-routing-key": "failed"})
+            subscribe_options({"x-dead-letter-routing-key": "failed"})
 
     def test_a_pattern(self) -> None:
         with pytest.raises(NotAllowed, match="bad value of x-dead-letter-routing-key") as refusal:
-            properties_of({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders.#"})
+            send_options({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders.#"})
         assert "'/topic/orders.#'" in refusal.value.detail
 
     def test_a_wildcard_inside_of_a_word(self) -> None:
         """A queue may have such a name, and a topic may not."""
         with pytest.raises(NotAllowed, match="a wildcard inside of a word") as refusal:
-            options_of({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders*"})
+            subscribe_options({"x-dead-letter-exchange": "amq.topic", "x-dead-letter-routing-key": "orders*"})
         assert "'/topic/orders*'" in refusal.value.detail
-        hints = options_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders*"}).hints
-        assert hints == ClientArguments(dead_letter="/queue/orders*")
+        queue_arguments = subscribe_options(
+            {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders*"}
+        ).queue_arguments
+        assert queue_arguments == ClientArguments(dead_letter="/queue/orders*")
 
     def test_too_many_words(self) -> None:
         with pytest.raises(NotAllowed, match="too many words"):
-            properties_of({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "." * 200})
+            send_options({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "." * 200})
 
 
 class TestWhatSubscribersSee:
@@ -323,7 +334,7 @@ class TestWhatSubscribersSee:
         assert hidden >= LEFT_TO_THE_CODEC - {"content-length"}
 
     def test_refused_headers_that_ask_for_nothing_are_cut(self) -> None:
-        assert properties_of({"mine": "x", "x-queue-type": "classic"}).passed_on == {"mine": "x"}
+        assert send_options({"mine": "x", "x-queue-type": "classic"}).passed_on == {"mine": "x"}
 
     def test_control_headers_never_leak(self) -> None:
         headers = {
@@ -342,7 +353,7 @@ class TestWhatSubscribersSee:
             "_AMQ_LVQ_NAME": "IBM",
             "receipt": "left to the codec",
         }
-        assert properties_of(headers).passed_on == {
+        assert send_options(headers).passed_on == {
             "destination": "/topic/a",
             "priority": "7",
             "ttl": "1000",
@@ -353,19 +364,19 @@ class TestWhatSubscribersSee:
         }
 
     def test_the_order_of_headers_is_kept(self) -> None:
-        passed_on = properties_of({"b": "1", "x-delay": "5", "a": "2"}).passed_on
+        passed_on = send_options({"b": "1", "x-delay": "5", "a": "2"}).passed_on
         assert passed_on is not None
         assert list(passed_on) == ["b", "a"]
 
     def test_an_alias_of_the_group_is_told_by_its_canonical_name_too(self) -> None:
-        assert properties_of({"message_group": "g"}).passed_on == {"message_group": "g", "JMSXGroupID": "g"}
+        assert send_options({"message_group": "g"}).passed_on == {"message_group": "g", "JMSXGroupID": "g"}
         both = {"_AMQ_GROUP_ID": "x", "message_group": "g"}
-        assert properties_of(both).passed_on == {**both, "JMSXGroupID": "g"}
-        assert properties_of(both).group == "g"
+        assert send_options(both).passed_on == {**both, "JMSXGroupID": "g"}
+        assert send_options(both).group == "g"
 
     def test_a_canonical_group_is_never_replaced(self) -> None:
-        assert properties_of({"JMSXGroupID": "a", "message_group": "b"}).passed_on is None
-        passed_on = properties_of({"JMSXGroupID": "a", "message_group": "b", "x-delay": "5"}).passed_on
+        assert send_options({"JMSXGroupID": "a", "message_group": "b"}).passed_on is None
+        passed_on = send_options({"JMSXGroupID": "a", "message_group": "b", "x-delay": "5"}).passed_on
         assert passed_on == {"JMSXGroupID": "a", "message_group": "b"}
 
 
@@ -394,11 +405,11 @@ class TestWhateverComes:
 
     @given(BLOCKS)
     def test_a_send(self, headers: dict[str, str]) -> None:
-        refusal = refusal_of(properties_of, headers)
+        refusal = refusal_of(send_options, headers)
         if refusal:
             assert any(name in refusal for name in headers)
             return
-        options = properties_of(headers)
+        options = send_options(headers)
         assert 0 <= options.priority <= 9
         assert 0 <= options.delay <= TEN_YEARS
         assert options.time_to_live is None or 0 < options.time_to_live <= TEN_YEARS
@@ -411,17 +422,17 @@ class TestWhateverComes:
 
     @given(BLOCKS)
     def test_a_subscribe(self, headers: dict[str, str]) -> None:
-        refusal = refusal_of(options_of, headers)
+        refusal = refusal_of(subscribe_options, headers)
         if refusal:
             assert any(name in refusal for name in headers)
             return
-        options = options_of(headers)
+        options = subscribe_options(headers)
         assert options.prefetch is None or options.prefetch >= 0
         assert (options.selector is None) is (options.selector_text == "")
 
     @given(BLOCKS)
     def test_a_nack(self, headers: dict[str, str]) -> None:
-        refusal = refusal_of(requeue_of, headers)
+        refusal = refusal_of(may_requeue, headers)
         right = headers.get("requeue", "true").lower() in ("true", "false")
         assert refusal.startswith("" if right else "bad value of requeue: ")
 

@@ -11,7 +11,13 @@ import pytest
 
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers import parse
-from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, ended_by, options_of, properties_of, requeue_of
+from gateway.broker.headers.parse import (
+    LEFT_TO_THE_CODEC,
+    may_requeue,
+    send_options,
+    subscribe_options,
+    unsubscribe_options,
+)
 from gateway.broker.headers.row import HeaderRow, Spelling, Treatment
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.headers.values import Anything, ReplyTo
@@ -27,7 +33,7 @@ def spellings(*fates: Treatment, commands: tuple[str, ...] = COMMANDS, argument:
         pytest.param(command, entry.row, entry.spelling, id=f"{command}-{name}")
         for command in commands
         for name, entry in INDEX[command].items()
-        if entry.row.fate in fates and argument in (None, entry.row.argument)
+        if entry.row.treatment in fates and argument in (None, entry.row.argument)
     ]
 
 
@@ -56,9 +62,13 @@ class TestTheTableIsTested:
         assert bounded == set(WRONG)
 
     def test_what_others_read(self) -> None:
-        """What has no field here is read by its name in another module of broker or codec, or by `requeue_of`."""
+        """What has no field here is read by its name in another module of broker or codec, or by `may_requeue`."""
         unread = {
-            each.name for row in TABLE if row.fate is Treatment.HONOURED for each in row.spellings if not each.field
+            each.name
+            for row in TABLE
+            if row.treatment is Treatment.HONOURED
+            for each in row.spellings
+            if not each.field
         }
         assert unread - {"requeue"} == ELSEWHERE
         root = Path(parse.__file__).parent
@@ -68,37 +78,41 @@ class TestTheTableIsTested:
 
     def test_every_row_has_a_fate_that_is_tested_here(self) -> None:
         assert set(Treatment) == {Treatment.HONOURED, Treatment.PASSED_ON, Treatment.REFUSED, Treatment.WITHOUT_EFFECT}
-        visible = {row.fate for row in TABLE if "SEND" in row.frames and row.visible}
+        visible = {row.treatment for row in TABLE if "SEND" in row.frames and row.visible}
         assert visible == {Treatment.HONOURED, Treatment.PASSED_ON, Treatment.WITHOUT_EFFECT}
 
 
 class TestHonoured:
     @pytest.mark.parametrize(("name", "value", "fields"), cases(SENT))
     def test_on_send(self, name: str, value: str, fields: dict[str, Any]) -> None:
-        options = properties_of({"destination": "/queue/a", name: value})
+        options = send_options({"destination": "/queue/a", name: value})
         assert without_passed_on(options) == dataclasses.replace(PLAIN, **fields)
+        assert without_passed_on(options).is_plain is (not fields or fields == {"persistent": True})
 
     @pytest.mark.parametrize(("name", "value", "fields"), cases(SUBSCRIBED))
     def test_on_subscribe(self, name: str, value: str, fields: dict[str, Any]) -> None:
-        options = options_of({"destination": "/queue/a", "id": "0", name: value})
+        options = subscribe_options({"destination": "/queue/a", "id": "0", name: value})
         assert options == dataclasses.replace(NO_OPTIONS, **fields)
         assert (options is NO_OPTIONS) is (not fields)
 
     @pytest.mark.parametrize(("name", "value", "fields"), cases(HINTED))
     def test_queue_arguments(self, name: str, value: str, fields: dict[str, Any]) -> None:
         headers = {"destination": "/queue/a", name: value}
-        assert properties_of(headers).hints == ClientArguments(**fields)
-        assert options_of(headers).hints == ClientArguments(**fields)
+        assert send_options(headers).queue_arguments == ClientArguments(**fields)
+        assert subscribe_options(headers).queue_arguments == ClientArguments(**fields)
 
     @pytest.mark.parametrize(("name", "value", "fields"), cases(ENDED))
     def test_on_unsubscribe(self, name: str, value: str, fields: dict[str, Any]) -> None:
-        ended = ended_by({"id": "0", "destination": "/topic/a", name: value})
+        ended = unsubscribe_options({"id": "0", "destination": "/topic/a", name: value})
         assert ended == (dataclasses.replace(NO_OPTIONS, **fields) if fields else None)
 
     def test_an_unsubscribe_that_ends_nothing(self) -> None:
         """Of what a SUBSCRIBE may have beside, nothing counts here."""
         assert (
-            ended_by({"id": "0", "destination": "/topic/a", "auto-delete": "false", "selector": "?", "my": "x"}) is None
+            unsubscribe_options(
+                {"id": "0", "destination": "/topic/a", "auto-delete": "false", "selector": "?", "my": "x"}
+            )
+            is None
         )
 
     @pytest.mark.parametrize(
@@ -113,7 +127,7 @@ class TestHonoured:
     )
     def test_wrong_values(self, command: str, name: str, value: str) -> None:
         with pytest.raises(NotAllowed) as refusal:
-            READERS.get(command, ended_by)({"destination": "/queue/a", name: value})
+            READERS.get(command, unsubscribe_options)({"destination": "/queue/a", name: value})
         assert str(refusal.value) == f"bad value of {name}"
         allowed = INDEX[command][name].spelling.values.allowed
         assert refusal.value.detail == f"{name} may be {allowed}; it was {value[:80]!r}"
@@ -123,12 +137,12 @@ class TestHonoured:
         [({}, True), ({"requeue": "true"}, True), ({"requeue": "false"}, False), ({"requeue": "False"}, False)],
     )
     def test_requeue(self, headers: dict[str, str], requeue: bool) -> None:
-        assert requeue_of(headers) is requeue
+        assert may_requeue(headers) is requeue
 
     @pytest.mark.parametrize("value", ["", "no", "0"])
     def test_wrong_requeue(self, value: str) -> None:
         with pytest.raises(NotAllowed, match="bad value of requeue") as refusal:
-            requeue_of({"requeue": value})
+            may_requeue({"requeue": value})
         assert "true or false" in refusal.value.detail
 
 
@@ -136,7 +150,7 @@ class TestHonoured:
 def test_passed_on(command: str, row: HeaderRow, spelling: Spelling) -> None:
     assert command == "SEND"
     assert row.visible
-    assert properties_of({"destination": "/queue/a", spelling.name: "x"}) is PLAIN
+    assert send_options({"destination": "/queue/a", spelling.name: "x"}) is PLAIN
 
 
 @pytest.mark.parametrize(
@@ -189,17 +203,17 @@ class TestRefused:
     )
     def test_as_users_of_other_brokers_send(self, headers: dict[str, str]) -> None:
         with pytest.raises(NotAllowed, match="is not supported"):
-            properties_of(headers)
+            send_options(headers)
 
     def test_even_beside_one_that_asks_for_nothing(self) -> None:
         with pytest.raises(NotAllowed, match="AMQ_SCHEDULED_CRON is not supported"):
-            properties_of({"AMQ_SCHEDULED_REPEAT": "0", "AMQ_SCHEDULED_CRON": "0 * * * *"})
+            send_options({"AMQ_SCHEDULED_REPEAT": "0", "AMQ_SCHEDULED_CRON": "0 * * * *"})
 
     def test_of_several_mistakes_the_first_of_the_table_is_named(self) -> None:
         headers = {"AMQ_SCHEDULED_CRON": "*", "x-delay": "soon", "priority": "high"}
         for names in (list(headers), list(reversed(headers))):
             with pytest.raises(NotAllowed, match="bad value of priority"):
-                properties_of({name: headers[name] for name in names})
+                send_options({name: headers[name] for name in names})
 
 
 @pytest.mark.parametrize(
@@ -211,7 +225,7 @@ def test_what_subscribers_see(command: str, row: HeaderRow, spelling: Spelling) 
     headers = {"destination": "/queue/a", spelling.name: examples[0][0], "mine": "x"}
     if spelling.name.startswith("x-dead-letter"):
         headers |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed"}
-    passed_on = properties_of(headers).passed_on
+    passed_on = send_options(headers).passed_on
     if row.visible or spelling.name in LEFT_TO_THE_CODEC:
         added = {row.name: headers[spelling.name]} if row.also_canonical and spelling is not row.spellings[0] else {}
         assert passed_on == ({**headers, **added} if added else None)

@@ -331,7 +331,7 @@ class TestFiles:
     ) -> None:
         files(1024, 1024)
         with structlog.testing.capture_logs() as logs:
-            capacity = within_files(Capacity(max_connections=5_000), is_wish=False)
+            capacity = within_files(Capacity(max_connections=5_000), is_optional=False)
         assert [line["event"] for line in logs] == [room_for(5_000)[1]]
         found = ConnectionLimits(capacity)
         guests = [found.enter("10.0.0.1", lambda error: None) for _ in range(513)]
@@ -342,16 +342,16 @@ class TestFiles:
     def test_as_it_is(self, files: Callable[[int, int], list[tuple[int, int]]]) -> None:
         files(10_000, 10_000)
         capacity = Capacity(max_connections=5_000)
-        assert within_files(capacity, is_wish=True) is capacity
+        assert within_files(capacity, is_optional=True) is capacity
 
-    @pytest.mark.parametrize("is_wish", [False, True])
+    @pytest.mark.parametrize("is_optional", [False, True])
     def test_not_said_where_there_is_room_for_many(
-        self, files: Callable[[int, int], list[tuple[int, int]]], *, is_wish: bool
+        self, files: Callable[[int, int], list[tuple[int, int]]], *, is_optional: bool
     ) -> None:
         files(20_000, 20_000)
         with structlog.testing.capture_logs() as logs:
-            assert within_files(Capacity(), is_wish=is_wish).max_connections == 20_000 - 512
-        assert bool(logs) is is_wish
+            assert within_files(Capacity(), is_optional=is_optional).max_connections == 20_000 - 512
+        assert bool(logs) is is_optional
 
 
 def arrive(house: House, kind: str, address: str) -> Peer:

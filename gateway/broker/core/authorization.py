@@ -163,7 +163,7 @@ def check_subscribe(subscription: Subscription, name: str) -> None:
     reach = _reach(session, access, name)
     if reach is Coverage.NONE:
         raise _refusal(session, access, Action.SUBSCRIBE, name, subscription.destination)
-    check_dead_letters(session, options.hints)
+    check_dead_letters(session, options.queue_arguments)
     if names.is_topic(name):
         shared = names.QUEUE + options.queue_name
         check_words(shared, options.queue_name)

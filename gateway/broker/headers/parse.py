@@ -19,7 +19,7 @@ from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, Subscrib
 from ..model.patterns import check_wildcards, check_words, has_wildcard
 from ..model.policy import ClientArguments
 from .row import HeaderEntry, Treatment
-from .table import INDEX, TABLE, meant_by
+from .table import INDEX, TABLE, near_miss
 from .values import BOOLEAN
 
 LEFT_TO_THE_CODEC = frozenset(
@@ -41,7 +41,7 @@ def _asking(command: str, cut: frozenset[str] = frozenset()) -> dict[str, Header
     return {
         name: entry
         for name, entry in INDEX[command].items()
-        if entry.spelling.field or entry.row.fate is Treatment.REFUSED or name in cut
+        if entry.spelling.field or entry.row.treatment is Treatment.REFUSED or name in cut
     }
 
 
@@ -54,7 +54,7 @@ _SUBSCRIBE_NAMES = frozenset(_SUBSCRIBE)
 _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 
 
-def properties_of(headers: Mapping[str, str]) -> SendOptions:
+def send_options(headers: Mapping[str, str]) -> SendOptions:
     """What a SEND with these headers asks; the one `PLAIN` where that is nothing, and `PERSISTENT` where it is no more.
 
     Raises:
@@ -66,14 +66,14 @@ def properties_of(headers: Mapping[str, str]) -> SendOptions:
     if asked == _PERSISTENCE:  # each of a client's messages may be read here, for its receipt is another one
         return PERSISTENT if BOOLEAN.read("persistent", headers["persistent"]) else PLAIN
     entries = _entries(_SEND, headers)
-    fields, hints = _read(entries, headers)
+    fields, arguments = _read(entries, headers)
     if "group" not in fields:
         fields.pop("closes_group", None)
-    options = SendOptions(**fields, hints=_hints(hints), passed_on=_passed_on(entries, headers))
+    options = SendOptions(**fields, queue_arguments=_queue_arguments(arguments), passed_on=_passed_on(entries, headers))
     return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
 
 
-def options_of(headers: Mapping[str, str]) -> SubscribeOptions:
+def subscribe_options(headers: Mapping[str, str]) -> SubscribeOptions:
     """What a SUBSCRIBE with these headers asks; the one `NO_OPTIONS` where that is nothing.
 
     Raises:
@@ -81,16 +81,16 @@ def options_of(headers: Mapping[str, str]) -> SubscribeOptions:
     """
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
-    fields, hints = _read(_entries(_SUBSCRIBE, headers), headers)
+    fields, arguments = _read(_entries(_SUBSCRIBE, headers), headers)
     fields["prefetch"], fields["prefetch_bytes"] = fields.pop("window", (None, None))
     text = fields.pop("text", "").strip()
     if text:
         fields["selector"], fields["selector_text"] = selectors.parse(text), text
-    options = SubscribeOptions(**fields, hints=_hints(hints))
+    options = SubscribeOptions(**fields, queue_arguments=_queue_arguments(arguments))
     return NO_OPTIONS if options == NO_OPTIONS else options
 
 
-def ended_by(headers: Mapping[str, str]) -> SubscribeOptions | None:
+def unsubscribe_options(headers: Mapping[str, str]) -> SubscribeOptions | None:
     """The durable subscription, or name to resume by, that an UNSUBSCRIBE with these headers ends for good; None: none.
 
     Raises:
@@ -102,7 +102,7 @@ def ended_by(headers: Mapping[str, str]) -> SubscribeOptions | None:
     return options if options.durable or options.durable_name or options.resume else None
 
 
-def requeue_of(headers: Mapping[str, str]) -> bool:
+def may_requeue(headers: Mapping[str, str]) -> bool:
     """Whether the message of a NACK with these headers may be delivered again.
 
     Raises:
@@ -131,7 +131,7 @@ def misspelt(headers: Mapping[str, str]) -> Iterator[Misspelt]:
     Of a SEND such a header is the user's own, and passed on.
     """
     for name in headers:
-        meant = None if name in _KNOWN_TO_SUBSCRIBE else meant_by(name)
+        meant = None if name in _KNOWN_TO_SUBSCRIBE else near_miss(name)
         if meant is not None and not any(each.name in headers for each in meant.row.spellings):
             yield Misspelt(name[:80], meant.spelling.name)
 
@@ -144,18 +144,18 @@ def _entries(asking: Mapping[str, HeaderEntry], headers: Mapping[str, str]) -> l
 def _read(entries: Iterable[HeaderEntry], headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Fields with their values: those of the frame, and those of a queue that it creates."""
     fields: dict[str, Any] = {}
-    hints: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     last = None
     for entry in entries:
         row, spelling = entry.row, entry.spelling
-        if row.fate is Treatment.REFUSED:
+        if row.treatment is Treatment.REFUSED:
             _refuse(entry, headers[spelling.name])
         elif spelling.field and row is not last:
             value = spelling.values.read(spelling.name, headers[spelling.name])
             if value is not None:
                 last = row
-                (hints if row.argument else fields)[spelling.field] = value
-    return fields, hints
+                (arguments if row.argument else fields)[spelling.field] = value
+    return fields, arguments
 
 
 def _refuse(entry: HeaderEntry, value: str) -> None:
@@ -170,7 +170,7 @@ def _refuse(entry: HeaderEntry, value: str) -> None:
     )
 
 
-def _hints(found: dict[str, Any]) -> ClientArguments | None:
+def _queue_arguments(found: dict[str, Any]) -> ClientArguments | None:
     if not found:
         return None
     prefix, key = found.pop("dead_letter_prefix", None), found.pop("dead_letter_key", None)

@@ -53,7 +53,7 @@ class HeaderRow:
     Attributes:
         frames: the commands that may have it.
         spellings: the canonical name, then the aliases.
-        fate: what becomes of it.
+        treatment: what becomes of it.
         meaning: what it does; or why it is refused, or has no effect.
         visible: the MESSAGE has it as the SEND had it.
         also_canonical: a MESSAGE has it under the canonical name, too, where the SEND used an alias.
@@ -62,7 +62,7 @@ class HeaderRow:
 
     frames: tuple[str, ...]
     spellings: tuple[Spelling, ...]
-    fate: Treatment
+    treatment: Treatment
     meaning: str
     visible: bool = True
     also_canonical: bool = False
@@ -116,6 +116,9 @@ OTHER_WORDS = {"prefetch": "prefetch-count", "prefetch-size": "prefetch-count", 
 """What people write, of which no broker reads any, and the header that they mean."""
 
 
+_EFFECTIVE = (Treatment.HONOURED, Treatment.REFUSED)
+
+
 def squashed(name: str) -> str:
     """What is left of a name without capitals and hyphens: `Prefetch-Count`, `prefetch_count`: `prefetchcount`."""
     return name.lower().replace("-", "").replace("_", "")
@@ -123,6 +126,8 @@ def squashed(name: str) -> str:
 
 def near_misses(index: Mapping[str, HeaderEntry]) -> Mapping[str, HeaderEntry]:
     """The headers of a frame that do something, by what is left of their names."""
-    known = {name: entry for name, entry in index.items() if entry.row.fate in (Treatment.HONOURED, Treatment.REFUSED)}
+    known = {
+        name: entry for name, entry in index.items() if entry.row.treatment in (Treatment.HONOURED, Treatment.REFUSED)
+    }
     others = {other: index[name] for other, name in OTHER_WORDS.items()}
     return {squashed(name): entry for name, entry in (known | others).items()}

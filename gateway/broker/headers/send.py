@@ -26,8 +26,8 @@ from .values import (
 
 _FRAMES = ("SEND",)
 
-_PRIORITY = Integer(0, 255, remark="; above 9 it counts as 9", meant=lambda number: min(number, 9))
-_SEQUENCE = Integer(-(2**31), 2**31 - 1, meant=lambda number: number == -1)
+_PRIORITY = Integer(0, 255, note="; above 9 it counts as 9", convert=lambda number: min(number, 9))
+_SEQUENCE = Integer(-(2**31), 2**31 - 1, convert=lambda number: number == -1)
 _RETAIN = Choice({"set": Retain.SET, "remove": Retain.REMOVE, "false": None}, aliases={"true": ("set", APOLLO)})
 _RETAIN_FLAG = Choice({"true": Retain.SET, "false": None})
 _EXCHANGES = Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT, "amq.fanout": FANOUT}, any_case=False)
@@ -41,8 +41,8 @@ def _of_the_server(name: str, meaning: str) -> HeaderRow:
     return without_effect(_FRAMES, meaning, Spelling(name), visible=False)
 
 
-def _argument(fate: Treatment, meaning: str, *spellings: Spelling) -> HeaderRow:
-    return HeaderRow(("SEND", "SUBSCRIBE"), spellings, fate, meaning, visible=False, argument=True)
+def _argument(treatment: Treatment, meaning: str, *spellings: Spelling) -> HeaderRow:
+    return HeaderRow(("SEND", "SUBSCRIBE"), spellings, treatment, meaning, visible=False, argument=True)
 
 
 SEND = (

@@ -39,7 +39,7 @@ MODES = Choice(
 )
 """The `ack` of SUBSCRIBE."""
 _COUNT = Integer(0, MOST, "messages", "; 0 sets no limit", _messages)
-_PREFETCH_SIZE = Integer(1, MOST, "messages", meant=_messages)
+_PREFETCH_SIZE = Integer(1, MOST, "messages", convert=_messages)
 _WINDOW = Integer(-1, MOST, "octets", "; -1 sets no limit, 0 is one message at a time", _bytes)
 _PENDING = Integer(-1, MOST, "messages", "; -1 and 0 leave it to the policy", _limit)
 _RANK = Integer(-(2**31), 2**31 - 1)

@@ -49,7 +49,7 @@ INDEX = {command: index(TABLE, command) for command in COMMANDS}
 _NEAR_MISSES = near_misses(INDEX["SUBSCRIBE"])
 
 
-def meant_by(name: str) -> HeaderEntry | None:
+def near_miss(name: str) -> HeaderEntry | None:
     """The header that a SUBSCRIBE surely meant by a name that is not in the table; None: it is the user's own."""
     return _NEAR_MISSES.get(squashed(name))
 

@@ -64,17 +64,17 @@ class Integer:
     least: int
     most: int
     unit: str = ""
-    remark: str = ""
-    meant: Callable[[int], Any] = int
+    note: str = ""
+    convert: Callable[[int], Any] = int
 
     @property
     def allowed(self) -> str:
         unit = f" of {self.unit}" if self.unit else ""
-        return f"a whole number{unit} from {self.least} to {self.most}{self.remark}"
+        return f"a whole number{unit} from {self.least} to {self.most}{self.note}"
 
     def read(self, name: str, value: str) -> Any:
         if _INTEGER.fullmatch(value) and self.least <= (number := int(value)) <= self.most:
-            return self.meant(number)
+            return self.convert(number)
         raise wrong(name, value, self.allowed)
 
 
@@ -181,7 +181,7 @@ def _start(number: int) -> Start:
 
 
 FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message that is there, -1 the next that comes", _start)
-RETROACTIVE = Choice({"true": Start(Origin.FIRST, is_wish=True), "false": None})
+RETROACTIVE = Choice({"true": Start(Origin.FIRST, is_optional=True), "false": None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Who a client is: what it shows at the handshake, and what an authenticator makes of that.
+"""Identity and permissions of a client: credentials, the identity that an authenticator finds, and its access.
 
-What is secret here is left out of every `repr`, so that no log line can have it by accident.
+Passcodes, tokens and cookies are left out of every `repr`, so that no log line can show them by accident.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What the HTTP request of a WebSocket shows; empty texts: it does not.
+    """Credentials in the HTTP request of a WebSocket; an empty text: the request has none.
 
     Attributes:
         authorization: the field `Authorization`.
         cookie: the field `Cookie`, whole.
         ticket: the parameter `ticket` of the query.
-        origin: the field `Origin`, which has been checked; a client without one is no page.
+        origin: the field `Origin`, which has been checked; empty: the client is no browser page.
     """
 
     authorization: str = field(default="", repr=False)
@@ -35,9 +35,9 @@ class Certificate:
 
     Attributes:
         subject: the distinguished name, as RFC 4514 writes it.
-        common_name: the subject's CN; empty: it has none.
+        common_name: the subject's CN; empty: none.
         names: the subject's alternative names, each with its kind in front: `dns:`, `email:` or `uri:`.
-        expires: seconds since the epoch; until then it is good.
+        expires: seconds since the epoch; the certificate is valid until then.
     """
 
     subject: str
@@ -48,17 +48,17 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All that a client shows until its CONNECT has been read.
+    """Credentials of a connection, complete when its CONNECT has been read.
 
     Attributes:
-        login: the name that it claims; None: none.
+        login: the claimed name; None: none.
         passcode: or None.
-        authorization: the header `Authorization` of the CONNECT frame; empty: it has none.
+        authorization: the header `Authorization` of the CONNECT frame; empty: none.
         transport: `tcp` or `websocket`.
         address: the client's own address, behind all trusted proxies; empty: a unix socket.
         secure: the bytes came through TLS, ours or a trusted proxy's.
         upgrade: None on TCP.
-        certificate: None: it showed none.
+        certificate: the client's; None: none.
     """
 
     login: str | None = None
@@ -73,16 +73,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client is, as its session knows it.
+    """User of a session, as the authenticator found it.
 
     Attributes:
         user: the name.
-        groups: those that the user belongs to, for the rules.
+        groups: the groups of the user, which the rules name.
         expires: seconds since the epoch, after which the session ends unless it is renewed; infinite: never.
-        method: how it was found out: `anonymous`, `passcode`, `token`, `ticket`, `certificate`, `cookie`, or a word of
-            the operator's own authenticator.
-        review: who the client of this identity is by now, perhaps of other groups; `SessionEnded` where it is nobody
-            any more.  None: that cannot change.
+        method: how the user was authenticated: `anonymous`, `passcode`, `token`, `ticket`, `certificate`, `cookie`, or
+            a word of the operator's own authenticator.
+        review: returns the identity as it is now, perhaps with other groups; raises `SessionEnded` if the user is gone.
+            None: the identity cannot change.
     """
 
     user: str
@@ -93,13 +93,13 @@ class Identity:
 
 
 class Renewal:
-    """What a client shows to stay longer.
+    """Credentials that a session sends to be extended.
 
     Attributes:
-        login: the name that it claims; empty: the session's.
-        passcode: empty: none.
-        authorization: likewise, as HTTP has it.
-        receipt: that it asked for.
+        login: the claimed name; empty: the session's.
+        passcode: a token; empty: none.
+        authorization: the header `Authorization`, as in HTTP; empty: none.
+        receipt: the receipt that the frame asked for; None: none.
     """
 
     __slots__ = ("authorization", "login", "passcode", "receipt")
@@ -112,7 +112,7 @@ class Renewal:
 
 
 class Action(Enum):
-    """What rules speak of."""
+    """Actions that rules allow or refuse."""
 
     SEND = "send"
     SUBSCRIBE = "subscribe"
@@ -120,7 +120,7 @@ class Action(Enum):
 
 
 class Coverage(Enum):
-    """How much of what a pattern matches somebody may subscribe to."""
+    """Share of the destinations of a pattern to which a user may subscribe."""
 
     ALL = "all"
     SOME = "some"
@@ -128,29 +128,32 @@ class Coverage(Enum):
 
 
 class Access(Protocol):
-    """What one session may do.  All whom the rules cannot tell apart share what was found out of it.
+    """Permissions of a session, by canonical names.  Sessions that the rules treat alike share one object.
+
+    The rules are in `gateway/auth/rules`.  They are asked about frames of clients only: what the broker does itself,
+    like a dead letter, needs no permission.
 
     Attributes:
-        sendable: destinations, as clients write them, that a plain SEND may go to; the broker adds what it has asked
-            about, so that the next frame costs one look-up.  Whoever changes the rules empties it.
-        answerable: likewise, what the `reply-to` of a SEND may be.
+        sendable: destinations, as clients write them, that a plain SEND may go to.  The broker adds each allowed one,
+            so that the next frame costs one look-up; a change of the rules empties the set.
+        answerable: the same cache for the `reply-to` of a SEND.
     """
 
     sendable: set[str]
     answerable: set[str]
 
     def may(self, action: Action, name: str) -> bool:
-        """Whether that is allowed at the destination of that canonical name."""
+        """True if the action is allowed at the destination of that canonical name."""
         ...
 
     def reach(self, pattern: str) -> Coverage:
-        """How much of what a canonical pattern matches may be subscribed to; SOME where that cannot be told."""
+        """Share of the destinations of a canonical pattern that may be subscribed to; SOME if that is unknown."""
         ...
 
     def options(self) -> list[str]:
-        """What `gateway acl explain` must be told beside the user's name to give the same answers: its options."""
+        """Options with which `gateway acl explain` gives the same answers for this user."""
         ...
 
     def reason(self, action: Action, name: str) -> str:
-        """Which rule decides that, of a pattern which ones; for the operator."""
+        """The rule, or the rules of a pattern, that decide; for the operator."""
         ...

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from ..core.scheduler import Timer
 from ..model.message import Delivery, Message
-from ..model.options import PERSISTENT, PLAIN
 from ..model.policy import ClientArguments, Policy
 from . import arrivals, dispatch, fate, groups, redelivery
 from .browser import Browser
@@ -143,7 +142,7 @@ class Queue:
             is_held = self.storage.is_holding
         consumer_sets = self.consumers.consumer_sets
         options = message.options
-        is_plain = options is PLAIN or options is PERSISTENT
+        is_plain = options.is_plain
         if is_held or message.expires or not is_plain or self.limits.conflate_by:
             broker.keep(message.size)
             arrivals.put(self, message)

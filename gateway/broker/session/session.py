@@ -21,10 +21,10 @@ from ..core.authorization import is_known, remember
 from ..core.freeing import freeing
 from ..core.ports import ANONYMOUS
 from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
-from ..headers.parse import properties_of, requeue_of
+from ..headers.parse import may_requeue, send_options
 from ..model.destinations import RENEW
 from ..model.message import Message
-from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
+from ..model.options import NO_OPTIONS, SendOptions
 from ..queue.outbox import Outbox
 from ..queue.redelivery import Returned
 from ..queue.subscription import AckMode
@@ -289,8 +289,8 @@ class Session:
             raise HeaderMissing("SEND", "destination")
         options = head.derived
         if options is None:
-            head.derived = options = properties_of(head.headers)
-        if options is PLAIN or options is PERSISTENT:
+            head.derived = options = send_options(head.headers)
+        if options.is_plain:
             router, access = self.broker.router, self.access
             if access is None or is_known(access, head.headers):
                 router.publish(head, frame.body, destination, self, options)
@@ -365,7 +365,7 @@ class Session:
             assert queue is not None  # a ledger never stands without a queue
             queue.acknowledge(deliveries)
             return
-        requeue = acknowledged or requeue_of(headers)
+        requeue = acknowledged or may_requeue(headers)
         settlement = Settlement(deliveries, acknowledged, requeue, headers.get("reason", ""))
         if "transaction" in headers:
             self.transactions.of(frame).add_settlement(settlement)

@@ -101,14 +101,14 @@ def _subscribe_queue(name: str, subscription: Subscription) -> None:
     session = subscription.session
     registry, router = session.broker.registry, session.broker.router
     router.replay.check_queue(subscription)
-    router.arguments.check(options.hints, name, subscription.destination, session)
+    router.arguments.check(options.queue_arguments, name, subscription.destination, session)
     found = registry.find(name)
     if found is None:
         registry.check_room(1)
-        found = registry.create_queue(name, options.hints, session.id)
+        found = registry.create_queue(name, options.queue_arguments, session.id)
     else:
         assert isinstance(found, Queue)  # names of queues and topics differ
-        registry.heed(found, options.hints, session.id)
+        registry.heed(found, options.queue_arguments, session.id)
     if options.browser:
         found.browse(subscription)
     else:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from gateway.codec import Frame
 
 from ..errors import HeaderMissing, NotAllowed
-from ..headers.parse import ended_by, misspelt, options_of
+from ..headers.parse import misspelt, subscribe_options, unsubscribe_options
 from ..headers.table import ack_mode
 from ..model.destinations import is_temporary
 from ..model.options import SubscribeOptions
@@ -74,7 +74,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
         if mode is None:
             raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
-        subscription = self.add(destination, subscription_id, mode, options_of(headers), paused=paused)
+        subscription = self.add(destination, subscription_id, mode, subscribe_options(headers), paused=paused)
         for header in misspelt(headers):
             broker = self._session.broker
             broker.counters.misspelt_headers += 1
@@ -130,7 +130,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             ProtocolError: it names none, or two; nothing is ended.
         """
         session = self._session
-        ends = ended_by(frame.headers)
+        ends = unsubscribe_options(frame.headers)
         durable = None
         if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
             durable = name_of(ends, session, None, "")

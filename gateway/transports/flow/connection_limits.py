@@ -354,16 +354,16 @@ def _take_one(counts: dict[str, int], key: str) -> None:
         del counts[key]
 
 
-def within_files(capacity: Capacity, *, is_wish: bool) -> Capacity:
+def within_files(capacity: Capacity, *, is_optional: bool) -> Capacity:
     """As many connections as the files leave room for that this process may open; the log says so where it matters.
 
     Args:
-        is_wish: somebody has set `max_connections`; else few are worth a line only.
+        is_optional: somebody has set `max_connections`; else few are worth a line only.
     """
     room, sentence = room_for(capacity.max_connections)
     if not sentence:
         return capacity
-    if is_wish or room < _FEW:
+    if is_optional or room < _FEW:
         log.warning(sentence)
     limited_by = f"max_connections is {capacity.max_connections}, but the process may not open more files"
     return replace(capacity, max_connections=room, limited_by=limited_by)
