@@ -61,7 +61,7 @@ def test_whether_subscribers_see_it() -> None:
     assert seen["priority"] == "yes"
     assert seen["x-delay"] == "no"
     assert seen["AMQ_SCHEDULED_CRON"] == "no"
-    assert seen["JMSXGroupID"] == "yes; by an alias, as `JMSXGroupID`, too"
+    assert seen["JMSXGroupID"] == "yes; an alias as `JMSXGroupID` as well"
 
 
 def test_the_names_that_are_taken_for_slips() -> None:
@@ -71,7 +71,7 @@ def test_the_names_that_are_taken_for_slips() -> None:
 
 def test_values_that_ask_for_nothing() -> None:
     page = dictionary_reference.page()
-    assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value passes |" in page
+    assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value is accepted |" in page
     assert "| `x-stream-filter-value` (RabbitMQ) | none |" in page
 
 

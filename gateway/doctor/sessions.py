@@ -23,7 +23,7 @@ from .websocket import upgrade
 TOPIC = "/temp-topic/doctor"
 _SLOW = 1.0  # seconds that a small message may take; the gateway takes some milliseconds
 _LOGIN = frozenset(["login refused", "too many failed logins"])
-_PROXIES = frozenset(["malformed header line", "NUL octet among the headers", "this is not STOMP"])
+_PROXIES = frozenset(["malformed header line", "NUL byte among the headers", "this is not STOMP"])
 _SENDS_PROXY = (
     "what stands in front of the gateway sends something before the CONNECT, a PROXY header most likely",
     "Write tcp_proxy_protocol = true and name it in trusted_proxies, or write `proxy_protocol off;` there (nginx)",

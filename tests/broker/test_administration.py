@@ -344,8 +344,8 @@ class TestNames:
         [
             ("b", "there is no queue 'b': nothing waits there"),
             ("/topic/t", "there is no queue '/topic/t': it is a topic, where nothing waits"),
-            ("/bogus/a", "'/bogus/a' names a kind this server does not have"),
-            ("/dsub/x", "'/dsub/x' names a kind this server does not have"),
+            ("/bogus/a", "'/bogus/a' is of no known kind"),
+            ("/dsub/x", "'/dsub/x' is of no known kind"),
         ],
     )
     def test_none(self, operator: Operator, name: str, sentence: str) -> None:
@@ -371,7 +371,7 @@ class TestNames:
             ("/amq/queue/a", "the messages are in '/queue/a' already"),
             ("/app/f", "'/app/f' is handled by a function"),
             ("/queue/b,/queue/c", "'/queue/b,/queue/c' must name one destination"),
-            ("/bogus/a", "'/bogus/a' names a kind"),
+            ("/bogus/a", "'/bogus/a' is of no known kind"),
             ("/topic/a.*", "'/topic/a.*' is for SUBSCRIBE"),
             ("", "the destination header is empty"),
         ],

@@ -109,7 +109,7 @@ class TestCanonical:
             with pytest.raises(NotAllowed, match="unsupported kind") as caught:
                 find(destination)
             assert repr(destination) in caught.value.detail
-            assert "it has /queue/NAME, /topic/NAME" in caught.value.detail
+            assert "this server has /queue/NAME, /topic/NAME" in caught.value.detail
 
     @pytest.mark.parametrize("exchange", ["amq.headers", "amq.match"])
     @pytest.mark.parametrize("key", ["", "/", "/a", "/a/#"])
@@ -131,10 +131,10 @@ class TestCanonical:
     def test_what_is_for_one_command(self) -> None:
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
             canonical("/session/events")
-        assert caught.value.detail.startswith("'/session/events' is only for SUBSCRIBE: there the server tells")
+        assert caught.value.detail.startswith("'/session/events' is only for SUBSCRIBE: the server sends the events")
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
             canonical_for("ada", "/session/renew")
-        assert caught.value.detail.startswith("'/session/renew' is only for SEND: there a client shows a new token")
+        assert caught.value.detail.startswith("'/session/renew' is only for SEND: a client sends a new token")
 
     @pytest.mark.parametrize(
         ("name", "lacks"),
@@ -150,7 +150,7 @@ class TestCanonical:
     def test_the_error_names_every_kind_that_there_is(self) -> None:
         with pytest.raises(NotAllowed, match="unsupported kind") as caught:
             canonical("/nowhere/a")
-        forms = caught.value.detail.partition("it has ")[2].partition(", and ")[0].split(", ")
+        forms = caught.value.detail.partition("server has ")[2].partition(", and ")[0].split(", ")
         assert {form.split("/")[1] for form in forms} == {
             *("queue", "topic", "amq", "exchange", "temp-queue", "temp-topic", "reply-queue", "reply-topic", "user"),
             *("app", "session"),
@@ -260,12 +260,12 @@ class TestCanonical:
     @pytest.mark.parametrize(
         ("options", "instead"),
         [
-            ("consumer.prefetchSize=1", "headers of the SUBSCRIBE they are prefetch-count:1"),
+            ("consumer.prefetchSize=1", "as headers of the SUBSCRIBE: prefetch-count:1"),
             (
                 "consumer.exclusive=true&consumer.dispatchAsync=false&consumer.priority=10",
-                "they are exclusive:true, x-priority:10",
+                "SUBSCRIBE: exclusive:true, x-priority:10",
             ),
-            ("consumer.noLocal=true&consumer.selector=a=1", "they are no-local:true, selector:a=1"),
+            ("consumer.noLocal=true&consumer.selector=a=1", "SUBSCRIBE: no-local:true, selector:a=1"),
             ("consumer.retroactive=true", "leave them out"),
             ("producer.windowSize=1", "leave them out"),
         ],
@@ -358,7 +358,7 @@ class TestOfUsers:
 
     @pytest.mark.parametrize("destination", ["/reply-queue/0123", "/reply-topic/0123", "/reply-topic/#"])
     def test_nobody_subscribes_to_temporary_destinations_by_the_name_that_others_know(self, destination: str) -> None:
-        with pytest.raises(NotAllowed, match="temporary destination of somebody"):
+        with pytest.raises(NotAllowed, match="temporary destination of another session"):
             canonical_for("ada", destination)
 
 

@@ -99,7 +99,7 @@ class TestInteger:
     def test_nothing_else(self, text: str) -> None:
         with pytest.raises(NotAllowed, match=r"^bad value of flock$") as refusal:
             self.KIND.read("flock", text)
-        assert "flock may be a whole number of sheep from -5 to 120 (a flock)" in refusal.value.detail
+        assert "flock must be a whole number of sheep from -5 to 120 (a flock)" in refusal.value.detail
         assert repr(text[:80]) in refusal.value.detail
         assert len(refusal.value.detail) < 300
 
@@ -124,7 +124,7 @@ class TestChoice:
     def test_nothing_else(self, text: str) -> None:
         with pytest.raises(NotAllowed, match=r"^bad value of retain$") as refusal:
             self.KIND.read("retain", text)
-        assert "retain may be set, remove or (empty); true (Apollo) is set" in refusal.value.detail
+        assert "retain must be set, remove or (empty); true (Apollo) is set" in refusal.value.detail
         assert repr(text[:80]) in refusal.value.detail
 
     def test_where_letter_case_counts(self) -> None:
@@ -140,7 +140,7 @@ class TestText:
         assert Text(3).read("a", "abc") == "abc"
         assert Text(3).read("a", " ") == " "
         assert Text(3).read("a", "") is None
-        assert Text(3).allowed == "1 to 3 characters, or nothing, which is as good as no header"
+        assert Text(3).allowed == "1 to 3 characters; or empty, which counts as no header"
         with pytest.raises(NotAllowed, match="bad value of a"):
             Text(3).read("a", "abcd")
 
@@ -165,7 +165,7 @@ class TestCredit:
     def test_nothing_else(self, text: str) -> None:
         with pytest.raises(NotAllowed, match=r"^bad value of credit$") as refusal:
             Credit().read("credit", text)
-        assert "credit may be messages[,octets]" in refusal.value.detail
+        assert "credit must be messages[,bytes]" in refusal.value.detail
 
 
 class TestStreamOffset:

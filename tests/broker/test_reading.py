@@ -177,7 +177,7 @@ class TestMisspelt:
         client = scene.connect(version)
         client.subscribe("/queue/a", prefetch="1", consumerWindowSize="0", colour="red", receipt="r")
         assert client.receipts() == ["r"]
-        meant = [(each.name, each.meant) for each, *_ in scene.misspelt]
+        meant = [(each.name, each.known) for each, *_ in scene.misspelt]
         assert meant == [("prefetch", "prefetch-count"), ("consumerWindowSize", "consumer-window-size")]
         assert {tuple(whose) for _, *whose in scene.misspelt} == {(client.session.id, "anonymous")}
         assert scene.broker.counters.misspelt_headers == 2

@@ -130,7 +130,7 @@ class TestHonoured:
             READERS.get(command, unsubscribe_options)({"destination": "/queue/a", name: value})
         assert str(refusal.value) == f"bad value of {name}"
         allowed = INDEX[command][name].spelling.values.allowed
-        assert refusal.value.detail == f"{name} may be {allowed}; it was {value[:80]!r}"
+        assert refusal.value.detail == f"{name} must be {allowed}; the frame has {value[:80]!r}"
 
     @pytest.mark.parametrize(
         ("headers", "requeue"),
@@ -176,7 +176,7 @@ class TestRefused:
             READERS[command]({"destination": "/queue/a", spelling.name: value})
         assert str(refusal.value) == f"{spelling.name} is not supported"
         detail = refusal.value.detail
-        assert detail.startswith(f"{spelling.name}:{value[:80]} asks for what this server does not do. {row.meaning}")
+        assert detail.startswith(f"this server does not support {spelling.name}:{value[:80]}. {row.meaning}")
         assert "Leave the header out" in detail
         assert all(word in detail for word in spelling.passes)
 

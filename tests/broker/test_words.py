@@ -69,7 +69,7 @@ class TestWords:
             check_words(name + "/", "/exchange/amq." + name[1:])
         assert "'/exchange/amq.topic.x" in caught.value.detail
         assert f"{MAX_WORDS + 1} words" in caught.value.detail
-        assert f"may have {MAX_WORDS}" in caught.value.detail
+        assert f"at most {MAX_WORDS} are" in caught.value.detail
         assert len(caught.value.detail) < 200
 
 

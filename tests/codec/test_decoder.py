@@ -220,11 +220,11 @@ class TestMessages:
     @parametrize(
         ("octets", "limits", "detail"),
         [
-            (b"SEND\nk:" + b"v" * 99, Limits(9, 9, 9), "exceed 36 octets, four times max_header_line"),
-            (b"SEND\nk:" + b"v" * 20 + b"\n\n", Limits(9, 9, 9), "exceeds 9 octets (max_header_line)"),
+            (b"SEND\nk:" + b"v" * 99, Limits(9, 9, 9), "exceed 36 bytes, four times max_header_line"),
+            (b"SEND\nk:" + b"v" * 20 + b"\n\n", Limits(9, 9, 9), "exceeds 9 bytes (max_header_line)"),
             (b"SEND\na:1\nb:2\n\n", Limits(1, 9, 9), "more than 1 header lines (max_headers)"),
-            (b"SEND\n\n0123456789", Limits(9, 9, 9), "exceeds 9 octets (max_body)"),
-            (b"SEND\ncontent-length:10\n\n", Limits(9, 99, 9), "the limit of 9 octets (max_body)"),
+            (b"SEND\n\n0123456789", Limits(9, 9, 9), "exceeds 9 bytes (max_body)"),
+            (b"SEND\ncontent-length:10\n\n", Limits(9, 99, 9), "the limit of 9 bytes (max_body)"),
             (b"SEND\na:1\nb:2\n\n", Limits(1, 9, 9, "max_connect_"), "(max_connect_headers)"),
         ],
     )
@@ -236,7 +236,7 @@ class TestMessages:
     @parametrize(
         ("octets", "detail"),
         [
-            (b"GET / HTTP/1.1\r\n", "'GET / HTTP/1.1\\r' is not a STOMP command; a session opens with CONNECT"),
+            (b"GET / HTTP/1.1\r\n", "'GET / HTTP/1.1\\r' is not a STOMP command; open the session with CONNECT"),
             (b"x" * 100, f"{'x' * 40!r} is not a STOMP command"),
             (b"\xff\xfe\n", "'ÿþ' is not a STOMP command"),
         ],
@@ -249,7 +249,7 @@ class TestMessages:
     def test_where_it_is_not_utf8(self) -> None:
         outcome = read([b"SEND\nk:\xff\n\n\0"], V12)
         assert outcome.error is not None
-        assert outcome.error.detail == "octet 7 of the frame is not UTF-8"
+        assert outcome.error.detail == "byte 7 of the frame is not UTF-8; encode commands and headers in UTF-8"
 
 
 class TestEarly:

@@ -21,7 +21,7 @@ def test_a_head_without_body_length() -> None:
 
 def test_repr_shows_no_body() -> None:
     """Bodies are the users' data, and long."""
-    assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 octets>"
+    assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 bytes>"
 
 
 @pytest.mark.parametrize("thing", [Head("ACK", {}), Frame(Head("ACK", {}), b"")])

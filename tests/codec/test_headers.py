@@ -69,7 +69,7 @@ class TestParseLines:
     @parametrize("octet", ["\t", "\x01", "\x1f", "\x00"])
     def test_1_0_has_no_control_octets_in_what_comes_back(self, octet: str) -> None:
         """A standard header is given back (as receipt-id, destination ...), and 1.0 could not write it."""
-        with pytest.raises(MalformedFrame, match="control octet in a header") as caught:
+        with pytest.raises(MalformedFrame, match="control character in a header") as caught:
             parse_lines(f"SEND\nReceipt: a{octet}b", V10)
         assert "receipt" in caught.value.detail
         assert parse_lines(f"SEND\nmine: a{octet}b", V10)[1] == {"mine": f"a{octet}b"}
@@ -182,7 +182,7 @@ class TestFormatLines:
 
 class TestBadLine:
     def test_short_ones_are_shown_whole(self) -> None:
-        assert bad_line("x" * 80).detail == f"{'x' * 80!r} is not name:value"
+        assert bad_line("x" * 80).detail == f"{'x' * 80!r} is not name:value; write one header a line"
 
     def test_long_ones_are_cut(self) -> None:
-        assert bad_line("x" * 81).detail == f"{'x' * 77 + '...'!r} is not name:value"
+        assert bad_line("x" * 81).detail == f"{'x' * 77 + '...'!r} is not name:value; write one header a line"

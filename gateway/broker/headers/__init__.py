@@ -1,1 +1,1 @@
-"""Headers: one table of all that the gateway knows, what reads frames by it, and the first frame."""
+"""Headers: the table of all headers that the gateway knows, the readers of frames by it, and CONNECT."""

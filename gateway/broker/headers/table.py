@@ -1,22 +1,21 @@
-"""The headers that the gateway knows: one table, which the broker reads by and the documentation is made from.
+"""Table of headers: frames are read by it, and docs/headers.md is made from it.
 
-Other brokers have other names and units for the same thing, and clients that were written for them come here unedited.
-So each header has one canonical name and its aliases, each with the unit that its broker gives it; behind this package
-and `reading` nobody knows how a header is spelt.
+Other brokers have other names and units for the same options, and their clients must work here unedited.  So each
+header has one canonical name and aliases, each alias with the unit of its broker.  Code outside of this package knows
+no header by its spelling.
 
-Every row has a fate, and none of them is silence:
+Each row has a treatment; no header of the table is ignored in silence:
 
-    honoured         the gateway does what it says
-    passed on        the gateway has no business with it; subscribers get it as it is
-    refused          the gateway knows what it asks, and cannot do that: an ERROR says so
-    without effect   it asks for something that makes no difference here, and the row says why
+    honoured         the gateway does what the header says
+    passed on        the gateway does not use the header; subscribers get it unchanged
+    refused          the gateway knows the request and cannot fulfil it: an ERROR says so
+    without effect   the request makes no difference here; the row says why
 
-A header that is not in the table is the user's own: that of a SEND is passed on, others mean nothing.  Letter case
-counts, except that 1.0 reads the standard headers of STOMP in any (see the codec).  Only a SUBSCRIBE has no headers of
-its user's own: there a near miss (`slips`) has no effect either, and the log says so.
+A header outside of the table is the user's own: subscribers get that of a SEND, other frames ignore it.  Letter case
+counts, except that 1.0 reads STOMP's standard headers in any case (see the codec).  A SUBSCRIBE has no use for a
+user's own headers, so a near miss there gets a line in the log.
 
-What it does not know: what the destinations make of all this.  And the known weakness: a user's own header that happens
-to be called like one of these is taken for it.
+Known weakness: a user's own header with a name of the table is read as that header.
 """
 
 from __future__ import annotations
@@ -43,17 +42,16 @@ COMMANDS = (
 )
 
 INDEX = {command: index(TABLE, command) for command in COMMANDS}
-"""Command -> every name that it may have -> its place in the table."""
-
+"""Command -> name of a header -> its entry."""
 
 _NEAR_MISSES = near_misses(INDEX["SUBSCRIBE"])
 
 
 def near_miss(name: str) -> HeaderEntry | None:
-    """The header that a SUBSCRIBE surely meant by a name that is not in the table; None: it is the user's own."""
+    """Header of SUBSCRIBE that an unknown name resembles; None: the name is the user's own."""
     return _NEAR_MISSES.get(squashed(name))
 
 
 def ack_mode(value: str) -> str:
-    """What the `ack` of a SUBSCRIBE stands for: a word of another broker is ours; any other value is itself."""
+    """Ack mode of a value: words of other brokers are translated, all others returned unchanged."""
     return MODES.aliases.get(value, (value, ""))[0]

@@ -51,7 +51,7 @@ def test_names_are_case_sensitive_and_keywords_are_not() -> None:
         ("a = 1 AND", 10, "the end", VALUE),
         ("a = 1 AND AND b", 11, "'AND'", VALUE + ' (a header of that name is "AND", in double quotes)'),
         ("in = 1", 1, "'in'", VALUE + ' (a header of that name is "in", in double quotes)'),
-        ("a = NULL", 5, "'NULL'", VALUE + " (IS NULL tells whether a header is missing)"),
+        ("a = NULL", 5, "'NULL'", VALUE + " (write IS NULL to test for a missing header)"),
         ("a = NOT b", 5, "'NOT'", VALUE + ' (a header of that name is "NOT", in double quotes)'),
         ("()", 2, "')'", VALUE),
         ("a = 1, b = 2", 6, "','", "AND, OR or the end"),
