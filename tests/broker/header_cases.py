@@ -1,6 +1,6 @@
-"""What every header of the dictionary makes of a frame: the cases of the tests that go by the table.
+"""Cases of the header table: the options that each header gives, and the values that it refuses.
 
-Here stands what is right, header by header; `test_reading_by_table` fails for a header that is missing.
+`test_reading_by_table` fails for a header that is missing here.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ ENDED: dict[str, list[Case]] = {
     "resume": [("mine", {"resume": "mine"}), ("", {})],
 }
 
-# What a queue argument makes of empty `Hints`, on both frames.
+# What a queue argument makes of empty `ClientArguments`, on both frames.
 HINTED: dict[str, list[Case]] = {
     "auto-delete": [("true", {"auto_delete": True}), ("false", {"auto_delete": False})],
     "x-message-ttl": [("60000", {"time_to_live": 60.0}), ("0", {"time_to_live": 0.001})],

@@ -89,8 +89,8 @@ def _try(pattern: list[str], words: list[str]) -> bool:
     return bool(words) and first in ("*", words[0]) and _try(more, words[1:])
 
 
-def calls(act: Callable[[], object]) -> int:
-    """How many calls that makes, all in all."""
+def calls(act: Callable[..., object], *arguments: object) -> int:
+    """Number of calls that it makes, all in all."""
     count = 0
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
@@ -100,7 +100,7 @@ def calls(act: Callable[[], object]) -> int:
     gc.disable()  # a collection has callbacks, and would be counted
     sys.setprofile(profile)
     try:
-        act()
+        act(*arguments)
     finally:
         sys.setprofile(None)
         gc.enable()

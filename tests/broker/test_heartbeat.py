@@ -24,27 +24,28 @@ def test_the_header_is_two_numbers(cx: int, cy: int) -> None:
 
 
 @pytest.mark.requirement("HBT-10")
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_anything_else_is_refused() -> None:
+    for value in [
         *("", ",", "5", "5,", ",5", "abc", "a,b", "-1,0", "0,-1", "+1,0", "1.5,0", "1e3,0", " 1,0", "1, 0", "1,0 "),
         *("1,2,3", "٣,٣", "²,0", "1_000,0", "9" * 13 + ",0", "0," + "9" * 5000),
-    ],
-)
-def test_anything_else_is_refused(value: str) -> None:
-    with pytest.raises(MalformedFrame, match="heart-beat") as caught:
-        parse_heart_beat(value)
-    assert "10000,10000" in caught.value.detail
-    assert len(caught.value.detail) < 200
+    ]:
+        with pytest.raises(MalformedFrame, match="heart-beat") as caught:
+            parse_heart_beat(value)
+        assert "10000,10000" in caught.value.detail
+        assert len(caught.value.detail) < 200
 
 
 @pytest.mark.requirement("HBT-03", "HBT-05", "HBT-06", "HBT-09")
-@pytest.mark.parametrize(
-    ("ours", "theirs", "seconds"),
-    [(250, 10_000, 10.0), (10_000, 250, 10.0), (500, 500, 0.5), (0, 500, 0.0), (500, 0, 0.0), (0, 0, 0.0)],
-)
-def test_the_interval_is_the_longer_of_both_unless_one_declines(ours: int, theirs: int, seconds: float) -> None:
-    assert beat_interval(ours, theirs) == seconds
+def test_the_interval_is_the_longer_of_both_unless_one_declines() -> None:
+    for ours, theirs, seconds in [
+        (250, 10_000, 10.0),
+        (10_000, 250, 10.0),
+        (500, 500, 0.5),
+        (0, 500, 0.0),
+        (500, 0, 0.0),
+        (0, 0, 0.0),
+    ]:
+        assert beat_interval(ours, theirs) == seconds
 
 
 @given(MILLISECONDS, MILLISECONDS)
@@ -60,6 +61,6 @@ def test_we_send_before_the_interval_is_over_but_not_much(seconds: float) -> Non
     assert seconds - early <= 1.0
 
 
-@pytest.mark.parametrize(("seconds", "early"), [(0.0, 0.0), (0.4, 0.3), (4.0, 3.0), (10.0, 9.0), (60.0, 59.0)])
-def test_a_quarter_early_and_never_more_than_a_second(seconds: float, early: float) -> None:
-    assert send_early(seconds) == pytest.approx(early)
+def test_a_quarter_early_and_never_more_than_a_second() -> None:
+    for seconds, early in [(0.0, 0.0), (0.4, 0.3), (4.0, 3.0), (10.0, 9.0), (60.0, 59.0)]:
+        assert send_early(seconds) == pytest.approx(early)

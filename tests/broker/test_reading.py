@@ -18,14 +18,14 @@ from gateway.broker.headers.parse import (
     send_options,
     subscribe_options,
 )
-from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, squashed
+from gateway.broker.headers.row import OTHER_WORDS, squashed
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN
 from gateway.broker.model.policy import ClientArguments
 from gateway.codec import V10, Version, encoder
 
 from .client import Scene
-from .header_cases import HINTED, READERS, SENT, SUBSCRIBED, TEN_YEARS, Reader, without_passed_on
+from .header_cases import HINTED, READERS, SENT, SUBSCRIBED, TEN_YEARS, without_passed_on
 
 
 class TestPlain:
@@ -54,9 +54,9 @@ class TestPlain:
         assert subscribe_options(headers) is NO_OPTIONS
         assert subscribe_options({}) is NO_OPTIONS
 
-    @pytest.mark.parametrize("name", sorted(name for name in LEFT_TO_THE_CODEC if name != "transaction"))
-    def test_headers_of_the_server(self, name: str) -> None:
-        assert send_options({"destination": "/queue/a", name: "x"}) is PLAIN
+    def test_headers_of_the_server(self) -> None:
+        for name in sorted(name for name in LEFT_TO_THE_CODEC if name != "transaction"):
+            assert send_options({"destination": "/queue/a", name: "x"}) is PLAIN
 
     def test_a_header_that_asks_for_the_default(self) -> None:
         assert send_options({"priority": "4"}) is PLAIN
@@ -67,9 +67,8 @@ class TestPlain:
 class TestAsUsersOfOtherBrokersSay:
     """Independent of the table: what must be refused, and what must pass, as their documentation writes it."""
 
-    @pytest.mark.parametrize(
-        "header",
-        [
+    def test_refused_on_send(self) -> None:
+        for header in [
             *["AMQ_SCHEDULED_CRON:0 * * * *", "AMQ_SCHEDULED_PERIOD:1000", "AMQ_SCHEDULED_REPEAT:9", "exclusive:true"],
             *[
                 "x-queue-type:stream",
@@ -78,25 +77,20 @@ class TestAsUsersOfOtherBrokersSay:
                 "x-overflow:reject-publish",
             ],
             *["x-stream-filter-size-bytes:32", "x-stream-filter-value:eu"],
-        ],
-    )
-    def test_refused_on_send(self, header: str) -> None:
-        name, _, value = header.partition(":")
-        with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
-            send_options({"destination": "/queue/a", name: value})
+        ]:
+            name, _, value = header.partition(":")
+            with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
+                send_options({"destination": "/queue/a", name: value})
 
-    @pytest.mark.parametrize(
-        "header",
-        [
+    def test_refused_on_subscribe(self) -> None:
+        for header in [
             "x-max-age:7D",
             *["x-stream-filter:eu", "x-stream-match-unfiltered:true"],
             *["x-queue-type:stream", "x-overflow:reject-publish-dlx"],
-        ],
-    )
-    def test_refused_on_subscribe(self, header: str) -> None:
-        name, _, value = header.partition(":")
-        with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
-            subscribe_options({"destination": "/queue/a", "id": "0", name: value})
+        ]:
+            name, _, value = header.partition(":")
+            with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
+                subscribe_options({"destination": "/queue/a", "id": "0", name: value})
 
     def test_what_passes(self) -> None:
         harmless = {
@@ -114,9 +108,8 @@ class TestAsUsersOfOtherBrokersSay:
 class TestMisspelt:
     """A near miss has no effect and is told to the operator; on a SEND it is the user's own."""
 
-    @pytest.mark.parametrize(
-        ("name", "meant"),
-        [
+    def test_a_near_miss(self) -> None:
+        for name, meant in [
             *((each, "prefetch-count") for each in ("prefetch", "prefetchCount", "prefetch_count", "Prefetch-Count")),
             *((each, "prefetch-count") for each in ("prefetchSize", "prefetch-size", "PREFETCH", "Prefetch")),
             *(
@@ -130,17 +123,14 @@ class TestMisspelt:
             *(("noLocal", "no-local"), ("X-Priority", "x-priority"), ("xpriority", "x-priority"), ("ID", "id")),
             *(("autoDelete", "auto-delete"), ("X-Message-TTL", "x-message-ttl"), ("From-Seq", "from-seq")),
             *(("Durable", "durable"), ("browserEnd", "browser-end"), ("Subscription_Type", "subscription-type")),
-        ],
-    )
-    def test_a_near_miss(self, name: str, meant: str) -> None:
-        headers = {"destination": "/queue/a", name: "1"}
-        assert subscribe_options(headers) is NO_OPTIONS
-        assert list(misspelt(headers)) == [Misspelt(name, meant)]
-        assert send_options(headers) is PLAIN
+        ]:
+            headers = {"destination": "/queue/a", name: "1"}
+            assert subscribe_options(headers) is NO_OPTIONS
+            assert list(misspelt(headers)) == [Misspelt(name, meant)]
+            assert send_options(headers) is PLAIN
 
-    @pytest.mark.parametrize(
-        "name",
-        [
+    def test_nothing_that_anybody_would_miss(self) -> None:
+        for name in [
             *("Transformation", "x-max_priority", "ActiveMQ.DispatchAsync"),  # they would have no effect anyway
             *(
                 "my-prefetch",
@@ -155,26 +145,24 @@ class TestMisspelt:
                 "İd",
                 "Content-Type",
             ),
-        ],
-    )
-    def test_nothing_that_anybody_would_miss(self, name: str) -> None:
-        headers = {"destination": "/queue/a", "id": "0", name: "1"}
-        assert subscribe_options(headers) is NO_OPTIONS
-        assert not list(misspelt(headers))
+        ]:
+            headers = {"destination": "/queue/a", "id": "0", name: "1"}
+            assert subscribe_options(headers) is NO_OPTIONS
+            assert not list(misspelt(headers))
 
-    @pytest.mark.parametrize("right", ["prefetch-count", "activemq.prefetchSize", "credit"])
-    def test_beside_the_right_one_it_is_harmless(self, right: str) -> None:
+    def test_beside_the_right_one_it_is_harmless(self) -> None:
         """So do clients that speak to several brokers."""
-        for sent in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
-            assert subscribe_options(sent).prefetch == 5
-            assert not list(misspelt(sent))
+        for right in ["prefetch-count", "activemq.prefetchSize", "credit"]:
+            for sent in ({"prefetch": "7", right: "5"}, {right: "5", "Prefetch-Count": "7"}):
+                assert subscribe_options(sent).prefetch == 5
+                assert not list(misspelt(sent))
 
     def test_a_long_name_is_cut(self) -> None:
         (found,) = misspelt({"prefetch" + "-" * 1_000 + "count": "1"})
         assert found == Misspelt("prefetch" + "-" * 72, "prefetch-count")
 
-    def test_the_subscription_is_there(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_the_subscription_is_there(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("/queue/a", prefetch="1", consumerWindowSize="0", colour="red", receipt="r")
         assert client.receipts() == ["r"]
         meant = [(each.name, each.known) for each, *_ in scene.misspelt]
@@ -194,12 +182,12 @@ class TestMisspelt:
         client.send("SUBSCRIBE", {"Destination": "/queue/a", "ID": "0", "Ack": "client", "RECEIPT": "r"})
         assert client.receipts() == ["r"]
 
-    @pytest.mark.parametrize("name", ["Priority", "X-Delay", "Expires", "delay", "x-ttl", "Retain", "prefetch"])
-    def test_of_a_send_they_are_passed_on(self, scene: Scene, version: Version, name: str) -> None:
+    def test_of_a_send_they_are_passed_on(self, scene: Scene, version: Version) -> None:
         client = scene.connect(version)
         client.subscribe("/topic/a")
-        client.publish("/topic/a", b"m", **{name: "1"})
-        assert client.message().headers[name] == "1"
+        names = ["Priority", "X-Delay", "Expires", "delay", "x-ttl", "Retain", "prefetch"]
+        client.publish("/topic/a", b"m", **dict.fromkeys(names, "1"))
+        assert client.message().headers.items() >= dict.fromkeys(names, "1").items()
 
     def test_other_words_mean_headers_that_are_there(self) -> None:
         for other, name in OTHER_WORDS.items():
@@ -212,21 +200,19 @@ class TestMisspelt:
 
 
 class TestFirstCounts:
-    @pytest.mark.parametrize(
-        ("command", "row"),
-        [(command, row) for command in READERS for row in TABLE if command in row.frames and row.spellings[0].field],
-        ids=lambda each: each if isinstance(each, str) else each.name,
-    )
-    def test_canonical_before_alias_and_aliases_in_their_order(self, command: str, row: HeaderRow) -> None:
+    def test_canonical_before_alias_and_aliases_in_their_order(self) -> None:
         """The values of names behind the first are not even looked at."""
-        tables = HINTED if row.argument else SENT if command == "SEND" else SUBSCRIBED
-        for place, spelling in enumerate(row.spellings[:-1]):
-            value = tables[spelling.name][0][0] if tables[spelling.name] else ""
-            alone = {spelling.name: value}
-            others = {each.name: "\x00 nonsense" for each in row.spellings[place + 1 :]}
-            read = READERS[command]
-            first, last = read({**alone, **others}), read({**others, **alone})
-            assert without_passed_on(first) == without_passed_on(last) == without_passed_on(read(alone))
+        for command, row in [
+            (command, row) for command in READERS for row in TABLE if command in row.frames and row.spellings[0].field
+        ]:
+            tables = HINTED if row.argument else SENT if command == "SEND" else SUBSCRIBED
+            for place, spelling in enumerate(row.spellings[:-1]):
+                value = tables[spelling.name][0][0] if tables[spelling.name] else ""
+                alone = {spelling.name: value}
+                others = {each.name: "\x00 nonsense" for each in row.spellings[place + 1 :]}
+                read = READERS[command]
+                first, last = read({**alone, **others}), read({**others, **alone})
+                assert without_passed_on(first) == without_passed_on(last) == without_passed_on(read(alone))
 
     def test_a_canonical_value_that_says_nothing_leaves_it_to_the_others(self) -> None:
         """ActiveMQ's clients write expires:0 always."""
@@ -236,11 +222,11 @@ class TestFirstCounts:
 
 
 class TestGroups:
-    @pytest.mark.parametrize("name", ["JMSXGroupID", "message_group", "_AMQ_GROUP_ID"])
-    def test_closing(self, name: str) -> None:
-        options = send_options({name: "g", "JMSXGroupSeq": "-1"})
-        assert (options.group, options.closes_group) == ("g", True)
-        assert not send_options({name: "g", "JMSXGroupSeq": "2"}).closes_group
+    def test_closing(self) -> None:
+        for name in ["JMSXGroupID", "message_group", "_AMQ_GROUP_ID"]:
+            options = send_options({name: "g", "JMSXGroupSeq": "-1"})
+            assert (options.group, options.closes_group) == ("g", True)
+            assert not send_options({name: "g", "JMSXGroupSeq": "2"}).closes_group
 
     def test_closing_nothing(self) -> None:
         assert send_options({"JMSXGroupSeq": "-1"}) is PLAIN
@@ -275,22 +261,19 @@ class TestSelector:
 
 
 class TestDeadLetters:
-    @pytest.mark.parametrize(
-        ("exchange", "key", "target"),
-        [
-            ("", "failed", "/queue/failed"),
-            ("amq.topic", "orders.failed", "/topic/orders.failed"),
-            ("amq.direct", "failed", "/exchange/amq.direct/failed"),
-            ("amq.fanout", "failed", "/exchange/amq.fanout"),
-            ("amq.fanout", "orders.#", "/exchange/amq.fanout"),
-        ],
-    )
-    @pytest.mark.parametrize("read", [send_options, subscribe_options])
-    def test_the_pair_names_a_destination(self, read: Reader, exchange: str, key: str, target: str) -> None:
-        queue_arguments = read(
-            {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-max-length": "5"}
-        ).queue_arguments
-        assert queue_arguments == ClientArguments(dead_letter=target, max_messages=5)
+    def test_the_pair_names_a_destination(self) -> None:
+        for read in [send_options, subscribe_options]:
+            for exchange, key, target in [
+                ("", "failed", "/queue/failed"),
+                ("amq.topic", "orders.failed", "/topic/orders.failed"),
+                ("amq.direct", "failed", "/exchange/amq.direct/failed"),
+                ("amq.fanout", "failed", "/exchange/amq.fanout"),
+                ("amq.fanout", "orders.#", "/exchange/amq.fanout"),
+            ]:
+                queue_arguments = read(
+                    {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key, "x-max-length": "5"}
+                ).queue_arguments
+                assert queue_arguments == ClientArguments(dead_letter=target, max_messages=5)
 
     def test_exchange_alone(self) -> None:
         with pytest.raises(NotAllowed, match="x-dead-letter-exchange without x-dead-letter-routing-key") as refusal:
