@@ -281,7 +281,7 @@ def _of_user(rest: str) -> str:
         return f"{USER}{OWN}/{rest}"
     kind = mail.partition("/")[0]
     if not (kind in _OF_USERS or kind in WILDCARDS or (who in WILDCARDS and not mail)):
-        raise ValueError("is nobody's mail: write /user/queue/NAME for one's own, or /user/WHO/queue/NAME")
+        raise ValueError("is nobody's mail: write /user/queue/NAME for one's own, or /user/USER/queue/NAME")
     if who in WILDCARDS or who == OWN:
         return USER + rest
     if not WILDCARDS.isdisjoint(who) or "," in rest:
