@@ -130,7 +130,8 @@ FRAMES = [
     *good("an empty line of the other kind in the body", "FRM-02 BOD-11", EOLS,
           b"SEND\n\nx\n\r\n\0SEND\r\n\r\ny\n\n\0", send(b"x\n\r\n"), send(b"y\n\n")),
     *good("the body begins with CR LF", "FRM-02 BOD-11", EOLS, b"SEND\nk:v\n\n\r\nx\0", send(b"\r\nx", k="v")),
-    *good("escapes", "ENC-01 ENC-07", STRICT, b"SEND\na\\cb:x\\ny\\\\\n\n\0", ("SEND", {"a:b": "x\ny\\"}, b"")),
+    *good("escapes", "ENC-01 ENC-07 HDR-01", STRICT, b"SEND\na\\cb:x\\ny\\\\\na\\cb:later\nback:\\\\n\n\n\0",
+          ("SEND", {"a:b": "x\ny\\", "back": "\\n"}, b"")),
     *good("no trimming, case counts", "ENC-08 FRM-06 FRM-07", STRICT, b"Send \nDestination : x \n\n\0",
           ("Send ", {"Destination ": " x "}, b"")),
     *good("CR is data of a value", "FRM-03 ENC-11", (V11,), b"SEND\nk:v\r\nl:\r\r\n\n\0", send(k="v\r", l="\r\r")),
@@ -139,6 +140,8 @@ FRAMES = [
     *good("the lenient dialect", "LEN-01 LEN-02 LEN-03 LEN-04 LEN-05 LEN-06 ENC-10 ENC-12", (V10,),
           b"\n \n\r\nsEnd \r\nDestination:  /queue/a \r\r\nK:a\\cb\nContent-Length:1\n \r\nx\0",
           send(b"x", destination="/queue/a", K="a\\cb", content_length="1")),
+    *good("the first of either spelling", "HDR-01 LEN-06", (V10,), b"SEND\nReceipt:1\nreceipt:2\nMine:x\nMINE:y\n\n\0",
+          ("SEND", {"receipt": "1", "Mine": "x", "MINE": "y"}, b"")),
     *good("empty lines of spaces", "LEN-01 LEN-02", (V10,), b"  \nSEND\nk:v\n   \r\nx\0 \n \r\nSEND\nk:v\n\r\r\ny\0 \n",
           send(b"x", k="v"), send(b"y", k="v")),
 ]  # fmt: skip
