@@ -1,4 +1,4 @@
-"""What the tests of `words` and `trie` measure by: patterns matched the slow and obvious way, and calls counted.
+"""What the tests of `patterns` and `trie` measure by: patterns matched the slow and obvious way, and calls counted.
 
 Costs are counted in calls of functions (Python's and built-in ones), not in time: each step of a search makes at least
 one, so a search that walks too far is seen on any machine.
