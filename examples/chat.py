@@ -8,7 +8,7 @@
 It asks for the passcode, unless the variable PASSCODE has it.  A line that starts with @bob goes to bob alone, on all
 of bob's devices; any other goes to the room.  End with Ctrl-D or Ctrl-C.
 
-The room is a topic.  Private messages go to /user/USER/queue/chat, and everybody subscribes to /user/queue/chat, which
+The room is a topic.  Private messages go to /user/WHO/queue/chat, and everybody subscribes to /user/queue/chat, which
 is another destination for each user.  Who wrote a message stands in `user-id`, and the gateway refuses a wrong one.
 
 STOMP_HOST and STOMP_PORT say where the gateway is, if not at 127.0.0.1:61613.

@@ -7,7 +7,7 @@
     /exchange/amq.direct/K  a topic of its own kind, without wildcards
     /exchange/amq.fanout    one topic for all; a key after it, /exchange/amq.fanout/K, is ignored
     /user/queue/NAME        SUBSCRIBE: messages to this user; also /user/topic/, /user/exchange/
-    /user/USER/queue/NAME   SEND: to all sessions of that user that subscribed /user/queue/NAME
+    /user/LOGIN/queue/NAME  SEND: to all sessions of that user that subscribed /user/queue/NAME
     /temp-queue/NAME        a queue of the session, deleted with it; also /temp-topic/
     /reply-queue/TOKEN      SEND: the temporary queue of a session, as its `reply-to` names it; also /reply-topic/
     /app/NAME               handled by functions of the server's operator
@@ -53,9 +53,9 @@ _FORMS = {
     "/user/queue/NAME": None,
     "/user/topic/NAME": None,
     "/user/exchange/NAME": None,
-    "/user/USER/queue/NAME": None,
-    "/user/USER/topic/NAME": None,
-    "/user/USER/exchange/NAME": None,
+    "/user/LOGIN/queue/NAME": None,
+    "/user/LOGIN/topic/NAME": None,
+    "/user/LOGIN/exchange/NAME": None,
     "/app/NAME": APP,
     EVENTS: None,
     RENEW: None,
@@ -219,7 +219,7 @@ def _canonical(destination: str, multicast: bool | None) -> str:
         user, _, rest = destination[len(USER) :].partition("/")
         if not user or not rest.startswith(_OF_USERS) or rest in _OF_USERS:
             raise NotAllowed(
-                "unknown user destination", f"send to /user/USER/queue/NAME: {destination[:80]!r} is not of that form"
+                "unknown user destination", f"send to /user/LOGIN/queue/NAME: {destination[:80]!r} is not of that form"
             )
         name = _of_user(_ESCAPE.sub(lambda found: _ESCAPES[found[0]], user), rest)
     else:
