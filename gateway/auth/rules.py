@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from gateway.broker.model.identity import Action, Coverage, Identity
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
 from gateway.broker.model.patterns import has_wildcard
 from gateway.config import settings
 from gateway.config.rules import TRANSPORTS, Table

@@ -18,8 +18,8 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from gateway.broker.core.ports import ANONYMOUS
+from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.destinations import word_of
-from gateway.broker.model.identity import Action, Coverage
 from gateway.broker.model.patterns import ONE, Pattern, has_wildcard
 from gateway.broker.model.trie import PatternTrie
 from gateway.config.rules import OWN, Table

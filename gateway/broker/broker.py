@@ -30,7 +30,7 @@ from .core.storage import Storage
 from .errors import OUTBOX, SLOW_LIMITS, NotAllowed, SessionEnded, SlowConsumer, TakenOver
 from .events import EventLog
 from .headers.parse import Misspelt
-from .model.identity import Access
+from .model.access import Access
 from .model.policy import Policies, Quotas
 from .queue.outbox import Outbox
 from .queue.queue import Queue

@@ -18,8 +18,9 @@ from gateway.auth.rules import Explanation, Rules
 from gateway.broker.core.authorization import FREE
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model import destinations
+from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.destinations import RENEW
-from gateway.broker.model.identity import Action, Coverage, Identity
+from gateway.broker.model.identity import Identity
 from gateway.config.rules import ACTIONS, TRANSPORTS, UNIX
 from gateway.config.settings import SettingsError, load
 

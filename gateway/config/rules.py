@@ -21,8 +21,8 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model import destinations
+from gateway.broker.model.access import Action
 from gateway.broker.model.destinations import APP, DIRECT, FANOUT, QUEUE, TOPIC, USER
-from gateway.broker.model.identity import Action
 from gateway.broker.model.patterns import ONE, WILDCARDS, check_pattern, check_words, split
 from gateway.config.tables import TableError, lines_of, read_each, shown, unknown
 from gateway.config.toml_file import SettingsFile
@@ -281,7 +281,7 @@ def _of_user(rest: str) -> str:
         return f"{USER}{OWN}/{rest}"
     kind = mail.partition("/")[0]
     if not (kind in _OF_USERS or kind in WILDCARDS or (who in WILDCARDS and not mail)):
-        raise ValueError("is nobody's mail: write /user/queue/NAME for one's own, or /user/USER/queue/NAME")
+        raise ValueError("is nobody's mail: write /user/queue/NAME for one's own, or /user/WHO/queue/NAME")
     if who in WILDCARDS or who == OWN:
         return USER + rest
     if not WILDCARDS.isdisjoint(who) or "," in rest:

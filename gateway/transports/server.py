@@ -20,7 +20,8 @@ from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.ports import Authenticator, Authorizer, TendedStore
 from gateway.broker.core.storage import Storage
 from gateway.broker.errors import SessionEnded
-from gateway.broker.model.identity import Access, Identity
+from gateway.broker.model.access import Access
+from gateway.broker.model.identity import Identity
 from gateway.broker.model.policy import Policies
 from gateway.broker.queue.outbox import Outbox
 from gateway.codec import Limits

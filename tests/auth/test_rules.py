@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from gateway.auth import rules as module
 from gateway.auth import rules_standing
 from gateway.auth.rules import Granted, Rules
+from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.destinations import canonical_for
-from gateway.broker.model.identity import Action, Coverage, Identity
+from gateway.broker.model.identity import Identity
 from gateway.broker.model.patterns import Pattern
 from gateway.config.rules import Table, read_tables
 

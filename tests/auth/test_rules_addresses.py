@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.auth.rules_addresses import NOWHERE, Networks
-from gateway.broker.model.identity import Action, Identity
+from gateway.broker.model.access import Action
+from gateway.broker.model.identity import Identity
 
 from .test_rules import access, rule, rules
 

@@ -9,7 +9,8 @@ import pytest
 
 from gateway.auth import rules as module
 from gateway.auth.rules import Rules
-from gateway.broker.model.identity import Action, Coverage, Identity
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
 from gateway.config.rules import Table, read_tables
 from gateway.config.settings import SettingsError
 

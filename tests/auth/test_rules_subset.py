@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.auth.rules import Rules
-from gateway.broker.model.identity import Coverage, Identity
+from gateway.broker.model.access import Coverage
+from gateway.broker.model.identity import Identity
 from gateway.broker.model.patterns import Pattern
 from gateway.config.rules import read_tables
 from tests.broker.client import Client, Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.broker.model.identity import Action, Coverage
+from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.patterns import Pattern
 
 from .client import Client, Scene

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.broker.core import authorization
 from gateway.broker.errors import AccessLost, AccessRefused
-from gateway.broker.model.identity import Action, Coverage
+from gateway.broker.model.access import Action, Coverage
 from gateway.broker.session.subscribe import INTERNAL
 
 from .client import Client, Scene

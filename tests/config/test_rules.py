@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gateway.broker.model.identity import Action
+from gateway.broker.model.access import Action
 from gateway.cli import main
 from gateway.config.rules import KEYS, KINDS, RuleError, Table, canonical, read_tables
 from gateway.config.settings import SettingsError, load
@@ -218,7 +218,7 @@ WRONG_PATTERNS = [
         'has no slash in front; did you mean "/topic/secret.**"? The queue is "/queue/topic/secret.**"',
     ),
     ("temp-queue/a", 'has no slash in front; did you mean "/temp-queue/a"?'),
-    ("/user/bob", "is nobody's mail: write /user/queue/NAME for one's own, or /user/USER/queue/NAME"),
+    ("/user/bob", "is nobody's mail: write /user/queue/NAME for one's own, or /user/WHO/queue/NAME"),
     ("/user/bob/inbox", "is nobody's mail: "),
     ("/user/queue", "is nobody's mail: "),
     ("/user/b*b/queue/a", "has a wildcard, or a comma, inside of a user's name"),

@@ -13,8 +13,9 @@ from structlog.typing import EventDict
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.errors import LoginRefused
+from gateway.broker.model.access import Access, Action, Coverage
 from gateway.broker.model.destinations import EVENTS, RENEW
-from gateway.broker.model.identity import Access, Action, Coverage, Credentials, Identity
+from gateway.broker.model.identity import Credentials, Identity
 from gateway.transports import TransportOptions
 
 from .house import House

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import AccessLost, AccessRefused, NotAllowed
 from ..model import destinations as names
-from ..model.identity import Access, Action, Coverage
+from ..model.access import Access, Action, Coverage
 from ..model.patterns import check_words, has_wildcard
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from gateway.codec import ProtocolError
 
+from ..model.access import Access
 from ..model.changes import Batch, Stored
-from ..model.identity import Access, Credentials, Identity, Renewal
+from ..model.identity import Credentials, Identity, Renewal
 
 ANONYMOUS = "anonymous"
 """The name of a user who gave none, where that is allowed."""

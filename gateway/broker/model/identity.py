@@ -1,4 +1,4 @@
-"""Identity and permissions of a client: credentials, the identity that an authenticator finds, and its access.
+"""Identity of a client: its credentials, and the identity that an authenticator finds.
 
 Passcodes, tokens and cookies are left out of every `repr`, so that no log line can show them by accident.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +91,13 @@ class Identity:
 
 
 class Renewal:
-    """Credentials that a session sends to be extended.
+    """What a client shows to stay longer.
 
     Attributes:
-        login: the claimed name; empty: the session's.
-        passcode: a token; empty: none.
-        authorization: the header `Authorization`, as in HTTP; empty: none.
-        receipt: the receipt that the frame asked for; None: none.
+        login: the name that it claims; empty: the session's.
+        passcode: empty: none.
+        authorization: likewise, as HTTP has it.
+        receipt: that it asked for.
     """
 
     __slots__ = ("authorization", "login", "passcode", "receipt")
@@ -109,51 +107,3 @@ class Renewal:
         self.passcode = passcode
         self.authorization = authorization
         self.receipt: str | None = None
-
-
-class Action(Enum):
-    """Actions that rules allow or refuse."""
-
-    SEND = "send"
-    SUBSCRIBE = "subscribe"
-    ADMIN = "admin"
-
-
-class Coverage(Enum):
-    """Share of the destinations of a pattern to which a user may subscribe."""
-
-    ALL = "all"
-    SOME = "some"
-    NONE = "none"
-
-
-class Access(Protocol):
-    """Permissions of a session, by canonical names.  Sessions that the rules treat alike share one object.
-
-    The rules are in `gateway/auth/rules`.  They are asked about frames of clients only: what the broker does itself,
-    like a dead letter, needs no permission.
-
-    Attributes:
-        sendable: destinations, as clients write them, that a plain SEND may go to.  The broker adds each allowed one,
-            so that the next frame costs one look-up; a change of the rules empties the set.
-        answerable: the same cache for the `reply-to` of a SEND.
-    """
-
-    sendable: set[str]
-    answerable: set[str]
-
-    def may(self, action: Action, name: str) -> bool:
-        """True if the action is allowed at the destination of that canonical name."""
-        ...
-
-    def reach(self, pattern: str) -> Coverage:
-        """Share of the destinations of a canonical pattern that may be subscribed to; SOME if that is unknown."""
-        ...
-
-    def options(self) -> list[str]:
-        """Options with which `gateway acl explain` gives the same answers for this user."""
-        ...
-
-    def reason(self, action: Action, name: str) -> str:
-        """The rule, or the rules of a pattern, that decide; for the operator."""
-        ...

@@ -36,7 +36,8 @@ from .transactions import Settlement, Transactions
 if TYPE_CHECKING:
     from ..broker import Broker
     from ..core.ports import Carrier
-    from ..model.identity import Access, Renewal
+    from ..model.access import Access
+    from ..model.identity import Renewal
     from ..queue.queue import Queue
     from ..queue.subscription import Subscription
 

@@ -8,7 +8,8 @@ from ipaddress import ip_address
 from gateway.auth.rules import Rules
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model import destinations
-from gateway.broker.model.identity import Action, Coverage, Identity
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.model.identity import Identity
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.config.rules import RuleError, read_tables
 from tests.fuzz.targets import check_refusal
