@@ -1,4 +1,4 @@
-"""The headers that the gateway knows as text: the reference page.
+"""Reference page of the headers that the gateway knows.
 
     python -m docs.generate.headers > docs/headers.md
 
@@ -10,61 +10,59 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from gateway.broker.headers import TABLE, HeaderRow, Spelling, Treatment
-from gateway.broker.headers.near_misses import OTHER_WORDS
+from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, Spelling, Treatment
+from gateway.broker.headers.table import TABLE
 
 HEAD = """\
 # Headers
 
 Written by `make docs` from `gateway/broker/headers`; change them there.
 
-Clients that were written for RabbitMQ, ActiveMQ, Artemis, Apollo or Spring say the same things by other names and in
-other units. The gateway reads them all. Each header has one canonical name; the others are its aliases, each with the
-unit that it has at the broker it comes from. **Where a frame has several names of one header, the first in the order of
-these tables counts**: the canonical name before its aliases.
+Clients of RabbitMQ, ActiveMQ, Artemis, Apollo and Spring use other names and units for the same options. The gateway
+reads them all. Each header has one canonical name and aliases; an alias keeps the unit of its broker. **If a frame has
+several names of one header, the first in the order of these tables counts**: the canonical name before its aliases.
 
-What becomes of a header:
+Each header has a treatment:
 
-| Fate | What it means |
+| Treatment | Meaning |
 | --- | --- |
-| honoured | The gateway does what it says. A value that is not among those in the table is an ERROR that names them. |
-| passed on | The gateway has no business with it. Subscribers get it as it is. |
-| refused | The gateway knows what it asks, and does not do that: an ERROR says so. Values that ask for nothing pass. |
-| without effect | It asks for something that makes no difference here, on purpose; the table says why. |
+| honoured | The gateway does what the header says. Values outside of the table are an ERROR that lists the allowed. |
+| passed on | The gateway does not use the header. Subscribers get it unchanged. |
+| refused | The gateway cannot fulfil the request: an ERROR says so. Values that ask for nothing are accepted. |
+| without effect | The request makes no difference here; the table says why. |
 
-A header that is not on this page is the user's own: subscribers get that of a SEND as it is, and on other frames it
-means nothing. **Letter case counts in names**, and so does every hyphen: a SEND's `X-Delay`, `Priority` or `Expires` is
-the user's own header, which delays and orders nothing, and so is `delay` or `x-ttl`. Only 1.0 reads STOMP's standard
-headers in any case. Numbers are written in the digits 0 to 9, without spaces, points or a plus. `true`, `false`, `set`
-and `remove` may have capital letters.
+A header that is not on this page is the user's own: subscribers get that of a SEND unchanged, and other frames ignore
+it. **Letter case counts in names**, and so does every hyphen: `X-Delay`, `Priority`, `Expires`, `delay` or `x-ttl` on a
+SEND are the user's own headers, without effect. Only 1.0 reads STOMP's standard headers in any case. Write numbers in
+the digits 0 to 9, without spaces, points or a plus. `true`, `false`, `set` and `remove` may have capital letters.
 """
 
-_SLIPS = (
-    "Other headers of a SUBSCRIBE have no effect and are no ERROR. A name that would be one of these but for capitals, "
-    f"`-` or `_`, or that is {' or '.join(f'`{word}`' for word in OTHER_WORDS)}, is a line of the log that tells the "
-    "right one, unless the frame has that, too."
+_NEAR_MISSES = (
+    "Other headers of a SUBSCRIBE have no effect and are no ERROR. A name that differs from one of these only in "
+    f"capitals, `-` or `_`, or that is {' or '.join(f'`{word}`' for word in OTHER_WORDS)}, gets a line in the log with "
+    "the right name, unless the frame has that as well."
 )
 
-_COLUMNS = ("Header", "Values", "Also read", "Fate", "Meaning")
-_OF_SEND = ("Header", "Values", "Also read", "Fate", "Subscribers see it", "Meaning")
+_COLUMNS = ("Header", "Values", "Aliases", "Treatment", "Meaning")
+_OF_SEND = ("Header", "Values", "Aliases", "Treatment", "Subscribers see it", "Meaning")
 
 
 def page() -> str:
     """The reference page, in Markdown."""
     parts = [HEAD]
-    for title, command, remark in (
+    for title, command, note in (
         ("CONNECT and STOMP", "CONNECT", ""),
-        ("SEND", "SEND", "A SEND may have queue arguments, too: see below."),
-        ("SUBSCRIBE", "SUBSCRIBE", f"A SUBSCRIBE may have queue arguments, too: see below. {_SLIPS}"),
+        ("SEND", "SEND", "A SEND may have queue arguments as well: see below."),
+        ("SUBSCRIBE", "SUBSCRIBE", f"A SUBSCRIBE may have queue arguments as well: see below. {_NEAR_MISSES}"),
     ):
-        parts.append(_section(title, remark, _rows(command), command == "SEND"))
+        parts.append(_section(title, note, _rows(command), command == "SEND"))
     parts.append(
         _section(
             "Queue arguments on SEND and SUBSCRIBE",
-            "They narrow what the queue's policy says, and never widen it. Those of the frame that creates the queue "
-            "count; to a queue that is there they change nothing, and nobody is refused because of a difference, "
-            "unless the setting `client_queue_arguments` says so. Of a topic's subscription they count for what waits "
-            "for it alone. Subscribers never see them.",
+            "They narrow the limits of the queue's policy, and never widen them. They count in the frame that creates "
+            "the queue. For an existing queue they change nothing, and a difference is no ERROR, unless the setting "
+            "`client_queue_arguments` says so. On a subscription to a topic they apply to the messages that wait for "
+            "it. Subscribers never see them.",
             [row for row in TABLE if row.argument],
         )
     )
@@ -83,11 +81,11 @@ def _rows(command: str) -> list[HeaderRow]:
     return [row for row in TABLE if command in row.frames and not row.argument]
 
 
-def _section(title: str, remark: str, rows: Iterable[HeaderRow], of_send: bool = False) -> str:
+def _section(title: str, note: str, rows: Iterable[HeaderRow], of_send: bool = False) -> str:
     columns = _OF_SEND if of_send else _COLUMNS
-    lines = [f"## {title}", "", *([remark, ""] if remark else []), _line(columns), _line(["---"] * len(columns))]
+    lines = [f"## {title}", "", *([note, ""] if note else []), _line(columns), _line(["---"] * len(columns))]
     for row in rows:
-        cells = [_name(row.spellings[0]), _values(row, row.spellings[0]), _aliases(row), row.fate.value]
+        cells = [_name(row.spellings[0]), _values(row, row.spellings[0]), _aliases(row), row.treatment.value]
         if of_send:
             cells.append(_seen(row))
         lines.append(_line([*cells, row.meaning]))
@@ -103,14 +101,14 @@ def _name(spelling: Spelling) -> str:
 
 
 def _values(row: HeaderRow, spelling: Spelling) -> str:
-    if row.fate is not Treatment.REFUSED:
+    if row.treatment is not Treatment.REFUSED:
         return spelling.values.allowed
     passing = " or ".join(f"`{word}`" if word else "an empty value" for word in spelling.passes)
-    return f"{passing} passes" if passing else "none"
+    return f"{passing} is accepted" if passing else "none"
 
 
 def _aliases(row: HeaderRow) -> str:
-    """The other names, each with its values where those are not the canonical name's."""
+    """The other names, each with its values if they differ from those of the canonical name."""
     first, *others = row.spellings
     texts = []
     for each in others:
@@ -120,10 +118,10 @@ def _aliases(row: HeaderRow) -> str:
 
 
 def _seen(row: HeaderRow) -> str:
-    if row.fate is Treatment.REFUSED:
+    if row.treatment is Treatment.REFUSED:
         return "no"
     if row.also_canonical:
-        return f"yes; by an alias, as `{row.name}`, too"
+        return f"yes; an alias as `{row.name}` as well"
     return "yes" if row.visible else "no"
 
 

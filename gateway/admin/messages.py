@@ -28,7 +28,7 @@ from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, r
 from gateway.admin.listing import ListPage, PageQuery, Row
 from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, properties_of
+from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, send_options
 from gateway.broker.model import destinations
 from gateway.codec import Head
 
@@ -378,7 +378,7 @@ class MessagesApi(Api):
             sentence = "the gateway is shutting down and takes no messages: publish again when it has been restarted"
             raise ApiError(503, sentence, retry_after(self._settings))
         broker = self._gateway.broker
-        options = properties_of(head.headers)
+        options = send_options(head.headers)
         if options.temporary_reply is not None or destination.startswith(destinations.TEMPORARY):
             raise NotAllowed("operators have no temporary destinations", "name one of another kind")
         if options.passed_on is not None:

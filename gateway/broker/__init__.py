@@ -4,7 +4,7 @@ Plain synchronous Python on one thread: no sockets, no tasks, no clock.
 """
 
 from .broker import Broker
-from .model.quotas import Quotas
+from .model.policy import Quotas
 from .session.session import Session
 
 __all__ = ["Broker", "Quotas", "Session"]

@@ -27,8 +27,7 @@ from .core.storage import Storage
 from .errors import SessionEnded, TakenOver
 from .headers.parse import Misspelt
 from .model.access import Access
-from .model.policy import Policies
-from .model.quotas import Quotas
+from .model.policy import Policies, Quotas
 from .routing.registry import Registry
 from .routing.router import Router
 from .session.session import Session

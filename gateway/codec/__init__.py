@@ -1,4 +1,4 @@
-"""STOMP on the wire: octets to frames and back, for all versions.  No I/O, standard library only."""
+"""STOMP on the wire: octets to frames and back, in all versions.  No I/O, standard library only."""
 
 from .decoder import CLIENT_COMMANDS, Decoder
 from .encoder import Binary

@@ -1,4 +1,4 @@
-r"""Octets of a client to frames.
+r"""Decoder: octets of a client to frames.
 
 The grammar, with `EOL` as the version has it (see `versions`):
 
@@ -6,28 +6,11 @@ The grammar, with `EOL` as the version has it (see `versions`):
     frame   = command EOL *( name ":" value EOL ) EOL body NUL
     body    = content-length octets, or everything up to the first NUL where that header is missing
 
-What we do beside the grammar, one by one:
+Blocks are found by `bytes.find`, bodies by their length; nothing loops over octets.  Equal header blocks of SEND frames
+are parsed once: a small cache maps the raw block to its `Head`.  A receipt would make each block unique, so a plain one
+is cut out of the key and kept in the frame.  An incomplete body is a list of chunks that is joined once.
 
-* CR, LF and NUL between frames are skipped in every version, not only where the version calls them EOL: there are
-  clients that end a frame twice, and both common brokers take them.  In front of the first frame a few thousand octets
-  are, for a stranger has no session whose rates would bound it.
-* An empty content-length is 0.
-* The first frame has no version yet.  Its command is matched in any case, one CR before LF is cut, nothing is
-  unescaped; when its `accept-version` leaves only 1.0, it is read again as the lenient dialect has it.
-* A raw colon in a 1.1 or 1.2 value is accepted: the first colon of a line splits it.
-* In 1.1 a CR in front of LF is data of a value, and an error behind a command.
-
-How it is fast.  Blocks are found by `bytes.find`, bodies by their length; nothing loops over octets.  Equal header
-blocks of SEND frames are parsed once: the raw block is the key of a small cache of `Head`s.  A block found there was
-checked when it came in, so the checks are skipped with the parsing.
-
-How it stays bounded.  Before a block is complete, at most `header_block` octets are looked at again per chunk.  An
-incomplete body is a list of chunks, joined once: with content-length when the last octet is there, without it when a
-chunk holds a NUL.
-
-A receipt makes each block another one; so it is taken out before, if it is plain, and stands in the frame instead.
-
-The known weakness: a client whose every block is unique all the same pays the parse each time, 2.5 us.
+Known weakness: a client whose blocks differ for another reason pays 2.5 us for each parse.
 """
 
 from __future__ import annotations
@@ -46,39 +29,36 @@ CLIENT_COMMANDS = frozenset("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK B
 _NUL = 0
 _CR = 13
 _SPACE = 32
-_S = ord("S")  # only blocks of SEND frames are kept
+_S = ord("S")  # only blocks of SEND frames are cached: those of ACK frames are all different
 _LF_LF = b"\n\n"
 _LF_CR_LF = b"\n\r\n"
+# STOMP 1.2, BNF: EOLs may follow a frame, and are heart-beats.  NULs, and CRs in 1.1, are skipped as well: there are
+# clients that end a frame twice, and RabbitMQ and ActiveMQ accept them (FRM-04).
 _BETWEEN = re.compile(rb"[\r\n\0]*")
+# LEN-01, LEN-02: in 1.0 a line of spaces is an empty line.
 _LENIENT_BETWEEN = re.compile(rb"(?:[\r\n\0]+| +(?=[ \r\n\0]))*")
 _LENIENT_BLANK = re.compile(rb"\n[ \r]*\n")
-# Octets that are skipped in front of the first frame, in all: twice what the longest greeting of this kind has that we
-# know of (2,000 NULs), so that nothing that says CONNECT in the end is refused, and no stranger keeps us reading.
+# Octets that are skipped before the first frame at most: twice the longest known run (2,000 NULs of a client that does
+# send CONNECT).  There is no session yet whose rate limits would bound them.
 _MOST_IN_FRONT = 4 * 1024
-# Longer than any command with its CR and some spaces: without an LF by then, it is no STOMP.
+# Longer than any command with its CR and some spaces; a longer first line is not STOMP.
 _LONGEST_COMMAND_LINE = 64
-# Chunks smaller than this are kept together in pieces of up to that.
+# Smaller chunks are collected in pieces of up to `_CRUMBS` octets: an object costs more than a few octets.
 _CRUMB = 4 * 1024
 _CRUMBS = 64 * 1024
-# The line of a header that may differ in each of a client's frames, and the values that are taken as they stand.
+# The header line that differs in each frame, and its plain values: no space, backslash or CR that versions read apart.
 _RECEIPT = b"\nreceipt:"
 _PLAIN_VALUE = re.compile(rb"[!-\[\]-~]*").fullmatch
-# A block longer than this is not worth keeping: the cache is per connection and bounded by entries times this.
+# Longer blocks are not cached: a cache belongs to one connection, and its memory is entries times this.
 _LONGEST_CACHED_BLOCK = 1024
 _CACHED_BLOCKS = 64
 
 
 class Decoder:
-    """Turns chunks into frames, lazily: `feed` a chunk, then exhaust `frames()`.
+    """Lazy decoder: `feed` it a chunk, then exhaust `frames()`.
 
-    It starts without a version and reads one CONNECT or STOMP frame; set `version` and `limits` (`begin`) before the
-    next frame is asked for.
-
-    Raises, from `frames()`:
-        MalformedFrame: the octets are no frame.
-        LimitExceeded: a limit is exceeded; the message names it.
-
-    After an error the decoder is of no further use.
+    It starts without a version, for one CONNECT or STOMP frame; call `begin` before the next frame is read.  After an
+    error it must not be used any more.
     """
 
     __slots__ = (
@@ -103,30 +83,32 @@ class Decoder:
         self._buffer = b""
         self._position = 0
         self._head: Head | None = None  # of the frame whose body is incomplete
-        self._receipt: str | None = None  # likewise, where its head lacks that
-        self._later: list[bytes | bytearray] = []  # chunks behind an incomplete frame
+        self._receipt: str | None = None  # of that frame, where its head lacks it
+        self._later: list[bytes | bytearray] = []  # chunks after the buffer, of the same incomplete frame
         self._later_size = 0
         self._searched = 0  # octets of the incomplete frame in which no end was found
         self._cache: dict[bytes, Head] = {}
-        self._in_front = 0  # octets that were skipped before the first frame
+        self._in_front = 0  # octets skipped before the first frame
 
     def begin(self, version: Version, limits: Limits) -> None:
         """Read all further frames by this version and these limits."""
+        # `frames` is lazy, so this takes effect within a chunk: CONNECT and SEND may share one (CON-11, NEG-08).
         self._version = version
         self._limits = limits
 
     @property
     def first_octets(self) -> bytes:
-        """The first octets not yet understood, for a log line about a peer that speaks something else."""
+        """The first octets that are not decoded, for a log line about a peer that does not speak STOMP."""
         return self._buffer[self._position : self._position + 16]
 
     @property
     def incomplete(self) -> int:
-        """Octets that are kept of a frame which is not complete."""
+        """Octets kept of an incomplete frame."""
         return len(self._buffer) - self._position + self._later_size if self._buffer else 0
 
     def feed(self, chunk: bytes) -> None:
         """Take the next octets of the stream."""
+        # A chunk that begins a frame is used as it is, without a copy.
         if self._position >= len(self._buffer):
             self._buffer = chunk
             self._position = 0
@@ -134,7 +116,7 @@ class Decoder:
             self._keep(chunk)
 
     def _keep(self, chunk: bytes) -> None:
-        """Keep a chunk of an incomplete frame; crumbs together, for an object each would cost more than they do."""
+        """Keep a chunk of an incomplete frame."""
         later = self._later
         self._later_size += len(chunk)
         if len(chunk) >= _CRUMB:
@@ -145,9 +127,15 @@ class Decoder:
             later.append(bytearray(chunk))
 
     def frames(self) -> Iterator[Frame]:
-        """All frames that are complete by now."""
+        """All frames that are complete so far.
+
+        Raises:
+            MalformedFrame: the octets are no frame.
+            LimitExceeded: a limit is exceeded; the message names it.
+        """
         if self._later:
             if self._head is not None and self._head.content_length >= 0:
+                # BOD-02: the length is known, so until the NUL behind it has come, no octet is looked at.
                 have = len(self._buffer) - self._position + self._later_size
                 if have <= self._head.content_length:
                     return
@@ -159,6 +147,7 @@ class Decoder:
         head = self._head
         while position < end:
             if head is None:
+                # The hot path: a block that is in the cache was checked when it came first, so it is not checked again.
                 cut = buffer.find(blank, position, position + _LONGEST_CACHED_BLOCK)
                 if (
                     cut >= 0
@@ -173,7 +162,7 @@ class Decoder:
                     if head is None:
                         break
             length = head.content_length
-            if length < 0:
+            if length < 0:  # BOD-03: the body ends at the first NUL
                 stop = self._find_nul(buffer, position, end)
                 if stop < 0:
                     break
@@ -181,24 +170,26 @@ class Decoder:
                 stop = position + length
                 if stop >= end:
                     break
-                if buffer[stop] != _NUL:
+                if buffer[stop] != _NUL:  # BOD-04: STOMP 1.2, Body: the NUL must follow all the same
                     raise _no_nul(head)
             frame = Frame(head, buffer[position:stop], self._receipt)
             head = self._head = self._receipt = None
-            # The state is whole at each yield: the handshake takes one frame and comes back later for the rest.
+            # All state is stored before each yield: the handshake takes one frame, and the rest of the chunk later.
             position = self._position = stop + 1
             self._searched = 0
             yield frame
         self._head = head
         self._position = position
         if position >= end:
-            self._buffer = b""  # an idle client shall not cost its last chunk
+            self._buffer = b""  # an idle client must not cost the memory of its last chunk
         elif position > _CRUMB:
-            self._buffer, self._position = buffer[position:], 0  # nor one that stops in the middle of a frame
+            self._buffer, self._position = buffer[position:], 0  # nor a client that stops within a frame
 
     def _assemble(self, head: Head) -> Frame:
-        """The frame whose body of known length the last chunk completes: its pieces are copied once."""
+        """The frame whose body of known length the last chunk completes."""
+        # The pieces are joined once: a join per chunk would copy a body of n chunks n times.
         last = bytes(self._later.pop())
+        # Octets after the body: all that is kept, less the body; so many of the last chunk do not belong to it.
         behind = len(self._buffer) - self._position + self._later_size - head.content_length
         stop = len(last) - behind
         if last[stop] != _NUL:
@@ -212,7 +203,8 @@ class Decoder:
         return Frame(head, body, receipt)
 
     def _gather(self) -> bool:
-        """Join what came behind an incomplete frame, if that can complete it."""
+        """Join the kept chunks, if they may complete the frame."""
+        # Older chunks were searched when they came, so only the last one can hold the NUL.
         if self._head is not None and _NUL not in self._later[-1]:
             self._limits.check_body(len(self._buffer) - self._position + self._later_size)
             return False
@@ -223,7 +215,8 @@ class Decoder:
         return True
 
     def _find_nul(self, buffer: bytes, start: int, end: int) -> int:
-        """Where a body of unknown length ends, or -1 when its NUL is not there yet."""
+        """End of a body of unknown length; -1: its NUL has not come yet."""
+        # From where the last search ended: else each chunk would cost a search of the whole body.
         stop = buffer.find(b"\0", start + self._searched)
         self._limits.check_body((end if stop < 0 else stop) - start)
         if stop < 0:
@@ -233,8 +226,15 @@ class Decoder:
     # Header blocks, off the fast path.
 
     def _read_head(self, buffer: bytes, position: int, cut: int) -> tuple[Head | None, int]:
-        """Parse one block, whose end may be at `cut` (-1: unknown): its head, or None, and where to go on."""
-        if buffer[position] <= _SPACE:
+        """Parse one block.
+
+        Args:
+            cut: the end of the block; -1: not found yet.
+
+        Returns:
+            Its head, or None if it is incomplete; and the position after it.
+        """
+        if buffer[position] <= _SPACE:  # no command starts so: an EOL between frames, or a NUL
             skip = _LENIENT_BETWEEN if self._version is None or self._version.lenient else _BETWEEN
             found = skip.match(buffer, position)
             assert found is not None  # both patterns match the empty string
@@ -247,7 +247,7 @@ class Decoder:
             self._searched = 0
         block = buffer[position:cut] if cut >= 0 else b"\r"
         if self._blank is _LF_LF and _CR not in block and self._version is not None and not self._version.lenient:
-            behind = cut + 2  # no CR in it, so nothing in front of this empty line can be one
+            behind = cut + 2  # without a CR in the block there is no earlier empty line of CR LF
         else:
             cut, behind = self._find_blank_line(buffer, position, cut)
             if cut < 0:
@@ -259,26 +259,27 @@ class Decoder:
         if head.command == "SEND" and len(block) <= _LONGEST_CACHED_BLOCK:
             if "receipt" in head.headers and (parts := self._split(block)) is not None:
                 block, self._receipt = parts
+                # The cached head lacks the receipt, so that frames with other receipts can share it.
                 headers = dict(head.headers)
                 del headers["receipt"]
                 head = Head(head.command, headers, head.content_length, len(block))
             if len(self._cache) >= _CACHED_BLOCKS:
-                self._cache.clear()
+                self._cache.clear()  # an LRU would cost each hit more than this costs a client of many blocks
             self._cache[block] = head
         return head, behind
 
     def _check_in_front(self, skipped: int) -> None:
-        """Refuse a peer that sends on and on, and no frame."""
+        """Refuse a peer that sends only line ends and NULs."""
         self._in_front += skipped
         if self._in_front > _MOST_IN_FRONT:
             raise MalformedFrame(
                 "no CONNECT",
-                f"more than {_MOST_IN_FRONT} octets came, and they are NULs and empty lines; "
-                "a session opens with CONNECT or STOMP",
+                f"the client sent over {_MOST_IN_FRONT} bytes of NULs and empty lines; open the session with CONNECT "
+                "or STOMP",
             )
 
     def _find_but_receipt(self, block: bytes) -> Head | None:
-        """The head of a block that was there before, with another receipt."""
+        """Cached head of a block that differs only in its receipt; None: there is none."""
         if _RECEIPT in block and (parts := self._split(block)) is not None:
             head = self._cache.get(parts[0])
             if head is not None:
@@ -287,10 +288,11 @@ class Decoder:
         return None
 
     def _split(self, block: bytes) -> tuple[bytes, str] | None:
-        """A block without its receipt, and that one; None: it is not there once, or not as plain as it mostly is."""
+        """A block without its receipt, and the receipt; None: it occurs twice or is not plain."""
         start = block.find(_RECEIPT)
         end = block.find(b"\n", start + 1)
         value = block[start + len(_RECEIPT) : end if end >= 0 else len(block)]
+        # The shortcut skips the parser, so it must not accept what the parser refuses, like a line over the limit.
         is_plain = _PLAIN_VALUE(value) is not None and len(value) <= self._limits.header_line - len(_RECEIPT)
         is_lenient = self._version is not None and self._version.lenient
         if not is_plain or is_lenient or block.find(_RECEIPT, start + 1) >= 0:
@@ -298,11 +300,7 @@ class Decoder:
         return block[:start] + (block[end:] if end >= 0 else b""), value.decode()
 
     def _find_blank_line(self, buffer: bytes, position: int, cut: int) -> tuple[int, int]:
-        """Start and end of the empty line that ends the block, or (-1, -1).
-
-        A client keeps to one EOL; the one it used last is searched first, the other only in front of that hit (else a
-        CRLF client would have every chunk searched to its end for each frame).
-        """
+        """Start and end of the empty line that ends the block, or (-1, -1)."""
         limit = position + self._limits.header_block + 4
         version = self._version
         if version is None or version.lenient:
@@ -311,13 +309,16 @@ class Decoder:
                 return -1, -1
             self._blank = _LF_CR_LF if found.group() == _LF_CR_LF else _LF_LF
             return found.span()
-        position += max(0, self._searched - 3)  # an empty line may have begun in what was searched before
+        position += max(0, self._searched - 3)  # an empty line may have begun in the octets searched before
         if not version.strips_cr and self._blank != _LF_LF:  # left over from the CONNECT
             self._blank, cut = _LF_LF, -1
+        # Each client keeps to one EOL.  The one that it used last is searched first, the other only before that hit:
+        # else each chunk of a CRLF client would be searched to its end for each frame.
         blank = self._blank
         if cut < 0 or cut > limit:
             cut = buffer.find(blank, position, limit)
         if version.strips_cr:
+            # FRM-02: 1.2 allows both EOLs side by side, so the block ends at the first of them.
             other = _LF_CR_LF if blank is _LF_LF else _LF_LF
             earlier = buffer.find(other, position, cut + 1 if cut >= 0 else limit)
             if earlier >= 0:
@@ -326,12 +327,12 @@ class Decoder:
         return (cut, cut + len(blank)) if cut >= 0 else (-1, -1)
 
     def _check_incomplete(self, buffer: bytes, position: int) -> None:
-        """Refuse early what can never become a frame, instead of waiting for more of it."""
+        """Refuse octets that can never become a frame, instead of waiting for more of them (FRM-13)."""
         size = len(buffer) - position
-        if size > self._limits.header_block + 2:  # the start of an empty line may be there
+        if size > self._limits.header_block + 2:  # two for the start of an empty line
             raise self._limits.headers_too_large()
         if buffer.find(b"\0", position + self._searched) >= 0:
-            raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
+            raise _nul_in_headers()
         line_end = buffer.find(b"\n", position, position + _LONGEST_COMMAND_LINE)
         line = buffer[position : line_end if line_end >= 0 else position + _LONGEST_COMMAND_LINE]
         if self._version is None:
@@ -339,12 +340,12 @@ class Decoder:
         elif line_end < 0 and size >= _LONGEST_COMMAND_LINE:
             raise _no_command(line)
         elif line_end >= 0 and not self._version.strips_cr and line.endswith(b"\r"):
-            raise _cr_behind_command()
+            raise _cr_behind_command()  # FRM-03: to 1.1 the CR is a part of the command
         self._searched = size
 
     def _check_opening(self, line: bytes, *, complete: bool) -> None:
-        """Refuse what another protocol says first, at its first octets."""
-        command = line.rstrip(b" \r").upper().decode("latin-1")  # octets: upper() leaves all but ASCII
+        """Refuse other protocols, like HTTP or TLS, at their first octets."""
+        command = line.rstrip(b" \r").upper().decode("latin-1")  # upper() of bytes changes ASCII letters only
         if command not in CLIENT_COMMANDS and (
             complete or not any(known.startswith(command) for known in CLIENT_COMMANDS)
         ):
@@ -352,6 +353,7 @@ class Decoder:
 
     def _parse(self, block: bytes) -> Head:
         limits, version = self._limits, self._version
+        # Limits come first: a block that exceeds them must not cost a parse (LIM-01, LIM-02).
         if len(block) > limits.header_line:
             limits.check_lines(block)
         if len(block) >= _LONGEST_COMMAND_LINE and block.find(b"\n", 0, _LONGEST_COMMAND_LINE) < 0:
@@ -359,15 +361,17 @@ class Decoder:
         if len(block) > limits.headers:
             limits.check_count(block)
         if _NUL in block:
-            raise MalformedFrame("NUL octet among the headers", "an empty line must stand between headers and body")
+            raise _nul_in_headers()
         try:
-            text = block.decode()
+            text = block.decode()  # STOMP 1.2: commands and headers are UTF-8 (ENC-09); 1.0 is read likewise (LEN-10)
         except UnicodeDecodeError as error:
-            raise MalformedFrame("headers are not UTF-8", f"octet {error.start} of the frame is not UTF-8") from None
+            detail = f"byte {error.start} of the frame is not UTF-8; encode commands and headers in UTF-8"
+            raise MalformedFrame("headers are not UTF-8", detail) from None
         if version is None:
             command, headers = parse_opening(text)
             if command not in CLIENT_COMMANDS:
                 raise _no_command(block.partition(b"\n")[0])
+            # NEG-01: without accept-version the session is one of 1.0, and this frame is in its dialect already.
             chosen = negotiate(headers.get("accept-version"))
             if chosen is not None and chosen.lenient:
                 command, headers = parse_lines(text, chosen)
@@ -382,22 +386,27 @@ class Decoder:
 def _no_nul(head: Head) -> MalformedFrame:
     if not head.headers.get("content-length"):
         return MalformedFrame(
-            "empty content-length", "a content-length without a number counts as 0, and there is a body; leave it out"
+            "empty content-length",
+            "an empty content-length counts as 0, and the frame has a body; leave the header out",
         )
     return MalformedFrame(
         "no NUL behind the body",
-        f"content-length says {head.content_length}, and the octet behind that body is not NUL",
+        f"content-length is {head.content_length}, and no NUL follows that many bytes; count bytes, not characters",
     )
+
+
+def _nul_in_headers() -> MalformedFrame:
+    return MalformedFrame("NUL byte among the headers", "end the headers with an empty line, also before an empty body")
 
 
 def _no_command(line: bytes) -> MalformedFrame:
     shown = line[:40].decode("latin-1")
     return MalformedFrame(
-        "this is not STOMP", f"{shown!r} is not a STOMP command; a session opens with CONNECT or STOMP"
+        "this is not STOMP", f"{shown!r} is not a STOMP command; open the session with CONNECT or STOMP"
     )
 
 
 def _cr_behind_command() -> MalformedFrame:
     return MalformedFrame(
-        "CR behind the command", "lines of STOMP 1.1 end in LF alone; offer accept-version 1.2 for CR LF"
+        "CR behind the command", "lines of STOMP 1.1 end with LF alone; use accept-version 1.2 for CR LF"
     )

@@ -1,7 +1,6 @@
-"""What can be wrong with the octets of a peer.
+"""Errors of the wire: `str(error)` becomes the `message` header of the ERROR frame, `detail` its body.
 
-Every error carries what the peer may read: `str(error)` becomes the `message` header of the ERROR frame, `detail` its
-body.  Neither ever holds a stack trace or anything of the server's inside.
+The peer reads both, so neither holds a stack trace or internals of the server.
 """
 
 from __future__ import annotations
@@ -13,22 +12,23 @@ class ProtocolError(Exception):
     """The peer broke the protocol; the connection ends with one ERROR frame.
 
     Attributes:
-        cause: the word by which metrics count it; of this class itself: a fault of the server.
+        cause: the label of the error in metrics; that of this class stands for a fault of the server.
 
     Args:
         message: one short sentence, for the `message` header.
-        detail: what was found and what would be right, for the body.
+        detail: what is wrong and what to do, for the body.
     """
 
     cause: ClassVar[str] = "internal"
 
+    # ERR-01: a frame that cannot be carried out is answered by one ERROR, and the connection closes (STOMP 1.2, ERROR).
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.detail = detail
 
 
 class MalformedFrame(ProtocolError):
-    """The octets are no frame of the session's version (STOMP 1.2, Augmented BNF)."""
+    """The octets break the grammar of the session's version (STOMP 1.2, Augmented BNF)."""
 
     cause = "malformed"
 

@@ -1,30 +1,29 @@
-"""A frame, in two halves.
+"""Frames: a `Head` of command and headers, and a body.
 
-`Head` is what stands before the body: equal header blocks of one connection share one `Head` (see the decoder's
-cache), so whoever derives something costly from a head may keep it in `Head.encoded` and pay once per block instead
-of once per frame.  Shared means read-only: nobody changes `headers`.
-
-Header names are unique here: of repeated entries the first counts (HDR-01), the others are gone.
+Equal header blocks of one connection share one `Head` (see the cache of the decoder), so it is read-only.  Results that
+are costly to derive from a head are kept in it, and so paid once per block and not once per frame.
 """
 
 from __future__ import annotations
 
-# What a header costs in memory beside its octets, measured: two strings and their place in the dictionary.
+from typing import Any
+
+# Memory of a header beside its octets, measured: two string objects and their entry in the dictionary.
 _HEADER_OVERHEAD = 100
 
 
 class Head:
-    """Command and headers of a frame.
+    """Command and headers of a frame; of repeated headers the first (HDR-01).
 
     Attributes:
-        command: as the peer wrote it; in upper case in 1.0.
-        headers: name -> value, unescaped, first entry of each name.  Do not change.
-        content_length: octets of the body, or -1 where the header is missing.
+        command: as the peer wrote it; in 1.0 in upper case.
+        headers: name -> value, unescaped.  Read-only.
+        content_length: octets of the body; -1: the header is missing.
         size: octets of the block on the wire.
-        cost: octets of memory, nearly; a head that frames share counts for each of them.
-        encoded: by version index, what `encoder.message` keeps here.
-        derived: what the layer above keeps here.
-        stamped: likewise, the head that goes on in its place; None: nobody has looked.
+        cost: bytes of memory, nearly; a shared head counts for each of its frames.
+        encoded: by index of the version, header lines that `encoder.message` keeps.
+        derived: a value that the layer above keeps; None: none yet.
+        stamped: the head, kept by the layer above, that replaces this one in messages; None: none yet.
     """
 
     __slots__ = ("command", "content_length", "cost", "derived", "encoded", "headers", "size", "stamped")
@@ -32,16 +31,19 @@ class Head:
     def __init__(self, command: str, headers: dict[str, str], content_length: int = -1, size: int = 0) -> None:
         self.command = command
         self.headers = headers
+        # -1 and not None, so that the decoder compares numbers only.
         self.content_length = content_length
         self.size = size
+        # Once per block: queues add it up for each message.
         self.cost = size + _HEADER_OVERHEAD * len(headers)
         self.encoded: list[bytes | None] | None = None
-        self.derived: object = None
+        self.derived: Any = None
         self.stamped: Head | None = None
 
     @classmethod
     def of(cls, command: str, headers: dict[str, str]) -> Head:
-        """A head that did not come from a client."""
+        """A head that no client sent."""
+        # Two for the colon and the LF of each line, as if it had been on the wire.
         return cls(command, headers, size=sum([len(name) + len(value) + 2 for name, value in headers.items()]))
 
 
@@ -49,8 +51,7 @@ class Frame:
     """One frame of a client: its head and its body.
 
     Attributes:
-        receipt: the receipt that it asks for, where its head does not say so: it may be the one header that differs
-            from those of other frames.
+        receipt: the `receipt` header, if `head` lacks it; then the frame shares its head with frames of other receipts.
     """
 
     __slots__ = ("body", "head", "receipt")
@@ -67,9 +68,10 @@ class Frame:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Name -> value.  Shared by equal frames: do not change."""
+        """Name -> value.  Shared by equal frames: read-only."""
         headers = self.head.headers
+        # A copy only for the few frames whose receipt the decoder took out of the block.
         return headers if self.receipt is None else {**headers, "receipt": self.receipt}
 
     def __repr__(self) -> str:
-        return f"<{self.command} {self.headers!r} {len(self.body)} octets>"
+        return f"<{self.command} {self.headers!r} {len(self.body)} bytes>"  # bodies are the users' data

@@ -1,4 +1,4 @@
-"""What a frame may measure, and the ERROR that says which limit it exceeds and how that is called in the settings."""
+"""Limits of a frame, and the ERROR that names the exceeded limit and its setting (STOMP 1.2, Size Limits)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .errors import LimitExceeded, MalformedFrame
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a frame may measure.
+    """Limits of a frame.
 
     Attributes:
         headers: header lines.
         header_line: octets of one header line.
         body: octets of the body.
-        origin: how the limits are called in the settings, for the ERROR: a prefix like `max_`.
-        body_origin: the same for `body`, as a whole.
+        origin: prefix of the settings of the first two, for the ERROR, like `max_`.
+        body_origin: name of the setting of `body`.
     """
 
     headers: int = 1_000
@@ -28,48 +28,58 @@ class Limits:
     @property
     def header_block(self) -> int:
         """Octets of all header lines together: four of the longest."""
+        # An incomplete block is searched again with each chunk, so it must stay small.
         return 4 * self.header_line
 
     def check_count(self, block: bytes) -> None:
         """Refuse a header block with too many lines."""
+        # The command has no LF before it, so each LF begins a header line.
         if block.count(b"\n") > self.headers:
             raise LimitExceeded(
                 "too many headers", f"the frame has more than {self.headers} header lines ({self.origin}headers)"
             )
 
     def check_lines(self, block: bytes) -> None:
-        """Refuse a header block that is too large, or has a line that is."""
+        """Refuse a header block with a line that is too long, or one that is too large as a whole."""
         if max(map(len, block.split(b"\n"))) > self.header_line:
             raise LimitExceeded(
                 "header line too long",
-                f"a header line exceeds {self.header_line} octets ({self.origin}header_line)",
+                f"a header line exceeds {self.header_line} bytes ({self.origin}header_line)",
             )
         if len(block) > self.header_block:
             raise self.headers_too_large()
 
     def headers_too_large(self) -> LimitExceeded:
-        """What is said of a header block that is too large."""
+        """Error about a header block that is too large."""
         return LimitExceeded(
             "headers too large",
-            f"the header lines exceed {self.header_block} octets, four times {self.origin}header_line",
+            f"the header lines exceed {self.header_block} bytes, four times {self.origin}header_line",
         )
 
     def check_body(self, size: int) -> None:
-        """Refuse a body of so many octets, or one that has so many already."""
+        """Refuse a body that has, or has so far, more octets than the limit."""
+        # LIM-03: also before its end is known, so that an endless body stops at the limit.
         if size > self.body:
-            raise LimitExceeded("body too large", f"the body exceeds {self.body} octets ({self.body_origin})")
+            raise LimitExceeded("body too large", f"the body exceeds {self.body} bytes ({self.body_origin})")
 
     def length_of(self, value: str) -> int:
-        """The `content-length` as a number, unless it is none or too large; an empty one is 0."""
-        if not value:  # of frames without a body, by clients that write all their headers always
+        """The number of a `content-length`; an empty one is 0.
+
+        Raises:
+            MalformedFrame: it is no number (BOD-10).
+            LimitExceeded: it exceeds the limit, long before the body has come (LIM-03).
+        """
+        if not value:  # clients that always write all their headers, in frames without a body
             return 0
-        # `isdigit` alone would let through digits that int() reads but nobody means.
+        # `isdigit` alone accepts digits of other scripts, and superscripts that int() refuses.
         if not (value.isascii() and value.isdigit()):
-            raise MalformedFrame("content-length is no number", f"{value[:40]!r} is not a number of octets")
-        # Cut first: int() of a megabyte of digits takes seconds, and sixteen digits are over any limit.
+            raise MalformedFrame(
+                "content-length is no number", f"{value[:40]!r} is not a number; write the bytes of the body"
+            )
+        # Cut first: int() of a megabyte of digits takes seconds, and sixteen digits exceed any limit.
         length = int(value if len(value) < 16 else value.lstrip("0")[:16] or "0")
         if length > self.body:
             raise LimitExceeded(
-                "body too large", f"content-length exceeds the limit of {self.body} octets ({self.body_origin})"
+                "body too large", f"content-length exceeds the limit of {self.body} bytes ({self.body_origin})"
             )
         return length

@@ -1,9 +1,6 @@
-"""The protocol versions as data.
+"""Versions of the protocol as data: decoder, encoder and session read the facts of a row.
 
-A version is a row of facts, not a class with behaviour: decoder, encoder and session read the facts, so that no
-version inherits from another and every difference can be seen on this page.
-
-What differs (section 15 of the requirements):
+The differences (section 15 of the requirements):
 
     version   lines end in    escapes        letter case of commands        spaces around lines
                                              and standard header names
@@ -11,7 +8,7 @@ What differs (section 15 of the requirements):
     1.1       LF              \\n \\c \\\\       exact                          kept
     1.2       LF, CR LF       \\n \\c \\\\ \\r    exact                          kept
 
-NACK and the ack mode client-individual came with 1.1.  RabbitMQ and ActiveMQ take both of 1.0 clients, and so do we.
+NACK and the ack mode client-individual came with 1.1.  RabbitMQ and ActiveMQ accept both in 1.0, and so do we.
 """
 
 from __future__ import annotations
@@ -26,9 +23,9 @@ class Version:
     Attributes:
         name: as in `accept-version` and `version`.
         index: position in `VERSIONS`, oldest first; keys small per-version tables.
-        lenient: the 1.0 dialect: letter case is free, spaces around lines are no part of them.
-        strips_cr: a CR in front of the LF belongs to the end of the line.
-        escapes: character -> how a header writes it; empty where the version knows no escapes.
+        lenient: the 1.0 dialect: letter case is free, spaces around lines are ignored.
+        strips_cr: a CR before the LF belongs to the end of the line.
+        escapes: character -> its escape in a header; empty if the version has no escapes.
         unescapes: the reverse.
         heartbeats: the version has heart-beating.
         subscription_id: SUBSCRIBE and UNSUBSCRIBE must carry `id`.
@@ -50,9 +47,13 @@ def _reverse(escapes: dict[str, str]) -> dict[str, str]:
     return {escape: character for character, escape in escapes.items()}
 
 
+# STOMP 1.1, Value Encoding; the colon because the first colon of a line ends the name.
 _ESCAPES_11 = {"\\": "\\\\", "\n": "\\n", ":": "\\c"}
+# STOMP 1.2, Value Encoding: there CR LF may end a line, so a CR in a value needs an escape (ENC-02).
 _ESCAPES_12 = {**_ESCAPES_11, "\r": "\\r"}
 
+# 1.0 strips CR because its clients end lines with CR LF, as RabbitMQ and ActiveMQ accept (LEN-01); in 1.1 a CR is data
+# of the value (FRM-03); 1.2 defines EOL as [CR] LF (FRM-02).
 V10 = Version("1.0", 0, True, True, {}, {}, False, False, False)
 V11 = Version("1.1", 1, False, False, _ESCAPES_11, _reverse(_ESCAPES_11), True, True, False)
 V12 = Version("1.2", 2, False, True, _ESCAPES_12, _reverse(_ESCAPES_12), True, True, True)
@@ -62,13 +63,10 @@ _BY_NAME = {version.name: version for version in VERSIONS}
 
 
 def negotiate(accept_version: str | None) -> Version | None:
-    """The highest version of an `accept-version` header that we know (NEG-01 to NEG-07).
-
-    No header means 1.0.  The order of the list is free, unknown versions are skipped, spaces around a version are
-    forgiven.  None when there is no common version.
-    """
+    """Highest common version of an `accept-version` header; None: there is none."""
     if accept_version is None:
-        return V10
+        return V10  # NEG-01: clients of 1.0 do not know the header
+    # NEG-02 to NEG-07: the order of the list is free, and unknown versions are skipped; some clients write spaces.
     offered = {token.strip() for token in accept_version.split(",")}
     common = [version for name, version in _BY_NAME.items() if name in offered]
     return max(common, key=lambda version: version.index, default=None)

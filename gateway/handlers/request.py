@@ -18,7 +18,7 @@ import trio
 
 from gateway.broker import Broker
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers.parse import properties_of
+from gateway.broker.headers.parse import send_options
 from gateway.broker.model import destinations
 from gateway.broker.model.message import PreparedSend
 from gateway.codec import Frame, Head
@@ -176,7 +176,7 @@ class Request:
             raise RuntimeError("a thread cannot use the broker; return the message to the function, and send it there")
 
     def _prepared(self, target: str, headers: dict[str, str], body: bytes) -> PreparedSend:
-        options = properties_of(headers)
+        options = send_options(headers)
         if options.temporary_reply is not None:
             raise NotAllowed("functions have no temporary destinations", "reply-to must name one of another kind")
         if options.passed_on is not None:

@@ -1,6 +1,6 @@
-"""What every header of the dictionary makes of a frame: the cases of the tests that go by the table.
+"""Cases of the header table: the options that each header gives, and the values that it refuses.
 
-Here stands what is right, header by header; `test_reading_by_table` fails for a header that is missing.
+`test_header_parse_by_table` fails for a header that is missing here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway.broker.headers.parse import options_of, properties_of
+from gateway.broker.headers.parse import send_options, subscribe_options
 from gateway.broker.model.options import Origin, Retain, SendOptions, Start, SubscribeOptions
 
 TEN_YEARS = 315_360_000
@@ -99,7 +99,7 @@ SUBSCRIBED: dict[str, list[Case]] = {
         ("offset=0", {"start": Start(Origin.FIRST, header="x-stream-offset")}),
         ("timestamp=1700000000", {"start": Start(Origin.TIME, 1_700_000_000, header="x-stream-offset")}),
     ],
-    "activemq.retroactive": [("true", {"start": Start(Origin.FIRST, is_wish=True)}), ("False", {})],
+    "activemq.retroactive": [("true", {"start": Start(Origin.FIRST, is_optional=True)}), ("False", {})],
     "resume": [("mine", {"resume": "mine"}), ("", {}), ("x" * 255, {"resume": "x" * 255})],
     "include-seq": [("seq", {"include_seq": "seq"}), ("", {}), ("!9;[]~", {"include_seq": "!9;[]~"})],
 }
@@ -114,7 +114,7 @@ ENDED: dict[str, list[Case]] = {
     "resume": [("mine", {"resume": "mine"}), ("", {})],
 }
 
-# What a queue argument makes of empty `Hints`, on both frames.
+# What a queue argument makes of empty `ClientArguments`, on both frames.
 HINTED: dict[str, list[Case]] = {
     "auto-delete": [("true", {"auto_delete": True}), ("false", {"auto_delete": False})],
     "x-message-ttl": [("60000", {"time_to_live": 60.0}), ("0", {"time_to_live": 0.001})],
@@ -200,7 +200,7 @@ ELSEWHERE = frozenset(
 )
 
 Reader = Callable[[Mapping[str, str]], SendOptions | SubscribeOptions]
-READERS: dict[str, Reader] = {"SEND": properties_of, "SUBSCRIBE": options_of}
+READERS: dict[str, Reader] = {"SEND": send_options, "SUBSCRIBE": subscribe_options}
 
 
 def without_passed_on(asked: SendOptions | SubscribeOptions) -> SendOptions | SubscribeOptions:

@@ -1,4 +1,4 @@
-"""What the tests of `words` and `trie` measure by: patterns matched the slow and obvious way, and calls counted.
+"""What the tests of `patterns` and `trie` measure by: patterns matched the slow and obvious way, and calls counted.
 
 Costs are counted in calls of functions (Python's and built-in ones), not in time: each step of a search makes at least
 one, so a search that walks too far is seen on any machine.
@@ -89,8 +89,8 @@ def _try(pattern: list[str], words: list[str]) -> bool:
     return bool(words) and first in ("*", words[0]) and _try(more, words[1:])
 
 
-def calls(act: Callable[[], object]) -> int:
-    """How many calls that makes, all in all."""
+def calls(act: Callable[..., object], *arguments: object) -> int:
+    """Number of calls that it makes, all in all."""
     count = 0
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
@@ -100,7 +100,7 @@ def calls(act: Callable[[], object]) -> int:
     gc.disable()  # a collection has callbacks, and would be counted
     sys.setprofile(profile)
     try:
-        act()
+        act(*arguments)
     finally:
         sys.setprofile(None)
         gc.enable()

@@ -372,7 +372,7 @@ class TestNames:
             ("/amq/queue/a", "the messages are in '/queue/a' already"),
             ("/app/f", "'/app/f' is handled by a function"),
             ("/queue/b,/queue/c", "'/queue/b,/queue/c' must name one destination"),
-            ("/bogus/a", "'/bogus/a' names a kind"),
+            ("/bogus/a", "'/bogus/a' is of no known kind"),
             ("/topic/a.*", "'/topic/a.*' is for SUBSCRIBE"),
             ("", "the destination header is empty"),
         ],

@@ -32,28 +32,24 @@ class TestPolicy:
         explained = Policy.__doc__ or ""
         assert all(f"{field.name}: " in explained for field in dataclasses.fields(Policy))
 
-    @pytest.mark.parametrize(
-        ("keys", "expected"),
-        [
+    def test_the_back_off(self) -> None:
+        for keys, expected in [
             ({}, [0.1, 0.2, 0.4, 0.8, 1.6]),
             ({"backoff": 0.0}, [0.0] * 5),
             ({"backoff": 1.0, "backoff_factor": 1.0}, [1.0] * 5),
             ({"backoff": 1.0, "backoff_factor": 3.0, "backoff_max": 10.0}, [1.0, 3.0, 9.0, 10.0, 10.0]),
             ({"backoff": 5.0, "backoff_max": 2.0}, [2.0] * 5),
-        ],
-    )
-    def test_the_back_off(self, keys: dict[str, Any], expected: list[float]) -> None:
-        policy = Policy(**keys)
-        assert [policy.delay_after(failures) for failures in range(1, 6)] == pytest.approx(expected)
+        ]:
+            policy = Policy(**keys)
+            assert [policy.delay_after(failures) for failures in range(1, 6)] == pytest.approx(expected)
 
-    @pytest.mark.parametrize("failures", [65, 1_000, 10**6])
-    def test_the_back_off_of_many_failures_does_not_overflow(self, failures: int) -> None:
-        policy = Policy(backoff=1.0, backoff_factor=100.0, backoff_max=60.0)
-        assert policy.delay_after(failures) == 60.0
+    def test_the_back_off_of_many_failures_does_not_overflow(self) -> None:
+        for failures in [65, 1_000, 10**6]:
+            policy = Policy(backoff=1.0, backoff_factor=100.0, backoff_max=60.0)
+            assert policy.delay_after(failures) == 60.0
 
-    @pytest.mark.parametrize(
-        ("name", "target"),
-        [
+    def test_where_dead_letters_go_by_default(self) -> None:
+        for name, target in [
             ("/queue/a", "/queue/dlq.a"),
             ("/queue/a/b.c", "/queue/dlq.a/b.c"),
             ("/queue//", "/queue/dlq./"),
@@ -64,12 +60,10 @@ class TestPolicy:
             ("/user/ada/queue/a", ""),
             ("/exchange/amq.direct/a", ""),
             ("/reply-queue/0123", ""),
-        ],
-    )
-    def test_where_dead_letters_go_by_default(self, name: str, target: str) -> None:
-        assert DEFAULT.target_of(name) == target
-        assert Policy(dead_letter="/queue/x").target_of(name) == "/queue/x"
-        assert Policy(dead_letter="").target_of(name) == ""
+        ]:
+            assert DEFAULT.target_of(name) == target
+            assert Policy(dead_letter="/queue/x").target_of(name) == "/queue/x"
+            assert Policy(dead_letter="").target_of(name) == ""
 
 
 class TestFind:
@@ -103,7 +97,7 @@ class TestFind:
         assert policies(of_all, ("/queue/dlq.#", ends)).find("/queue/dlq.a") == Policy(**ends, backoff=2.0)
         assert policies(of_all).find("/queue/dlq") == Policy(**ends, backoff=2.0)
 
-    def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage, version: Version) -> None:
+    def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_attempts": 1}, "/user/ada/#": {"slow_messages": 7}})
         client = scene.connect_by(b"CONNECT\nlogin:ada\n\n\0")
         for id, name in enumerate(("a", "/amq/queue/b", "/user/queue/x")):
@@ -129,20 +123,18 @@ class TestHints:
         found = ClientArguments(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
         assert found == dataclasses.replace(policy, time_to_live=1.0, idle_timeout=2.0, auto_delete=True)
 
-    @pytest.mark.parametrize("key", ["max_messages", "max_octets", "time_to_live", "idle_timeout"])
-    @pytest.mark.parametrize(("operators", "wish", "expected"), [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)])
-    def test_they_never_widen_what_the_operator_allows(
-        self, key: str, operators: int, wish: int, expected: int
-    ) -> None:
-        found = ClientArguments(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
-        assert getattr(found, key) == expected
+    def test_they_never_widen_what_the_operator_allows(self) -> None:
+        for operators, wish, expected in [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)]:
+            for key in ["max_messages", "max_octets", "time_to_live", "idle_timeout"]:
+                found = ClientArguments(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
+                assert getattr(found, key) == expected
 
-    @pytest.mark.parametrize("key", ["max_messages", "max_octets"])
-    @pytest.mark.parametrize("wish", [3, 9])
-    def test_a_queue_that_only_a_client_limits_drops_the_oldest(self, key: str, wish: int) -> None:
-        assert ClientArguments(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
-        limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
-        assert ClientArguments(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
+    def test_a_queue_that_only_a_client_limits_drops_the_oldest(self) -> None:
+        for wish in [3, 9]:
+            for key in ["max_messages", "max_octets"]:
+                assert ClientArguments(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
+                limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
+                assert ClientArguments(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
 
     def test_a_client_may_name_where_dead_letters_go(self) -> None:
         """All of them, as RabbitMQ has it: also those that expired, and those for which there was no room."""
@@ -151,10 +143,10 @@ class TestHints:
             dead_letter="/queue/x", dead_letter_expired=True, max_messages=3, when_full=WhenFull.DEAD_LETTER
         )
 
-    @pytest.mark.parametrize("operators", ["", "/queue/y"])
-    def test_unless_the_operator_did(self, operators: str) -> None:
-        policy = Policy(dead_letter=operators)
-        assert ClientArguments(dead_letter="/queue/x").applied_to(policy) == policy
+    def test_unless_the_operator_did(self) -> None:
+        for operators in ["", "/queue/y"]:
+            policy = Policy(dead_letter=operators)
+            assert ClientArguments(dead_letter="/queue/x").applied_to(policy) == policy
 
 
 HEADERS = {
@@ -180,16 +172,16 @@ EXPECTED = Policy(
 
 
 class TestHintsInFrames:
-    def test_of_a_subscribe_that_creates_the_queue(self, scene: Scene, version: Version) -> None:
-        scene.connect(version).subscribe("/queue/a", **HEADERS)
+    def test_of_a_subscribe_that_creates_the_queue(self, scene: Scene) -> None:
+        scene.connect().subscribe("/queue/a", **HEADERS)
         assert policy_of(scene, "/queue/a") == EXPECTED
 
-    def test_of_a_send_that_creates_it(self, scene: Scene, version: Version) -> None:
-        scene.connect(version).publish("/queue/a", b"m", **HEADERS)
+    def test_of_a_send_that_creates_it(self, scene: Scene) -> None:
+        scene.connect().publish("/queue/a", b"m", **HEADERS)
         assert policy_of(scene, "/queue/a") == EXPECTED
 
-    def test_of_a_send_in_a_transaction(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_of_a_send_in_a_transaction(self, scene: Scene) -> None:
+        client = scene.connect()
         client.begin()
         client.publish("/queue/a", b"m", transaction="t", **HEADERS)
         assert not scene.broker.destinations
@@ -198,11 +190,9 @@ class TestHintsInFrames:
 
     @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
     @pytest.mark.parametrize("used_by", ["messages", "a consumer"])
-    def test_a_queue_that_others_use_does_not_change(
-        self, scene: Scene, version: Version, used_by: str, command: str
-    ) -> None:
+    def test_a_queue_that_others_use_does_not_change(self, scene: Scene, used_by: str, command: str) -> None:
         """What somebody sent, or wants to send, was confirmed to be kept; the stranger's frame is carried out."""
-        client, stranger = scene.connect(version), scene.connect(version)
+        client, stranger = scene.connect(), scene.connect()
         if used_by == "messages":
             for body in (b"1", b"2"):
                 client.publish("/queue/a", body)
@@ -221,8 +211,8 @@ class TestHintsInFrames:
         )
         assert wish.values["time_to_live"] == 1.5
 
-    def test_the_log_hears_what_came_into_force(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_the_log_hears_what_came_into_force(self, scene: Scene) -> None:
+        client = scene.connect()
         for _ in range(2):
             client.publish("/queue/a", b"m", **HEADERS)
         (wish,) = scene.wishes
@@ -243,8 +233,8 @@ class TestHintsInFrames:
             "idle_timeout": 2.5,
         }
 
-    def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene) -> None:
+        client = scene.connect()
         client.publish("/queue/a", b"m", **{"x-delay": "1000", "x-max-length": "1"})
         client.drop()
         scene.wait(1.1)
@@ -252,11 +242,9 @@ class TestHintsInFrames:
         assert (wish.session, wish.login, wish.heard) == (client.session.id, "", True)
 
     @pytest.mark.parametrize("headers", [{"auto-delete": "false"}, {"x-max-length": "9"}])
-    def test_what_changes_nothing_is_not_worth_a_word(
-        self, stage: Stage, version: Version, headers: dict[str, str]
-    ) -> None:
+    def test_what_changes_nothing_is_not_worth_a_word(self, stage: Stage, headers: dict[str, str]) -> None:
         scene = stage({"/queue/a": {"max_messages": 5}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish("/queue/a", b"m", **headers)
         client.subscribe("/temp-queue/a", **HEADERS)
         assert not scene.wishes
@@ -269,8 +257,8 @@ class TestHintsInFrames:
         client.publish("/queue/a", b"m")
         assert policy_of(scene, "/queue/a") == Policy(backoff=0.0)
 
-    def test_but_not_where_the_queue_was_to_go_with_its_consumers(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_but_not_where_the_queue_was_to_go_with_its_consumers(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("/queue/a", **HEADERS)
         client.unsubscribe()
         client.publish("/queue/a", b"m", **{"x-max-length": "7"})
@@ -278,7 +266,7 @@ class TestHintsInFrames:
 
     def test_a_queue_that_is_there_does_not_change_and_nobody_is_refused(self, scene: Scene, version: Version) -> None:
         """RabbitMQ closes whoever comes with other arguments (PRECONDITION_FAILED)."""
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.publish("/queue/a", b"m", **{"x-max-length": "5"})
         other.subscribe("/queue/a", ack="client", **HEADERS)
         other.publish("/queue/a", b"m", **{"x-max-length": "9"})
@@ -286,20 +274,20 @@ class TestHintsInFrames:
         assert policy_of(scene, "/queue/a").max_messages == 5
         assert policy_of(scene, "/queue/a").time_to_live == 0.0
 
-    def test_for_topics_they_mean_nothing(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_for_topics_they_mean_nothing(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("/topic/a", **HEADERS)
         client.publish("/topic/a", b"m", **HEADERS)
         assert client.bodies() == [b"m"]
 
-    def test_no_subscriber_sees_them(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_no_subscriber_sees_them(self, scene: Scene) -> None:
+        client = scene.connect()
         client.publish("/queue/a", b"m", **HEADERS)
         client.subscribe("/queue/a")
         assert not [name for name in client.message().headers if name.startswith("x-")]
 
-    def test_they_work(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_they_work(self, scene: Scene) -> None:
+        client = scene.connect()
         for body in (b"1", b"2", b"3"):
             client.publish("/queue/a", body, **{"x-max-length": "2", "x-message-ttl": "1000"})
         assert scene.broker.context.waiting == 2

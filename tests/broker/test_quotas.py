@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from gateway.broker import Quotas
-from gateway.codec import Version
 from gateway.config.settings import Settings
 
 from .client import Client
@@ -22,17 +21,17 @@ def refusal(client: Client, setting: str) -> str:
     return error.headers["message"]
 
 
-@pytest.mark.parametrize("quota", dataclasses.fields(Quotas), ids=lambda quota: quota.name)
-def test_each_is_a_setting_of_the_same_default(quota: dataclasses.Field[int]) -> None:
-    assert Settings.model_fields[quota.name].default == quota.default
+def test_each_is_a_setting_of_the_same_default() -> None:
+    for quota in dataclasses.fields(Quotas):
+        assert Settings.model_fields[quota.name].default == quota.default
 
 
 def test_publishers_are_held_back_from_three_quarters_of_the_memory_on() -> None:
     assert Quotas(memory_limit=4_000).memory_high == 3_000
 
 
-def test_subscriptions(stage: Stage, version: Version) -> None:
-    client = stage(max_subscriptions=2).connect(version)
+def test_subscriptions(stage: Stage) -> None:
+    client = stage(max_subscriptions=2).connect()
     client.subscribe("/queue/a", "0")
     client.subscribe("/topic/a", "1")
     client.unsubscribe("0")
@@ -41,15 +40,15 @@ def test_subscriptions(stage: Stage, version: Version) -> None:
     assert refusal(client, "max_subscriptions") == "too many subscriptions"
 
 
-def test_they_are_counted_by_session(stage: Stage, version: Version) -> None:
+def test_they_are_counted_by_session(stage: Stage) -> None:
     scene = stage(max_subscriptions=1)
-    for client in (scene.connect(version), scene.connect(version)):
+    for client in (scene.connect(), scene.connect()):
         client.subscribe("/queue/a")
         assert not client.closed
 
 
-def test_transactions(stage: Stage, version: Version) -> None:
-    client = stage(max_transactions=2).connect(version)
+def test_transactions(stage: Stage) -> None:
+    client = stage(max_transactions=2).connect()
     for name in ("t", "u"):
         client.begin(name)
     client.commit("t")
@@ -59,9 +58,9 @@ def test_transactions(stage: Stage, version: Version) -> None:
 
 
 @pytest.mark.parametrize("transactions", [("t", "t"), ("t", "u")])
-def test_octets_of_all_open_transactions(stage: Stage, version: Version, transactions: tuple[str, str]) -> None:
+def test_octets_of_all_open_transactions(stage: Stage, transactions: tuple[str, str]) -> None:
     scene = stage(max_transaction_octets=4_000)
-    client, other = scene.connect(version), scene.connect(version)
+    client, other = scene.connect(), scene.connect()
     for name in set(transactions):
         client.begin(name)
     for name in transactions:
@@ -72,8 +71,8 @@ def test_octets_of_all_open_transactions(stage: Stage, version: Version, transac
     assert not other.closed
 
 
-def test_a_finished_transaction_counts_no_longer(stage: Stage, version: Version) -> None:
-    client = stage(max_transaction_octets=2_000).connect(version)
+def test_a_finished_transaction_counts_no_longer(stage: Stage) -> None:
+    client = stage(max_transaction_octets=2_000).connect()
     for end in (client.commit, client.abort, client.commit):
         client.begin()
         client.publish("/queue/a", b"x" * 1_000, transaction="t")
@@ -83,9 +82,9 @@ def test_a_finished_transaction_counts_no_longer(stage: Stage, version: Version)
 
 class TestDestinations:
     @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-    def test_the_next_one(self, stage: Stage, version: Version, command: str) -> None:
+    def test_the_next_one(self, stage: Stage, command: str) -> None:
         scene = stage(max_destinations=2)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.publish("a")
         client.subscribe("/topic/a")
         other.publish("/queue/a")
@@ -95,17 +94,17 @@ class TestDestinations:
         client.send(command, {"destination": "b", "id": "2"})
         assert refusal(client, "max_destinations") == "too many destinations"
 
-    def test_idle_ones_do_not_count(self, stage: Stage, version: Version) -> None:
-        client = stage(max_destinations=1).connect(version)
+    def test_idle_ones_do_not_count(self, stage: Stage) -> None:
+        client = stage(max_destinations=1).connect()
         for name in ("/queue/a", "/topic/a", "/queue/b"):
             client.subscribe(name)
             client.publish(name)
             client.unsubscribe()
         assert len(client.messages()) == 3
 
-    def test_a_topic_that_nobody_subscribes_does_not_count(self, stage: Stage, version: Version) -> None:
+    def test_a_topic_that_nobody_subscribes_does_not_count(self, stage: Stage) -> None:
         """A SEND to it makes no destination, so there is nothing to refuse."""
-        client = stage(max_destinations=1).connect(version)
+        client = stage(max_destinations=1).connect()
         client.subscribe("/queue/a")
         client.send("SEND", {"destination": "/topic/a", "receipt": "r"})
         assert client.receipts() == ["r"]
@@ -119,9 +118,9 @@ class TestMemory:
         cost = cost_of(client, {"destination": destination} | headers, b"")
         client.publish(destination, b"x" * (1_000 - cost), **headers)
 
-    def test_pressed_above_three_quarters(self, stage: Stage, version: Version) -> None:
+    def test_pressed_above_three_quarters(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        client = scene.connect(version)
+        client = scene.connect()
         for count in (1, 2, 3):
             self.send(client)
             assert scene.broker.memory.used == count * 1_000
@@ -131,9 +130,9 @@ class TestMemory:
         assert not client.closed
 
     @pytest.mark.parametrize("transaction", ["", "t"])
-    def test_at_the_limit_a_send_is_refused(self, stage: Stage, version: Version, transaction: str) -> None:
+    def test_at_the_limit_a_send_is_refused(self, stage: Stage, transaction: str) -> None:
         scene = stage(memory_limit=4_000)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         for _ in range(4):
             self.send(client)
         for sender in (client, other):
@@ -142,9 +141,9 @@ class TestMemory:
             assert refusal(sender, "memory_limit") == "memory limit reached"
         assert scene.broker.memory.used == 4_000
 
-    def test_whatever_is_no_send_goes_on(self, stage: Stage, version: Version) -> None:
+    def test_whatever_is_no_send_goes_on(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        client = scene.connect(version)
+        client = scene.connect()
         for _ in range(4):
             self.send(client)
         client.subscribe("/queue/a", ack="client")
@@ -155,9 +154,9 @@ class TestMemory:
         self.send(client)
         assert not client.closed
 
-    def test_pressure_and_relief_are_told_once(self, stage: Stage, version: Version) -> None:
+    def test_pressure_and_relief_are_told_once(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        client = scene.connect(version)
+        client = scene.connect()
         client.subscribe("/queue/a", ack="client")
         for turn in (1, 2):
             for _ in range(4):
@@ -166,10 +165,10 @@ class TestMemory:
             client.ack(client.messages()[-1])
             assert scene.pressure == [True, False] * turn
 
-    def test_what_is_kept(self, stage: Stage, version: Version) -> None:
+    def test_what_is_kept(self, stage: Stage) -> None:
         scene = stage()
         broker = scene.broker
-        auto, client, topic = (scene.connect(version) for _ in range(3))
+        auto, client, topic = (scene.connect() for _ in range(3))
         self.send(client)
         assert broker.memory.used == 1_000  # waits
         client.subscribe("/queue/a", ack="client")

@@ -233,7 +233,7 @@ class TestReplyTo:
         error = client.error()
         assert (error.headers["message"], error.body) == (
             "too many destinations in a SEND",
-            b"65 stand between commas; 64 may",
+            b"the frame names 65; at most 64 are allowed, so send more frames",
         )
         assert len(granted.asked) == asked
 

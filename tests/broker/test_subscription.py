@@ -150,7 +150,7 @@ class TestSubscribe:
         client.send(command, {"destination": f"/topic/{name}", "id": "0", "receipt": "r"})
         error = client.error()
         assert error.headers["message"] == "a wildcard inside of a word"
-        assert b"must be a whole word" in error.body
+        assert b"make it a whole word" in error.body
         assert not scene.broker.destinations
 
     @pytest.mark.requirement("SUB-02")

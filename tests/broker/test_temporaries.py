@@ -231,7 +231,7 @@ class TestNobodyElse:
         name = address(client, worker, f"/temp-{kind}/replies")
         for who in (worker, scene.connect(version), client):
             who.subscribe(name, "spy")
-            assert who.error().headers["message"] == "a temporary destination of somebody"
+            assert who.error().headers["message"] == "temporary destination of another session"
 
     @pytest.mark.parametrize(
         "pattern", ["/topic/#", "/topic/../reply-topic/#", "/user/queue/#", "/exchange/amq.topic/#"]

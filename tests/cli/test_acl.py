@@ -74,7 +74,7 @@ def test_answers(words: str, status: int, answer: str) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("bob send /topic/#", "wildcard in a name: '/topic/#' is for SUBSCRIBE; a SEND goes to one destination"),
+        ("bob send /topic/#", "wildcard in a name: '/topic/#' is for SUBSCRIBE; a SEND must name one destination"),
         ("bob subscribe /queue/*", "wildcards are for topics: '/queue/*' must name one destination"),
         ("bob admin /nope/x", "unsupported kind of destination: "),
         ("bob send /session/events", "unsupported kind of destination: '/session/events' is only for SUBSCRIBE: "),

@@ -1,10 +1,8 @@
-"""Frames and heads: thin, and shared."""
+"""Frames, heads and errors: thin, and safe to show."""
 
 from __future__ import annotations
 
-import pytest
-
-from gateway.codec import Frame, Head
+from gateway.codec import Frame, Head, LimitExceeded, MalformedFrame, ProtocolError
 
 
 def test_a_frame_shows_its_head() -> None:
@@ -13,18 +11,25 @@ def test_a_frame_shows_its_head() -> None:
     assert frame.command == "SEND"
     assert frame.headers is head.headers
     assert (head.content_length, head.size, head.encoded) == (5, 28, None)
-
-
-def test_a_head_without_body_length() -> None:
     assert Head("ACK", {}).content_length == -1
+    assert Head.of("SEND", {"a": "bc"}).size == len("a:bc\n")
 
 
 def test_repr_shows_no_body() -> None:
     """Bodies are the users' data, and long."""
-    assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 octets>"
+    assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 bytes>"
 
 
-@pytest.mark.parametrize("thing", [Head("ACK", {}), Frame(Head("ACK", {}), b"")])
-def test_no_dictionary_per_instance(thing: object) -> None:
+def test_no_dictionary_per_instance() -> None:
     """Millions of them wait in queues."""
-    assert not hasattr(thing, "__dict__")
+    head = Head("ACK", {})
+    assert not hasattr(head, "__dict__")
+    assert not hasattr(Frame(head, b""), "__dict__")
+
+
+def test_errors_carry_message_and_detail() -> None:
+    for kind in (ProtocolError, MalformedFrame, LimitExceeded):
+        error = kind("short", "long")
+        assert isinstance(error, ProtocolError)
+        assert (str(error), error.detail) == ("short", "long")
+    assert ProtocolError("short").detail == ""

@@ -117,12 +117,9 @@ class TestManyFramesInOneChunk:
         assert work(V12, [chunk]).octets < 5 * len(chunk)
 
     @every_version
-    def test_only_heart_beats(self, version: Version) -> None:
-        assert work(version, [b"\n" * 100_000, b"\r\n" * 50_000]).octets < 2 * 100_000
-
-    @every_version
-    def test_only_nuls(self, version: Version) -> None:
-        assert work(version, [b"\0" * 100_000, b"\0\n" * 50_000]).octets < 2 * 100_000
+    def test_only_heart_beats_or_nuls(self, version: Version) -> None:
+        for chunks in ([b"\n" * 100_000, b"\r\n" * 50_000], [b"\0" * 100_000, b"\0\n" * 50_000]):
+            assert work(version, chunks).octets < 2 * 100_000
 
     def test_only_spaces(self) -> None:
         """In 1.0 they may still become an empty line."""
@@ -130,12 +127,11 @@ class TestManyFramesInOneChunk:
 
 
 class TestBodiesInManyChunks:
-    @every_version
     @pytest.mark.parametrize("size", [1000, 65_536])
     @pytest.mark.parametrize("header", [b"content-length:%d\n" % (4 * MIB), b""], ids=["sized", "unsized"])
-    def test_joined_once(self, version: Version, size: int, header: bytes) -> None:
+    def test_joined_once(self, size: int, header: bytes) -> None:
         octets = b"SEND\n" + header + b"\n" + b"x" * 4 * MIB + b"\0"
-        assert work(version, pieces(octets, size)).octets < 5 * len(octets)
+        assert work(V12, pieces(octets, size)).octets < 5 * len(octets)
 
     @pytest.mark.parametrize("header", [b"content-length:20000\n", b""], ids=["sized", "unsized"])
     def test_octet_by_octet(self, header: bytes) -> None:

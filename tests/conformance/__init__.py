@@ -1,12 +1,13 @@
-"""Conformance: every statement of REQUIREMENTS.md shown on a running gateway, per version and transport.
+"""Conformance: every statement of REQUIREMENTS.md shown per version and, where it binds the transport, over sockets.
 
     pytest tests/conformance                        the tests
     pytest tests/conformance --conformance-table    and the table: a row per requirement, a column per version
                                                     and transport
-    pytest tests/conformance -k 1.1-ws              one column
+    pytest tests/conformance -k 1.1-core            one column
 
-The gateway is a process of its own; nothing of the package `gateway` is imported.  A test names the requirements it
-shows (`@pytest.mark.requirement`), and from their rows follows for which versions and transports it runs; it fails
+Statements about the meaning of frames are shown on the broker in this process, through octets, decoder and session
+(`core`).  Those about connections are shown on a gateway that is a process of its own.  A test names the requirements
+it shows (`@pytest.mark.requirement`), and from their rows follows for which versions and transports it runs; it fails
 by its own assertions, and by anything in the server's octets that the version's grammar does not have (`wire`).
 Where the specifications leave a choice, the tests hold the gateway to the one it has made; such tests say so.
 

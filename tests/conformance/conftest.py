@@ -1,4 +1,4 @@
-"""How the conformance tests run: one gateway, a test per version and transport, and the table at the end.
+"""Running of the conformance tests: one gateway, a test per version and transport, and the table at the end.
 
 A test asks for the fixture `stomp` (a `Scene`) and is run for every column in which the first requirement that it
 names binds, or for those of `@pytest.mark.columns("1.2", "ws")`; the other requirements are what it shows besides.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.broker.client import Scene as Broker
 from tests.gateway_process import GatewayProcess, start_gateway
 
 from .requirements import COLUMNS, REQUIREMENTS, columns
@@ -68,11 +69,14 @@ def gateway() -> Iterator[GatewayProcess]:
 
 
 @pytest.fixture
-def stomp(request: pytest.FixtureRequest, gateway: GatewayProcess) -> Iterator[Scene]:
+def stomp(request: pytest.FixtureRequest) -> Iterator[Scene]:
     version, transport = request.param
-    scene = Scene(gateway, version, transport)
+    server = Broker() if transport == "core" else request.getfixturevalue("gateway")
+    scene = Scene(server, version, transport)
     yield scene
     scene.close()
+    if isinstance(server, Broker):
+        server.finish()
     assert not scene.faults(), "the server's octets break the grammar: " + "; ".join(scene.faults())
 
 

@@ -1,8 +1,11 @@
-"""The table of REQUIREMENTS.md as data: which statement binds the server in which version, over which transport.
+"""The table of REQUIREMENTS.md as data: the versions and transports that each statement binds.
 
 A row of sections 1 to 11 has a level for each version; a row of 12 (the lenient dialect) binds 1.0 sessions alone, a
 row of 13 WebSocket alone, a row of 14 every version and transport.  No row is laid on the client alone: the table
 was read out for a server.
+
+A row binds the core, a broker without sockets, unless its section is about connections: how they open, beat, are
+limited, fail and end.  Such a row binds TCP, and in its newest version WebSocket.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSIONS = ("1.0", "1.1", "1.2")
-TRANSPORTS = ("tcp", "ws")
+TRANSPORTS = ("core", "tcp", "ws")
+SOCKETS = TRANSPORTS[1:]
+# Sections of rows that bind the transport.
+CONNECTIONS = ("CON", "NEG", "HBT", "LIM", "LNG", "DSC", "ERR")
 COLUMNS = tuple((version, transport) for version in VERSIONS for transport in TRANSPORTS)
 TABLE = Path(__file__).with_name("REQUIREMENTS.md")
 
@@ -28,7 +34,8 @@ class Requirement:
     statement: str
 
     def binds(self, version: str, transport: str) -> bool:
-        return version in self.levels and transport in self.transports
+        is_old = self.id[:3] in CONNECTIONS and transport == "ws" and version != max(self.levels)
+        return version in self.levels and transport in self.transports and not is_old
 
 
 def read(text: str) -> dict[str, Requirement]:
@@ -45,7 +52,7 @@ def read(text: str) -> dict[str, Requirement]:
         else:
             levels = {version: level for version, level in zip(VERSIONS, cells[1:4], strict=True) if level != "—"}
             statement = cells[4]
-        transports = TRANSPORTS[1:] if section == "WST" else TRANSPORTS
+        transports = ("ws",) if section == "WST" else SOCKETS if section in (*CONNECTIONS, "XTR") else ("core",)
         assert id not in found, f"{id} stands twice in {TABLE.name}"
         found[id] = Requirement(id, levels, transports, statement)
     return found
@@ -62,4 +69,10 @@ def columns(ids: Sequence[str], given: Sequence[str] = ()) -> list[tuple[str, st
     first = REQUIREMENTS[ids[0]]
     versions = [name for name in VERSIONS if name in given] or first.levels
     transports = [name for name in TRANSPORTS if name in given] or first.transports
-    return [(version, transport) for version, transport in COLUMNS if version in versions and transport in transports]
+    return [
+        (version, transport)
+        for version, transport in COLUMNS
+        if version in versions
+        and transport in transports
+        and (transport in given or version not in first.levels or first.binds(version, transport))
+    ]

@@ -1,4 +1,4 @@
-"""What a test has at hand: one version, one transport, a gateway, and the peers it has opened.
+"""Scene of a test: one version, one transport, a gateway or a broker, and the peers it has opened.
 
 The helpers are steps that several sections share.  None of them waits for silence.
 """
@@ -10,10 +10,12 @@ import uuid
 from collections.abc import Mapping
 from typing import Literal
 
+from tests.broker.client import Scene as Broker
 from tests.gateway_process import HOST, GatewayProcess
 
+from .core import Core
 from .links import ALL_SUBPROTOCOLS, TEXT, Tcp, WebSocket
-from .wire import Frame, Headers, Peer, Value, octets, pairs
+from .wire import Frame, Headers, Link, Peer, Value, octets, pairs
 
 End = Literal["disconnect", "close", "reset"]
 
@@ -23,8 +25,8 @@ class Scene:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, gateway: GatewayProcess, version: str, transport: str) -> None:
-        self.gateway = gateway
+    def __init__(self, server: GatewayProcess | Broker, version: str, transport: str) -> None:
+        self.server = server
         self.version = version
         self.transport = transport
         self.peers: list[Peer] = []
@@ -47,11 +49,13 @@ class Scene:
         opcode: int = TEXT,
     ) -> Peer:
         """A connection on which no STOMP was spoken yet."""
-        link: Tcp | WebSocket
-        if (transport or self.transport) == "tcp":
-            link = Tcp(HOST, self.gateway.tcp_port)
+        link: Link
+        if isinstance(self.server, Broker):
+            link = Core(self.server)
+        elif (transport or self.transport) == "tcp":
+            link = Tcp(HOST, self.server.tcp_port)
         else:
-            link = WebSocket(self.gateway.ws_url, subprotocols, opcode)
+            link = WebSocket(self.server.ws_url, subprotocols, opcode)
         peer = Peer(link, version or self.version)
         self.peers.append(peer)
         return peer

@@ -88,15 +88,15 @@ def test_individual_acknowledgements_in_any_order(stomp: Scene) -> None:
 
 
 @requirement("ACK-06", "XTR-05")
-@parametrize("end", ["close", "reset"])
-def test_what_is_not_acknowledged_comes_again_in_order(stomp: Scene, end: str) -> None:
-    for mode in modes(stomp.version):
-        queue, bodies = stomp.queue(), [b"%d" % number for number in range(10)]
-        peer, _ = stomp.holder(queue, *bodies, ack=mode)
-        stomp.connect().put(queue, b"later")
-        peer.message()
-        stomp.end(peer, end)  # type: ignore[arg-type]
-        assert stomp.left_in(queue) == [*bodies, b"later"]
+def test_what_is_not_acknowledged_comes_again_in_order(stomp: Scene) -> None:
+    for end in ["close", "reset"]:
+        for mode in modes(stomp.version):
+            queue, bodies = stomp.queue(), [b"%d" % number for number in range(10)]
+            peer, _ = stomp.holder(queue, *bodies, ack=mode)
+            stomp.connect().put(queue, b"later")
+            peer.message()
+            stomp.end(peer, end)  # type: ignore[arg-type]
+            assert stomp.left_in(queue) == [*bodies, b"later"]
 
 
 @requirement("ACK-06", "XTR-05", "SUB-05")
@@ -146,12 +146,12 @@ def test_a_waiting_consumer_gets_what_a_lost_one_held(stomp: Scene) -> None:
 
 
 @requirement("ACK-08", "SUB-08")
-@parametrize("end", ["close", "reset", "disconnect"])
-def test_auto_mode_consumes_when_sent(stomp: Scene, end: str) -> None:
-    queue = stomp.queue()
-    peer, _ = stomp.holder(queue, b"1", b"2", ack="auto")
-    stomp.end(peer, end)  # type: ignore[arg-type]
-    assert stomp.left_in(queue) == []
+def test_auto_mode_consumes_when_sent(stomp: Scene) -> None:
+    for end in ["close", "reset", "disconnect"]:
+        queue = stomp.queue()
+        peer, _ = stomp.holder(queue, b"1", b"2", ack="auto")
+        stomp.end(peer, end)  # type: ignore[arg-type]
+        assert stomp.left_in(queue) == []
 
 
 @requirement("ACK-13")
@@ -259,14 +259,14 @@ def test_cumulation_stays_in_the_subscription(stomp: Scene) -> None:
 
 
 @requirement("ACK-12")
-@parametrize("owner", ["other", "none"])
-def test_a_subscription_that_does_not_own_the_message(stomp: Scene, owner: str) -> None:
-    queue = stomp.queue()
-    peer, (message,) = stomp.holder(queue, b"x")
-    peer.subscribe(stomp.queue(), id="other", ack="client")
-    peer.send("ACK", {"message-id": message["message-id"], "subscription": owner, "receipt": "r"})
-    peer.refusal()
-    assert stomp.left_in(queue) == [b"x"]
+def test_a_subscription_that_does_not_own_the_message(stomp: Scene) -> None:
+    for owner in ["other", "none"]:
+        queue = stomp.queue()
+        peer, (message,) = stomp.holder(queue, b"x")
+        peer.subscribe(stomp.queue(), id="other", ack="client")
+        peer.send("ACK", {"message-id": message["message-id"], "subscription": owner, "receipt": "r"})
+        peer.refusal()
+        assert stomp.left_in(queue) == [b"x"]
 
 
 @requirement("ACK-14", "ACK-09")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .requirements import TRANSPORTS, VERSIONS
+from .requirements import SOCKETS, VERSIONS
 from .scene import Scene
 from .wire import escaped
 
@@ -12,17 +12,17 @@ requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns
 
 
 @requirement("XTR-01", "BOD-11", "XTR-03", "XTR-04")
-@parametrize("to", TRANSPORTS)
-@parametrize("kind", ["queue", "topic"])
-def test_a_message_crosses_over_octet_for_octet(stomp: Scene, kind: str, to: str) -> None:
-    destination = getattr(stomp, kind)()
-    watcher, producer = stomp.watch(destination, transport=to), stomp.connect()
-    bodies = [b"", b"text", "漢字😀".encode(), bytes(range(256)), b"\0" * 1_000, b"\xff" * 70_000]
-    for body in bodies:
-        producer.publish(destination, body, {"k": "v", "content-type": "x/y"})
-        message = watcher.message()
-        assert (message.body, message["k"], message["content-type"]) == (body, "v", "x/y")
-        assert message["destination"] == destination
+def test_a_message_crosses_over_octet_for_octet(stomp: Scene) -> None:
+    for kind in ["queue", "topic"]:
+        for to in SOCKETS:
+            destination = getattr(stomp, kind)()
+            watcher, producer = stomp.watch(destination, transport=to), stomp.connect()
+            bodies = [b"", b"text", "漢字😀".encode(), bytes(range(256)), b"\0" * 1_000, b"\xff" * 70_000]
+            for body in bodies:
+                producer.publish(destination, body, {"k": "v", "content-type": "x/y"})
+                message = watcher.message()
+                assert (message.body, message["k"], message["content-type"]) == (body, "v", "x/y")
+                assert message["destination"] == destination
 
 
 # What can be said in every version, and what the versions say differently.
@@ -31,57 +31,57 @@ COLON_AND_BACKSLASH = {"colon": "12:30:00", "backslash": "C:\\temp\\new", "pair"
 
 
 @requirement("XTR-02", "HDR-02", "ENC-01", "ENC-04", "ENC-10", "FRM-12")
-@parametrize("over", TRANSPORTS)
-@parametrize("to", VERSIONS)
-def test_versions_mix(stomp: Scene, to: str, over: str) -> None:
-    headers = PLAIN | COLON_AND_BACKSLASH
-    message = stomp.sent(headers, to=to, over=over)
-    assert {name: message.all(name) for name in headers} == {name: [value] for name, value in headers.items()}
-    for name, value in COLON_AND_BACKSLASH.items():
-        assert message.raw(name.encode()) == escaped(value, to).encode()
+def test_versions_mix(stomp: Scene) -> None:
+    for to in VERSIONS:
+        for over in SOCKETS:
+            headers = PLAIN | COLON_AND_BACKSLASH
+            message = stomp.sent(headers, to=to, over=over)
+            assert {name: message.all(name) for name in headers} == {name: [value] for name, value in headers.items()}
+            for name, value in COLON_AND_BACKSLASH.items():
+                assert message.raw(name.encode()) == escaped(value, to).encode()
 
 
 @requirement("XTR-02", "ENC-02", "ENC-11", "LEN-07")
-@parametrize("to", VERSIONS)
-def test_what_a_version_cannot_say_is_left_out(stomp: Scene, to: str) -> None:
+def test_what_a_version_cannot_say_is_left_out(stomp: Scene) -> None:
     """LF in 1.0 (and CR, which would be trimmed or taken for the end of a line), a colon in a name."""
-    headers = {"k": "v", "lf": "a\nb", "last": "w"}
-    if stomp.version == "1.2":
-        headers |= {"cr": "a\rb", "cr-end": "a\r"}
-    if stomp.version == "1.0":
-        headers = {"k": "v", "last": "w"}
-    names = {} if stomp.version == "1.0" else {"a:b": "c", "d\ne": "f"}
-    message = stomp.sent(headers | names, to=to)
-    sayable = headers | names if to != "1.0" else {"k": "v", "last": "w"}
-    assert {name: message.get(name) for name in headers | names} == {
-        name: sayable.get(name) for name in headers | names
-    }
-    assert not {"a", "d", "e"} & {name for name, _ in message.headers}
+    for to in VERSIONS:
+        headers = {"k": "v", "lf": "a\nb", "last": "w"}
+        if stomp.version == "1.2":
+            headers |= {"cr": "a\rb", "cr-end": "a\r"}
+        if stomp.version == "1.0":
+            headers = {"k": "v", "last": "w"}
+        names = {} if stomp.version == "1.0" else {"a:b": "c", "d\ne": "f"}
+        message = stomp.sent(headers | names, to=to)
+        sayable = headers | names if to != "1.0" else {"k": "v", "last": "w"}
+        assert {name: message.get(name) for name in headers | names} == {
+            name: sayable.get(name) for name in headers | names
+        }
+        assert not {"a", "d", "e"} & {name for name, _ in message.headers}
 
 
 @requirement("FRM-03", "XTR-02")
-@parametrize("to", ["1.1", "1.2"])
-def test_a_cr_of_11_is_escaped_for_12(stomp: Scene, to: str) -> None:
-    message = stomp.sent({"k": b"v\r"}, to=to)
-    assert message.raw(b"k") == {"1.1": b"v\r", "1.2": b"v\\r"}[to]
+def test_a_cr_of_11_is_escaped_for_12(stomp: Scene) -> None:
+    for to in ["1.1", "1.2"]:
+        message = stomp.sent({"k": b"v\r"}, to=to)
+        assert message.raw(b"k") == {"1.1": b"v\r", "1.2": b"v\\r"}[to]
 
 
 @requirement("XTR-02", "MSG-01", "SND-04")
-@parametrize("to", VERSIONS)
-@parametrize("name", ["a:b", "a\\b", "a\\nb", "漢字"])
-def test_a_destination_is_the_same_in_all_versions(stomp: Scene, to: str, name: str) -> None:
-    queue = f"{stomp.queue()}/{name}"
-    watcher, producer = stomp.watch(queue, version=to), stomp.connect()
-    producer.publish(queue, b"x")
-    message = watcher.message()
-    assert message["destination"] == queue
-    assert message.raw(b"destination") == escaped(queue, to).encode()
+def test_a_destination_is_the_same_in_all_versions(stomp: Scene) -> None:
+    for name in ["a:b", "a\\b", "a\\nb", "漢字"]:
+        for to in VERSIONS:
+            queue = f"{stomp.queue()}/{name}"
+            watcher, producer = stomp.watch(queue, version=to), stomp.connect()
+            producer.publish(queue, b"x")
+            message = watcher.message()
+            assert message["destination"] == queue
+            assert message.raw(b"destination") == escaped(queue, to).encode()
 
 
 @requirement("XTR-02", "XTR-04")
 def test_one_message_to_all_versions_at_once(stomp: Scene) -> None:
     topic = stomp.topic()
-    watchers = [stomp.watch(topic, version=to, transport=over) for to in VERSIONS for over in TRANSPORTS]
+    watchers = [stomp.watch(topic, version=to, transport=over) for to in VERSIONS for over in SOCKETS]
     value = "a:b\\c" if stomp.version == "1.0" else "a:b\\c\nd"
     stomp.connect().publish(topic, b"\0x", {"k": value, "l": "w"})
     for watcher in watchers:
@@ -91,21 +91,21 @@ def test_one_message_to_all_versions_at_once(stomp: Scene) -> None:
 
 
 @requirement("XTR-02", "ACK-06")
-@parametrize("to", VERSIONS)
-def test_a_redelivery_may_change_the_version(stomp: Scene, to: str) -> None:
-    queue = stomp.queue()
-    stomp.connect(version="1.2").put(queue, b"x", headers={"k": "a:b"})
-    first = stomp.connect()
-    first.subscribe(queue, ack="client")
-    first.message()
-    stomp.end(first, "reset")
-    second = stomp.connect(version=to)
-    second.subscribe(queue, ack="client")
-    message = second.message()
-    assert (message["k"], message["redelivered"]) == ("a:b", "true")
-    second.ack(message)
-    stomp.end(second, "reset")
-    assert stomp.left_in(queue) == []
+def test_a_redelivery_may_change_the_version(stomp: Scene) -> None:
+    for to in VERSIONS:
+        queue = stomp.queue()
+        stomp.connect(version="1.2").put(queue, b"x", headers={"k": "a:b"})
+        first = stomp.connect()
+        first.subscribe(queue, ack="client")
+        first.message()
+        stomp.end(first, "reset")
+        second = stomp.connect(version=to)
+        second.subscribe(queue, ack="client")
+        message = second.message()
+        assert (message["k"], message["redelivered"]) == ("a:b", "true")
+        second.ack(message)
+        stomp.end(second, "reset")
+        assert stomp.left_in(queue) == []
 
 
 @requirement("XTR-03")
@@ -127,18 +127,18 @@ def test_a_queue_keeps_messages_while_nobody_listens(stomp: Scene) -> None:
     producer = stomp.connect()
     producer.put(queue, b"1", b"2")
     stomp.end(producer, "disconnect")
-    other = next(transport for transport in TRANSPORTS if transport != stomp.transport)
+    other = next(transport for transport in SOCKETS if transport != stomp.transport)
     assert stomp.left_in(queue, other) == [b"1", b"2"]
 
 
 @requirement("XTR-03", "ACK-06")
-@parametrize("over", TRANSPORTS)
-def test_unacknowledged_messages_go_to_a_consumer_on_either_transport(stomp: Scene, over: str) -> None:
-    queue = stomp.queue()
-    peer, messages = stomp.holder(queue, b"1", b"2", b"3")
-    peer.ack(messages[0])
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue, over) == [b"2", b"3"]
+def test_unacknowledged_messages_go_to_a_consumer_on_either_transport(stomp: Scene) -> None:
+    for over in SOCKETS:
+        queue = stomp.queue()
+        peer, messages = stomp.holder(queue, b"1", b"2", b"3")
+        peer.ack(messages[0])
+        stomp.end(peer, "reset")
+        assert stomp.left_in(queue, over) == [b"2", b"3"]
 
 
 @requirement("XTR-04", "SUB-01")
@@ -166,13 +166,13 @@ def test_a_topic_keeps_nothing_for_later(stomp: Scene) -> None:
 
 
 @requirement("XTR-05", "FRM-09")
-@parametrize("over", TRANSPORTS)
-def test_messages_of_one_producer_stay_in_order(stomp: Scene, over: str) -> None:
-    queue, producer = stomp.queue(), stomp.connect()
-    bodies = [b"%d" % number for number in range(300)]
-    for body in bodies[:100]:
-        producer.publish(queue, body)
-    consumer = stomp.watch(queue, transport=over)
-    for body in bodies[100:]:
-        producer.publish(queue, body)
-    assert [message.body for message in consumer.messages(300)] == bodies
+def test_messages_of_one_producer_stay_in_order(stomp: Scene) -> None:
+    for over in SOCKETS:
+        queue, producer = stomp.queue(), stomp.connect()
+        bodies = [b"%d" % number for number in range(300)]
+        for body in bodies[:100]:
+            producer.publish(queue, body)
+        consumer = stomp.watch(queue, transport=over)
+        for body in bodies[100:]:
+            producer.publish(queue, body)
+        assert [message.body for message in consumer.messages(300)] == bodies

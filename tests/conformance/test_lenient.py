@@ -13,16 +13,16 @@ requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns
 
 
 @requirement("LEN-01", "LEN-04")
-@parametrize("tail", ["", " ", "  ", "\r", " \r", "  \r", "\r\r", " \r \r"])
-def test_spaces_and_crs_at_the_end_of_a_line_are_no_part_of_it(stomp: Scene, tail: str) -> None:
+def test_spaces_and_crs_at_the_end_of_a_line_are_no_part_of_it(stomp: Scene) -> None:
     """Of the command line too, although the document allows only one CR there: it also trims every line."""
-    peer, queue = stomp.connect(), stomp.queue()
-    lines = ["SUBSCRIBE", f"destination:{queue}", "id:1", "receipt:r"]
-    peer.raw("".join(f"{line}{tail}\n" for line in lines).encode() + b"\r\n\0")
-    peer.receipt("r")
-    peer.raw(f"SEND{tail}\ndestination:{queue}{tail}\nk:v{tail}\n\nbody{tail}\n\0".encode())
-    message = peer.message()
-    assert (message["k"], message["subscription"], message.body) == ("v", "1", f"body{tail}\n".encode())
+    for tail in ["", " ", "  ", "\r", " \r", "  \r", "\r\r", " \r \r"]:
+        peer, queue = stomp.connect(), stomp.queue()
+        lines = ["SUBSCRIBE", f"destination:{queue}", "id:1", "receipt:r"]
+        peer.raw("".join(f"{line}{tail}\n" for line in lines).encode() + b"\r\n\0")
+        peer.receipt("r")
+        peer.raw(f"SEND{tail}\ndestination:{queue}{tail}\nk:v{tail}\n\nbody{tail}\n\0".encode())
+        message = peer.message()
+        assert (message["k"], message["subscription"], message.body) == ("v", "1", f"body{tail}\n".encode())
 
 
 @requirement("LEN-01", "LEN-02", "LEN-04")
@@ -34,42 +34,42 @@ def test_connect_with_cr_lf_and_trailing_spaces(stomp: Scene) -> None:
 
 
 @requirement("LEN-02", "FRM-04")
-@parametrize("lines", [b"\n", b"\n\n", b"\r\n", b"\n\r\n", b"\r\n\r\n\n", b"\n" * 1_000, b" \n", b"\r\r\n"])
-def test_empty_lines_before_a_frame_are_skipped(stomp: Scene, lines: bytes) -> None:
+def test_empty_lines_before_a_frame_are_skipped(stomp: Scene) -> None:
     """Before the first frame, and before any other; lines that hold only spaces and CRs are empty."""
-    peer, queue = stomp.open(), stomp.queue()
-    peer.raw(lines + stomp.opening_octets())
-    peer.take("CONNECTED")
-    peer.raw(lines + octets("SUBSCRIBE", {"destination": queue}) + lines)
-    peer.raw(lines + octets("SEND", {"destination": queue}, b"x"))
-    assert peer.message().body == b"x"
+    for lines in [b"\n", b"\n\n", b"\r\n", b"\n\r\n", b"\r\n\r\n\n", b"\n" * 1_000, b" \n", b"\r\r\n"]:
+        peer, queue = stomp.open(), stomp.queue()
+        peer.raw(lines + stomp.opening_octets())
+        peer.take("CONNECTED")
+        peer.raw(lines + octets("SUBSCRIBE", {"destination": queue}) + lines)
+        peer.raw(lines + octets("SEND", {"destination": queue}, b"x"))
+        assert peer.message().body == b"x"
 
 
 @requirement("LEN-03")
-@parametrize("change", [str.lower, str.capitalize, str.swapcase, str.title], ids=lambda change: change.__name__)
-def test_the_case_of_commands_is_free(stomp: Scene, change: type[str]) -> None:
-    peer, queue = stomp.open(), stomp.queue()
-    peer.raw(octets(change("CONNECT"), {"login": "fred"}))
-    peer.take("CONNECTED")
-    peer.request(change("SUBSCRIBE"), {"destination": queue, "ack": "client", "id": "1"})
-    peer.request(change("BEGIN"), {"transaction": "t"})
-    peer.request(change("SEND"), {"destination": queue, "transaction": "t"}, b"x")
-    peer.request(change("COMMIT"), {"transaction": "t"})
-    message = peer.message()
-    peer.request(change("ACK"), {"message-id": message["message-id"]})
-    peer.request(change("BEGIN"), {"transaction": "t"})
-    peer.request(change("ABORT"), {"transaction": "t"})
-    peer.request(change("UNSUBSCRIBE"), {"id": "1"})
-    peer.request(change("DISCONNECT"))
-    peer.ends()
+def test_the_case_of_commands_is_free(stomp: Scene) -> None:
+    for change in [str.lower, str.capitalize, str.swapcase, str.title]:
+        peer, queue = stomp.open(), stomp.queue()
+        peer.raw(octets(change("CONNECT"), {"login": "fred"}))
+        peer.take("CONNECTED")
+        peer.request(change("SUBSCRIBE"), {"destination": queue, "ack": "client", "id": "1"})
+        peer.request(change("BEGIN"), {"transaction": "t"})
+        peer.request(change("SEND"), {"destination": queue, "transaction": "t"}, b"x")
+        peer.request(change("COMMIT"), {"transaction": "t"})
+        message = peer.message()
+        peer.request(change("ACK"), {"message-id": message["message-id"]})
+        peer.request(change("BEGIN"), {"transaction": "t"})
+        peer.request(change("ABORT"), {"transaction": "t"})
+        peer.request(change("UNSUBSCRIBE"), {"id": "1"})
+        peer.request(change("DISCONNECT"))
+        peer.ends()
 
 
 @requirement("LEN-03", "CON-01")
-@parametrize("command", ["connect", "cOnNeCt", "stomp"])
-def test_the_case_of_connect_is_free(stomp: Scene, command: str) -> None:
-    peer = stomp.open()
-    peer.raw(octets(command, {"login": "fred"}))
-    assert (peer.take("CONNECTED").get("version") or "1.0") == "1.0"
+def test_the_case_of_connect_is_free(stomp: Scene) -> None:
+    for command in ["connect", "cOnNeCt", "stomp"]:
+        peer = stomp.open()
+        peer.raw(octets(command, {"login": "fred"}))
+        assert (peer.take("CONNECTED").get("version") or "1.0") == "1.0"
 
 
 @requirement("LEN-05", "ENC-12")
@@ -108,31 +108,31 @@ CONTROLS = ["\t", "\x01", "\x07", "\x0b", "\x0c", "\x1b", "\x1f", "\r\t"]
 
 
 @requirement("LEN-07", "HDR-02")
-@parametrize("octet", CONTROLS)
-def test_control_octets_of_user_headers_are_left_out(stomp: Scene, octet: str) -> None:
-    message = stomp.sent({"k": f"a{octet}b", f"n{octet}m": "v", "l": "w"})
-    assert [name for name, _ in message.headers if name[0] in "kln"] == ["l"]
+def test_control_octets_of_user_headers_are_left_out(stomp: Scene) -> None:
+    for octet in CONTROLS:
+        message = stomp.sent({"k": f"a{octet}b", f"n{octet}m": "v", "l": "w"})
+        assert [name for name, _ in message.headers if name[0] in "kln"] == ["l"]
 
 
 @requirement("LEN-07", "RCP-02", "SND-04")
-@parametrize("octet", ["\t", "\r"])
-@parametrize("name", ["destination", "receipt", "id"])
-def test_control_octets_in_what_the_server_must_give_back_are_refused(stomp: Scene, name: str, octet: str) -> None:
-    peer = stomp.connect()
-    headers = {"destination": stomp.queue(), "id": "1", "receipt": "r"}
-    peer.send("SUBSCRIBE", headers | {name: f"{headers[name]}{octet}x"})
-    peer.refusal()
+def test_control_octets_in_what_the_server_must_give_back_are_refused(stomp: Scene) -> None:
+    for name in ["destination", "receipt", "id"]:
+        for octet in ["\t", "\r"]:
+            peer = stomp.connect()
+            headers = {"destination": stomp.queue(), "id": "1", "receipt": "r"}
+            peer.send("SUBSCRIBE", headers | {name: f"{headers[name]}{octet}x"})
+            peer.refusal()
 
 
 @requirement("LEN-07", "XTR-02")
-@parametrize("version", ["1.1", "1.2"])
-def test_control_octets_of_others_are_left_out_for_10(stomp: Scene, version: str) -> None:
-    queue = stomp.queue()
-    watcher, producer = stomp.watch(queue), stomp.connect(version=version)
-    producer.publish(queue, b"x", {"k": "a\tb", "l": "w", "m": "\x01", "n\x1f": "v"})
-    message = watcher.message()
-    assert (message["l"], message.body) == ("w", b"x")
-    assert not [name for name, _ in message.headers if name in ("k", "m", "n\x1f", "n")]
+def test_control_octets_of_others_are_left_out_for_10(stomp: Scene) -> None:
+    for version in ["1.1", "1.2"]:
+        queue = stomp.queue()
+        watcher, producer = stomp.watch(queue), stomp.connect(version=version)
+        producer.publish(queue, b"x", {"k": "a\tb", "l": "w", "m": "\x01", "n\x1f": "v"})
+        message = watcher.message()
+        assert (message["l"], message.body) == ("w", b"x")
+        assert not [name for name, _ in message.headers if name in ("k", "m", "n\x1f", "n")]
 
 
 @requirement("LEN-10", "ENC-10")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from .conftest import SETTINGS
+from .requirements import SOCKETS
 from .scene import Scene
 from .wire import Peer, octets
 
@@ -17,24 +18,24 @@ KIB = 1024
 
 
 @requirement("SES-04", "LIM-01", "LIM-04")
-@parametrize("count", [1_001, 20_000])
-def test_too_many_headers(stomp: Scene, count: int) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    headers = {"destination": queue, "receipt": "r"} | {f"h{number}": number for number in range(count)}
-    peer.flood(octets("SEND", headers, b"x"))
-    peer.refusal()
-    assert watcher.seen(queue) == []
+def test_too_many_headers(stomp: Scene) -> None:
+    for count in [1_001, 20_000]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        headers = {"destination": queue, "receipt": "r"} | {f"h{number}": number for number in range(count)}
+        peer.flood(octets("SEND", headers, b"x"))
+        peer.refusal()
+        assert watcher.seen(queue) == []
 
 
 @requirement("SES-04", "LIM-02", "LIM-04")
-@parametrize("size", [65 * KIB, KIB * KIB])
-def test_a_header_line_that_is_too_long(stomp: Scene, size: int) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.flood(octets("SEND", {"destination": queue, "receipt": "r", "big": "v" * size}, b"x"))
-    peer.refusal()
-    assert watcher.seen(queue) == []
+def test_a_header_line_that_is_too_long(stomp: Scene) -> None:
+    for size in [65 * KIB, KIB * KIB]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.flood(octets("SEND", {"destination": queue, "receipt": "r", "big": "v" * size}, b"x"))
+        peer.refusal()
+        assert watcher.seen(queue) == []
 
 
 @requirement("SES-04", "LIM-02", "LIM-04")
@@ -47,34 +48,36 @@ def test_a_header_line_without_end(stomp: Scene) -> None:
 
 
 @requirement("SES-04", "LIM-03", "LIM-04")
-@parametrize("size", [MAX_BODY + 1, 2**31, 2**63, 10**30])
-def test_a_body_announced_as_too_large_is_refused_before_it_comes(stomp: Scene, size: int) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.raw(f"SEND\ndestination:{queue}\nreceipt:r\ncontent-length:{size}\n\n".encode())
-    peer.refusal()
-    assert watcher.seen(queue) == []
+@columns(*SOCKETS)
+def test_a_body_announced_as_too_large_is_refused_before_it_comes(stomp: Scene) -> None:
+    for size in [MAX_BODY + 1, 2**31, 2**63, 10**30]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.raw(f"SEND\ndestination:{queue}\nreceipt:r\ncontent-length:{size}\n\n".encode())
+        peer.refusal()
+        assert watcher.seen(queue) == []
 
 
 @requirement("SES-04", "LIM-03", "LIM-04")
-@parametrize("counted", [True, False])
-def test_a_body_that_is_too_large(stomp: Scene, counted: bool) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    body = b"x" * (MAX_BODY + 1)
-    count = {"content-length": len(body)} if counted else {}
-    peer.flood(octets("SEND", {"destination": queue, "receipt": "r", **count}, body))
-    peer.refusal()
-    assert watcher.seen(queue) == []
+@columns(*SOCKETS)
+def test_a_body_that_is_too_large(stomp: Scene) -> None:
+    for counted in [True, False]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        body = b"x" * (MAX_BODY + 1)
+        count = {"content-length": len(body)} if counted else {}
+        peer.flood(octets("SEND", {"destination": queue, "receipt": "r", **count}, body))
+        peer.refusal()
+        assert watcher.seen(queue) == []
 
 
 @requirement("LIM-05", "LIM-03")
-@parametrize("counted", [True, False])
-def test_the_largest_body_is_carried(stomp: Scene, counted: bool) -> None:
-    queue, body = stomp.queue(), b"x" * MAX_BODY
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.send("SEND", {"destination": queue} | ({"content-length": len(body)} if counted else {}), body)
-    assert watcher.message().body == body
+def test_the_largest_body_is_carried(stomp: Scene) -> None:
+    for counted in [True, False]:
+        queue, body = stomp.queue(), b"x" * MAX_BODY
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.send("SEND", {"destination": queue} | ({"content-length": len(body)} if counted else {}), body)
+        assert watcher.message().body == body
 
 
 @requirement("SES-04", "LIM-01", "LIM-02", "LIM-04")
@@ -153,14 +156,14 @@ def test_many_sessions_at_once(stomp: Scene) -> None:
 
 
 @requirement("ERR-01", "LNG-02")
-@parametrize("more", [200_000, 3_000_000])
-def test_the_error_is_readable_with_more_data_in_flight(stomp: Scene, more: int) -> None:
-    peer = stomp.connect()
-    peer.raw(octets("SEND", {}, b"no destination"))
-    for _ in range(more // 50_000):
-        peer.flood(b"x" * 50_000)
-    peer.refusal()
-    assert not peer.link.was_reset
+def test_the_error_is_readable_with_more_data_in_flight(stomp: Scene) -> None:
+    for more in [200_000, 3_000_000]:
+        peer = stomp.connect()
+        peer.raw(octets("SEND", {}, b"no destination"))
+        for _ in range(more // 50_000):
+            peer.flood(b"x" * 50_000)
+        peer.refusal()
+        assert not peer.link.was_reset
 
 
 @requirement("ERR-01", "LNG-02")

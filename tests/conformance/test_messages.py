@@ -12,12 +12,12 @@ requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns
 
 
 @requirement("MSG-01")
-@parametrize("kind", ["queue", "topic"])
-def test_destination_is_that_of_the_send(stomp: Scene, kind: str) -> None:
-    peer, destination = stomp.connect(), getattr(stomp, kind)()
-    peer.subscribe(destination)
-    peer.publish(destination, b"x")
-    assert peer.message().all("destination") == [destination]
+def test_destination_is_that_of_the_send(stomp: Scene) -> None:
+    for kind in ["queue", "topic"]:
+        peer, destination = stomp.connect(), getattr(stomp, kind)()
+        peer.subscribe(destination)
+        peer.publish(destination, b"x")
+        assert peer.message().all("destination") == [destination]
 
 
 @requirement("MSG-02")
@@ -34,21 +34,21 @@ def test_message_ids_are_unique(stomp: Scene) -> None:
 
 
 @requirement("MSG-03")
-@parametrize("id", ["0", "sub-Id 7", "a.b/c", "1" * 300])
-def test_subscription_is_the_id_of_the_subscribe(stomp: Scene, id: str) -> None:
-    peer, topic = stomp.connect(), stomp.topic()
-    peer.subscribe(topic, id=id)
-    peer.publish(topic, b"x")
-    assert peer.message().all("subscription") == [id]
+def test_subscription_is_the_id_of_the_subscribe(stomp: Scene) -> None:
+    for id in ["0", "sub-Id 7", "a.b/c", "1" * 300]:
+        peer, topic = stomp.connect(), stomp.topic()
+        peer.subscribe(topic, id=id)
+        peer.publish(topic, b"x")
+        assert peer.message().all("subscription") == [id]
 
 
 @requirement("MSG-04", "MSG-07", "ACK-03")
-@parametrize("ack", ["client", "client-individual"])
-def test_ack_is_there_when_one_is_asked_for(stomp: Scene, ack: str) -> None:
-    peer, messages = stomp.holder(stomp.queue(), *[b"x"] * 10, ack=ack)
-    assert len({message["ack"] for message in messages}) == 10
-    assert all(message["ack"] for message in messages)
-    peer.ack(messages[-1])
+def test_ack_is_there_when_one_is_asked_for(stomp: Scene) -> None:
+    for ack in ["client", "client-individual"]:
+        peer, messages = stomp.holder(stomp.queue(), *[b"x"] * 10, ack=ack)
+        assert len({message["ack"] for message in messages}) == 10
+        assert all(message["ack"] for message in messages)
+        peer.ack(messages[-1])
 
 
 @requirement("MSG-05")
@@ -119,28 +119,28 @@ WRONG = {
 
 
 @requirement("ERR-01", "ERR-03", "ERR-04")
-@parametrize("kind", WRONG)
-def test_an_error_says_what_was_wrong_and_ends_the_connection(stomp: Scene, kind: str) -> None:
+def test_an_error_says_what_was_wrong_and_ends_the_connection(stomp: Scene) -> None:
     """Every ERROR closes, in every version: 1.0 does not forbid it, and one rule is easier to rely on."""
-    peer = stomp.connect()
-    command, headers = WRONG[kind]
-    peer.send(command, headers)
-    error = peer.refusal()
-    assert b"Traceback" not in error.body
-    if error.body:
-        assert error["content-length"] == str(len(error.body))
-        assert error["content-type"] == "text/plain;charset=utf-8"
-        error.body.decode()
+    for kind in WRONG:
+        peer = stomp.connect()
+        command, headers = WRONG[kind]
+        peer.send(command, headers)
+        error = peer.refusal()
+        assert b"Traceback" not in error.body
+        if error.body:
+            assert error["content-length"] == str(len(error.body))
+            assert error["content-type"] == "text/plain;charset=utf-8"
+            error.body.decode()
 
 
 @requirement("ERR-02")
 @columns(*VERSIONS)
-@parametrize("kind", WRONG)
-def test_an_error_names_the_receipt(stomp: Scene, kind: str) -> None:
-    peer = stomp.connect()
-    command, headers = WRONG[kind]
-    peer.send(command, {**headers, "receipt": "which-one"})
-    assert peer.refusal()["receipt-id"] == "which-one"
+def test_an_error_names_the_receipt(stomp: Scene) -> None:
+    for kind in WRONG:
+        peer = stomp.connect()
+        command, headers = WRONG[kind]
+        peer.send(command, {**headers, "receipt": "which-one"})
+        assert peer.refusal()["receipt-id"] == "which-one"
 
 
 @requirement("ERR-02")
@@ -154,18 +154,18 @@ def test_an_error_without_receipt_names_none(stomp: Scene) -> None:
 
 @requirement("ERR-05", "ERR-04", "LNG-02")
 @columns(*VERSIONS)
-@parametrize("apart", [False, True])
-def test_frames_behind_the_bad_one_have_no_effect(stomp: Scene, apart: bool) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    late = octets("SEND", {"destination": queue, "receipt": "late"}, b"late")
-    if apart:
-        peer.raw(octets("SEND"))
-        peer.flood(late * 10)
-    else:
-        peer.raw(octets("SEND") + late * 10)
-    peer.refusal()
-    assert watcher.seen(queue) == []
+def test_frames_behind_the_bad_one_have_no_effect(stomp: Scene) -> None:
+    for apart in [False, True]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        late = octets("SEND", {"destination": queue, "receipt": "late"}, b"late")
+        if apart:
+            peer.raw(octets("SEND"))
+            peer.flood(late * 10)
+        else:
+            peer.raw(octets("SEND") + late * 10)
+        peer.refusal()
+        assert watcher.seen(queue) == []
 
 
 @requirement("ERR-05", "RCP-05")
@@ -194,35 +194,35 @@ COMMANDS = "SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT ME
 
 
 @requirement("SES-01", "LEN-14", "RCP-03")
-@parametrize("command", COMMANDS)
-def test_nothing_is_served_before_connect(stomp: Scene, command: str) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.open()
-    headers = {"destination": queue, "id": "1", "transaction": "t", "message-id": "1", "receipt": "r"}
-    peer.send(command, headers, b"x" if command == "SEND" else b"")
-    peer.refused()
-    assert [frame.command for frame in peer.frames] in ([], ["ERROR"])
-    assert watcher.seen(queue) == []
+def test_nothing_is_served_before_connect(stomp: Scene) -> None:
+    for command in COMMANDS:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.open()
+        headers = {"destination": queue, "id": "1", "transaction": "t", "message-id": "1", "receipt": "r"}
+        peer.send(command, headers, b"x" if command == "SEND" else b"")
+        peer.refused()
+        assert [frame.command for frame in peer.frames] in ([], ["ERROR"])
+        assert watcher.seen(queue) == []
 
 
 @requirement("SES-02", "SES-03", "SES-04")
-@parametrize("command", ["FETCH", "MESSAGE", "RECEIPT", "CONNECTED", "ERROR", "SENDX", "SEN", " SEND", "X" * 300, "ÄÖ"])
-def test_unknown_commands_are_refused(stomp: Scene, command: str) -> None:
+def test_unknown_commands_are_refused(stomp: Scene) -> None:
     """An ERROR is optional; this gateway gives one, and it is the end."""
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.send(command, {"destination": queue, "subscription": "0", "message-id": "1", "receipt": "r"}, b"x")
-    peer.refusal()
-    assert [frame.command for frame in peer.frames] == ["CONNECTED", "ERROR"]
-    assert watcher.seen(queue) == []
+    for command in ["FETCH", "MESSAGE", "RECEIPT", "CONNECTED", "ERROR", "SENDX", "SEN", " SEND", "X" * 300, "ÄÖ"]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.send(command, {"destination": queue, "subscription": "0", "message-id": "1", "receipt": "r"}, b"x")
+        peer.refusal()
+        assert [frame.command for frame in peer.frames] == ["CONNECTED", "ERROR"]
+        assert watcher.seen(queue) == []
 
 
 @requirement("SES-03", "SES-02")
-@parametrize("command", ["MESSAGE", "RECEIPT", "CONNECTED"])
-def test_commands_of_the_server_are_unknown_from_a_client(stomp: Scene, command: str) -> None:
-    peer = stomp.connect()
-    peer.send(command, {"receipt-id": "1", "version": "1.0", "session": "x"})
-    peer.refusal()
+def test_commands_of_the_server_are_unknown_from_a_client(stomp: Scene) -> None:
+    for command in ["MESSAGE", "RECEIPT", "CONNECTED"]:
+        peer = stomp.connect()
+        peer.send(command, {"receipt-id": "1", "version": "1.0", "session": "x"})
+        peer.refusal()
 
 
 BAD = {
@@ -237,16 +237,16 @@ BAD = {
 
 
 @requirement("SES-04")
-@parametrize("how", ["close", "reset", "half_close"])
-def test_broken_clients_do_not_disturb_others(stomp: Scene, how: str) -> None:
-    queue = stomp.queue()
-    good = stomp.watch(queue)
-    for bad in BAD.values():
-        peer = stomp.connect()
-        if bad:
-            peer.raw(bad)
-        getattr(peer.link, how)()
-        assert good.seen(queue) == []
+def test_broken_clients_do_not_disturb_others(stomp: Scene) -> None:
+    for how in ["close", "reset", "half_close"]:
+        queue = stomp.queue()
+        good = stomp.watch(queue)
+        for bad in BAD.values():
+            peer = stomp.connect()
+            if bad:
+                peer.raw(bad)
+            getattr(peer.link, how)()
+            assert good.seen(queue) == []
 
 
 @requirement("SES-04", "FRM-09")

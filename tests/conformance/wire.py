@@ -21,7 +21,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .core import Core
 from .links import Tcp, WebSocket
+
+Link = Core | Tcp | WebSocket
 
 # Longest wait for what must come; only a failing test waits that long.
 WAIT = 3.0
@@ -222,7 +225,7 @@ class Peer:
 
     _numbers = itertools.count(1)
 
-    def __init__(self, link: Tcp | WebSocket, version: str) -> None:
+    def __init__(self, link: Link, version: str) -> None:
         self.link = link
         self.version = version
         self.reader = Reader()

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gateway.broker.headers.near_misses import OTHER_WORDS
 
 from docs.generate import headers, journal, metrics
 from gateway.broker.headers import TABLE, HeaderRow, Treatment
-from gateway.broker.headers.near_misses import OTHER_WORDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -51,10 +51,10 @@ def test_every_row_is_there_with_all_it_says(row: HeaderRow) -> None:
     for title in sections:
         (line,) = [line for line in lines_of(title) if line.startswith(f"| `{row.name}`")]
         assert line.endswith(f" | {row.meaning} |")
-        assert f"| {row.fate.value} |" in line
+        assert f"| {row.treatment.value} |" in line
         for spelling in row.spellings:
             assert f"`{spelling.name}`" + (f" ({spelling.broker})" if spelling.broker else "") in line
-            if row.fate is not Treatment.REFUSED:
+            if row.treatment is not Treatment.REFUSED:
                 assert spelling.values.allowed in line
             assert all(f"`{word}`" in line for word in spelling.passes if word)
 
@@ -72,7 +72,7 @@ def test_whether_subscribers_see_it() -> None:
     assert seen["priority"] == "yes"
     assert seen["x-delay"] == "no"
     assert seen["AMQ_SCHEDULED_CRON"] == "no"
-    assert seen["JMSXGroupID"] == "yes; by an alias, as `JMSXGroupID`, too"
+    assert seen["JMSXGroupID"] == "yes; an alias as `JMSXGroupID` as well"
 
 
 def test_the_names_that_are_taken_for_slips() -> None:

@@ -183,7 +183,7 @@ class TestRefusals:
         ("destination", "headers", "why"),
         [
             ("/topic/*", {}, "wildcard in a name"),
-            ("/nowhere/a", {}, "unsupported kind of destination: '/nowhere/a' names a kind"),
+            ("/nowhere/a", {}, "unsupported kind of destination: '/nowhere/a' is of no known kind"),
             ("", {}, "destination without a name"),
             ("/topic/a,/nowhere/a", {}, "unsupported kind"),
             ("/temp-queue/a", {}, "unsupported kind of destination"),

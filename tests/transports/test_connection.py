@@ -82,7 +82,7 @@ class TestHandshake:
             (frame("CONNECT", accept_version="1.2", x="y" * 9000), "header line too long"),
             (frame("CONNECT", b"x" * 2000, accept_version="1.2"), "body too large"),
             (b"CONNECT\n" + b"a:b\n" * 65 + b"\n\0", "too many headers"),
-            (b"SEND\0", "NUL octet among the headers"),
+            (b"SEND\0", "NUL byte among the headers"),
             (b"\0\n" * 3000, "no CONNECT"),
         ],
     )

@@ -27,7 +27,7 @@ async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Asy
     """Twenty messages may wait to be written."""
     monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
     monkeypatch.setattr(back_pressure, "_LOOK_FOR_PEER", 0.01)
-    monkeypatch.setattr(housekeeping, "_PAUSE", 0.001)
+    monkeypatch.setattr("gateway.stores.writer._PAUSE", 0.001)
     made = StoredHarness(nursery, authenticator=Anonymous())
     yield made
     made.disk.let_go()

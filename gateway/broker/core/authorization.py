@@ -102,14 +102,14 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
                 raise _refusal(peer, access, action, name, part, "reply-to: ")
 
 
-def check_dead_letters(peer: Peer, hints: ClientArguments | None) -> None:
+def check_dead_letters(peer: Peer, arguments: ClientArguments | None) -> None:
     """Refuse queue arguments by which dead letters would come to where the session may not send.
 
     Raises:
         NotAllowed: it may not send there.
     """
-    if hints is not None and hints.dead_letter is not None:
-        check_send(peer, hints.dead_letter, hints.dead_letter)
+    if arguments is not None and arguments.dead_letter is not None:
+        check_send(peer, arguments.dead_letter, arguments.dead_letter)
 
 
 def check_admin(peer: Peer, name: str, written: str) -> None:
@@ -138,7 +138,7 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
     coverage = _coverage(peer, access, name)
     if coverage is Coverage.NONE:
         raise _refusal(peer, access, Action.SUBSCRIBE, name, written)
-    check_dead_letters(peer, options.hints)
+    check_dead_letters(peer, options.queue_arguments)
     if names.is_topic(name):
         shared = names.QUEUE + options.queue_name
         check_words(shared, options.queue_name)

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from ..headers.parse import Misspelt
-from ..model.policy import Policies
-from ..model.quotas import Quotas
+from ..model.policy import Policies, Quotas
 from .ages import MessageAges
 from .counters import Counters
 from .events import EventLog

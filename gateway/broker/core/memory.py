@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import NotAllowed
-from ..model.quotas import Quotas
+from ..model.policy import Quotas
 
 # Partial messages, or outboxes, have a good part of the memory from 1/8 of it on.
 _GOOD_PART = 8

@@ -18,7 +18,7 @@ from gateway.codec import Head
 
 from ..model.changes import Stored
 from ..model.message import DEAD_LETTER, LOWEST_PRIORITY, History, Message
-from ..model.options import PERSISTENT, PLAIN, SendOptions
+from ..model.options import PLAIN, SendOptions
 
 
 class Metadata:
@@ -41,7 +41,7 @@ class Metadata:
         """
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
         is_dead = message.head.derived is DEAD_LETTER
-        if plain and not is_dead and not extra and (message.options is PLAIN or message.options is PERSISTENT):
+        if plain and not is_dead and not extra and message.options.is_plain:
             return None
         facts: dict[str, Any] = {"extra": extra} if extra else {}
         if message.attempts:

@@ -52,7 +52,7 @@ class QueueArguments:
         self._policies = policies
         self._wanted = wanted
 
-    def check(self, hints: ClientArguments | None, name: str, destination: str, peer: Peer) -> None:
+    def check(self, arguments: ClientArguments | None, name: str, destination: str, peer: Peer) -> None:
         """Refuse a client's wishes for a queue.  Those for a topic or a temporary queue concern nobody else.
 
         Args:
@@ -63,18 +63,18 @@ class QueueArguments:
         Raises:
             NotAllowed: they would change the queue, and are not wanted, or the rules do not allow it.
         """
-        if hints is None or (self._wanted and peer.access is None):
+        if arguments is None or (self._wanted and peer.access is None):
             return
-        check_dead_letters(peer, hints)
+        check_dead_letters(peer, arguments)
         if is_topic(name) or is_temporary(destination):
             return
         policy = self._policies.find(name)
-        if hints.applied_to(policy) == policy:
+        if arguments.applied_to(policy) == policy:
             return
         if self._wanted:
             check_admin(peer, name, destination)
             return
-        given = [field.name for field in dataclasses.fields(hints) if getattr(hints, field.name) is not None]
+        given = [field.name for field in dataclasses.fields(arguments) if getattr(arguments, field.name) is not None]
         raise NotAllowed(
             "queue arguments are not for clients here",
             f"{', '.join(_HEADERS[field] for field in given)} would change {destination[:80]!r} for everybody; leave "

@@ -8,7 +8,7 @@ excused, or far beyond    a publisher was held back for long enough, or there is
 from __future__ import annotations
 
 from ..errors import OUTBOX, SLOW_LIMITS, SlowConsumer
-from ..model.quotas import Quotas
+from ..model.policy import Quotas
 from .counters import Counters
 from .memory import Memory
 from .outbox import Outbox

@@ -1,8 +1,8 @@
-"""Headers to what they ask of the broker, by the dictionary.
+"""Parsing of headers into options, by the table.
 
-Most SENDs ask for nothing, and must not pay for those that do: one look at the names tells them apart, and they share
-one `PLAIN`.  The others are read name by name in the order of the table: so an alias stands behind its canonical name,
-the first of them counts, and of several mistakes it is always the same that the ERROR names.
+Most SENDs have no options and must not pay for the others: one set operation on the names finds them, and they share
+`PLAIN`.  Other headers are read in the order of the table.  So an alias counts only where its canonical name is
+missing, and of several mistakes the ERROR always names the same one.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from ..model.destinations import FANOUT, TOPIC
 from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, SubscribeOptions
 from ..model.patterns import check_wildcards, check_words, has_wildcard
 from ..model.policy import ClientArguments
-from . import BOOLEAN, INDEX, TABLE, HeaderEntry, Treatment, meant_by
+from .row import HeaderEntry, Treatment
+from .table import INDEX, TABLE, near_miss
+from .values import BOOLEAN
 
 LEFT_TO_THE_CODEC = frozenset(
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
 )
-"""What `encoder.message` leaves out of every MESSAGE; so nobody need copy headers for it."""
+"""Headers that `encoder.message` leaves out of every MESSAGE, so that headers need not be copied for them."""
 
 _place = attrgetter("place")
 
-# Names of a SEND that a MESSAGE does not have, and aliases whose canonical name it has, too.
+# Names of a SEND that are cut from the MESSAGE, and aliases that the MESSAGE has under the canonical name as well.
 _CUT = frozenset(name for name, entry in INDEX["SEND"].items() if not entry.row.visible) - LEFT_TO_THE_CODEC
 _ALSO = {
     each.name: row.name for row in TABLE if "SEND" in row.frames and row.also_canonical for each in row.spellings[1:]
@@ -35,11 +37,11 @@ _ALSO = {
 
 
 def _asking(command: str, cut: frozenset[str] = frozenset()) -> dict[str, HeaderEntry]:
-    """The names of the dictionary that are read, refused or cut here."""
+    """Entries of a command that are read, refused or cut here."""
     return {
         name: entry
         for name, entry in INDEX[command].items()
-        if entry.spelling.field or entry.row.fate is Treatment.REFUSED or name in cut
+        if entry.spelling.field or entry.row.treatment is Treatment.REFUSED or name in cut
     }
 
 
@@ -52,47 +54,47 @@ _SUBSCRIBE_NAMES = frozenset(_SUBSCRIBE)
 _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 
 
-def properties_of(headers: Mapping[str, str]) -> SendOptions:
-    """What a SEND with these headers asks; the one `PLAIN` where that is nothing, and `PERSISTENT` where it is no more.
+def send_options(headers: Mapping[str, str]) -> SendOptions:
+    """Options of a SEND with these headers; `PLAIN` and `PERSISTENT` themselves, if equal to one of them.
 
     Raises:
-        NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do.
+        NotAllowed: a value is wrong, or a header is refused.
     """
     asked = _SEND_NAMES.intersection(headers)
     if not asked:
         return PLAIN
-    if asked == _PERSISTENCE:  # each of a client's messages may be read here, for its receipt is another one
+    if asked == _PERSISTENCE:  # on the hot path: where receipts differ, each SEND of a client comes here
         return PERSISTENT if BOOLEAN.read("persistent", headers["persistent"]) else PLAIN
     entries = _entries(_SEND, headers)
-    fields, hints = _read(entries, headers)
+    fields, arguments = _read(entries, headers)
     if "group" not in fields:
         fields.pop("closes_group", None)
-    options = SendOptions(**fields, hints=_hints(hints), passed_on=_passed_on(entries, headers))
+    options = SendOptions(**fields, queue_arguments=_queue_arguments(arguments), passed_on=_passed_on(entries, headers))
     return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
 
 
-def options_of(headers: Mapping[str, str]) -> SubscribeOptions:
-    """What a SUBSCRIBE with these headers asks; the one `NO_OPTIONS` where that is nothing.
+def subscribe_options(headers: Mapping[str, str]) -> SubscribeOptions:
+    """Options of a SUBSCRIBE with these headers; `NO_OPTIONS` itself, if equal to it.
 
     Raises:
-        NotAllowed: a value that makes no sense, or a header that asks for what the gateway does not do.
+        NotAllowed: a value is wrong, or a header is refused.
     """
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
-    fields, hints = _read(_entries(_SUBSCRIBE, headers), headers)
+    fields, arguments = _read(_entries(_SUBSCRIBE, headers), headers)
     fields["prefetch"], fields["prefetch_bytes"] = fields.pop("window", (None, None))
     text = fields.pop("text", "").strip()
     if text:
         fields["selector"], fields["selector_text"] = selectors.parse(text), text
-    options = SubscribeOptions(**fields, hints=_hints(hints))
+    options = SubscribeOptions(**fields, queue_arguments=_queue_arguments(arguments))
     return NO_OPTIONS if options == NO_OPTIONS else options
 
 
-def ended_by(headers: Mapping[str, str]) -> SubscribeOptions | None:
-    """The durable subscription, or name to resume by, that an UNSUBSCRIBE with these headers ends for good; None: none.
+def unsubscribe_options(headers: Mapping[str, str]) -> SubscribeOptions | None:
+    """Options of an UNSUBSCRIBE that ends a durable subscription or a kept offset for good; None: it ends neither.
 
     Raises:
-        NotAllowed: a value that makes no sense.
+        NotAllowed: a value is wrong.
     """
     if _UNSUBSCRIBE.keys().isdisjoint(headers):
         return None
@@ -100,8 +102,8 @@ def ended_by(headers: Mapping[str, str]) -> SubscribeOptions | None:
     return options if options.durable or options.durable_name or options.resume else None
 
 
-def requeue_of(headers: Mapping[str, str]) -> bool:
-    """Whether the message of a NACK with these headers may be delivered again.
+def may_requeue(headers: Mapping[str, str]) -> bool:
+    """True if the message of a NACK with these headers may be delivered again.
 
     Raises:
         NotAllowed: `requeue` is neither true nor false.
@@ -112,63 +114,63 @@ def requeue_of(headers: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Misspelt:
-    """A header of a SUBSCRIBE that is not known, and looks like one that is.
+    """An unknown header of a SUBSCRIBE whose name resembles a known one.
 
     Attributes:
         name: as the client wrote it, 80 characters at most.
-        meant: the header that it looks like.
+        known: the header that it resembles.
     """
 
     name: str
-    meant: str
+    known: str
 
 
 def misspelt(headers: Mapping[str, str]) -> Iterator[Misspelt]:
-    """The headers of a SUBSCRIBE that are nearly the name of one that it lacks: they have no effect.
+    """Headers of a SUBSCRIBE that resemble a header which the frame lacks.  They have no effect.
 
-    Of a SEND such a header is the user's own, and passed on.
+    On a SEND such a header is the user's own, and passed on.
     """
     for name in headers:
-        meant = None if name in _KNOWN_TO_SUBSCRIBE else meant_by(name)
-        if meant is not None and not any(each.name in headers for each in meant.row.spellings):
-            yield Misspelt(name[:80], meant.spelling.name)
+        known = None if name in _KNOWN_TO_SUBSCRIBE else near_miss(name)
+        if known is not None and not any(each.name in headers for each in known.row.spellings):
+            yield Misspelt(name[:80], known.spelling.name)
 
 
 def _entries(asking: Mapping[str, HeaderEntry], headers: Mapping[str, str]) -> list[HeaderEntry]:
-    """What these headers have of the dictionary, in its order."""
+    """Entries of these headers, in the order of the table."""
     return sorted([asking[name] for name in headers if name in asking], key=_place)
 
 
 def _read(entries: Iterable[HeaderEntry], headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields with their values: those of the frame, and those of a queue that it creates."""
+    """Fields of the options, and fields of the queue arguments, with their values."""
     fields: dict[str, Any] = {}
-    hints: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     last = None
     for entry in entries:
         row, spelling = entry.row, entry.spelling
-        if row.fate is Treatment.REFUSED:
+        if row.treatment is Treatment.REFUSED:
             _refuse(entry, headers[spelling.name])
         elif spelling.field and row is not last:
             value = spelling.values.read(spelling.name, headers[spelling.name])
             if value is not None:
                 last = row
-                (hints if row.argument else fields)[spelling.field] = value
-    return fields, hints
+                (arguments if row.argument else fields)[spelling.field] = value
+    return fields, arguments
 
 
 def _refuse(entry: HeaderEntry, value: str) -> None:
-    """Nothing is silently ignored; but a value may ask for nothing."""
+    """Raise the ERROR about a refused header, unless its value asks for nothing."""
     name, passes = entry.spelling.name, entry.spelling.passes
     if value.lower() in passes:
         return
     others = "".join(f", or say {word}" for word in passes if word)
     raise NotAllowed(
         f"{name} is not supported",
-        f"{name}:{value[:80]} asks for what this server does not do. {entry.row.meaning} Leave the header out{others}.",
+        f"this server does not support {name}:{value[:80]}. {entry.row.meaning} Leave the header out{others}.",
     )
 
 
-def _hints(found: dict[str, Any]) -> ClientArguments | None:
+def _queue_arguments(found: dict[str, Any]) -> ClientArguments | None:
     if not found:
         return None
     prefix, key = found.pop("dead_letter_prefix", None), found.pop("dead_letter_key", None)
@@ -178,29 +180,32 @@ def _hints(found: dict[str, Any]) -> ClientArguments | None:
 
 
 def _dead_letter(prefix: str | None, key: str | None) -> str:
-    """The destination that a pair of RabbitMQ's queue arguments names."""
+    """Destination that a pair of RabbitMQ's queue arguments names."""
     if prefix == FANOUT:
-        return FANOUT  # whatever the key
+        return FANOUT  # it has no key
     if prefix is None or key is None:
         given, missing = ("routing-key", "exchange") if prefix is None else ("exchange", "routing-key")
         raise NotAllowed(
             f"x-dead-letter-{given} without x-dead-letter-{missing}",
-            "the two name one destination together: the exchange its kind, the routing key the rest of its name",
+            "the two name one destination together, the exchange its kind and the routing key its name; send both",
         )
     name = prefix + key
     check_words(name, name)
     if has_wildcard(name) or "," in name:
-        raise NotAllowed("bad value of x-dead-letter-routing-key", f"{name[:80]!r} must be one name")
+        raise NotAllowed(
+            "bad value of x-dead-letter-routing-key",
+            f"{name[:80]!r} must name one destination, without wildcard and comma",
+        )
     if name.startswith(TOPIC):
         check_wildcards(name, name)
     return name
 
 
 def _passed_on(entries: Iterable[HeaderEntry], headers: Mapping[str, str]) -> dict[str, str] | None:
-    """The headers as subscribers see them; None: nothing of them changes here."""
+    """Headers as subscribers see them; None: unchanged."""
     names = [entry.spelling.name for entry in entries]
     cut = [name for name in names if name in _CUT]
-    # Of two aliases, the one that counts comes last into the dictionary.
+    # Of two aliases the first counts: it is written last, over the other.
     added = {_ALSO[name]: headers[name] for name in reversed(names) if name in _ALSO}
     if not cut and added.keys() <= headers.keys():
         return None

@@ -1,4 +1,4 @@
-"""A row of the dictionary: one header of one frame, under all its names."""
+"""Rows of the table: one header of some frames, under all its names; and the search for near misses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANYTHING = Anything()
 
 
 class Treatment(Enum):
-    """What becomes of a header."""
+    """Treatment of a header; `table` explains each."""
 
     HONOURED = "honoured"
     PASSED_ON = "passed on"
@@ -29,14 +29,15 @@ class Treatment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A name of a header, and how its value is read there.
+    """A name of a header, and how its value is read.
 
     Attributes:
         name: letter case counts.
-        values: what it may say; of a refused header, nobody reads it.
-        field: of `Properties`, `Options` or `Hints`, where the value goes; empty: somebody else reads it.
-        broker: whose name it is; empty: STOMP's, or ours.
-        passes: values of a refused header that ask for nothing, in small letters.
+        values: what the value may be; a refused header is not read.
+        field: the field of `SendOptions`, `SubscribeOptions` or `ClientArguments` for the value; empty: another module
+            reads the header.
+        broker: the broker whose name it is; empty: STOMP's or ours.
+        passes: values of a refused header that ask for nothing and are accepted, in small letters.
     """
 
     name: str
@@ -48,21 +49,21 @@ class Spelling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeaderRow:
-    """A header.  Where a frame has several of its names, the first in this order counts.
+    """A header.  If a frame has several of its names, the first in the order of `spellings` counts.
 
     Attributes:
         frames: the commands that may have it.
         spellings: the canonical name, then the aliases.
-        fate: what becomes of it.
-        meaning: what it does; or why it is refused, or has no effect.
-        visible: the MESSAGE has it as the SEND had it.
-        also_canonical: a MESSAGE has it under the canonical name, too, where the SEND used an alias.
-        argument: it is about a queue that the frame creates; its fields are those of `Hints`.
+        treatment: how the gateway treats it.
+        meaning: its effect, or the reason why it is refused or has no effect.
+        visible: subscribers get it as the SEND had it.
+        also_canonical: where a SEND uses an alias, the MESSAGE has the canonical name as well.
+        argument: it is an argument for the queue that the frame creates; its fields are those of `ClientArguments`.
     """
 
     frames: tuple[str, ...]
     spellings: tuple[Spelling, ...]
-    fate: Treatment
+    treatment: Treatment
     meaning: str
     visible: bool = True
     also_canonical: bool = False
@@ -77,28 +78,26 @@ class HeaderRow:
 def honoured(
     frames: tuple[str, ...], meaning: str, *spellings: Spelling, visible: bool = True, also_canonical: bool = False
 ) -> HeaderRow:
-    """The row of a header that does what it says."""
+    """Row of a header that the gateway honours."""
     return HeaderRow(frames, spellings, Treatment.HONOURED, meaning, visible, also_canonical)
 
 
 def without_effect(frames: tuple[str, ...], meaning: str, *spellings: Spelling, visible: bool = True) -> HeaderRow:
-    """The row of a header that makes no difference; the meaning says why not."""
+    """Row of a header without effect; the meaning says why."""
     return HeaderRow(frames, spellings, Treatment.WITHOUT_EFFECT, meaning, visible)
 
 
 def refused(frames: tuple[str, ...], meaning: str, *spellings: Spelling) -> HeaderRow:
-    """The row of a header that asks too much; the meaning says what there is instead."""
+    """Row of a refused header; the meaning says what to use instead."""
     return HeaderRow(frames, spellings, Treatment.REFUSED, meaning, visible=False)
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderEntry:
-    """Where a name is in the table.
+    """A name of the table.
 
     Attributes:
-        place: the higher, the further down; no two are equal.
-        row: the header.
-        spelling: the name.
+        place: its position among the names of a frame, 0 for the first.
     """
 
     place: int
@@ -107,6 +106,28 @@ class HeaderEntry:
 
 
 def index(rows: tuple[HeaderRow, ...], command: str) -> Mapping[str, HeaderEntry]:
-    """Every name that frame may have, with its place in these rows."""
+    """Entries of all names that the frame may have, by name."""
     entries = [(row, spelling) for row in rows if command in row.frames for spelling in row.spellings]
     return MappingProxyType({each.name: HeaderEntry(place, row, each) for place, (row, each) in enumerate(entries)})
+
+
+# Only names that surely stand for the header: a wrong guess would blame a header of the user's own.
+OTHER_WORDS = {"prefetch": "prefetch-count", "prefetch-size": "prefetch-count", "ack-mode": "ack"}
+"""Names that users write and no broker reads -> the header that they stand for."""
+
+
+_EFFECTIVE = (Treatment.HONOURED, Treatment.REFUSED)
+
+
+def squashed(name: str) -> str:
+    """A name without capitals and hyphens: `Prefetch-Count` and `prefetch_count` give `prefetchcount`."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def near_misses(index: Mapping[str, HeaderEntry]) -> Mapping[str, HeaderEntry]:
+    """Headers of a frame that are honoured or refused, by their squashed names."""
+    known = {
+        name: entry for name, entry in index.items() if entry.row.treatment in (Treatment.HONOURED, Treatment.REFUSED)
+    }
+    others = {other: index[name] for other, name in OTHER_WORDS.items()}
+    return {squashed(name): entry for name, entry in (known | others).items()}

@@ -1,7 +1,7 @@
-"""What the value of a header may be: one object reads it, and says in words what it takes.
+"""Kinds of header values: an object of a kind reads a value, and states in words what it accepts.
 
-The words go into the ERROR of a value that is wrong, and onto the page of headers; so both say what the code does.
-Nothing is forgiven that is not written here: no spaces around a number, no sign but a minus, no digits but ASCII's.
+The words go into the ERROR about a wrong value and into docs/headers.md, so both agree with the code.  Reading is
+strict: no spaces around a number, no sign but a minus, no digits but those of ASCII.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..errors import NotAllowed
 from ..model.destinations import TEMPORARY
+from ..model.options import Origin, Start
 
 # 19 digits hold every 64-bit number; `int` would take thousands, and underscores between them.
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -23,24 +24,27 @@ class Values(Protocol):
     """A kind of value.
 
     Attributes:
-        allowed: what it takes, in words.
+        allowed: the accepted values, in words.
     """
 
     @property
     def allowed(self) -> str: ...
 
     def read(self, name: str, value: str) -> Any:
-        """What the value stands for that the header of that name has; None: nothing.
+        """The meaning of a value; None: as if the header were missing.
+
+        Args:
+            name: the header's, for the ERROR.
 
         Raises:
-            NotAllowed: it is not among what is allowed.
+            NotAllowed: the value is not accepted.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Any value: it is the user's own, or whoever uses it checks it."""
+    """Any value; the code that uses it checks it, if it must."""
 
     allowed: str = "anything"
 
@@ -53,27 +57,27 @@ class Integer:
     """A whole number.
 
     Attributes:
-        least: the lower bound.
-        most: the upper bound.
+        minimum: the lower bound.
+        maximum: the upper bound.
         unit: what it counts.
         remark: what else is to be said of it, to be read behind the bounds.
-        meant: what a number stands for, where that is not the number.
+        convert: turns the number into the value.
     """
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
     unit: str = ""
-    remark: str = ""
-    meant: Callable[[int], Any] = int
+    note: str = ""
+    convert: Callable[[int], Any] = int
 
     @property
     def allowed(self) -> str:
         unit = f" of {self.unit}" if self.unit else ""
-        return f"a whole number{unit} from {self.least} to {self.most}{self.remark}"
+        return f"a whole number{unit} from {self.minimum} to {self.maximum}{self.note}"
 
     def read(self, name: str, value: str) -> Any:
-        if _INTEGER.fullmatch(value) and self.least <= (number := int(value)) <= self.most:
-            return self.meant(number)
+        if _INTEGER.fullmatch(value) and self.minimum <= (number := int(value)) <= self.maximum:
+            return self.convert(number)
         raise wrong(name, value, self.allowed)
 
 
@@ -82,9 +86,9 @@ class Choice:
     """One of a few words.
 
     Attributes:
-        words: each with what it stands for.
-        aliases: words of other brokers: each with the word of ours, and the broker.
-        any_case: capital letters count as small ones: ActiveMQ reads `True`, and Python writes it.
+        words: word -> value.
+        aliases: word of another broker -> our word, and the broker.
+        any_case: letter case is free: ActiveMQ reads `True`, and Python writes it.
     """
 
     words: Mapping[str, Any]
@@ -108,11 +112,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that the broker keeps in tables of its own, so that it is bounded.
+    """A bounded text, for the broker keeps it in its tables.
 
     Attributes:
-        most: characters.
-        required: an empty one is an error; else it stands for none.
+        most: the number of characters at most.
+        required: an empty text is an error; else it counts as no header.
     """
 
     most: int
@@ -120,7 +124,7 @@ class Text:
 
     @property
     def allowed(self) -> str:
-        return f"1 to {self.most} characters" + ("" if self.required else ", or nothing, which is as good as no header")
+        return f"1 to {self.most} characters" + ("" if self.required else "; or empty, which counts as no header")
 
     def read(self, name: str, value: str) -> str | None:
         if len(value) > self.most or (self.required and not value):
@@ -130,9 +134,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """Apollo's two windows in one header; a window of 0 sets no limit.  Read as (messages, bytes)."""
+    """Credit of Apollo: a window of messages and one of bytes; 0 sets no limit.  Read as (messages, bytes)."""
 
-    allowed: str = "messages[,octets], whole numbers of 10 digits at most, one of them more than 0"
+    allowed: str = "messages[,bytes], whole numbers of 10 digits at most, one of them more than 0"
 
     def read(self, name: str, value: str) -> tuple[int, int | None]:
         match = _CREDIT.fullmatch(value)
@@ -146,7 +150,7 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class ReplyTo:
-    """A destination; what the broker must know is only whether it is a temporary one, so others are read as none."""
+    """A destination; only a temporary one concerns the broker, all others are read as None."""
 
     allowed: str = "a destination"
 
@@ -155,5 +159,108 @@ class ReplyTo:
 
 
 def wrong(name: str, value: str, allowed: str) -> NotAllowed:
-    """The error of a value that a header may not have."""
-    return NotAllowed(f"bad value of {name}", f"{name} may be {allowed}; it was {value[:80]!r}")
+    """Error about a value that a header does not accept."""
+    return NotAllowed(f"bad value of {name}", f"{name} must be {allowed}; the frame has {value[:80]!r}")
+
+
+# Values that ask for replay.
+
+_LARGEST_SEQ = 2**63 - 1
+_ORIGINS = {"first": Origin.FIRST, "last": Origin.LAST, "next": Origin.NEXT}
+_OFFSET = re.compile(r"offset=([0-9]{1,18})")
+_TIMESTAMP = re.compile(r"timestamp=([0-9]{1,12})")
+# Headers that a MESSAGE has already, or that change how clients read it.
+_RESERVED = frozenset(
+    "ack content-length content-type delivery-count destination first-seq gap message-id redelivered "
+    "subscription".split()
+)
+_NAME = re.compile(r"[!-9;-\[\]-~]{1,255}")
+
+
+def _start(number: int) -> Start:
+    if number > 0:
+        return Start(Origin.SEQ, number)
+    return Start(Origin.NEXT if number < 0 else Origin.FIRST)
+
+
+FROM_SEQ = Integer(-1, _LARGEST_SEQ, "", "; 0 is the first message in the log, -1 the next message", _start)
+RETROACTIVE = Choice({"true": Start(Origin.FIRST, is_optional=True), "false": None})
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Start of replay as RabbitMQ's streams have it; messages then carry their number as `x-stream-offset`."""
+
+    allowed: str = "first, last, next, offset=N or timestamp=S (seconds since 1970)"
+
+    def read(self, name: str, value: str) -> Start:
+        if value in _ORIGINS:
+            return Start(_ORIGINS[value], header=name)
+        if match := _TIMESTAMP.fullmatch(value):
+            return Start(Origin.TIME, int(match[1]), header=name)
+        if match := _OFFSET.fullmatch(value):
+            number = int(match[1])
+            return Start(Origin.SEQ if number else Origin.FIRST, number, header=name)
+        raise wrong(name, value, self.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderName:
+    """Name of a header that the server adds; an empty one adds none."""
+
+    allowed: str = (
+        "the name of a header that a MESSAGE does not have yet, 1 to 255 printable characters of ASCII without colon "
+        "and backslash; or empty, which counts as no header"
+    )
+
+    def read(self, name: str, value: str) -> str | None:
+        if value and (value in _RESERVED or not _NAME.fullmatch(value)):
+            raise wrong(name, value, self.allowed)
+        return value or None
+
+
+# Values that several headers have in common, with their bounds.
+
+MAX_COUNT = 2**31 - 1
+"""Largest count that RabbitMQ, ActiveMQ and Artemis accept."""
+
+_TEN_YEARS = 10 * 365 * 86_400_000  # milliseconds; a longer time is a mistake in the unit
+_YEAR_9999 = 253_402_300_799_999  # a later moment is in microseconds
+
+
+def _lifetime(milliseconds: int) -> float:
+    """Seconds; never 0, which means no limit in a policy."""
+    return max(milliseconds, 1) / 1000
+
+
+def _moment(milliseconds: int) -> float:
+    return milliseconds / 1000
+
+
+def _moment_or_never(milliseconds: int) -> float | None:
+    return milliseconds / 1000 or None
+
+
+def _delay(milliseconds: int) -> float:
+    return max(milliseconds, 0) / 1000
+
+
+BOOLEAN = Choice({"true": True, "false": False})
+DELAY = Integer(
+    -_TEN_YEARS,
+    _TEN_YEARS,
+    "milliseconds",
+    " (ten years); a negative number means at once, as in RabbitMQ and ActiveMQ",
+    _delay,
+)
+MOMENT = Integer(0, _YEAR_9999, "milliseconds since 1970", " (the year 9999); a past moment means at once", _moment)
+EXPIRY = Integer(0, _YEAR_9999, "milliseconds since 1970", " (the year 9999); 0 counts as no header", _moment_or_never)
+LIFETIME = Integer(0, _TEN_YEARS, "milliseconds", " (ten years); 0 counts as 1", _lifetime)
+IDLE = Integer(1, _TEN_YEARS, "milliseconds", " (ten years)", _moment)
+MESSAGES = Integer(1, MAX_COUNT, "messages")
+BYTES = Integer(1, 2**63 - 1, "bytes")
+KEY = Text(1_000)
+UNIQUE = Text(1_000, required=True)
+NAME = Text(255, required=True)  # RabbitMQ's names are no longer
+# Artemis accepts these words in capitals only.
+ROUTING = Choice({"ANYCAST": False, "MULTICAST": True}, any_case=False)

@@ -1,8 +1,4 @@
-"""What a user may do, as far as the broker has to know it.
-
-The rules themselves are elsewhere (`gateway/auth/rules`).  The broker asks by canonical names, and only about what a
-client wants: what the broker does of itself, like a dead letter, needs nobody's leave.
-"""
+"""Access: the permissions of a session, by canonical names; the rules themselves are in `gateway/auth/rules`."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Protocol
 
 
 class Action(Enum):
-    """What rules speak of."""
+    """Actions that rules allow or refuse."""
 
     SEND = "send"
     SUBSCRIBE = "subscribe"
@@ -19,7 +15,7 @@ class Action(Enum):
 
 
 class Coverage(Enum):
-    """How much of what a pattern matches somebody may subscribe to."""
+    """Share of the destinations of a pattern to which a user may subscribe."""
 
     ALL = "all"
     SOME = "some"
@@ -27,29 +23,31 @@ class Coverage(Enum):
 
 
 class Access(Protocol):
-    """What one session may do.  All whom the rules cannot tell apart share what was found out of it.
+    """Permissions of a session, by canonical names.  Sessions that the rules treat alike share one object.
+
+    Frames of clients need permission; what the broker does itself, like a dead letter, does not.
 
     Attributes:
-        sendable: destinations, as clients write them, that a plain SEND may go to; the broker adds what it has asked
-            about, so that the next frame costs one look-up.  Whoever changes the rules empties it.
-        answerable: likewise, what the `reply-to` of a SEND may be.
+        sendable: destinations, as clients write them, that a plain SEND may go to.  The broker adds each allowed one,
+            so that the next frame costs one look-up; a change of the rules empties the set.
+        answerable: the same cache for the `reply-to` of a SEND.
     """
 
     sendable: set[str]
     answerable: set[str]
 
     def may(self, action: Action, name: str) -> bool:
-        """Whether that is allowed at the destination of that canonical name."""
+        """True if the action is allowed at the destination of that canonical name."""
         ...
 
     def reach(self, pattern: str) -> Coverage:
-        """How much of what a canonical pattern matches may be subscribed to; SOME where that cannot be told."""
+        """Share of the destinations of a canonical pattern that may be subscribed to; SOME if that is unknown."""
         ...
 
     def options(self) -> list[str]:
-        """What `gateway acl explain` must be told beside the user's name to give the same answers: its options."""
+        """Options with which `gateway acl explain` gives the same answers for this user."""
         ...
 
     def reason(self, action: Action, name: str) -> str:
-        """Which rule decides that, of a pattern which ones; for the operator."""
+        """The rule, or the rules of a pattern, that decide; for the operator."""
         ...

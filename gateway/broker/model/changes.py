@@ -1,11 +1,10 @@
-"""What changed for good since the last group commit, as plain values: the broker fills it, the store writes it.
+"""Changes of one group commit: the broker fills a `Batch`, the store writes it.
 
-A store keeps messages in places.  A place is whatever holds messages: a queue, a durable subscription, the log of a
-topic, and one each for retained and for delayed messages.  A message in a place is a row; its headers and body are its
-content, which the rows of several durable subscriptions share.  What the broker knows of places and rows beside that
-is in their facts, a JSON object each, of which the store understands nothing.
+A container holds messages: a queue, a durable subscription, the log of a topic, the retained messages, the delayed
+messages.  A message in a container is a row.  Its headers and body are its content; rows of several durable
+subscriptions share one.  `facts` is a JSON object that only the broker reads.
 
-Numbers are the broker's: rows, contents and places are numbered by it, and rows of one place stand in order.
+The broker numbers rows, contents and containers; the rows of a container stand in order.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# What a change costs in memory until it is written, beside bytes of bodies: measured.
+# Bytes of memory of a change until it is written, beside its body: measured.
 CHANGE = 500
 
 
 class Container(NamedTuple):
-    """Where messages are kept.
+    """A holder of messages.
 
     Attributes:
         kind: `queue`, `subscription`, `stream`, `retained` or `delayed`.
-        name: of the destination, or of the durable subscription.
+        name: the name of the destination or durable subscription.
         facts: a JSON object.
     """
 
@@ -33,15 +32,15 @@ class Container(NamedTuple):
 
 
 class StoredRow(NamedTuple):
-    """A message in a place.
+    """A message in a container.
 
     Attributes:
-        row: unique in the store; of two in one place the later one has the higher.
-        content: the number of its content; its own row where it shares with nobody.
+        row: unique in the store; later rows of a container have higher numbers.
+        content: the number of its content; equal to `row` where the content is not shared.
         rank: 0 for the highest priority, 9 for the lowest.
-        size: bytes that it costs in memory, nearly.
-        transient: it is gone with the process: it stands here only because memory is short.
-        facts: a JSON object; None: there is nothing to tell.
+        size: bytes of memory, nearly.
+        transient: it ends with the process, and is stored only because memory is short.
+        facts: a JSON object; None: empty.
     """
 
     row: int
@@ -54,7 +53,7 @@ class StoredRow(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """What a client sent.
+    """Headers and body of a SEND.
 
     Attributes:
         headers: name -> value.  Shared: do not change.
@@ -65,7 +64,7 @@ class Payload(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A row with its content, as it is read back."""
+    """A row with its content, read back from the store."""
 
     row: StoredRow
     content: Payload
@@ -77,15 +76,15 @@ class Batch:
 
     Attributes:
         number: 1 for the first; they are written in order.
-        places: new ones, and those whose facts changed.
+        places: containers that are new or have changed facts.
         contents: number -> new content.
         rows: row -> new row.
-        facts: row -> changed facts of a row that is in the store.
-        gone: rows that are no more, and with the last of them their content.
-        emptied: places all of whose rows are no more, also those in this batch.
-        dropped: places that are no more, nor their rows.
+        facts: row -> changed facts of a stored row.
+        gone: rows to remove; a content goes with its last row.
+        emptied: containers whose rows are all removed, those of this batch included.
+        dropped: containers that are removed with their rows.
         seen: de-duplication ids, digest -> seconds since the epoch until which they count.
-        nbytes: what it costs in memory until it is written.
+        nbytes: bytes of memory until it is written.
     """
 
     number: int
@@ -100,5 +99,5 @@ class Batch:
     nbytes: int = 0
 
     def __bool__(self) -> bool:
-        """There is something to write."""
+        """True if there is something to write."""
         return bool(self.rows or self.gone or self.facts or self.places or self.emptied or self.dropped or self.seen)

@@ -1,22 +1,20 @@
-"""Destination names: which kind one is, and which names are one destination.
+"""Destination names: their kinds, and the canonical name of each.
 
     /queue/NAME             a queue: kept until consumed, each message to one consumer
-    NAME, /amq/queue/NAME   the same; NAME does not start with a slash
-    /topic/NAME             a topic: every current subscriber gets a copy, nothing is kept
+    NAME, /amq/queue/NAME   the queue /queue/NAME; NAME does not start with a slash
+    /topic/NAME             a topic: each current subscriber gets a copy, and the message is not kept
     /exchange/amq.topic/K   the topic /topic/K
     /exchange/amq.direct/K  a topic of its own kind, without wildcards
-    /exchange/amq.fanout    one topic for all; a key behind it, /exchange/amq.fanout/K, counts for nothing
-    /user/queue/NAME        SUBSCRIBE: what is sent to this user; also /user/topic/, /user/exchange/
-    /user/WHO/queue/NAME    SEND: to all sessions of that user that subscribed /user/queue/NAME
-    /temp-queue/NAME        the session's own queue, which goes with it; /temp-topic/ likewise
-    /reply-queue/TOKEN      SEND: somebody's temporary queue, as `reply-to` told it; /reply-topic/ likewise
+    /exchange/amq.fanout    one topic for all; a key after it, /exchange/amq.fanout/K, is ignored
+    /user/queue/NAME        SUBSCRIBE: messages to this user; also /user/topic/, /user/exchange/
+    /user/LOGIN/queue/NAME  SEND: to all sessions of that user that subscribed /user/queue/NAME
+    /temp-queue/NAME        a queue of the session, deleted with it; also /temp-topic/
+    /reply-queue/TOKEN      SEND: the temporary queue of a session, as its `reply-to` names it; also /reply-topic/
     /app/NAME               handled by functions of the server's operator
-    /session/events         SUBSCRIBE: what the server tells of this very session; SEND to /session/renew: see `renewal`
+    /session/events         SUBSCRIBE: events of this session; SEND to /session/renew extends it, see `renewal`
 
-Each destination has one canonical name, under which the broker knows it.  A name is opaque beyond what stands here:
-nothing in it is trimmed or decoded, and only wildcards split it into words.  Any other start with a slash is refused:
-it is a slip of the pen, and a queue of that name would swallow what is sent.  So is what can only be meant for another
-broker, and would wait for ever here: ActiveMQ's options behind a name, its advisories, its virtual topics.
+The broker knows each destination by one canonical name.  Otherwise a name is opaque: it is neither trimmed nor decoded,
+and only wildcards split it into words.
 """
 
 from __future__ import annotations
@@ -26,6 +24,8 @@ import re
 from ..errors import NotAllowed
 from .patterns import check_pattern, check_wildcards, check_words, has_wildcard
 
+EVENTS = "/session/events"
+RENEW = "/session/renew"
 QUEUE = "/queue/"
 TOPIC = "/topic/"
 DIRECT = "/exchange/amq.direct/"
@@ -35,12 +35,10 @@ APP = "/app/"
 TEMPORARY = ("/temp-queue/", "/temp-topic/")
 REPLY_QUEUE = "/reply-queue/"
 REPLY_TOPIC = "/reply-topic/"
-EVENTS = "/session/events"
-RENEW = "/session/renew"
 HANDLERS = "/handlers/"
-"""What the queues of the operator's functions start with; no client can name one."""
+"""Start of the names of queues of the operator's functions; clients cannot name one."""
 
-# Every form of name, and what the canonical name has in place of its start; None: it is found out elsewhere.
+# Form of a name -> start of its canonical name; None: code below finds it.
 _FORMS = {
     "/queue/NAME": QUEUE,
     "/topic/NAME": TOPIC,
@@ -55,43 +53,43 @@ _FORMS = {
     "/user/queue/NAME": None,
     "/user/topic/NAME": None,
     "/user/exchange/NAME": None,
-    "/user/WHO/queue/NAME": None,
-    "/user/WHO/topic/NAME": None,
-    "/user/WHO/exchange/NAME": None,
+    "/user/LOGIN/queue/NAME": None,
+    "/user/LOGIN/topic/NAME": None,
+    "/user/LOGIN/exchange/NAME": None,
     "/app/NAME": APP,
     EVENTS: None,
     RENEW: None,
 }
 STARTS = {form[: form.rindex("/") + 1]: start for form, start in _FORMS.items() if start is not None}
-"""What names start with, and what their canonical names have in place of that."""
+"""Start of a name -> start of its canonical name."""
 _AS_THEY_ARE = tuple(start for start, name in STARTS.items() if start == name)
 _ALIASES = {start: name for start, name in STARTS.items() if start != name}
 
 _KINDS = {form.split("/")[1] for form in _FORMS}
 _OF_ONE_COMMAND = {
-    EVENTS: "only for SUBSCRIBE: there the server tells a session of itself",
-    RENEW: "only for SEND: there a client shows a new token, in a SEND that names nothing else",
+    EVENTS: "only for SUBSCRIBE: the server sends the events of a session there",
+    RENEW: "only for SEND: a client sends a new token there, in a SEND to no other destination",
 }
 
 MAX_DESTINATIONS = 64
-"""Of one SEND: each is a message of its own."""
+"""Destinations of one SEND at most; each costs a message."""
 
 DURABLE = "/dsub/"
-"""What the queues of durable and shared subscriptions start with; no client can name one."""
+"""Start of the names of queues of durable and shared subscriptions; clients cannot name one."""
 
 HIDDEN = (USER, HANDLERS, DURABLE)
 _TOPICS = (TOPIC, USER, DIRECT, FANOUT, REPLY_TOPIC)
 _PATTERNED = (TOPIC, USER)
 _OF_USERS = ("queue/", "topic/", "exchange/")
 
-# RabbitMQ looks at the headers of what is sent there, by two names.
+# RabbitMQ routes by headers there, under two names.
 _BY_HEADERS = ("/exchange/amq.headers", "/exchange/amq.match")
 
-# ActiveMQ fills such queues with what is sent to a topic,
+# ActiveMQ copies messages of a topic to such queues,
 _VIRTUAL = "/queue/Consumer."
-# tells of its clients and queues on such topics,
+# sends notices about its clients and queues to such topics,
 _ADVISORY = "/topic/ActiveMQ.Advisory."
-# and reads options behind a question mark, for which there are headers of SUBSCRIBE.
+# and reads options after a question mark; here they are headers of SUBSCRIBE.
 _OPTIONS = ("consumer.", "producer.")
 _HEADERS = {
     "consumer.prefetchSize": "prefetch-count",
@@ -102,58 +100,63 @@ _HEADERS = {
     "consumer.maximumPendingMessageLimit": "activemq.maximumPendingMessageLimit",
 }
 
-# How a SEND writes what it cannot have in a user's name.
+# Characters that a SEND must escape in a user's name.
 _ESCAPES = {"%2F": "/", "%2C": ",", "%25": "%"}
 _ESCAPE = re.compile("|".join(_ESCAPES))
-# A user's name is one word of a canonical name, whatever it holds: else a user called `*` would get everybody's mail.
+# A user's name must stay one word of a canonical name: else a user called `*` would get the messages of all users.
 _IN_A_WORD = str.maketrans({character: f"%{ord(character):02X}" for character in "%/.*#>,"})
 
 
 def is_topic(name: str) -> bool:
-    """Whether a canonical name is a topic's: copies for all, nothing kept."""
+    """True if a canonical name is a topic's."""
     return name.startswith(_TOPICS)
 
 
 def is_temporary(destination: str) -> bool:
-    """Whether a name is a temporary destination as its own session calls it; what it is told of itself is one, too."""
+    """True if a name, as its session writes it, is a temporary destination; `/session/events` is one."""
     return destination.startswith(TEMPORARY) or destination == EVENTS
 
 
 def split(destination: str) -> list[str]:
-    """The destinations that one SEND, or `reply-to`, names: a comma stands between them.
+    """Destinations of a SEND or `reply-to`, which commas separate.
 
     Raises:
-        NotAllowed: too many; each is looked at, and a header line has room for thousands.
+        NotAllowed: there are too many.
     """
     if "," not in destination:
         return [destination]
     count = destination.count(",") + 1
-    if count > MAX_DESTINATIONS:
-        raise NotAllowed("too many destinations in a SEND", f"{count} stand between commas; {MAX_DESTINATIONS} may")
+    if count > MAX_DESTINATIONS:  # each costs a message, and a header line has room for thousands
+        raise NotAllowed(
+            "too many destinations in a SEND",
+            f"the frame names {count}; at most {MAX_DESTINATIONS} are allowed, so send more frames",
+        )
     return [part.strip(" ") for part in destination.split(",")]
 
 
 def canonical(destination: str, multicast: bool | None = None) -> str:
-    """The canonical name of what a SEND names; not of temporary destinations, which only their session knows.
+    """Canonical name of a destination of a SEND; temporary destinations are resolved by their session.
 
     Args:
-        multicast: whether a bare name is a topic's (True) or a queue's (False); None: a queue's.
+        multicast: True: a bare name is a topic's; False and None: a queue's.
 
     Raises:
-        NotAllowed: an empty name, a wildcard, or a kind of destination that the gateway does not have.
+        NotAllowed: the name is empty, has a wildcard, or is of an unknown kind.
     """
     _check_options(destination)
     name = _canonical(destination, multicast)
     if has_wildcard(name):
-        raise NotAllowed("wildcard in a name", f"{destination[:80]!r} is for SUBSCRIBE; a SEND goes to one destination")
+        raise NotAllowed(
+            "wildcard in a name", f"{destination[:80]!r} is for SUBSCRIBE; a SEND must name one destination"
+        )
     return name
 
 
 def canonical_for(user: str, destination: str, multicast: bool | None = None) -> str:
-    """The canonical name, or pattern, of what a SUBSCRIBE of that user names; not of temporary destinations.
+    """Canonical name, or pattern, of the destination of a user's SUBSCRIBE; not of temporary destinations.
 
     Raises:
-        NotAllowed: as above, or a wildcard in the name of a queue.
+        NotAllowed: as above, or the name of a queue has a wildcard.
     """
     if "," in destination:
         raise NotAllowed("a comma in a SUBSCRIBE", f"{destination[:80]!r} must name one destination")
@@ -171,8 +174,8 @@ def canonical_for(user: str, destination: str, multicast: bool | None = None) ->
         return name
     if destination.startswith((REPLY_QUEUE, REPLY_TOPIC)):
         raise NotAllowed(
-            "a temporary destination of somebody",
-            f"{destination[:80]!r} can only be sent to; its owner subscribes to it as /temp-queue/NAME",
+            "temporary destination of another session",
+            f"{destination[:80]!r} is for SEND; its own session subscribes to it as /temp-queue/NAME",
         )
     name = _canonical(destination, multicast)
     if has_wildcard(name) and not name.startswith(TOPIC):
@@ -188,23 +191,24 @@ def _check_options(destination: str) -> None:
         return
     given = [option.partition("=") for option in text[:1000].split("&")]
     headers = [f"{_HEADERS[option]}:{value[:40]}" for option, _, value in given if option in _HEADERS]
-    instead = f"as headers of the SUBSCRIBE they are {', '.join(headers)}" if headers else "leave them out"
-    raise NotAllowed("options in a destination", f"nobody reads what follows ? in {destination[:80]!r}; {instead}")
+    instead = f"send them as headers of the SUBSCRIBE: {', '.join(headers)}" if headers else "leave them out"
+    raise NotAllowed("options in a destination", f"options after ? are not supported: {destination[:80]!r}; {instead}")
 
 
 def _check_foreign(name: str, destination: str) -> None:
-    """Refuse to SUBSCRIBE where ActiveMQ would send something of its own, and nothing ever comes here."""
+    """Refuse a SUBSCRIBE that would wait for ever, because only ActiveMQ sends there."""
     if name.startswith(_VIRTUAL) and ".VirtualTopic." in name:
         raise NotAllowed(
             "virtual topics are not supported",
-            f"nothing that is sent to a topic comes to {destination[:80]!r}; subscribe to the topic, if each consumer "
-            "may have a copy, or let one SEND name a queue for each group of consumers: destination:/queue/a,/queue/b",
+            f"messages of a topic are not copied to {destination[:80]!r}; subscribe to the topic, if each consumer may "
+            f"have "
+            "a copy, or let one SEND name a queue for each group of consumers: destination:/queue/a,/queue/b",
         )
     if name.startswith(_ADVISORY):
         raise NotAllowed(
             "advisories are not supported",
-            f"nothing is ever sent to {destination[:80]!r}; who is there, and what waits where, is at "
-            "/api/v1/sessions, /api/v1/destinations and /metrics of the server's HTTP port",
+            f"the server sends no notices to {destination[:80]!r}; read sessions and destinations at /api/v1/sessions, "
+            "/api/v1/destinations and /metrics of its HTTP port",
         )
 
 
@@ -212,16 +216,16 @@ def _canonical(destination: str, multicast: bool | None) -> str:
     if destination.startswith(_AS_THEY_ARE):
         name = destination
     elif destination.startswith(USER):
-        who, _, rest = destination[len(USER) :].partition("/")
-        if not who or not rest.startswith(_OF_USERS) or rest in _OF_USERS:
+        user, _, rest = destination[len(USER) :].partition("/")
+        if not user or not rest.startswith(_OF_USERS) or rest in _OF_USERS:
             raise NotAllowed(
-                "unknown user destination", f"send to /user/WHO/queue/NAME: {destination[:80]!r} is not of that form"
+                "unknown user destination", f"send to /user/LOGIN/queue/NAME: {destination[:80]!r} is not of that form"
             )
-        name = _of_user(_ESCAPE.sub(lambda found: _ESCAPES[found[0]], who), rest)
+        name = _of_user(_ESCAPE.sub(lambda found: _ESCAPES[found[0]], user), rest)
     else:
         name = _alias(destination, multicast)
     if name.endswith("/") and name in _AS_THEY_ARE:
-        raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
+        raise NotAllowed("destination without a name", f"{destination!r} needs a name after the last slash")
     if is_topic(name):
         _check_topic(name, destination)
     check_type(destination, name, multicast)
@@ -235,10 +239,10 @@ def _check_topic(name: str, destination: str) -> None:
 
 
 def check_type(destination: str, name: str, multicast: bool | None) -> None:
-    """Refuse a destination that is of another type than its frame says.
+    """Check that a destination is of the type that its frame states.
 
     Raises:
-        NotAllowed: a topic where the frame says queue, or the other way round.
+        NotAllowed: it is a topic and the frame states a queue, or the reverse.
     """
     if multicast is not None and multicast != is_topic(name):
         raise NotAllowed(
@@ -255,40 +259,40 @@ def _alias(destination: str, multicast: bool | None) -> str:
     if "/".join(destination.split("/", 3)[:3]) in _BY_HEADERS:
         raise NotAllowed(
             "no exchange routes by headers",
-            f"instead of {destination[:80]!r} use a topic: SEND to /topic/NAME, and say in the header selector of each "
-            "SUBSCRIBE to it which messages it wants, like selector:colour = 'red'",
+            f"instead of {destination[:80]!r} use a topic: SEND to /topic/NAME, and choose messages with the header "
+            f"selector "
+            "of each SUBSCRIBE, like selector:colour = 'red'",
         )
     if destination in _OF_ONE_COMMAND:
         raise NotAllowed("unsupported kind of destination", f"{destination!r} is {_OF_ONE_COMMAND[destination]}")
-    if destination.startswith("/"):
+    if destination.startswith("/"):  # a typing error, and a queue of that name would keep messages unread
         raise NotAllowed(
             "unsupported kind of destination",
-            f"{destination[:80]!r} names a kind this server does not have; it has {', '.join(_FORMS)}, and NAME for a "
-            "queue",
+            f"{destination[:80]!r} is of no known kind; this server has {', '.join(_FORMS)}, and NAME for a queue",
         )
     if not destination:
-        raise NotAllowed("destination without a name", "the destination header is empty")
+        raise NotAllowed("destination without a name", "the destination header is empty; write one like /queue/NAME")
     return (TOPIC if multicast else QUEUE) + destination
 
 
 def is_fanout(destination: str) -> bool:
-    """Whether a name is the fanout exchange, whatever its key."""
+    """True if a name is the fanout exchange, with or without a key."""
     return destination == FANOUT or destination.startswith(FANOUT + "/")
 
 
 def lacks_slash(name: str) -> bool:
-    """Whether a bare name, which is a queue's, starts like a destination without its first slash."""
+    """True if a bare name, which is a queue's, starts like a destination without its first slash."""
     kind, slash, _ = name.partition("/")
     return bool(slash) and kind in _KINDS
 
 
 def mail_of(user: str) -> str:
-    """What the canonical names start with of all that is sent to a user."""
+    """Start of the canonical names of a user's own destinations."""
     return f"{USER}{word_of(user)}/"
 
 
 def word_of(user: str) -> str:
-    """A user's name as one word of a name or pattern, whatever it holds; no two have the same."""
+    """A user's name as one word of a name or pattern; different users have different words."""
     return user.translate(_IN_A_WORD)
 
 

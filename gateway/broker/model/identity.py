@@ -1,6 +1,6 @@
-"""Who a client is: what it shows at the handshake, and what an authenticator makes of that.
+"""Identity of a client: its credentials, and the identity that an authenticator finds.
 
-What is secret here is left out of every `repr`, so that no log line can have it by accident.
+Passcodes, tokens and cookies are left out of every `repr`, so that no log line can show them by accident.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What the HTTP request of a WebSocket shows; empty texts: it does not.
+    """Credentials in the HTTP request of a WebSocket; an empty text: the request has none.
 
     Attributes:
         authorization: the field `Authorization`.
         cookie: the field `Cookie`, whole.
         ticket: the parameter `ticket` of the query.
-        origin: the field `Origin`, which has been checked; a client without one is no page.
+        origin: the field `Origin`, which has been checked; empty: the client is no browser page.
     """
 
     authorization: str = field(default="", repr=False)
@@ -33,9 +33,9 @@ class Certificate:
 
     Attributes:
         subject: the distinguished name, as RFC 4514 writes it.
-        common_name: the subject's CN; empty: it has none.
+        common_name: the subject's CN; empty: none.
         names: the subject's alternative names, each with its kind in front: `dns:`, `email:` or `uri:`.
-        expires: seconds since the epoch; until then it is good.
+        expires: seconds since the epoch; the certificate is valid until then.
     """
 
     subject: str
@@ -46,17 +46,17 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All that a client shows until its CONNECT has been read.
+    """Credentials of a connection, complete when its CONNECT has been read.
 
     Attributes:
-        login: the name that it claims; None: none.
+        login: the claimed name; None: none.
         passcode: or None.
-        authorization: the header `Authorization` of the CONNECT frame; empty: it has none.
+        authorization: the header `Authorization` of the CONNECT frame; empty: none.
         transport: `tcp` or `websocket`.
         address: the client's own address, behind all trusted proxies; empty: a unix socket.
         secure: the bytes came through TLS, ours or a trusted proxy's.
         upgrade: None on TCP.
-        certificate: None: it showed none.
+        certificate: the client's; None: none.
     """
 
     login: str | None = None
@@ -71,16 +71,16 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client is, as its session knows it.
+    """User of a session, as the authenticator found it.
 
     Attributes:
         user: the name.
-        groups: those that the user belongs to, for the rules.
+        groups: the groups of the user, which the rules name.
         expires: seconds since the epoch, after which the session ends unless it is renewed; infinite: never.
-        method: how it was found out: `anonymous`, `passcode`, `token`, `ticket`, `certificate`, `cookie`, or a word of
-            the operator's own authenticator.
-        review: who the client of this identity is by now, perhaps of other groups; `SessionEnded` where it is nobody
-            any more.  None: that cannot change.
+        method: how the user was authenticated: `anonymous`, `passcode`, `token`, `ticket`, `certificate`, `cookie`, or
+            a word of the operator's own authenticator.
+        review: returns the identity as it is now, perhaps with other groups; raises `SessionEnded` if the user is gone.
+            None: the identity cannot change.
     """
 
     user: str

@@ -1,19 +1,18 @@
-"""What the headers of a frame ask of the broker, once the dictionary has read them.
+"""Options of a frame: `SendOptions` of a SEND, `SubscribeOptions` of a SUBSCRIBE.
 
-`SendOptions` belong to a SEND, `SubscribeOptions` to a SUBSCRIBE.  Both are what is left when units, aliases and
-defaults of other brokers are out of the way; nothing behind this module knows how a header is spelt.
+`headers/parse.py` makes them, in the units of this broker.  Code behind this module knows no header by its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 from .policy import ClientArguments
 
 Selector = Callable[[Mapping[str, str]], bool | None]
-"""Whether a message with these headers is wanted; None: it is unknown, so it is not."""
+"""True for the headers of a message that the selector takes; None: unknown, and the message is not taken."""
 
 
 class AckMode(Enum):
@@ -25,14 +24,14 @@ class AckMode(Enum):
 
 
 class Retain(Enum):
-    """What a SEND to a topic does to the message that the topic keeps for later subscribers."""
+    """Effect of a SEND on the message that its topic keeps for later subscribers."""
 
     SET = "set"
     REMOVE = "remove"
 
 
 class Origin(Enum):
-    """Where in the log of a topic a subscription begins."""
+    """Kind of position in the log of a topic."""
 
     FIRST = "first"
     LAST = "last"
@@ -43,42 +42,43 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a SUBSCRIBE asks to be replayed.
+    """Position in the log of a topic from which a SUBSCRIBE asks for replay.
 
     Attributes:
         value: the first seq, or seconds since the epoch.
         header: the name of a header that tells each message's seq; empty: none.
-        is_wish: where there is no log, it is as good as not asked.
+        is_optional: a topic without a log ignores the request instead of refusing it.
     """
 
     origin: Origin
     value: int = 0
     header: str = ""
-    is_wish: bool = False
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """What a SEND asks beside its destination.  Shared by all SENDs with an equal header block.
+    """Options of a SEND.  All SENDs with an equal header block share one object.
 
     Attributes:
         priority: 0 to 9.
         delay: seconds before it is routed.
-        deliver_at: the same as a moment, seconds since the epoch; None: not given.
+        deliver_at: the moment at which it is routed, seconds since the epoch; None: not given.
         time_to_live: seconds until it expires; None: not given.
-        expires_at: the same as a moment, seconds since the epoch; None: not given.
+        expires_at: the moment at which it expires, seconds since the epoch; None: not given.
         group: messages of one group go to one consumer.
-        closes_group: the group's consumer is free again behind this message.
+        closes_group: the group may go to another consumer after this message.
         dedup_id: a second message to the destination with the same id is not routed.
-        retain: see `Retain`; None: nothing.
+        retain: the effect on the retained message; None: none.
         conflation_key: a waiting message to the destination with the same key is replaced.
         transaction: the transaction it belongs to.
         temporary_reply: `reply-to`, where that names a temporary destination of the session.
         user_id: the sender's name as the sender states it.
         multicast: True: the bare name is a topic's; False: a queue's; None: not given.
         persistent: it is to outlive the process.
-        hints: for a queue that comes into being with it.
+        queue_arguments: arguments for the queue that the SEND creates; None: none.
         passed_on: the headers that subscribers see, where some only steer the broker; None: all of them.
+        is_plain: True if the SEND asks for nothing but, perhaps, to be stored.
     """
 
     priority: int = 4
@@ -96,41 +96,49 @@ class SendOptions:
     user_id: str | None = None
     multicast: bool | None = None
     persistent: bool = False
-    hints: ClientArguments | None = None
+    queue_arguments: ClientArguments | None = None
     passed_on: Mapping[str, str] | None = None
+    is_plain: bool = field(init=False, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        # Once per parsed header block, so that routing reads one attribute per message.
+        is_plain = all(getattr(self, name) == default for name, default in _PLAIN_FIELDS)
+        object.__setattr__(self, "is_plain", is_plain)
+
+
+_PLAIN_FIELDS = [(each.name, each.default) for each in fields(SendOptions) if each.init and each.name != "persistent"]
 
 PLAIN = SendOptions()
-"""Of a SEND that asks nothing: most of them."""
+"""Options of a SEND without any, as most are."""
 
 PERSISTENT = SendOptions(persistent=True)
-"""Of a SEND that asks for nothing but to be stored."""
+"""Options of a SEND that is to be stored, and asks for nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What a SUBSCRIBE asks beside destination, id and ack mode.
+    """Options of a SUBSCRIBE, beside destination, id and ack mode.
 
     Attributes:
         prefetch: unacknowledged messages at most; None: the server's default; 0: as many as bytes allow.
         prefetch_bytes: unacknowledged bytes at most; None: the server's default; 0: as many as messages allow.
-            (Where both are 0, the session's memory is the limit.)
+            (If both are 0, the session's memory is the limit.)
         priority: consumers of higher priority get messages first, as long as they have room.
         exclusive: the only consumer that gets messages; others stand by.
-        no_local: not the session's own messages.
-        selector: only messages that it takes; None: all.
+        no_local: the session's own messages are left out.
+        selector: decides which messages are delivered; None: all.
         selector_text: its source; equal texts are equal selectors.
         browser: read what waits without consuming it.
         browser_end: the browser ends with what waits; else it goes on with what comes.
         slow_messages: messages that wait for a topic's subscriber at most; None: the policy's.
         multicast: True: the bare name is a topic's; False: a queue's; None: not given.
         durable: it is to outlive its connection.
-        durable_name: the same, under that name and the session's client-id; empty: not given.
-        queue_name: its messages are shared by all that give this name; empty: not given.
-        start: what is replayed first; None: nothing.
-        resume: it goes on where the last one of that name was; empty: not given.
+        durable_name: the name of a subscription that outlives its connection, beside the client-id; empty: none.
+        queue_name: subscriptions of one such name share their messages; empty: not given.
+        start: where replay begins; None: no replay.
+        resume: the name under which its offset is kept; empty: not given.
         include_seq: the name of a header that tells each message's seq; empty: none.
-        hints: for a queue that comes into being with it.
+        queue_arguments: arguments for the queue that the SUBSCRIBE creates; None: none.
     """
 
     prefetch: int | None = None
@@ -150,7 +158,7 @@ class SubscribeOptions:
     start: Start | None = None
     resume: str = ""
     include_seq: str = ""
-    hints: ClientArguments | None = None
+    queue_arguments: ClientArguments | None = None
 
 
 NO_OPTIONS = SubscribeOptions()

@@ -1,4 +1,4 @@
-"""Destination names as words, and patterns of them.
+"""Patterns of destination names, and names as words.
 
     name      = ["/"] word *(separator word)       /topic/a.b/c   -> topic, a, b, c
     separator = "." / "/"                          /topic/a..b    -> topic, a, (empty), b
@@ -6,13 +6,9 @@
     wildcard  = "*"                                exactly one word, which may be empty
               / "#" / ">" / "**"                   the rest: zero or more words, at any place
 
-A wildcard is a whole word: `#general` and `c#` are ordinary words.  So would be `a*`, but in a topic that is a slip:
-whoever subscribes to it waits for ever, and no topic has such a name (`check_wildcards`).  Names are opaque otherwise:
-what has no wildcard stands for itself alone, so `/topic/a.b` and `/topic/a/b` are two destinations, though `/topic/a.*`
-matches both.
-
-A header line may hold 30,000 words.  Reading such a name here costs its length, but a tree of words (`trie`) costs more
-memory than the bytes, and hostile patterns make it slow: `check_words` belongs before whatever a client puts in there.
+A wildcard is a whole word: `#general` and `c#` are ordinary words.  Topics refuse `a*` (`check_wildcards`): its
+subscriber surely wants a pattern, and would wait for ever.  A name without wildcards stands for itself alone, so
+`/topic/a.b` and `/topic/a/b` are two destinations, though `/topic/a.*` matches both.
 """
 
 from __future__ import annotations
@@ -21,29 +17,29 @@ from ..errors import NotAllowed
 
 ONE = "*"
 REST = "#"
-"""How `pattern_words` writes all three wildcards of the rest."""
+"""Word for all three wildcards of the rest, in `pattern_words`."""
 
 _RESTS = frozenset({REST, ">", "**"})
 WILDCARDS = _RESTS | {ONE}
 
 MAX_WORDS = 64
 MAX_WILDCARDS = 6
-"""Words that a client's topic or pattern may have.  RabbitMQ's routing keys, of 255 bytes, have no more."""
+"""Words and wildcards of a client's topic or pattern at most.  RabbitMQ's routing keys, of 255 bytes, have no more."""
 
 
 def split(name: str) -> tuple[str, ...]:
-    """The words of a name; there is at least one, and each may be empty."""
+    """Words of a name; there is at least one, and each may be empty."""
     return tuple(name.removeprefix("/").replace(".", "/").split("/"))
 
 
 def has_wildcard(name: str) -> bool:
-    """Whether a name is a pattern."""
+    """True if a name is a pattern."""
     # Most names have none of these characters, and then need not be split.
     return ("*" in name or "#" in name or ">" in name) and not WILDCARDS.isdisjoint(split(name))
 
 
 def pattern_words(text: str) -> tuple[str, ...]:
-    """The words of a pattern; a rest is always `REST`, and one beside another is left out: it says nothing more."""
+    """Words of a pattern; each rest is `REST`, and of several side by side one remains, for they match alike."""
     words: list[str] = []
     for word in split(text):
         if word not in _RESTS:
@@ -54,20 +50,21 @@ def pattern_words(text: str) -> tuple[str, ...]:
 
 
 def check_words(name: str, written: str) -> None:
-    """Refuse a name or pattern of more words than may be searched for.
+    """Refuse a name or pattern of too many words.
 
     Args:
         name: the canonical name.
-        written: what the client wrote, for the ERROR; so in the checks below.
+        written: the name as the client wrote it, for the ERROR.
 
     Raises:
         NotAllowed: it has more than `MAX_WORDS`.
     """
+    # A header line has room for 30,000 words; a tree of words (`trie`) needs some 300 bytes for each.
     words = len(split(name))
     if words > MAX_WORDS:
         raise NotAllowed(
             "too many words in a destination",
-            f"{written[:80]!r} goes on for {words} words between dots and slashes, and may have {MAX_WORDS}",
+            f"{written[:80]!r} has {words} words between dots and slashes; at most {MAX_WORDS} are allowed",
         )
 
 
@@ -75,7 +72,7 @@ def check_wildcards(name: str, written: str) -> None:
     """Refuse a name or pattern with a `*` inside of a longer word.
 
     Raises:
-        NotAllowed: it has one.
+        NotAllowed: a word has one.
     """
     if "*" not in name:
         return
@@ -83,15 +80,15 @@ def check_wildcards(name: str, written: str) -> None:
         if "*" in word and word not in WILDCARDS:
             raise NotAllowed(
                 "a wildcard inside of a word",
-                f"{written[:80]!r} has one in {word[:40]!r}; it must be a whole word between dots or slashes",
+                f"{written[:80]!r} has one in {word[:40]!r}; make it a whole word between dots or slashes",
             )
 
 
 def check_pattern(text: str, written: str) -> None:
-    """Refuse a pattern that would make the search for all names slow.
+    """Refuse a pattern with so many wildcards that it would make each search slow.
 
     Raises:
-        NotAllowed: it has more than `MAX_WILDCARDS` wildcards, or more than one rest in front of other words.
+        NotAllowed: it has more than `MAX_WILDCARDS` wildcards, or more than one rest before other words.
     """
     if not has_wildcard(text):
         return
@@ -99,20 +96,19 @@ def check_pattern(text: str, written: str) -> None:
     if sum(word in WILDCARDS for word in words) > MAX_WILDCARDS or words[:-1].count(REST) > 1:
         raise NotAllowed(
             "too many wildcards",
-            f"{written[:80]!r} may have {MAX_WILDCARDS} words that are wildcards, and one # that is not the last word",
+            f"{written[:80]!r} may have at most {MAX_WILDCARDS} wildcards, and one # before other words",
         )
 
 
 class Pattern:
     """One pattern; a text without wildcards matches itself alone.
 
-    A set of places in the pattern is an integer: bit `i` says that its first `i` words other than rests may have
-    matched what was read (the shift-and algorithm).  So each word of a name costs the same few operations, whatever the
-    pattern is.
+    A set of places in the pattern is an integer: bit `i` means that its first `i` words other than rests may have
+    matched the words read so far (the shift-and algorithm).  So each word of a name costs the same few operations.
 
     Attributes:
-        text: as it was given.
-        words: see `pattern_words`.
+        text: the text of the pattern.
+        words: its words, as `pattern_words` has them.
     """
 
     __slots__ = ("_any", "_end", "_masks", "_stay", "text", "words")
@@ -136,7 +132,7 @@ class Pattern:
         self._end = place
 
     def matches(self, name: str) -> bool:
-        """Whether it matches that name."""
+        """True if the pattern matches that name."""
         if not self._any | self._stay:
             return name == self.text
         places = 1
@@ -144,18 +140,18 @@ class Pattern:
             places = (places & (self._masks.get(word, 0) | self._any)) << 1 | places & self._stay
         return places & self._end != 0
 
-    # the same step by step, for whoever compares patterns; it is for those with wildcards only
+    # Matching step by step, to compare patterns that have wildcards.
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The words that it names."""
+        """Words of the pattern that are no wildcards."""
         return tuple(self._masks)
 
     def behind(self, places: int, word: str | None) -> int:
-        """The places behind one more word; None: any that it does not name.  The first place is 1."""
+        """Places after one more word; None: any word that the pattern does not name.  The first place is 1."""
         named = 0 if word is None else self._masks.get(word, 0)
         return (places & (named | self._any)) << 1 | places & self._stay
 
     def ends(self, places: int) -> bool:
-        """Whether these are places at which a name that it matches may end."""
+        """True if a matching name may end at one of these places."""
         return places & self._end != 0

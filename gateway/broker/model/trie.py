@@ -1,18 +1,17 @@
-"""Many patterns searched by a name, and many names searched by a pattern.
+"""Trie of destination names and patterns.
 
-`PatternTrie` finds the patterns that match a name: who subscribed to what is sent.  `NameTree` finds the names that
-match a pattern: what is retained for who subscribes.  Both keep a tree of words, one edge for each:
+`PatternTrie` finds the patterns that match a name: the subscriptions to the topic of a SEND.  `NameTree` finds the
+names that match a pattern: the retained messages for a SUBSCRIBE.  Both keep a tree of words, one edge for each:
 
     /topic/a.*      root --topic--> . --a--> . --*--> (entry)
     /topic/a.#.b                              '--#--> . --b--> (entry)
 
-A search walks all branches that may still match at once, one word after the other: no recursion, because a name may
-have as many words as a header line has bytes, and no going back, because that is exponential.  It costs at most its
-words times the nodes that it reaches, and it reaches only those whose words above them match; how many texts there are
-elsewhere does not matter.
+A search follows all branches that may still match at once, one word after the other: without recursion, because a name
+may have as many words as a header line has bytes, and without backtracking, which is exponential.  It costs at most its
+words times the nodes that it reaches, and it reaches only nodes whose words above them match.
 
-Known weakness: a word costs some 300 bytes, however short it is, and patterns like `#.a.*.*.*` make every search reach
-many nodes.  `words.check_words` bounds both.
+Known weakness: a word costs some 300 bytes, and patterns like `#.a.*.*.*` make each search reach many nodes.
+`patterns.check_words` and `check_pattern` bound both.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from .patterns import ONE, REST, WILDCARDS, has_wildcard, pattern_words, split
 T = TypeVar("T")
 
 CACHED_NAMES = 10_000
-# For the names and results that are remembered: a name may fill a header line, and a result have all patterns in it.
+# Bytes of cached names and results: a name may fill a header line, and a result may hold all patterns.
 CACHED_BYTES = 16 * 1024 * 1024
 
 
 class _Entry(Generic[T]):
-    """A value in a tree; serials are in the order of insertion."""
+    """A value in a tree; serials give the order of insertion."""
 
     __slots__ = ("serial", "value")
 
@@ -41,7 +40,7 @@ class _Entry(Generic[T]):
 
 
 class _Node(Generic[T]):
-    """A place in a tree: the edges from the root to it are how the texts of all entries at it and below begin."""
+    """A node of a tree: the texts of its entries, and of all below, begin with the words on the path to it."""
 
     __slots__ = ("children", "entries")
 
@@ -55,7 +54,7 @@ class _Tree(Generic[T]):
     """Texts with values, and the tree of their words.
 
     Attributes:
-        nodes: how many there are below the root.
+        nodes: the number of nodes below the root.
     """
 
     def __init__(self) -> None:
@@ -68,16 +67,16 @@ class _Tree(Generic[T]):
         return len(self._entries)
 
     def get(self, text: str) -> T | None:
-        """The value of exactly that text."""
+        """Value of exactly that text."""
         entry = self._entries.get(text)
         return None if entry is None else entry.value
 
     def values(self) -> Iterator[T]:
-        """All values, in the order in which they came."""
+        """All values, in the order of insertion."""
         return (entry.value for entry in self._entries.values())
 
     def _put(self, text: str, words: Sequence[str], value: T) -> None:
-        """Store a value, or replace it where it stands; without words it has no place in the tree."""
+        """Store or replace the value of a text; a text without words is not put into the tree."""
         entry = self._entries.get(text)
         if entry is not None:
             entry.value = value
@@ -96,7 +95,7 @@ class _Tree(Generic[T]):
         node.entries += (entry,)
 
     def _take(self, text: str, words: Sequence[str]) -> None:
-        """Remove a text that is there, and the nodes that only it needed."""
+        """Remove a stored text, and the nodes that no other text needs."""
         entry = self._entries.pop(text)
         if not words:
             return
@@ -105,7 +104,7 @@ class _Tree(Generic[T]):
             path.append(path[-1].children[word])
         node = path.pop()
         node.entries = tuple(each for each in node.entries if each is not entry)
-        # From the leaf to the root; the first node that something else needs ends it.
+        # From the leaf to the root, up to the first node that another text needs.
         for word in reversed(words):
             if node.children or node.entries:
                 break
@@ -117,12 +116,12 @@ class _Tree(Generic[T]):
 class PatternTrie(_Tree[T]):
     """Patterns with values, found by the names that they match.
 
-    What a name matched is remembered until the patterns change, so that mostly a search is one look-up.  Texts without
-    wildcards may be stored, too; they are not in the tree, and a change of one forgets its own name only.
+    Results are cached until the patterns change, so that most searches are one look-up.  Texts without wildcards may be
+    stored as well; they are not in the tree, and a change of one drops only its own name from the cache.
 
     Args:
-        cached_names: names remembered at most; the oldest are forgotten first.
-        cached_bytes: what they and their results may cost.
+        cached_names: cached names at most; the oldest are dropped first.
+        cached_bytes: bytes of cached names and results at most.
     """
 
     def __init__(self, cached_names: int = CACHED_NAMES, cached_bytes: int = CACHED_BYTES) -> None:
@@ -133,25 +132,25 @@ class PatternTrie(_Tree[T]):
         self._max_bytes = cached_bytes
 
     def add(self, text: str, value: T) -> None:
-        """Store a pattern's value; one that it had is replaced."""
+        """Store or replace the value of a pattern."""
         self._put(text, self._prepare(text), value)
 
     def remove(self, text: str) -> None:
-        """Remove a pattern, if it is there."""
+        """Remove a pattern, if it is stored."""
         if text in self._entries:
             self._take(text, self._prepare(text))
 
     def match(self, name: str) -> tuple[T, ...]:
-        """The values of all patterns that match a name, each pattern's once, in the order in which they were added."""
+        """Values of all patterns that match a name, each once, in the order of insertion."""
         found = self._cache.get(name)
         return self._learn(name) if found is None else found
 
     def known(self, name: str) -> bool:
-        """Whether it is remembered what a name matches, so that the name was looked at before."""
+        """True if the result for a name is cached."""
         return name in self._cache
 
     def _prepare(self, text: str) -> Sequence[str]:
-        """Forget what a change of that pattern makes wrong; its words in the tree."""
+        """Drop from the cache the results that a change of this pattern makes wrong; its words in the tree."""
         if has_wildcard(text):
             self._cache.clear()
             self._bytes = 0
@@ -171,12 +170,12 @@ class PatternTrie(_Tree[T]):
         self._bytes -= _cost(name, self._cache.pop(name))
 
     def _search(self, name: str) -> list[_Entry[T]]:
-        """The entries that match, in order."""
+        """Matching entries, in the order of insertion."""
         found: list[_Entry[T]] = []
         reached = [self._root]
-        # A rest takes all words to come: reached once, it stays to the end, and need not be entered again.
+        # A rest matches all further words: once reached, it stays to the end and is not entered again.
         rests: set[_Node[T]] = set()
-        going_on: list[_Node[T]] = []  # those of them that have words behind them
+        going_on: list[_Node[T]] = []  # rests that are followed by words
         words = iter(split(name))
         while reached or going_on:
             for node in reached:
@@ -206,16 +205,19 @@ class NameTree(_Tree[T]):
     """Names with values, found by patterns that match them."""
 
     def add(self, name: str, value: T) -> None:
-        """Store a name's value; one that it had is replaced."""
+        """Store or replace the value of a name."""
         self._put(name, split(name), value)
 
     def remove(self, name: str) -> None:
-        """Remove a name, if it is there."""
+        """Remove a name, if it is stored."""
         if name in self._entries:
             self._take(name, split(name))
 
     def each(self, text: str) -> Iterator[T]:
-        """The same one by one, and in no order.  The tree may change meanwhile: what is new may be left out."""
+        """Values of all names that a pattern matches, one by one, in no order.
+
+        The tree may change meanwhile; new names may be left out.
+        """
         if not has_wildcard(text):
             yield from self.matching(text)
             return
@@ -238,7 +240,7 @@ class NameTree(_Tree[T]):
                 pending.append((child, place + 1))
 
     def matching(self, text: str) -> list[T]:
-        """The values of all names that a pattern matches, in the order in which they were added."""
+        """Values of all names that a pattern matches, in the order of insertion."""
         if not has_wildcard(text):
             return [self._entries[text].value] if text in self._entries else []
         nodes: Iterable[_Node[T]] = [self._root]
@@ -253,7 +255,7 @@ class NameTree(_Tree[T]):
 
 
 def _with_all_below(nodes: Iterable[_Node[T]]) -> set[_Node[T]]:
-    """These nodes and all under them, each once, though some may be under others."""
+    """These nodes and all nodes below them, each once."""
     found = set(nodes)
     pending = list(found)
     while pending:
@@ -269,5 +271,5 @@ def _in_order(entries: list[_Entry[T]]) -> list[_Entry[T]]:
 
 
 def _cost(name: str, found: tuple[object, ...]) -> int:
-    """Bytes of a name and what it matched, at most; what Python adds to each is bounded by their number."""
+    """Bytes of a name and its result, at most; the overhead of Python is bounded by `cached_names`."""
     return 4 * len(name) + 8 * len(found)

@@ -95,14 +95,14 @@ class QueueStorage:
         self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
         self._storage.await_place()
 
-    def declare(self, hints: ClientArguments) -> None:
+    def declare(self, arguments: ClientArguments) -> None:
         """A client's wishes for the queue: they hold as long as something of it is stored."""
-        self._facts["hints"] = dataclasses.asdict(hints)
+        self._facts["hints"] = dataclasses.asdict(arguments)
         if self._place:
             self._describe()
 
     @property
-    def hints(self) -> ClientArguments | None:
+    def arguments(self) -> ClientArguments | None:
         """A client's wishes, as the store kept them."""
         found = self._facts.get("hints")
         return ClientArguments(**found) if isinstance(found, dict) else None

@@ -29,7 +29,6 @@ from ..core.scheduler import Timer
 from ..model.changes import Stored
 from ..model.destinations import QUEUE
 from ..model.message import History, Message
-from ..model.options import PERSISTENT, PLAIN
 from ..model.policy import DEAD_LETTERS, ClientArguments, Policy
 from . import dead_letters, redelivery
 from .browser import Browser
@@ -192,7 +191,7 @@ class Queue:
             return
         sets = self.consumers.sets
         options = message.options
-        is_plain = options is PLAIN or options is PERSISTENT
+        is_plain = options.is_plain
         if message.expires or not is_plain or self.limits.conflate_by or self._is_arriving:
             memory.keep(message.size)
             self._place(message)

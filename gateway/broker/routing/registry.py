@@ -91,20 +91,20 @@ class Registry:
         """A durable or shared subscription has ended."""
         self.hidden.pop(name, None)
 
-    def create_queue(self, name: str, hints: ClientArguments | None = None, sender: str = "") -> Queue:
+    def create_queue(self, name: str, arguments: ClientArguments | None = None, sender: str = "") -> Queue:
         """A new queue.
 
         Args:
-            hints: the queue arguments of the client whose frame creates it.
+            arguments: the queue arguments of the client whose frame creates it.
             sender: id of its session.
         """
         queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
         storage = self._context.storage
         if storage is not None and not name.startswith(names.REPLY_QUEUE):
             queue.storage = QueueStorage(self._context, queue, storage, queue.policy.durable)
-        if hints is not None and not name.startswith(names.HIDDEN):
+        if arguments is not None and not name.startswith(names.HIDDEN):
             before = queue.policy
-            self._declare(queue, hints)
+            self._declare(queue, arguments)
             self._tell(queue, before.changes_of(queue.policy), sender, heard=True)
         queue.start_idle_timer()
         return queue
@@ -121,9 +121,9 @@ class Registry:
         assert storage is not None  # it holds the queue
         queue.storage = queue.storage or QueueStorage(self._context, queue, storage, queue.policy.durable)
         queue.storage.recover(place)
-        hints = queue.storage.hints
-        if place.kind == "queue" and hints is not None:
-            self._declare(queue, hints)
+        arguments = queue.storage.arguments
+        if place.kind == "queue" and arguments is not None:
+            self._declare(queue, arguments)
         return queue
 
     def keeps_log(self, name: str) -> bool:
@@ -148,21 +148,21 @@ class Registry:
         """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
-    def heed(self, queue: Queue, hints: ClientArguments | None, sender: str) -> None:
+    def heed(self, queue: Queue, arguments: ClientArguments | None, sender: str) -> None:
         """Log that a client's arguments for a queue that is there are not applied.
 
         Messages and consumers of others are there, and a narrower queue could cost them what was confirmed.  The frame
         is not refused: programs written for RabbitMQ send arguments with each frame, and there the first counts.
         """
-        if hints is None or queue.name.startswith(names.HIDDEN):
+        if arguments is None or queue.name.startswith(names.HIDDEN):
             return
-        self._tell(queue, queue.policy.changes_of(hints.applied_to(queue.policy)), sender, heard=False)
+        self._tell(queue, queue.policy.changes_of(arguments.applied_to(queue.policy)), sender, heard=False)
 
-    def _declare(self, queue: Queue, hints: ClientArguments) -> None:
+    def _declare(self, queue: Queue, arguments: ClientArguments) -> None:
         """Apply a client's arguments to a queue that comes into being with them."""
-        queue.declare(hints)
+        queue.declare(arguments)
         if queue.storage is not None:
-            queue.storage.declare(hints)
+            queue.storage.declare(arguments)
 
     def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
         """Say what a client's wishes came to; those for a temporary queue concern nobody else."""

@@ -24,7 +24,7 @@ from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.changes import Stored
 from ..model.message import Message, PreparedSend, Wire
-from ..model.options import PERSISTENT, PLAIN, Retain, SendOptions
+from ..model.options import PLAIN, Retain, SendOptions
 from ..model.policy import Policies
 from ..queue.queue import Queue
 from ..topic.replay import Replay
@@ -111,7 +111,7 @@ class Router:
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
         """Whether a message only goes to those who subscribe now: that there is no memory is nothing to it."""
         target = self._destinations.get(destination)
-        if not isinstance(target, Topic) or not (options is PLAIN or options is PERSISTENT):
+        if not isinstance(target, Topic) or not options.is_plain:
             return False
         return target.stream is None and not target.durable_subscriptions and not self._registry.has_patterns
 
@@ -134,8 +134,8 @@ class Router:
             name = self._name(part, options.multicast, sender)
             if sender is not None and sender.access is not None:
                 authorization.check_send(sender, name, part)
-            if sender is not None and options.hints is not None:
-                self.arguments.check(options.hints, name, part, sender)
+            if sender is not None and options.queue_arguments is not None:
+                self.arguments.check(options.queue_arguments, name, part, sender)
             addressed = head if len(parts) == 1 else _with(head, "destination", part)
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
@@ -269,11 +269,11 @@ class Router:
         if options.retain is not None:
             self.retained.keep(name, message)
         if target is None and not names.is_topic(name) and not self._registry.is_gone(name):
-            target = self._registry.create_queue(name, options.hints, sender)
+            target = self._registry.create_queue(name, options.queue_arguments, sender)
             target.accept(message)
             self._registry.forget_if_idle(target)  # a limit, or its time, may have been against it
         elif isinstance(target, Queue):
-            self._registry.heed(target, options.hints, sender)
+            self._registry.heed(target, options.queue_arguments, sender)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)

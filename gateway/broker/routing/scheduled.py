@@ -105,7 +105,7 @@ class ScheduledSends:
         assert storage is not None  # something is durable
         message = Message(self._context.next_number(), head, sending.body, sending.options)
         message.expires = sending.expires
-        retain, hints = sending.options.retain, sending.options.hints
+        retain, hints = sending.options.retain, sending.options.queue_arguments
         extra = {"name": name, "due": due, "sender": sending.sender, "retain": retain and retain.value}
         if hints is not None:
             extra["hints"] = dataclasses.asdict(hints)
@@ -151,7 +151,7 @@ class ScheduledSends:
             message.options,
             persistent=True,
             retain=Retain(extra["retain"]) if extra["retain"] else None,
-            hints=ClientArguments(**extra["hints"]) if "hints" in extra else None,
+            queue_arguments=ClientArguments(**extra["hints"]) if "hints" in extra else None,
         )
         sending = PreparedSend([(extra["name"], message.head)], message.body, options, extra["sender"], message.expires)
         self._wait(sending, extra["due"] - self._context.scheduler.epoch(), [message])

@@ -1,13 +1,10 @@
-"""The closures that a selector becomes, and the rules by which they compare.
+"""Evaluation of selectors: closures of three-valued logic, comparison and arithmetic.
 
-A value is None where it is unknown: the header is missing, or arithmetic had no result.  Conditions are three-valued:
-True, False, None.  AND is False as soon as one part is, else unknown as soon as one part is; OR likewise with True; NOT
-of unknown is unknown.  A message is wanted when the whole is True.
+A value is None where it is unknown: the header is missing, or arithmetic had no result.  Conditions are True, False or
+None (JMS 1.1, 3.8.1.2).  A message is selected if the whole condition is True.
 
-What kinds of value are on the two sides of a comparison is known when it is built, so no closure asks for types; only
-what a header's string reads as is found out per message.  Nor does one call another for a literal: most comparisons
-are with one, and a call costs as much as comparing.  Chains of one operator are one closure with a loop, so the depth
-of calls is that of the parentheses.
+The kinds of the two sides of a comparison are known when it is built, so no closure tests types at run time.  A chain
+of one operator is one closure with a loop, so calls are as deep as the parentheses.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ Arithmetic = Callable[[Any, Any], int | float]
 
 
 class Kind(Enum):
-    """What a value is, as an error names it, and what its closure gives (or None)."""
+    """Kind of a value, as an error names it; the comment is the type that its closure returns (or None)."""
 
     HEADER = "a header"  # str
     STRING = "a string"  # str
@@ -41,12 +38,12 @@ class Value:
     """A part of a selector that has a value.
 
     Attributes:
-        kind: of which kind that is.
+        kind: its kind.
         column: where it begins, from 1.
-        read: takes it out of a message.
-        computed: it is the result of arithmetic.
-        literal: it is this for every message; None: it is no literal.
-        name: of a header that is read by its name alone; else empty.
+        read: returns its value for a message.
+        computed: True for the result of arithmetic.
+        literal: its value, if that is the same for all messages; None: it is no literal.
+        name: the name of a header that is read by its name alone; else empty.
     """
 
     kind: Kind
@@ -80,22 +77,22 @@ _MIRRORED: dict[Comparison, Comparison] = {
     operator.gt: operator.lt,
     operator.ge: operator.le,
 }
-_FEW = 16
+_FEW = 16  # digits for which int() is quick
 _READINGS: dict[Kind, Callable[[str], Any]] = {Kind.NUMBER: number_of, Kind.CONDITION: boolean_of}
 
 
 def constant(value: str | float | bool) -> Callable[[Headers], Any]:
-    """The same for every message."""
+    """Closure of a value that is the same for all messages."""
     return lambda headers: value
 
 
 def literal(kind: Kind, column: int, value: str | float | bool) -> Value:
-    """What stands in the selector itself."""
+    """Value that stands in the selector itself."""
     return Value(kind, column, constant(value), literal=value)
 
 
 def header(column: int, name: str) -> Value:
-    """The header that an identifier means."""
+    """Value of the header that an identifier means."""
     return Value(Kind.HEADER, column, reader(name), name=name if is_plain(name) else "")
 
 
@@ -103,7 +100,7 @@ def header(column: int, name: str) -> Value:
 
 
 def all_of(parts: Sequence[Condition]) -> Condition:
-    """AND."""
+    """AND: False if a part is, else unknown if a part is."""
     if len(parts) == 1:
         return parts[0]
 
@@ -121,7 +118,7 @@ def all_of(parts: Sequence[Condition]) -> Condition:
 
 
 def any_of(parts: Sequence[Condition]) -> Condition:
-    """OR."""
+    """OR: True if a part is, else unknown if a part is."""
     if len(parts) == 1:
         return parts[0]
 
@@ -139,7 +136,7 @@ def any_of(parts: Sequence[Condition]) -> Condition:
 
 
 def negation(part: Condition) -> Condition:
-    """NOT."""
+    """NOT; of unknown it is unknown."""
 
     def run(headers: Headers) -> bool | None:
         value = part(headers)
@@ -152,7 +149,7 @@ def negation(part: Condition) -> Condition:
 
 
 def truth(read: Reader) -> Condition:
-    """A header that stands for itself as a condition: that it is `true`, in any case."""
+    """A header as a condition: True if it is `true`, in any letter case."""
 
     def run(headers: Headers) -> bool | None:
         text = read(headers)
@@ -179,7 +176,8 @@ def compare(comparison: Comparison, left: Value, right: Value) -> Condition:
 
 
 def _with_string(comparison: Comparison, header: Value, string: Any) -> Condition:
-    """Of a header and a string, which is a literal always."""
+    """Compare a header with a string, which is always a literal."""
+    # `headers.get` instead of `read`: most comparisons come here, and a call costs as much as the comparison.
     name, read = header.name, header.read
 
     def run(headers: Headers) -> bool | None:
@@ -190,7 +188,7 @@ def _with_string(comparison: Comparison, header: Value, string: Any) -> Conditio
 
 
 def _with_number(comparison: Comparison, header: Value, number: Any) -> Condition:
-    """Of a header and a literal number: the header counts as what it reads as."""
+    """Compare a header with a literal number: the header counts as the number that it reads as."""
     name, read = header.name, header.read
     unlike = comparison is operator.ne
 
@@ -198,7 +196,7 @@ def _with_number(comparison: Comparison, header: Value, number: Any) -> Conditio
         text = headers.get(name) if name else read(headers)
         if text is None:
             return None
-        # Most are a few digits: what `number_of` would make of those, without the call.
+        # Most are a few digits: int() here saves the call of `number_of`.
         one = int(text) if len(text) < _FEW and text.isdigit() and text.isascii() else number_of(text)
         return unlike if one is None else comparison(one, number)
 
@@ -214,7 +212,7 @@ def _alike(comparison: Comparison, left: Callable[[Headers], Any], right: Callab
 
 
 def _unlike(comparison: Comparison, left: Callable[[Headers], Any], right: Callable[[Headers], Any]) -> Condition:
-    """Of values that are never equal and have no order; unknown is unknown all the same."""
+    """Compare values that are never equal and have no order; unknown stays unknown."""
     result = comparison is operator.ne
 
     def run(headers: Headers) -> bool | None:
@@ -226,7 +224,7 @@ def _unlike(comparison: Comparison, left: Callable[[Headers], Any], right: Calla
 def _read_as(
     reading: Callable[[str], Any], comparison: Comparison, header: Reader, right: Callable[[Headers], Any]
 ) -> Condition:
-    """Of a header and a value that is no string: the header counts as what it reads as."""
+    """Compare a header with a value that is no string: the header counts as the value that it reads as."""
     unlike = comparison is operator.ne
 
     def run(headers: Headers) -> bool | None:
@@ -240,7 +238,7 @@ def _read_as(
 
 
 def _headers(comparison: Comparison, left: Reader, right: Reader) -> Condition:
-    """Of two headers: numbers if both read as numbers, else strings."""
+    """Compare two headers: as numbers if both read as numbers, else as strings."""
 
     def run(headers: Headers) -> bool | None:
         one, other = left(headers), right(headers)
@@ -255,17 +253,17 @@ def _headers(comparison: Comparison, left: Reader, right: Reader) -> Condition:
 
 
 def between(value: Value, low: Value, high: Value) -> Condition:
-    """BETWEEN; both ends belong to it."""
+    """BETWEEN, both ends included."""
     return all_of([compare(operator.ge, value, low), compare(operator.le, value, high)])
 
 
 def not_between(value: Value, low: Value, high: Value) -> Condition:
-    """NOT BETWEEN: below or above, so what has no order with the ends is neither between nor not between."""
+    """NOT BETWEEN: below or above, so a value without order to the ends is neither between nor not between."""
     return any_of([compare(operator.lt, value, low), compare(operator.gt, value, high)])
 
 
 def member(read: Reader, literals: Sequence[str | int | float]) -> Condition:
-    """IN: equal to one of the literals, of which numbers are compared as numbers."""
+    """IN: equal to one of the literals; numbers compare as numbers."""
     strings = frozenset(each for each in literals if isinstance(each, str))
     numbers = frozenset(each for each in literals if not isinstance(each, str))
 
@@ -281,7 +279,7 @@ def member(read: Reader, literals: Sequence[str | int | float]) -> Condition:
 
 
 def like(read: Reader, is_like: Callable[[str], bool | None]) -> Condition:
-    """LIKE."""
+    """LIKE, of a header and a compiled pattern."""
 
     def run(headers: Headers) -> bool | None:
         text = read(headers)
@@ -309,7 +307,7 @@ def header_number(read: Reader) -> Number:
 
 
 def negative(read: Number) -> Number:
-    """The sign."""
+    """Number with the sign changed."""
 
     def run(headers: Headers) -> int | float | None:
         value = read(headers)
@@ -319,7 +317,7 @@ def negative(read: Number) -> Number:
 
 
 def arithmetic(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:
-    """Operands with operators between them: products first, each from left to right."""
+    """Chain of operands and operators: products first, each from left to right."""
     terms: list[tuple[Arithmetic, Number]] = []
     sign: Arithmetic = operator.add
     factor, factors = first, list[tuple[Arithmetic, Number]]()
@@ -334,7 +332,7 @@ def arithmetic(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Numb
 
 
 def _chain(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:
-    """Operators of one precedence, from left to right."""
+    """Chain of operators of one precedence, from left to right."""
     if not rest:
         return first
 

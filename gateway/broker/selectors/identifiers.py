@@ -1,7 +1,6 @@
-"""Which header an identifier of a selector means.
+"""Identifiers of selectors: each names a header, letter by letter.
 
-An identifier is the name of a header, letter by letter.  The header fields of JMS are other headers in STOMP; a header
-that has the JMS name itself comes first, for that is what its sender wrote.
+The header fields of JMS are other headers in STOMP.  A header with the JMS name itself takes precedence.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from .values import boolean_of
 
 Headers = Mapping[str, str]
 Reader = Callable[[Headers], str | None]
-"""Takes a header out of a message; None: the message does not have it."""
+"""Returns a header of a message; None: it is missing."""
 
 _DEFAULT_PRIORITY = "4"
 
-# The field of JMS, the header that STOMP has for it.
+# Field of JMS -> header of STOMP.
 _FIELDS = {
     "JMSCorrelationID": "correlation-id",
     "JMSDestination": "destination",
@@ -28,8 +27,8 @@ _FIELDS = {
     "JMSXGroupID": "message_group",
     "JMSXUserID": "user-id",
 }
-# What a sender writes there steers its own session, or is the server's to say, and no subscriber sees it; and what the
-# server says of a delivery is not known before there is one.
+# Headers of a SEND that subscribers do not see, and headers that the server writes into a delivery, which does not
+# exist yet when a selector is evaluated.
 _NOT_OF_THE_MESSAGE = frozenset(
     "JMSMessageID JMSRedelivered JMSXDeliveryCount "
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
@@ -39,12 +38,12 @@ _DELIVERY_MODE = "JMSDeliveryMode"
 
 
 def is_plain(name: str) -> bool:
-    """Whether an identifier means the header of that very name, and nothing else."""
+    """True if an identifier means only the header of exactly that name."""
     return name not in _NOT_OF_THE_MESSAGE and name not in _FIELDS and name != _DELIVERY_MODE
 
 
 def reader(name: str) -> Reader:
-    """What reads the header that an identifier means; one that no message has is never there."""
+    """Reader of the header that an identifier means."""
     if name in _NOT_OF_THE_MESSAGE:
         return _nothing
     if name == _DELIVERY_MODE:

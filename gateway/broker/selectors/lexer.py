@@ -1,4 +1,4 @@
-"""Characters of a selector to tokens.
+"""Lexer: characters of a selector to tokens.
 
     keyword     = NOT / AND / OR / BETWEEN / LIKE / ESCAPE / IN / IS / TRUE / FALSE / NULL      in any case
     name        = letter *( letter / digit ) *( "." 1*( letter / digit ) )                      "_" and "$" are letters
@@ -10,11 +10,11 @@
 
 A name in double quotes is never a keyword, and may hold what a name else cannot: `"content-type"`.
 
-Two words of Artemis may stand in front, so that its users need not edit their selectors: `hyphenated_props:` makes `-`
-a letter inside names, and `convert_string_expressions:` asks for what we do anyway.
+Two words of Artemis may come first, so that its users need not edit their selectors: `hyphenated_props:` makes `-` a
+letter inside names, and `convert_string_expressions:` is the rule here anyway.
 
-What people write who think of another language, first of all Spring's, is refused with what to write instead.  That
-costs a header called `headers.something` its plain name: it needs the double quotes.
+Operators and names of other languages, above all Spring's, are refused with the right way to write them.  So a header
+called `headers.something` needs double quotes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_LENGTH = 4096
 
 
 class Lexeme(Enum):
-    """What a token is, beside keywords and symbols."""
+    """Kind of a token that is neither keyword nor symbol."""
 
     NAME = "name"
     STRING = "string"
@@ -47,9 +47,9 @@ class Token:
     Attributes:
         kind: a keyword in capitals, a symbol, or a `Lexeme`.
         column: of its first character, from 1.
-        text: as it was written.
-        string: of a NAME the name, of a STRING its characters.
-        number: of a NUMBER.
+        text: the token as written.
+        string: the name of a NAME, the characters of a STRING.
+        number: the value of a NUMBER.
     """
 
     kind: str | Lexeme
@@ -71,7 +71,7 @@ _PREFIXES = re.compile(rf"(?:convert_string_expressions:|{_HYPHENATED})+")
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _NAME = re.compile(r"(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*")
 _HYPHENATED_NAME = re.compile(r"(?:[^\W\d]|\$)[\w$]*(?:[.-][\w$]+)*")
-# Possessive: half a doubled quote does not end a string that has no end.
+# Possessive, so that a string without end does not end at half of a doubled quote.
 _STRING = re.compile(r"'((?:[^']|'')*+)'")
 _DELIMITED = re.compile(r'"((?:[^"]|"")++)"')
 _NUMBER = re.compile(r"((?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)([lLfFdD]?)(?![\w$.])")
@@ -83,7 +83,7 @@ _FOREIGN = re.compile(
     re.VERBOSE,
 )
 _OURS = {"==": "'='", "&&": "AND", "||": "OR", "!": "NOT"}
-# What somebody took for a number, for the error.
+# A malformed number, for the error.
 _WORD = re.compile(r"[\w$.]+")
 
 
@@ -91,7 +91,7 @@ def tokens(text: str) -> list[Token]:
     """All tokens of a selector, END last.
 
     Raises:
-        NotAllowed: it is too long, or has something that begins no token.
+        NotAllowed: the selector is too long, or characters begin no token.
     """
     if len(text) > MAX_LENGTH:
         raise refusal(text, MAX_LENGTH + 1, f"a selector of {len(text)} characters", f"{MAX_LENGTH} at most")
@@ -107,7 +107,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def _behind(pattern: re.Pattern[str], text: str, place: int) -> int:
-    """The place behind what the pattern matches, which may be nothing."""
+    """Place after a match of the pattern, which may be empty."""
     match = pattern.match(text, place)
     return match.end() if match else place
 
@@ -130,7 +130,7 @@ def _token(text: str, place: int, name: re.Pattern[str]) -> Token:
 
 
 def _alone(name: str) -> str:
-    """What to write for a header that is written as a member of `headers`; of an empty name, how."""
+    """Advice for a header that is written as a member of `headers`."""
     if not name:
         return "the header's name alone"
     plain = _NAME.fullmatch(name) and name.upper() not in KEYWORDS
@@ -138,8 +138,8 @@ def _alone(name: str) -> str:
 
 
 def _word(word: str, column: int) -> Token:
-    """A keyword or a name.  Capitals of other alphabets must not make a keyword: a dotless i is no I."""
-    capitals = word.upper()
+    """A keyword or a name."""
+    capitals = word.upper()  # of ASCII only: upper() makes an I of a dotless i
     if word.isascii() and capitals in KEYWORDS:
         return Token(capitals, column, word)
     return Token(Lexeme.NAME, column, word, word)

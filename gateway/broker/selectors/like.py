@@ -1,15 +1,10 @@
 """LIKE: patterns with `%` (any characters, also none) and `_` (any one character).
 
-The pattern is cut at its `%` into pieces.  The first piece stands at the start of the value, the last at its end, and
-those between are looked for from left to right, each behind the one before: whoever takes the leftmost place leaves the
-most to the rest, so nothing is ever tried again.  A single regular expression would try all combinations.
+The pattern is cut at its `%` into pieces.  The first piece must stand at the start of the value and the last at its
+end.  Those between are searched from left to right, each after the one before, without backtracking: the leftmost match
+leaves the most room for the rest.  A single regular expression would try all combinations.
 
-A piece without `_` is found by `str.find`.  One with `_` needs a regular expression, which compares piece and value at
-each place: that is the one product of two lengths here, and `_LONGEST` bounds it.  The worst selectors that we know of
-take 6 ms with `_`, and 40 ms without on a header of 64 KiB.
-
-An escape character makes the `%`, `_` or escape character behind it an ordinary one.  In front of anything else it is
-ordinary itself, as ActiveMQ has it; SQL would refuse the pattern.
+Known weakness: the worst known selectors take 6 ms with `_`, and 40 ms without on a header of 64 KiB.
 """
 
 from __future__ import annotations
@@ -18,9 +13,10 @@ import re
 from collections.abc import Callable, Iterator
 
 Matcher = Callable[[str], bool | None]
-"""Whether a value is like the pattern; None: unknown, for the value is too long to say."""
+"""True if a value matches the pattern; None: unknown, because the value is too long."""
 
-# Characters of a value in which a piece with `_` is looked for at most.
+# Characters of a value in which a piece with `_` is searched at most: its regular expression compares the piece at each
+# place, and their product must stay small.
 _LONGEST = 1024
 
 # A character of the pattern, None for `_`.
@@ -42,7 +38,7 @@ def matcher(pattern: str, escape: str = "") -> Matcher:
 
 
 def _pieces(pattern: str, escape: str) -> list[_Piece]:
-    """What is between the `%` of a pattern: one piece more than there are `%`."""
+    """Pieces between the `%` of a pattern, one more than there are `%`."""
     pieces: list[_Piece] = [[]]
     for character, wild in _characters(pattern, escape):
         if wild and character == "%":
@@ -53,11 +49,12 @@ def _pieces(pattern: str, escape: str) -> list[_Piece]:
 
 
 def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
-    """The characters of a pattern, and whether each is a wildcard."""
+    """Characters of a pattern, each with True if it is a wildcard."""
     special = {"%", "_", escape}
     rest = iter(range(len(pattern)))
     for place in rest:
         character = pattern[place]
+        # As in ActiveMQ, an escape character before an ordinary one is ordinary itself; SQL refuses it.
         if escape and character == escape and pattern[place + 1 : place + 2] in special:
             yield pattern[next(rest)], False
         else:
@@ -74,7 +71,7 @@ def _expression(piece: _Piece) -> re.Pattern[str]:
 
 
 def _exactly(piece: _Piece) -> Matcher:
-    """Of a pattern without `%`."""
+    """Matcher of a pattern without `%`."""
     if None in piece:
         fits = _expression(piece).fullmatch
         return lambda value: fits(value) is not None
@@ -83,7 +80,7 @@ def _exactly(piece: _Piece) -> Matcher:
 
 
 def _in_order(first: _Piece, middle: list[_Piece], last: _Piece) -> Matcher:
-    """Of a pattern with `%`."""
+    """Matcher of a pattern with `%`."""
     starts, ends = _stands(first), _stands(last)
     finders = [_finder(piece) for piece in middle]
     longest = _LONGEST if any(None in piece for piece in middle) else None
@@ -104,7 +101,7 @@ def _in_order(first: _Piece, middle: list[_Piece], last: _Piece) -> Matcher:
 
 
 def _stands(piece: _Piece) -> Callable[[str, int], bool]:
-    """Tells whether a piece stands at a place of a value."""
+    """Test for a piece at a place of a value."""
     if None in piece:
         match = _expression(piece).match
         return lambda value, place: match(value, place) is not None
@@ -113,7 +110,7 @@ def _stands(piece: _Piece) -> Callable[[str, int], bool]:
 
 
 def _finder(piece: _Piece) -> Callable[[str, int, int], int]:
-    """Finds a piece between two places of a value: the place behind it, or -1."""
+    """Search for a piece between two places of a value; it returns the place after the piece, or -1."""
     if None in piece:
         search = _expression(piece).search
 

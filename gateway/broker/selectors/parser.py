@@ -1,4 +1,4 @@
-"""Tokens of a selector to closures, by recursive descent.
+"""Parser: tokens of a selector to closures, by recursive descent.
 
     selector    = [ condition ]                                 an empty one takes every message
     condition   = conjunction *( OR conjunction )
@@ -6,17 +6,16 @@
     test        = *NOT value [ predicate ]
     predicate   = ( "=" / "<>" / "!=" / "<" / "<=" / ">" / ">=" ) value
                 / [ NOT ] BETWEEN value AND value
-                / [ NOT ] IN "(" literal *( "," literal ) ")"   a header in front; signed numbers among the literals
-                / [ NOT ] LIKE string [ ESCAPE string ]         a header in front; one character behind ESCAPE
-                / IS [ NOT ] NULL                               a header in front
+                / [ NOT ] IN "(" literal *( "," literal ) ")"   of a header; literals may be signed numbers
+                / [ NOT ] LIKE string [ ESCAPE string ]         of a header; ESCAPE takes one character
+                / IS [ NOT ] NULL                               of a header
     value       = product *( ( "+" / "-" ) product )
     product     = factor *( ( "*" / "/" ) factor )
     factor      = *( "+" / "-" ) primary
     primary     = name / string / number / TRUE / FALSE / "(" condition ")"
 
-Conditions and values share one grammar, for a parenthesis may hold either; `Value.kind` tells them apart, and what does
-not go together is an error at the place where the wrong one begins.  Only parentheses nest, at most `MAX_DEPTH` deep:
-NOT and signs are counted, and chains are lists, so a long selector is no deep one.
+Conditions and values share one grammar, because a parenthesis may hold either; `Value.kind` tells them apart.  Only
+parentheses nest, at most `MAX_DEPTH` deep: NOT and signs are counted, and chains are lists.
 """
 
 from __future__ import annotations
@@ -38,26 +37,26 @@ if TYPE_CHECKING:
     from ..model.options import Selector
 
 MAX_DEPTH = 64
-"""Parentheses inside parentheses at most.  Each is up to nine calls deep, of the thousand that Python allows."""
+"""Nested parentheses at most.  Each takes up to nine calls of the thousand that Python allows."""
 
 _ESCAPE = "one character in single quotes"
 _HYPHEN = 'a header name (one with a hyphen is written in double quotes, like "content-type")'
 
 
 def parse(text: str) -> Selector:
-    """Read a selector, into what is True for the messages that it takes; False or None (unknown) for all others.
+    """Parse a selector into a closure that is True for the selected messages, else False or None (unknown).
 
     Args:
-        text: the selector; an empty or blank one takes every message.
+        text: the selector; an empty or blank one selects all messages.
 
     Raises:
-        NotAllowed: it does not parse; the detail names the column, what was found and what would be right.
+        NotAllowed: the selector does not parse; the detail names the column, the mistake and the right form.
     """
     return _Parser(text).selector()
 
 
 class _Parser:
-    """Reads the tokens of one selector from left to right; each method reads what it is named after."""
+    """Parser of one selector, from left to right; each method is named after its rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -66,7 +65,7 @@ class _Parser:
         self._next = next(self._tokens)
 
     def _take(self, *kinds: str | Lexeme) -> Token | None:
-        """The next token, if it is of one of these kinds."""
+        """Take the next token, if it is of one of these kinds."""
         token = self._next
         if token.kind not in kinds:
             return None
@@ -75,7 +74,7 @@ class _Parser:
         return token
 
     def _need(self, kind: str | Lexeme, expected: str) -> Token:
-        """The next token, which must be of that kind."""
+        """Take the next token, which must be of that kind."""
         token = self._take(kind)
         if token is None:
             raise self._unexpected(expected)
@@ -123,7 +122,7 @@ class _Parser:
         return Value(Kind.CONDITION, column, evaluate.negation(condition) if negations % 2 else condition)
 
     def _truth(self, value: Value) -> Condition:
-        """A value where a condition is wanted."""
+        """A value as a condition."""
         if value.kind is Kind.HEADER:
             return evaluate.truth(value.read)
         if value.kind is not Kind.CONDITION:
@@ -133,7 +132,7 @@ class _Parser:
     # Predicates.
 
     def _predicate(self, value: Value) -> Value:
-        """What is said about a value; the value itself if nothing is."""
+        """A value with its predicate, or the value itself, if none follows."""
         condition: Condition
         if token := self._take(*COMPARISONS):
             condition = self._comparison(COMPARISONS[token.text], value, self._value())
@@ -150,7 +149,7 @@ class _Parser:
         return evaluate.compare(comparison, left, right)
 
     def _check_pair(self, comparison: Comparison, left: Value, right: Value) -> None:
-        """Refuse what can only be a slip: no header would make a difference."""
+        """Refuse a comparison whose result no header can change: it is a mistake."""
         ordered = comparison not in (operator.eq, operator.ne)
         for one, other in ((left, right), (right, left)):
             if ordered and one.kind is Kind.CONDITION:
@@ -165,7 +164,7 @@ class _Parser:
         return evaluate.negation(condition) if denied else condition
 
     def _deniable(self, value: Value) -> Condition:
-        """The predicates that NOT may stand in front of."""
+        """Predicates that NOT may precede."""
         denied = self._take("NOT")
         if self._take("BETWEEN"):
             return self._between(value, evaluate.not_between if denied else evaluate.between)
@@ -240,7 +239,7 @@ class _Parser:
         return Value(Kind.NUMBER, column, evaluate.negative(read) if minuses % 2 else read, value.computed)
 
     def _number(self, value: Value) -> Number:
-        """A value where a number is wanted."""
+        """A value as a number."""
         if value.kind is Kind.HEADER:
             return evaluate.header_number(value.read)
         if value.kind is not Kind.NUMBER:
@@ -273,12 +272,12 @@ class _Parser:
 
 
 def _going_on(value: Value) -> str:
-    """What may stand behind a complete value or condition, beside its end."""
+    """Tokens that may follow a complete value or condition."""
     return "AND, OR or " if value.kind is Kind.CONDITION else "a comparison such as = or IN, AND, OR or "
 
 
 def _about(token: Token) -> str:
-    """What helps somebody who took a keyword for a value."""
+    """Advice where a keyword stands in place of a value."""
     if token.kind == "NULL":
-        return " (IS NULL tells whether a header is missing)"
+        return " (write IS NULL to test for a missing header)"
     return f' (a header of that name is "{token.text}", in double quotes)' if token.kind in KEYWORDS else ""

@@ -1,26 +1,23 @@
-"""The error of a selector that does not parse: where, what was found, what would be right.
-
-One line for people, with the place marked in an excerpt, for the selector may be long.
-"""
+"""Refusal of a selector: the error with column, mistake and right form, and an excerpt that marks the place."""
 
 from __future__ import annotations
 
 from ..errors import NotAllowed
 
 _MARK = "[here]"
-# What of a selector and of a word is shown: enough to find the place by eye, little enough for a line of a log.
+# Characters of a selector around the place, and of a word: enough to find the place, few enough for a line of a log.
 _AROUND = 32
 _WORD = 40
 
 
 def refusal(text: str, column: int, found: str, expected: str) -> NotAllowed:
-    """The error to raise.
+    """Error about a selector.
 
     Args:
         text: the whole selector.
-        column: where in it, from 1.
-        found: what is there, in words.
-        expected: what may be there, in words.
+        column: the column of the mistake, from 1.
+        found: the mistake, in words.
+        expected: the right form, in words.
     """
     return NotAllowed(
         "selector does not parse", f"column {column}: found {found}, expected {expected}: {_excerpt(text, column - 1)}"
@@ -28,12 +25,12 @@ def refusal(text: str, column: int, found: str, expected: str) -> NotAllowed:
 
 
 def quoted(word: str) -> str:
-    """A word of a selector as an error shows it: in quotes, cut, and without control characters."""
+    """A word of a selector for an error: in quotes, cut, and without control characters."""
     return repr(word if len(word) <= _WORD else word[:_WORD] + "...")
 
 
 def _excerpt(text: str, place: int) -> str:
-    """The neighbourhood of a place, with a mark in front of it."""
+    """Characters around a place, with a mark before it."""
     start, end = max(place - _AROUND, 0), place + _AROUND
     before = ("..." if start else "") + text[start:place]
     behind = text[place:end] + ("..." if end < len(text) else "")

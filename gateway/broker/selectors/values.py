@@ -1,12 +1,12 @@
-"""What a header's string reads as, where a selector wants a number or a truth value.
+"""Numbers and truth values of header strings, for comparisons in selectors.
 
     number  = [ "+" / "-" ] ( 1*DIGIT [ "." *DIGIT ] / "." 1*DIGIT ) [ ( "e" / "E" ) [ "+" / "-" ] 1*DIGIT ]
 
-and nothing around it: Python's own `int` and `float` would take ` 1`, `1_000`, `nan` and the digits of other scripts.
-What has neither point nor exponent is an int, so that large integers compare exactly.
+without spaces around it; `int` and `float` of Python accept ` 1`, `1_000`, `nan` and digits of other scripts.  A number
+without point and exponent is an int, so that large integers compare exactly.
 
-A number has an absolute value below 1e300.  Beyond that a header is no number and a result is unknown, which rules out
-infinities, makes every int convertible to float, and keeps products of ints small.
+A number has an absolute value below 1e300.  A larger header is no number, and a larger result is unknown.  This
+excludes infinities, makes each int convertible to float, and keeps products of ints small.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 _LARGEST = 1e300
-# More digits than any number has that somebody meant, and few enough for `int` to be quick.
+# Longer than any useful number, and short enough for `int` to be quick.
 _LONGEST_NUMBER = 100
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"true": True, "false": False}
@@ -22,10 +22,10 @@ _LONGEST_BOOLEAN = len("false")
 
 
 def number_of(text: str) -> int | float | None:
-    """The number that a string reads as; None: none."""
+    """Number that a string reads as; None: it is no number."""
     if len(text) > _LONGEST_NUMBER:
         return None
-    if text.isdigit() and text.isascii():  # most of them; saves the expression
+    if text.isdigit() and text.isascii():  # the common case, without the regular expression
         return int(text)
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -34,10 +34,10 @@ def number_of(text: str) -> int | float | None:
 
 
 def in_range(value: float) -> int | float | None:
-    """The value, or None where it is too large to be a number here (NaN is never in range)."""
+    """The value, or None if it is out of range (NaN always is)."""
     return value if -_LARGEST < value < _LARGEST else None
 
 
 def boolean_of(text: str) -> bool | None:
-    """The truth value that a string reads as, in any case; None: none."""
+    """Truth value that a string reads as, in any letter case; None: it is none."""
     return _BOOLEANS.get(text.lower()) if len(text) <= _LONGEST_BOOLEAN else None

@@ -23,12 +23,12 @@ from ..core.freeing import freeing
 from ..core.outbox import Outbox, Source
 from ..core.ports import ANONYMOUS, Carrier
 from ..errors import HeaderMissing, NotAllowed, SessionEnded, error_frame
-from ..headers.parse import properties_of, requeue_of
+from ..headers.parse import may_requeue, send_options
 from ..model.access import Access
 from ..model.destinations import EVENTS, RENEW
 from ..model.identity import Renewal
 from ..model.message import Message
-from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, AckMode, SendOptions
+from ..model.options import NO_OPTIONS, PLAIN, AckMode, SendOptions
 from ..queue.queue import Queue, Returned
 from ..queue.subscription import Subscription
 from ..routing.router import Router
@@ -319,10 +319,10 @@ class Session:
             raise HeaderMissing("SEND", "destination")
         options = head.derived
         if options is None:
-            head.derived = options = properties_of(head.headers)
+            head.derived = options = send_options(head.headers)
         if destination == RENEW:
             self._renew(head, frame.body)
-        elif options is PLAIN or options is PERSISTENT:
+        elif options.is_plain:
             router, access = self._router, self.access
             if access is None or is_known(access, head.headers):
                 router.publish(head, frame.body, destination, self, options)
@@ -426,7 +426,7 @@ class Session:
             assert queue is not None  # a ledger never stands without a queue
             queue.acknowledge(deliveries)
             return
-        requeue = acknowledged or requeue_of(headers)
+        requeue = acknowledged or may_requeue(headers)
         settlement = Settlement(deliveries, acknowledged, requeue, headers.get("reason", ""))
         if "transaction" in headers:
             self.transactions.of(frame).add_settlement(settlement)

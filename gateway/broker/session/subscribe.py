@@ -97,14 +97,14 @@ def _subscribe_queue(router: Router, name: str, subscription: Subscription) -> N
         raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
     peer, registry = subscription.peer, router.registry
     router.replay.check_queue(subscription)
-    router.arguments.check(options.hints, name, subscription.destination, peer)
+    router.arguments.check(options.queue_arguments, name, subscription.destination, peer)
     found = registry.find(name)
     if found is None:
         registry.check_room(1)
-        found = registry.create_queue(name, options.hints, peer.id)
+        found = registry.create_queue(name, options.queue_arguments, peer.id)
     else:
         assert isinstance(found, Queue)  # names of queues and topics differ
-        registry.heed(found, options.hints, peer.id)
+        registry.heed(found, options.queue_arguments, peer.id)
     if options.browser:
         found.browse(subscription)
     else:

@@ -20,8 +20,8 @@ from ..core.context import Context
 from ..core.outbox import Outbox
 from ..core.ports import Peer
 from ..errors import HeaderMissing, NotAllowed
-from ..headers import ack_mode
-from ..headers.parse import ended_by, misspelt, options_of
+from ..headers.parse import misspelt, subscribe_options, unsubscribe_options
+from ..headers.table import ack_mode
 from ..model.destinations import is_temporary
 from ..model.options import AckMode, SubscribeOptions
 from ..queue.queue import Returned, take_back_all
@@ -94,7 +94,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         mode = _MODES.get(ack_mode(headers.get("ack", "auto")))
         if mode is None:
             raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
-        subscription = self.add(destination, subscription_id, mode, options_of(headers), paused=paused)
+        subscription = self.add(destination, subscription_id, mode, subscribe_options(headers), paused=paused)
         for header in misspelt(headers):
             self._context.counters.misspelt_headers += 1
             self._context.on_misspelt(header, self._peer.id, self._peer.login)
@@ -159,7 +159,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             ProtocolError: it names none, or two; nothing is ended.
         """
         durable_subscriptions = self._router.registry.durable_subscriptions
-        ends = ended_by(frame.headers)
+        ends = unsubscribe_options(frame.headers)
         durable = None
         if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
             durable = name_of(ends, self._peer, None, "")

@@ -40,7 +40,7 @@ class TemporaryDestinations:
             return name
         kind, _, rest = destination[1:].partition("/")
         if not rest:
-            raise NotAllowed("destination without a name", f"{destination!r} needs a name behind the last slash")
+            raise NotAllowed("destination without a name", f"{destination!r} needs a name after the last slash")
         if len(self._names) >= self._most:
             raise NotAllowed("too many temporary destinations", f"a session may have {self._most} (max_subscriptions)")
         # Nobody but us learns the name of `/session/events`, so nobody else can tell something there.

@@ -65,7 +65,7 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
         raise NotAllowed(
             "a durable subscription to one's mail needs a login", "without one, it would be another user who comes back"
         )
-    ends_with_consumers = options.hints is not None and options.hints.auto_delete is True
+    ends_with_consumers = options.queue_arguments is not None and options.queue_arguments.auto_delete is True
     if options.durable_name and peer.login == ANONYMOUS and not peer.client_id:
         raise NotAllowed(
             "a durable subscription with a name needs a client-id",
@@ -224,8 +224,8 @@ class DurableSubscriptions:
             self.forget(old, heir=topic)
         durable = self._make(name.text, topic, options.selector_text, options.no_local, lasts=name.lasts)
         queue, facts = durable.queue, durable.facts
-        if options.hints is not None:
-            hints = dataclasses.replace(options.hints, auto_delete=None)  # `SubscriptionName.lasts` says that
+        if options.queue_arguments is not None:
+            hints = dataclasses.replace(options.queue_arguments, auto_delete=None)  # `SubscriptionName.lasts` says that
             queue.declare(hints)
             facts["hints"] = dataclasses.asdict(hints)
         if queue.storage is not None:

@@ -46,7 +46,7 @@ class Replay:
         """
         options = subscription.options
         start, shown = options.start, subscription.destination[:80]
-        begins = start is not None and not start.is_wish and start.origin is not Origin.NEXT
+        begins = start is not None and not start.is_optional and start.origin is not Origin.NEXT
         if not (begins or options.resume or options.include_seq):
             return
         if durable is not None:
@@ -87,7 +87,7 @@ class Replay:
         """
         options = subscription.options
         start = options.start
-        if options.resume or (start is not None and start.origin is not Origin.NEXT and not start.is_wish):
+        if options.resume or (start is not None and start.origin is not Origin.NEXT and not start.is_optional):
             raise NotAllowed(
                 "replay is for topics",
                 f"{subscription.destination[:80]!r} is a queue: what is consumed is gone; a browser reads what waits",
@@ -105,7 +105,7 @@ class Replay:
         start = options.start
         if start is None and not options.resume and not options.include_seq:
             return False
-        if start is not None and start.is_wish and topic.stream is None and not has_wildcard(topic.name):
+        if start is not None and start.is_optional and topic.stream is None and not has_wildcard(topic.name):
             start = None
         notes = ExtraHeaders(["" if start is None else start.header, options.include_seq], numbered=True)
         if notes:

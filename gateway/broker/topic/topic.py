@@ -189,9 +189,9 @@ class Topic:
         if options.resume:  # who falls behind comes back to the log; what is dropped it would never get
             policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumerAction.BLOCK), None
         ours = policy
-        if options.hints is not None:  # to RabbitMQ a topic's subscription is a queue
-            policy = options.hints.applied_to(policy)
-            asked = asked or options.hints.max_messages
+        if options.queue_arguments is not None:  # to RabbitMQ a topic's subscription is a queue
+            policy = options.queue_arguments.applied_to(policy)
+            asked = asked or options.queue_arguments.max_messages
         holds_back = policy.slow_consumer is SlowConsumerAction.BLOCK and asked is None and policy == ours
         if subscription.ledger is not None or not holds_back:
             if not holds_back:

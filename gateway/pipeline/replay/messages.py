@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gateway.broker.headers import INDEX
+from gateway.broker.headers.table import INDEX
 from gateway.broker.model.destinations import HIDDEN, REPLY_QUEUE, REPLY_TOPIC, TEMPORARY, USER
 from gateway.broker.model.patterns import REST, WILDCARDS, has_wildcard, pattern_words
 

@@ -15,8 +15,7 @@ import math
 import trio
 
 from gateway.broker import Session
-from gateway.broker.headers import heartbeat
-from gateway.broker.headers.connect import Opening
+from gateway.broker.headers.connect import Opening, beat_interval, send_early
 from gateway.codec import ProtocolError
 
 from ..server import Server
@@ -68,9 +67,9 @@ class Heartbeats:
         self._pipe: Pipe | None = link.pipe
         # Intervals in seconds, 0 where nothing is due.
         cx, cy = opening.heart_beat
-        send_every = heartbeat.interval(options.heartbeat_send, cy)
-        self._send_every = heartbeat.send_early(send_every)
-        receive_every = heartbeat.interval(cx, options.heartbeat_receive)
+        send_every = beat_interval(options.heartbeat_send, cy)
+        self._send_every = send_early(send_every)
+        receive_every = beat_interval(cx, options.heartbeat_receive)
         session.heart_beat = round(send_every * 1000), round(receive_every * 1000)
         self._receive_within = receive_every * options.heartbeat_margin
         self._ping_every = options.websocket_ping if self._ping else 0.0

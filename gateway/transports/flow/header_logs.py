@@ -68,7 +68,7 @@ class MisspeltLog:
             headers_log.warning(
                 "a header of SUBSCRIBE has no effect",
                 header=header.name,
-                hint=f"it is not known; did you mean {header.meant}?",
+                hint=f"it is not known; did you mean {header.known}?",
                 session=session,
                 login=login,
                 untold=untold,

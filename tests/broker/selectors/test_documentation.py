@@ -22,22 +22,22 @@ def first_cells(title: str) -> list[str]:
     return re.findall(r"^\| `([^`]+)`", section(title), re.MULTILINE)
 
 
-@pytest.mark.parametrize("selector", first_cells("By example"))
-def test_the_examples_parse(selector: str) -> None:
-    assert (parse(selector)({}) is True) is (selector == "discount IS NULL")
+def test_the_examples_parse() -> None:
+    for selector in first_cells("By example"):
+        assert (parse(selector)({}) is True) is (selector == "discount IS NULL")
 
 
-@pytest.mark.parametrize(("name", "header"), re.findall(r"^\| `(JMS\w+)` \| `([a-z_-]+)`", PAGE, re.MULTILINE))
-def test_the_names_of_jms_are_these(name: str, header: str) -> None:
-    assert parse(f"{name} = 'x'")({header: "x"})
+def test_the_names_of_jms_are_these() -> None:
+    for name, header in re.findall(r"^\| `(JMS\w+)` \| `([a-z_-]+)`", PAGE, re.MULTILINE):
+        assert parse(f"{name} = 'x'")({header: "x"})
 
 
-@pytest.mark.parametrize("line", re.findall(r"^    (column .*)$", section("Errors"), re.MULTILINE))
-def test_the_errors_are_these(line: str) -> None:
-    before, behind = line.rsplit("[here]", 1)
-    with pytest.raises(NotAllowed, match=r"^selector does not parse$") as caught:
-        parse(before.rsplit(": ", 1)[1] + behind)
-    assert caught.value.detail == line
+def test_the_errors_are_these() -> None:
+    for line in re.findall(r"^    (column .*)$", section("Errors"), re.MULTILINE):
+        before, behind = line.rsplit("[here]", 1)
+        with pytest.raises(NotAllowed, match=r"^selector does not parse$") as caught:
+            parse(before.rsplit(": ", 1)[1] + behind)
+        assert caught.value.detail == line
 
 
 def test_something_was_found() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gateway.broker.selectors import parse
 from gateway.broker.selectors.identifiers import reader
 
 
-@pytest.mark.parametrize(
-    ("name", "header"),
-    [
+def test_the_names_of_jms() -> None:
+    for name, header in [
         ("JMSType", "type"),
         ("JMSCorrelationID", "correlation-id"),
         ("JMSPriority", "priority"),
@@ -20,37 +17,32 @@ from gateway.broker.selectors.identifiers import reader
         ("JMSExpiration", "expires"),
         ("JMSXGroupID", "message_group"),
         ("JMSXUserID", "user-id"),
-    ],
-)
-def test_the_names_of_jms(name: str, header: str) -> None:
-    read = reader(name)
-    assert read({header: "7"}) == "7"
-    assert read({header: "7", name: "8"}) == "8"
-    assert read({header: "7", name: ""}) == ""
-    assert read({}) == ("4" if name == "JMSPriority" else None)
-    assert parse(f"{name} = '7'")({header: "7"})
+    ]:
+        read = reader(name)
+        assert read({header: "7"}) == "7"
+        assert read({header: "7", name: "8"}) == "8"
+        assert read({header: "7", name: ""}) == ""
+        assert read({}) == ("4" if name == "JMSPriority" else None)
+        assert parse(f"{name} = '7'")({header: "7"})
 
 
-@pytest.mark.parametrize("name", ["JMSMessageID", "JMSRedelivered", "message-id", "redelivered", "receipt", "ack"])
-def test_what_is_the_servers_or_the_senders_alone_is_never_there(name: str) -> None:
-    assert reader(name)({name: "7", "message-id": "7", "redelivered": "7"}) is None
-    assert parse(f'"{name}" IS NULL')({name: "7"})
+def test_what_is_the_servers_or_the_senders_alone_is_never_there() -> None:
+    for name in ["JMSMessageID", "JMSRedelivered", "message-id", "redelivered", "receipt", "ack"]:
+        assert reader(name)({name: "7", "message-id": "7", "redelivered": "7"}) is None
+        assert parse(f'"{name}" IS NULL')({name: "7"})
 
 
-@pytest.mark.parametrize(
-    ("headers", "mode"),
-    [
+def test_the_delivery_mode() -> None:
+    for headers, mode in [
         ({}, "NON_PERSISTENT"),
         ({"persistent": "true"}, "PERSISTENT"),
         ({"persistent": "TRUE"}, "PERSISTENT"),
         ({"persistent": "false"}, "NON_PERSISTENT"),
         ({"persistent": "1"}, "NON_PERSISTENT"),
         ({"persistent": "true", "JMSDeliveryMode": "2"}, "2"),
-    ],
-)
-def test_the_delivery_mode(headers: dict[str, str], mode: str) -> None:
-    assert reader("JMSDeliveryMode")(headers) == mode
-    assert parse(f"JMSDeliveryMode = '{mode}'")(headers)
+    ]:
+        assert reader("JMSDeliveryMode")(headers) == mode
+        assert parse(f"JMSDeliveryMode = '{mode}'")(headers)
 
 
 def test_any_other_name_is_the_header_of_that_very_name() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +10,8 @@ from gateway.broker.selectors.like import matcher
 from .reference import alike
 
 
-@pytest.mark.parametrize(
-    ("pattern", "escape", "like", "unlike"),
-    [
+def test_patterns() -> None:
+    for pattern, escape, like, unlike in [
         ("12%3", "", ["123", "12993", "1233"], ["1234", "12", "0123", ""]),
         ("l_se", "", ["lose", "l\nse", "l😀se"], ["loose", "lse", "LOSE"]),
         ("\\_%", "\\", ["_foo", "_"], ["bar", "\\_foo"]),
@@ -38,12 +36,10 @@ from .reference import alike
         ("%!_%", "!", ["_", "a_b"], ["a", ""]),
         ("%%%", "%", ["%", "%x"], ["", "x%"]),
         ("a\\b", "", ["a\\b"], ["ab"]),
-    ],
-)
-def test_patterns(pattern: str, escape: str, like: list[str], unlike: list[str]) -> None:
-    is_like = matcher(pattern, escape)
-    assert [is_like(value) for value in like] == [True] * len(like)
-    assert [is_like(value) for value in unlike] == [False] * len(unlike)
+    ]:
+        is_like = matcher(pattern, escape)
+        assert [is_like(value) for value in like] == [True] * len(like)
+        assert [is_like(value) for value in unlike] == [False] * len(unlike)
 
 
 @given(st.text("ab%_e", max_size=8), st.sampled_from(["", "e", "%", "_"]), st.text("ab%e", max_size=8))
@@ -51,11 +47,11 @@ def test_a_second_reading_says_the_same(pattern: str, escape: str, value: str) -
     assert matcher(pattern, escape)(value) is alike(value, pattern, escape)
 
 
-@pytest.mark.parametrize("pattern", ["%a" * 2000 + "%b", "a%" * 2000 + "b", "%" + "a" * 2000 + "b%", "%" * 4000 + "b"])
-def test_no_pattern_takes_more_than_a_walk_along_the_value(pattern: str) -> None:
+def test_no_pattern_takes_more_than_a_walk_along_the_value() -> None:
     """Tried in all combinations, these would not end."""
-    assert matcher(pattern)("a" * 65_536) is False
-    assert matcher(pattern.replace("b", "%"))("a" * 65_536) is True
+    for pattern in ["%a" * 2000 + "%b", "a%" * 2000 + "b", "%" + "a" * 2000 + "b%", "%" * 4000 + "b"]:
+        assert matcher(pattern)("a" * 65_536) is False
+        assert matcher(pattern.replace("b", "%"))("a" * 65_536) is True
 
 
 def test_between_two_percents_an_underscore_is_looked_for_in_1024_characters() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,29 +12,23 @@ from gateway.broker.selectors.values import boolean_of, in_range, number_of
 from .reference import as_number
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
+def test_numbers() -> None:
+    for text, number in [
         *(("0", 0), ("7", 7), ("007", 7), ("-957", -957), ("+62", 62), ("-0", 0), ("9007199254740993", 2**53 + 1)),
         *(("7.", 7.0), ("-95.7", -95.7), (".5", 0.5), ("7E3", 7000.0), ("-57.9e2", -5790.0), ("1e-400", 0.0)),
         *(("1e+2", 100.0), ("9" * 100, 10**100 - 1)),
-    ],
-)
-def test_numbers(text: str, number: float) -> None:
-    value = number_of(text)
-    assert value == number
-    assert type(value) is type(number)
+    ]:
+        value = number_of(text)
+        assert value == number
+        assert type(value) is type(number)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_no_number() -> None:
+    for text in [
         *("", "+", "-", ".", "e1", "1e", "1e+", "1.2.3", "--1", "+-1", " 1", "1 ", "1\n", "1_000", "1,5", "1L", "1f"),
         *("nan", "inf", "-Infinity", "0x10", "٣", "²", "1٣", "-٣", "1e300", "-1e999", "9" * 101, "9" * 5000, "true"),
-    ],
-)
-def test_what_is_no_number(text: str) -> None:
-    assert number_of(text) is None
+    ]:
+        assert number_of(text) is None
 
 
 @given(st.text("0123456789+-.eE_ ", max_size=8) | st.floats().map(str) | st.integers().map(str))
@@ -48,12 +41,9 @@ def test_what_is_out_of_range() -> None:
     assert in_range(10**299) == 10**299
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_truth_values() -> None:
+    for text, value in [
         *(("true", True), ("TRUE", True), ("True", True), ("false", False), ("False", False)),
         *(("", None), ("1", None), ("yes", None), (" true", None), ("true" * 9, None), ("falſe", None)),
-    ],
-)
-def test_truth_values(text: str, value: bool | None) -> None:
-    assert boolean_of(text) is value
+    ]:
+        assert boolean_of(text) is value
