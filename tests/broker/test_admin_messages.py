@@ -345,8 +345,8 @@ class TestNames:
         [
             ("b", "there is no queue 'b': it has no messages"),
             ("/topic/t", "there is no queue '/topic/t': it is a topic, which keeps no waiting messages"),
-            ("/bogus/a", "'/bogus/a' names a kind this server does not have"),
-            ("/dsub/x", "'/dsub/x' names a kind this server does not have"),
+            ("/bogus/a", "'/bogus/a' is of no known kind"),
+            ("/dsub/x", "'/dsub/x' is of no known kind"),
         ],
     )
     def test_none(self, operator: Operator, name: str, sentence: str) -> None:

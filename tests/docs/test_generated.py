@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gateway.broker.headers.near_misses import OTHER_WORDS
 
 from docs.generate import headers, journal, metrics
-from gateway.broker.headers import TABLE, HeaderRow, Treatment
+from gateway.broker.headers.row import OTHER_WORDS, HeaderRow, Treatment
+from gateway.broker.headers.table import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
 

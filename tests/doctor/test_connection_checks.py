@@ -20,7 +20,7 @@ from tests.clients.nginx import start_nginx_tls
 from tests.demanding import Demanding, demanding
 from tests.doctor.scene import ADA, faults, http, look, only, relay, served, settings_of, tcp, users, websocket
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
-from tests.transports import papers
+from tests.transports import tls_files
 
 NOW = datetime.now(UTC)
 PROXY_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
@@ -29,12 +29,12 @@ PROXY_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
 def leaf(*names: str, after: int, before: int = -30) -> trustme.LeafCert:
     """A certificate of the authority, valid from one day to another, both counted from now."""
     start, end = [NOW + timedelta(days=days) for days in (before, after)]
-    return papers.authority().issue_cert(*names, not_before=start, not_after=end)
+    return tls_files.authority().issue_cert(*names, not_before=start, not_after=end)
 
 
 def without_chain() -> trustme.LeafCert:
     """A certificate without that of the authority between."""
-    whole = papers.authority().create_child_ca().issue_cert(HOST)
+    whole = tls_files.authority().create_child_ca().issue_cert(HOST)
     return trustme.LeafCert(whole.private_key_pem.bytes(), whole.cert_chain_pems[0].bytes(), [])
 
 
@@ -42,7 +42,7 @@ def without_chain() -> trustme.LeafCert:
 def ca(tmp_path: Path) -> Path:
     """The file of the authority."""
     file = tmp_path / "ca.pem"
-    file.write_bytes(papers.authority().cert_pem.bytes())
+    file.write_bytes(tls_files.authority().cert_pem.bytes())
     return file
 
 
@@ -58,7 +58,7 @@ def show(tmp_path: Path, nursery: trio.Nursery) -> Show:
             await stream.receive_some()
 
     async def start(certificate: trustme.LeafCert) -> tuple[Target, ...]:
-        context = papers.certificates(tmp_path, certificate).context("tcp")
+        context = tls_files.certificates(tmp_path, certificate).context("tcp")
         (found,) = await nursery.start(partial(trio.serve_ssl_over_tcp, serve, 0, context, host=HOST))
         return (tcp(found.transport_listener.socket.getsockname()[1], tls=True),)
 
@@ -74,7 +74,7 @@ NO_AUTHORITY = "the certificate has no authority that clients trust"
         (partial(leaf, HOST, after=-1), True, ["has expired: it is for 127.0.0.1", "Renew"]),
         (partial(leaf, HOST, after=9, before=2), True, ["is not valid yet", "clock"]),
         (partial(leaf, "a.example", after=90), True, ["is not for 127.0.0.1: it is for a.example", "Connect to one"]),
-        (papers.server, False, [f"{NO_AUTHORITY}: it is for gateway.example, 127.0.0.1", "fullchain.pem"]),
+        (tls_files.server, False, [f"{NO_AUTHORITY}: it is for gateway.example, 127.0.0.1", "fullchain.pem"]),
         (without_chain, True, [NO_AUTHORITY, "fullchain.pem"]),
     ],
 )
@@ -110,14 +110,14 @@ async def test_a_certificate_may_be_readable_by_openssl_only(
     def refuse(data: bytes) -> None:
         raise ValueError
 
-    targets = await show(papers.server())
+    targets = await show(tls_files.server())
     monkeypatch.setattr(connection_checks.x509, "load_der_x509_certificate", refuse)
     assert (await look(tcp=targets, ca=ca, patience=0.5))[0].detail == "the certificate holds"
     assert (await look(tcp=targets, patience=0.5))[0].detail == NO_AUTHORITY
 
 
 async def test_no_passcode_is_sent_where_the_certificate_does_not_hold(tmp_path: Path, ca: Path) -> None:
-    files = papers.write(tmp_path)
+    files = tls_files.write(tmp_path)
     (port,) = free_ports(1)
     settings = {"tcp_tls": f"{HOST}:{port}", "tls_certificate": files.certificate, "tls_key": files.key}
     with start_gateway(users_file=users(tmp_path), login_delay=0, **settings) as secured:
@@ -144,7 +144,7 @@ async def test_no_tls_to_a_port_that_has_it(gateway: GatewayProcess, tmp_path: P
     assert [str(each) for each in found[1:]] == [
         f"FAIL http://{HOST}:{public.https}: it speaks TLS only. Connect to https://{HOST}:{public.https}"
     ]
-    files = papers.write(tmp_path)
+    files = tls_files.write(tmp_path)
     (secure,) = free_ports(1)
     settings = {"websocket_tls": f"{HOST}:{secure}", "tls_certificate": files.certificate, "tls_key": files.key}
     with start_gateway(**settings):

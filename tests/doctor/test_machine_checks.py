@@ -33,7 +33,7 @@ from gateway.pipeline.spark import java
 from gateway.pipeline.spark.doctor import Finding as JobResult
 from tests.doctor.scene import faults, look, only, settings_of
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
-from tests.transports import papers
+from tests.transports import tls_files
 
 US = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -220,7 +220,7 @@ class TestSettings:
     )
     async def test_a_certificate_that_ends(self, tmp_path: Path, after: timedelta, level: Level | None) -> None:
         start, end = datetime.now(UTC) - timedelta(days=30), datetime.now(UTC) + after
-        papers.write(tmp_path, papers.authority().issue_cert(HOST, not_before=start, not_after=end))
+        tls_files.write(tmp_path, tls_files.authority().issue_cert(HOST, not_before=start, not_after=end))
         (port,) = free_ports(1)
         own = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
         found = await look(settings=quiet(tcp_tls=[f"{HOST}:{port}"], **own))

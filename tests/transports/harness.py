@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import trio
-from gateway.auth.anonymous import Anonymous
 from trio.testing import memory_stream_pair
 
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Broker, Quotas
 from gateway.broker.core.counters import Counters
 from gateway.broker.core.ports import Authenticator

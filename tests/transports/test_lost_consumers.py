@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
-from gateway.auth.anonymous import Anonymous
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
 from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue

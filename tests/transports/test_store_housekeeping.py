@@ -9,13 +9,13 @@ import pytest
 import structlog.testing
 import trio
 import trio.testing
-from gateway.stores.housekeeping import Housekeeper
 
 from gateway.broker.core.ports import StoreError
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.changes import Batch
-from gateway.stores import housekeeping as module
 from gateway.stores import writer as committer_module
+from gateway.stores import writer as module
+from gateway.stores.writer import Housekeeper
 
 from .peers import PATIENCE
 from .test_store_writer import FULL, Desk, Disk, until
