@@ -373,7 +373,7 @@ FIXED = [
     ("ids", quota.MOST_NAMES // 1024**2),
     ("different", MOST_SETS),
     ("message groups", groups.MOST_GROUPS),
-    ("message groups", groups.MOST_OCTETS // 1024**2),
+    ("message groups", groups.MOST_BYTES // 1024**2),
     ("a token", tokens.MAX_LENGTH // 1024),
     ("a login", passwords.MAX_LENGTH),
     ("passcodes", failed_logins.PLACES),

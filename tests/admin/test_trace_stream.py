@@ -195,7 +195,7 @@ class TestReaders:
         reader.stuck = True
         await peer.settled()
         await trio.sleep(trace_stream.LONGEST_WRITE - 1)
-        assert harness.connections[0].trace is not None
+        assert harness.connections[0]._observer is not None
         await trio.sleep(2)
         assert harness.connections[0]._observer is None
         assert not reader.complete

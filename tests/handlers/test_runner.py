@@ -120,7 +120,7 @@ class TestSend:
         session = (await ann.connect(login="ann"))["session"]
         reply = await hall.ask(ann, "/app/a", session="s0", user_id="ann", JMSXUserID="root")
         assert reply.body == f"ann {session}".encode()
-        guest = hall.harness.visit("tcp")
+        guest = hall.harness.connect("tcp")
         session = (await guest.connect())["session"]
         reply = await hall.ask(guest, "/app/a", session="s0", user_id="anonymous")
         assert reply.body == f"{session} {session}".encode()

@@ -41,7 +41,7 @@ def waiting(harness: Harness, name: str) -> list[bytes]:
     if queue is None:
         return []
     assert isinstance(queue, Queue)
-    return [message.body for message in queue.ready_lists[0].messages()]
+    return [message.body for message in queue.in_memory.ready_lists[0].messages()]
 
 
 async def closes(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
