@@ -219,13 +219,18 @@ class Permissions:
 
     def deciding_parts(self, pattern: str) -> Iterator[RulePattern | None]:
         """Each rule that may decide on a part of a SUBSCRIBE pattern; None: no rule decides on a part."""
+        before: list[str] = []
         for rule in self._index.patterns:
             if self._concerns(rule.table, Action.SUBSCRIBE):
                 text = self._own(rule.pattern)
-                if not heads_differ(text, pattern) and overlap(text, pattern):
-                    yield rule
-                    if covers(text, pattern):
-                        return
+                if heads_differ(text, pattern) or not overlap(text, pattern):
+                    continue
+                if any(covers(earlier, text) for earlier in before):
+                    continue  # an earlier rule decides on all that this one is for
+                yield rule
+                if covers(text, pattern):
+                    return
+                before.append(text)
         yield None
 
     def forget(self, index: RuleIndex) -> None:

@@ -47,7 +47,7 @@ _SLOW = 1.0  # seconds for a small message, which takes the gateway some millise
 _LEAST_HEARTBEATS = 2
 _CUT = "cut"  # a connection that ended without an ERROR
 _LOGIN_ERRORS = ("login refused", "too many failed logins")
-_PROXY_ERRORS = ("malformed header line", "NUL octet among the headers", "this is not STOMP")
+_PROXY_ERRORS = ("malformed header line", "NUL byte among the headers", "this is not STOMP")
 
 _PROXY_SENDS_HEADER = "the proxy seems to send a PROXY header, which the gateway does not expect"
 _FORWARDED_FOR = "nginx: `proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;`"

@@ -156,6 +156,16 @@ class TestReach:
         for _ in range(2):
             assert found.reach(pattern) is reach
 
+    def test_a_rule_behind_one_that_covers_it_decides_nothing(self) -> None:
+        found = access(
+            rules(
+                rule("/topic/a.b.**", "subscribe"),
+                rule("/topic/a.b.c.**", deny=["subscribe"]),
+                rule("/topic/a.**", "subscribe"),
+            )
+        )
+        assert found.reach("/topic/a.#") is Coverage.ALL
+
     def test_nothing_behind_a_rule_that_takes_all(self) -> None:
         found = access(rules(rule("/topic/**", "subscribe"), rule("/topic/a.**", deny=["subscribe"])))
         assert found.reach("/topic/a.*") is found.reach("/topic/#") is Coverage.ALL

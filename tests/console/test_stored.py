@@ -93,7 +93,7 @@ def test_one_that_has_come(visit: Visit, client: Client) -> None:
     client.send("/queue/gone", **HOUR)
     page = visit.open("scheduled?q=gone")
     expect(rows(page)).to_have_count(1)
-    page.route("**/api/v1/scheduled/*", lambda route: route.fulfill(status=404, json={"error": "it has come"}))
+    page.route("**/api/v1/scheduled/*", lambda route: route.fulfill(status=404, json={"error": "it was sent"}))
     visit.tolerated += ("404",)
     rows(page).first.get_by_role("button").click()
     expect(page.get_by_role("alert").get_by_text("it was sent")).to_be_visible()

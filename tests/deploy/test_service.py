@@ -332,4 +332,4 @@ def test_a_socket_that_does_not_listen(tmp_path: Path) -> None:
     with kept("http") as sockets, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         datagrams.bind((HOST, 0))
         found = refusal(Kept({"tcp": datagrams, **sockets._sockets}), tmp_path, websocket="")
-    assert "systemd:tcp: what systemd passed is no stream socket that listens" in found
+    assert "systemd passed no stream socket that listens" in found

@@ -82,7 +82,7 @@ def test_the_names_that_are_taken_for_slips() -> None:
 
 def test_values_that_ask_for_nothing() -> None:
     page = headers.page()
-    assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value passes |" in page
+    assert "| `AMQ_SCHEDULED_REPEAT` (ActiveMQ) | `0` or an empty value is accepted |" in page
     assert "| `x-stream-filter-value` (RabbitMQ) | none |" in page
 
 

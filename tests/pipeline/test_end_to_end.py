@@ -139,7 +139,7 @@ def test_the_report(shop: Shop, look: Look) -> None:
     totals: Counter[str] = Counter()
     for (_, event), count in shop.counted.items():
         totals[event] += count
-    assert {event: int(seen["figures"][event]) for event in totals} == totals
+    assert {event: int(seen["figures"]["bytes" if event == "octets" else event]) for event in totals} == totals
     assert seen["figures"]["stuck"] == "1"
     for event in ("accepted", "delivered", "acked"):
         shown = {

@@ -82,8 +82,8 @@ def test_spark_submit(broker: Broker, name: str, tmp_path: Path) -> None:
         submitted = start("driver", "sh", "-c", f"exec env {line}")
         assert submitted.wait() == 0, submitted.said
     assert "\n300\n" in "\n" + submitted.said
-    assert broker.context.waiting(f"/queue/{name}") == []
-    assert sorted(broker.context.waiting(f"/queue/{name}.out")) == sorted(bodies(300))
+    assert broker.waiting(f"/queue/{name}") == []
+    assert sorted(broker.waiting(f"/queue/{name}.out")) == sorted(bodies(300))
     assert list((tmp_path / "tables" / "metrics").glob("*.parquet"))
 
 
@@ -114,5 +114,5 @@ def test_spark_connect(spark: SparkSession, broker: Broker, name: str, tmp_path:
     finally:
         service.stop(getattr(service, "stop$default$1")(), getattr(service, "stop$default$2")())
     assert client.said.splitlines()[-1] == "300"
-    assert broker.context.waiting(f"/queue/{name}") == []
-    assert sorted(broker.context.waiting(f"/queue/{name}.out")) == sorted(bodies(300))
+    assert broker.waiting(f"/queue/{name}") == []
+    assert sorted(broker.waiting(f"/queue/{name}.out")) == sorted(bodies(300))

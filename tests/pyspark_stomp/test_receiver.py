@@ -67,7 +67,7 @@ def test_a_spool_takes_a_queue_over(broker: Broker, queue: str, store: Spool, ve
     broker.send(queue, bodies(3000))
     with receiving(broker.options(destination=queue, version=version, ackMode=ack_mode), store) as receiver:
         wait_until(lambda: store.end == 3000 and receiver.idle_for() > 0.05)
-        assert broker.context.waiting(queue) == []
+        assert broker.waiting(queue) == []
     assert content(store) == bodies(3000)
 
 
@@ -79,7 +79,7 @@ def test_memory_acknowledges_what_is_released(broker: Broker, queue: str) -> Non
         wait_until(lambda: store.end == 307)
         store.release(107)
         wait_until(lambda: receiver.idle_for() > 0.05)
-    assert broker.context.waiting(queue) == bodies(200, 100)
+    assert broker.waiting(queue) == bodies(200, 100)
 
 
 def test_several_destinations(broker: Broker, name: str, store: Spool) -> None:
@@ -112,7 +112,7 @@ def test_broken_connections(broker: Broker, queue: str, tmp_path: Path, mode: st
                 store.release(3000)
             wait_until(lambda: receiver.idle_for() > 0.3)
             assert receiver.failure is None
-    assert broker.context.waiting(queue) == []
+    assert broker.waiting(queue) == []
     assert store.end == 3000
     if isinstance(store, Spool):
         assert sorted(kept) == sorted(bodies(3000))
@@ -136,12 +136,12 @@ def test_a_message_that_is_redelivered_after_a_restart(broker: Broker, queue: st
             wait_until(lambda: store.end == 100)
         store.close()
         relay.cut()
-    wait_until(lambda: len(broker.context.waiting(queue)) == 100)
+    wait_until(lambda: len(broker.waiting(queue)) == 100)
     store = Spool(tmp_path, 100)
     store.release(100)
     with receiving(broker.options(destination=queue), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.3)
-    assert (store.end, broker.context.waiting(queue)) == (100, [])
+    assert (store.end, broker.waiting(queue)) == (100, [])
     store.close()
 
 
@@ -152,7 +152,7 @@ def test_ids_of_the_senders(broker: Broker, queue: str, store: Spool) -> None:
     with receiving(broker.options(destination=queue, dedupHeader="x-id"), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
     assert content(store) == ["same", "none 0", "none 1"]
-    assert broker.context.waiting(queue) == []
+    assert broker.waiting(queue) == []
 
 
 def test_selector_and_more_headers(broker: Broker, queue: str, store: Spool) -> None:
@@ -162,7 +162,7 @@ def test_selector_and_more_headers(broker: Broker, queue: str, store: Spool) -> 
     with receiving(broker.options(**told), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
     assert content(store) == ["yes"]
-    assert broker.context.waiting(queue) == ["no"]
+    assert broker.waiting(queue) == ["no"]
 
 
 def failure(options: Options, store: Spool | Memory) -> StompError:
@@ -195,7 +195,7 @@ def test_a_spool_that_takes_no_more(broker: Broker, queue: str, store: Spool) ->
 
     store.keep = full  # type: ignore[method-assign]  # a full disk
     assert "No space left" in str(failure(broker.options(destination=queue), store))
-    assert broker.context.waiting(queue) == bodies(10)
+    assert broker.waiting(queue) == bodies(10)
 
 
 def test_rows_do_not_wait_for_others_that_do_not_come(
@@ -214,7 +214,7 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, queue: str, tmp_path:
     with receiving(broker.options(destination=queue, prefetch="100"), store) as receiver:
         assert receiver.wait_beyond(0, 15)
         first = store.end
-        wait_until(lambda: len(broker.context.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
+        wait_until(lambda: len(broker.waiting(queue)) == 400 - first)  # 100 are sent, and not acknowledged
         assert store.end == first
 
         def emptied() -> bool:
@@ -222,7 +222,7 @@ def test_a_full_spool_lets_the_server_wait(broker: Broker, queue: str, tmp_path:
             return store.end == 500
 
         wait_until(emptied)
-        wait_until(lambda: broker.context.waiting(queue) == [])
+        wait_until(lambda: broker.waiting(queue) == [])
     store.close()
 
 
@@ -253,7 +253,7 @@ def test_a_full_spool_gathers_so_many_bytes(
         wait_until(emptied)
         assert receiver.failure is None
     assert max(gathered[1:]) < 2_000_000  # the first are those that came with the receipt of SUBSCRIBE
-    assert broker.context.waiting(queue) == []
+    assert broker.waiting(queue) == []
     store.close()
 
 
@@ -278,5 +278,5 @@ def test_a_blocked_receiver_ends_without_reading(
         wait_until(lambda: receiver.is_blocked)
         said.clear()
     assert said == []
-    wait_until(lambda: broker.context.waiting(queue) == bodies(1, 1))
+    wait_until(lambda: broker.waiting(queue) == bodies(1, 1))
     store.close()

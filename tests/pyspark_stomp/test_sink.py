@@ -24,7 +24,7 @@ def test_rows_a_second(broker: Broker, name: str, rate: str, least: float) -> No
     started = time.monotonic()
     assert writer.write(iter([rows])) == Written(count)
     assert least <= time.monotonic() - started < least + 5
-    assert broker.context.waiting(f"/queue/{name}") == bodies(count)
+    assert broker.waiting(f"/queue/{name}") == bodies(count)
 
 
 def write(broker: Broker, queue: str, version: str, **columns: object) -> None:
@@ -74,4 +74,4 @@ def test_an_error_names_the_header_that_cannot_be_sent(
 ) -> None:
     with pytest.raises(OptionError, match=f"row 1 of partition 0, {column}: .*{reason}"):
         write(broker, f"/queue/{name}", version, **columns)
-    assert broker.context.waiting(f"/queue/{name}") == []
+    assert broker.waiting(f"/queue/{name}") == []

@@ -62,7 +62,7 @@ def test_batch_there_and_back(spark: SparkSession, broker: Broker, name: str) ->
     assert len({row.headers["x-dedup-id"] for row in got}) == 3
     assert reading.load().count() == 3  # browsing leaves all there
     assert reading.option("ack", "true").option("idleTimeoutMs", "200").load().count() == 3
-    assert broker.context.waiting(queue) == []
+    assert broker.waiting(queue) == []
 
 
 def test_browsing_without_a_browser(spark: SparkSession, broker: Broker, name: str) -> None:
@@ -70,7 +70,7 @@ def test_browsing_without_a_browser(spark: SparkSession, broker: Broker, name: s
     broker.send(queue, bodies(20))
     reading = spark.read.format("stomp").options(**broker.where, destination=queue, browser="false")
     assert of(reading.option("idleTimeoutMs", "200").load()) == bodies(20)
-    assert broker.context.waiting(queue) == bodies(20)
+    assert broker.waiting(queue) == bodies(20)
 
 
 def test_sql(spark: SparkSession, broker: Broker, name: str) -> None:
@@ -117,7 +117,7 @@ def test_all_modes_and_triggers(spark: SparkSession, broker: Broker, name: str, 
     for query in [start(mode, once=True, maxRowsPerTrigger="1000") for mode in MODES]:
         ended(query)
     assert all_there([])
-    assert broker.context.waiting(sources["spool"]) == broker.context.waiting(sources["ack"]) == []
+    assert broker.waiting(sources["spool"]) == broker.waiting(sources["ack"]) == []
     send(100)
     running = [start(mode, once=False, sharedSpool="true") for mode in MODES]
     try:
@@ -125,7 +125,7 @@ def test_all_modes_and_triggers(spark: SparkSession, broker: Broker, name: str, 
         send(100)
         wait_until(lambda: all_there(running), 60, 0.1)
         for mode in ("spool", "ack"):
-            wait_until(lambda mode=mode: broker.context.waiting(sources[mode]) == [])  # type: ignore[misc]
+            wait_until(lambda mode=mode: broker.waiting(sources[mode]) == [])  # type: ignore[misc]
         assert all(query.isActive for query in running)
     finally:
         for query in running:
@@ -140,7 +140,7 @@ def test_a_stream_from_queue_to_queue(spark: SparkSession, broker: Broker, name:
     writer = source.writeStream.queryName("move").format("stomp").option("destination", f"/queue/{name}.out")
     writer = writer.options(**broker.where, transactionRows="30", sendHeaders='{"priority": "7"}')
     ended(writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
-    assert sorted(broker.context.waiting(f"/queue/{name}.out")) == sorted(bodies(100))
+    assert sorted(broker.waiting(f"/queue/{name}.out")) == sorted(bodies(100))
     row = spark.read.format("stomp").options(**broker.where, destination=f"/queue/{name}.out").load().first()
     assert row is not None
     assert (row.headers["colour"], row.headers["priority"]) == ("red", "7")
@@ -152,7 +152,7 @@ def test_ids_of_rows(spark: SparkSession, broker: Broker, name: str) -> None:
     for _ in range(2):
         writer = rows.write.format("stomp").mode("append").options(**broker.where, dedupColumn="order_id")
         writer.option("destination", f"/queue/{name}").save()
-    assert len(broker.context.waiting(f"/queue/{name}")) == 5
+    assert len(broker.waiting(f"/queue/{name}")) == 5
 
 
 def test_selected_columns(spark: SparkSession, broker: Broker, name: str) -> None:
@@ -203,7 +203,7 @@ def test_errors_of_a_writer(
     with pytest.raises(PySparkException) as caught:
         writer.save()
     assert sentence in str(caught.value)
-    assert broker.context.waiting("/queue/never") == []
+    assert broker.waiting("/queue/never") == []
 
 
 @pytest.mark.parametrize(
