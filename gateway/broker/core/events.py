@@ -1,11 +1,12 @@
-"""What is told to the recorder, which is the journal: one method for each thing that happens, in the broker's terms.
+"""Events for the recorder, which is the journal: one method for each event, in the broker's terms.
 
-    broker.records is None     nobody records, and that is all that it costs
-    else                       the row is made of what is at hand; nothing waits and nothing raises
+    broker.records is None     events are not recorded, and this test is all that it costs
+    else                       the row is made of the data at hand; nothing waits and nothing raises
 
 What does not change between the rows of a session or subscription is encoded once, with its first row.  Times are the
 recorder's nanoseconds: a message keeps when it was accepted, and a delivery when it went out, so that each row tells
-how long it took.  It is not known of a message of an earlier process, nor of one that was retained, or kept in a log.
+how long it took.  That is not known of a message of an earlier process, nor of one that was retained, or kept in a
+stream.
 
 Which destination a row names:
 
@@ -143,7 +144,7 @@ class EventLog:
             recorder.redelivered(now, names, message.number, len(message.body), count, waited)
 
     def shown(self, subscription: Consumer, message: Message) -> None:
-        """A browser got a message, which somebody else will consume."""
+        """A browser got a message, which stays in the queue for a consumer."""
         names = subscription.names or self._names(subscription, message)
         self._recorder.delivered(self._recorder.clock(), names, message.number, len(message.body), 0, _UNKNOWN)
 
@@ -182,7 +183,7 @@ class EventLog:
         """The time of a message was over.
 
         Args:
-            name: of the queue, or topic, where it was; likewise in the next three.
+            name: of the queue, or topic, where it was; it means the same in the next three methods.
         """
         recorder = self._recorder
         now, destination = recorder.clock(), self._destination(name, message)

@@ -1,4 +1,4 @@
-"""What the store keeps of a message beside headers and body: a JSON object of what differs from a fresh, plain one.
+"""Metadata of a message in the store, beside headers and body: a JSON object of all that differs from a plain, new one.
 
 attempts   deliveries that were begun
 failures, first_at, reason     of `History`

@@ -1,4 +1,4 @@
-"""What the broker and the connection loop need from outside, as protocols."""
+"""Ports: the protocols of all that the broker and the connection loop need from outside."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from ..model.identity import Credentials, Identity, Renewal
 from ..model.options import SendOptions
 
 ANONYMOUS = "anonymous"
-"""The name of a user who gave none, where that is allowed."""
+"""The name of a user without a login, where that is allowed."""
 
 
 class Authenticator(Protocol):
-    """Says who a client is.  Called at the handshake, under the connect timeout, and when a session is renewed."""
+    """Finds the user of a client's credentials.
+
+    Called at the handshake, under the connect timeout, and when a session is renewed.
+    """
 
     def authenticate(self, credentials: Credentials) -> Awaitable[Identity | None]:
-        """Who it is, or None when the credentials are refused.  May take long; must not block the loop.
+        """The user, or None when the credentials are refused.  May take long; must not block the loop.
 
         Raises:
-            LoginRefused: likewise, where more can be said than that.
+            LoginRefused: the credentials are refused, and there is more to say than that.
         """
         ...
 
 
 class Authorizer(Protocol):
-    """Says what somebody may do.  Asked once per session."""
+    """Says what a user may do.  Asked once per session."""
 
     def access_of(self, identity: Identity, transport: str, address: str) -> Access | None:
-        """What that user may do who came that way, from that address (empty: by a unix socket); None: everything."""
+        """The rights of a user that came that way, from that address (empty: by a unix socket); None: all rights."""
         ...
 
 
@@ -98,7 +101,7 @@ class TendedStore(Store, Protocol):
         ...
 
     def tidy(self) -> bool:
-        """Do some of what can wait until nobody else does, mostly nothing; True: there is more of it.
+        """Do some of the work that may wait until nothing else does, mostly none; True: there is more of it.
 
         Raises:
             StoreError: it cannot be done.
@@ -121,7 +124,7 @@ class Carrier(Protocol):
         ...
 
     def renew(self, renewal: Renewal) -> None:
-        """Have somebody say whether the session may last longer; then call its `renewed`, or end it.
+        """Find out if the session may last longer; then call its `renewed`, or end it.
 
         Returns at once.
         """
@@ -151,7 +154,7 @@ class Peer(Protocol):
         peer: address of the other end.
         transport: `tcp` or `websocket`.
         access: what the user may do; None: everything.
-        names: what its rows in the journal have in common; the event log's.
+        names: the fields that its rows in the journal have in common; the event log writes it.
     """
 
     id: str
@@ -254,13 +257,13 @@ class Recorder(Protocol):
         Args:
             names: of the subscription, as in the next three.
             size: bytes of the body.
-            delivery_count: 1; or 0: a browser got it, and somebody else will consume it.
+            delivery_count: 1; or 0: a browser got it, and it stays in the queue for a consumer.
             queue_us: since it was accepted.
         """
         ...
 
     def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """The same once more, in place of `delivered`."""
+        """A message was delivered once more; called in place of `delivered`."""
         ...
 
     def acked(

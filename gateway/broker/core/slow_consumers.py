@@ -37,7 +37,7 @@ class SlowConsumers:
         self._ended: set[Peer] = set()
 
     def strain(self, outbox: Outbox) -> None:
-        """Take note of an outbox that is over its high mark."""
+        """Remember an outbox that is over its high mark."""
         if not outbox.excused and outbox.size <= _HARD_LIMIT * self._quotas.max_outbound:
             self.strained.add(outbox)
         elif outbox.size > outbox.limit:
