@@ -6,7 +6,7 @@ has room.  When the owner goes, the token returns to the ready lists, and the gr
 group over costs the same however much of it waits, and a busy owner holds up no other consumer.
 
 Only so many groups are remembered without messages: the one that was silent longest goes first, and will get an owner
-anew.  One whose owner has unacknowledged messages of it stays.  What all groups of all queues cost is counted in
+anew.  A group stays while its owner has unacknowledged messages of it.  The cost of all groups of all queues is in
 `Context.group_bytes`, beside the account of messages.
 """
 

@@ -1,4 +1,4 @@
-"""The rows of a backlog that have one priority: 24 bytes each, for there may be millions.
+"""Page index: the rows of paged messages that have one priority, 24 bytes each, for there may be millions.
 
 They come at the end and are taken at the front, where the arrays are cut in large pieces; one that goes from the middle
 leaves its place behind.

@@ -62,7 +62,7 @@ def after_nack(policy: Policy, failures: int, *, requeue: bool) -> Verdict:
 
 
 def after_loss(policy: Policy, failures: int) -> Verdict:
-    """Decide on a message whose consumer lost its connection while it was at work on it.
+    """Decide on a message that a consumer was at work on when it lost its connection.
 
     Args:
         failures: failed attempts, this one included.

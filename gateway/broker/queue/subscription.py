@@ -1,9 +1,9 @@
-"""One SUBSCRIBE: where its messages go, and which of them are not settled.
+"""Subscription: where the messages of one SUBSCRIBE go, and which of them are not settled.
 
 A subscription takes messages from one queue: the destination's, or, where a topic's messages must be acknowledged, a
 private one that the topic fills.  (A topic's subscription in mode auto has no queue; the topic writes into its outbox.)
 
-The ledger holds the deliveries that the client has not settled, in order, so that a cumulative ACK is a walk from its
+The ledger holds the deliveries that the client has not settled, in order, so that a cumulative ACK is a scan from its
 start.  Its keys are what the client's ACK will name: in 1.2 the value of the `ack` header, before that the message-id.
 """
 
@@ -104,7 +104,7 @@ class FollowedTopic(Protocol):
 
 
 class DeliveryIndex(Protocol):
-    """The deliveries of a session whose client names them by message-id alone."""
+    """The deliveries of a session, if its client names them by message-id alone."""
 
     def add(self, delivery: Delivery) -> None:
         """A delivery is to be acknowledged."""
@@ -145,7 +145,7 @@ class ExtraHeaders:
 
     Args:
         names: of headers that tell each message's number.
-        numbered: the numbers are those of a log; else of a queue.
+        numbered: the numbers are those of a stream; else of a queue.
     """
 
     __slots__ = ("_gaps", "_names", "_numbered")
@@ -157,7 +157,7 @@ class ExtraHeaders:
         self._gaps: dict[int, bytes] = {}
 
     def __bool__(self) -> bool:
-        """There will be any."""
+        """True if any message will get lines."""
         return bool(self._names or self._gaps)
 
     def tell_gap(self, message: Message, first: int) -> None:
@@ -171,7 +171,7 @@ class ExtraHeaders:
         if isinstance(seq, int):
             for name in self._names:
                 lines += b"%b:%d\n" % (name, seq)
-        else:  # of a topic that a pattern matched, and that has no log: a number there would be the sender's
+        else:  # of a topic that a pattern matched, and that has no stream: a number there would be the sender's
             for name in self._names:
                 if name.decode() in message.head.headers:
                     lines += b"%b:\n" % name
@@ -194,10 +194,10 @@ class Subscription:
         prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         listed: it stands in its queue's rotation.
-        reader: gives it what its topic retained, or has in its log; None: there is nothing more.
+        reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
         extra_headers: header lines that it alone gets; None: there are none.
         records: the event log; None: events are not recorded.
-        names, names_by: the event log's, see there.
+        names, names_by: written and read by the event log alone.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
             transaction's deliveries go back to.
@@ -370,7 +370,7 @@ class Subscription:
             self.records.delivered(self, message, next(reversed(self.ledger.values())) if self.ledger else None)
 
     def show(self, message: Message, lines: bytes = b"") -> None:
-        """Put a message into the outbox that nobody has to acknowledge, and that no queue takes back.
+        """Put a message into the outbox that needs no ACK, and that no queue takes back.
 
         Args:
             lines: further header lines, of this receiver alone.

@@ -35,7 +35,7 @@ class WaitingMessages:
 
     Args:
         limits: of the queue.
-        expire: called with each message whose time is over.
+        expire: called with each message when its time is over.
         on_empty: called when the last of those that expire has gone by its time.
     """
 
@@ -76,7 +76,7 @@ class WaitingMessages:
         """Add a message, and put it into the ready lists.
 
         Args:
-            refusing: lists whose selector does not want it.
+            refusing: lists with a selector that does not want it.
         """
         self.enter(message, refusing)
         self.count_in(message)
