@@ -1,7 +1,7 @@
-"""Retained messages: the last value of a topic, for those who subscribe later.
+"""Retained messages: the last value of a topic, for later subscribers.
 
 A SEND with `retain:set` replaces what its topic keeps, `retain:remove` takes it away; both are routed like any other
-message besides.  Who subscribes gets the retained messages of all topics that the name, or pattern, covers, marked
+message besides.  A new subscriber gets the retained messages of all topics that the name, or pattern, covers, marked
 `retained:true`.  They count as kept memory, and there may be only so many.
 """
 
@@ -81,7 +81,7 @@ class Retained:
             raise NotAllowed("too many retained messages", f"the server may keep {limit} (max_retained)")
 
     def keep(self, name: str, message: Message) -> None:
-        """A message with a wish comes to its topic."""
+        """Keep a message that says `retain:set`; one that says `retain:remove` ends the kept one."""
         self.forget(name)
         context = self._context
         if message.options.retain is not Retain.SET:
@@ -161,7 +161,7 @@ class Retained:
 
 
 def _seq(message: Message) -> int | None:
-    """Its number in the log of its topic; None: that has none."""
+    """The number of a message in the stream of its topic; None: the topic has no stream."""
     seq = message.head.derived
     return seq if isinstance(seq, int) else None
 
@@ -176,7 +176,7 @@ class RetainedReader:
     """What is left of the retained messages that a new subscriber is to get.
 
     What is published meanwhile comes before it.  Names alone are remembered: a value that was replaced meanwhile, by
-    one that came the other way, must not be kept for somebody who does not read.
+    one that came the other way, must not be kept for a client that does not read.
     """
 
     __slots__ = ("_context", "_kept", "_last", "_retained", "_subscription", "_topic")
