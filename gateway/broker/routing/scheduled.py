@@ -1,4 +1,4 @@
-"""Messages that wait for their time: in no queue, in no topic, and seen by nobody until then.
+"""Scheduled messages wait for their time: in no queue, in no topic, and unseen by all consumers until then.
 
 One that is durable at its destination stands in the store meanwhile, in a place of its own.  When its time has come it
 leaves that place and arrives like any other, in one batch.  What became due while no process ran has a date in the
@@ -27,7 +27,7 @@ from ..model.policy import ClientArguments
 KIND = "delayed"
 """The place in the store."""
 
-# What one costs beside its SEND, measured: its date in the agenda, and its place here.
+# Bytes that one costs beside its SEND, measured: its timer in the scheduler, and its place here.
 _OVERHEAD = 440
 
 
@@ -58,13 +58,13 @@ class ScheduledSend:
 
 
 class ScheduledSends:
-    """All that are put off.
+    """The SENDs that wait for their time.
 
     Attributes:
         stored: how many of them outlive the process.
 
     Args:
-        arrive: routes a SEND whose time has come.
+        arrive: routes a SEND when its time has come.
         outlives: tells whether a message with these options outlives the process at a destination.
     """
 
