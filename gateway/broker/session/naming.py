@@ -50,7 +50,7 @@ class DeliveriesByMessageId:
         """The delivery of that message; of several, one that no transaction holds.
 
         Args:
-            but_of: a destination whose subscriptions are left out.
+            but_of: a destination; deliveries to its subscriptions are left out.
         """
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
         free = [each for each in found if not each.held]
@@ -61,7 +61,7 @@ class Naming:
     """The names by which the frames of one session mean its subscriptions and deliveries.
 
     Attributes:
-        acknowledging: subscriptions whose messages must be acknowledged, by the key that starts their `ack` handles.
+        acknowledging: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
         by_message_id: deliveries that are not settled; None: the session cannot name them by that alone.
 
     Args:

@@ -1,6 +1,6 @@
-"""What the subscriptions of one session may cost others: browsers, selectors and names.
+"""Quota of a session: what its browsers, selectors and names may cost others.
 
-A browser is a list of all that waits in a queue; a selector is asked about each message that somebody else sends; ids
+A browser is a list of all that waits in a queue; a selector is asked about each message that others send; ids
 and destinations of subscriptions are kept, in no account of memory.
 """
 
