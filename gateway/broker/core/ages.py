@@ -26,7 +26,7 @@ _STEPS = ((1, 600), (60, 1_440), (3_600, 1_440))
 
 
 class Age(NamedTuple):
-    """How old a message is.
+    """The age of a message.
 
     Attributes:
         seconds: since it came.
@@ -56,7 +56,7 @@ class _Notes:
         self.since = now
 
     def add(self, number: int, now: float) -> None:
-        """It was the last one then."""
+        """Note the number that was the last one then."""
         numbers, times = self._numbers, self._times
         if times and times[-1] // self._step == now // self._step:
             numbers[-1], times[-1] = number, now
@@ -97,7 +97,7 @@ class MessageAges:
         self._last = number
 
     def age(self, number: int) -> Age:
-        """How old the message of that number is."""
+        """The age of the message of that number."""
         now = self._clock()
         for notes in self._extra_headers:
             if number > notes.floor:

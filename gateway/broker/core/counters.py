@@ -52,7 +52,7 @@ class Counters:
         refusals: connections that ended before CONNECTED, by `ERRORS` and `EARLY`.
         failed_logins: credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket, by
             `METHODS`.
-        forbidden: what rules refused, by `ACTIONS`.
+        forbidden: actions that rules refused, by `ACTIONS`.
         frames_in: frames of clients.
         bytes_in: bytes received, as STOMP.
         bytes_out: bytes handed to sockets, as STOMP.

@@ -20,12 +20,12 @@ _SHARES = 64
 
 
 def digest(destination: str, dedup_id: str) -> bytes:
-    """What is remembered of an id."""
+    """The digest by which an id is remembered."""
     return blake2b(f"{destination}\0{dedup_id}".encode(), digest_size=16).digest()
 
 
 class DedupIds:
-    """What was seen.
+    """The de-duplication ids that were seen.
 
     Args:
         window: seconds; 0: nothing is remembered.
@@ -50,7 +50,7 @@ class DedupIds:
         self._restored = seen
 
     def is_new(self, destination: str, dedup_id: str, now: float) -> bool:
-        """Whether that id was not seen at that destination; from now on it was."""
+        """True if that id was not seen at that destination; from now on it was."""
         if not self._window:
             return True
         # Python's own hash is another in each process: no client can choose a name that shares with a given one.

@@ -17,7 +17,7 @@ class Histogram:
     """Times, counted.
 
     Attributes:
-        counts: of each bucket; the last is what was longer than all bounds.
+        counts: of each bucket; the last is for times longer than all bounds.
         total: microseconds, of all together.
     """
 
@@ -28,6 +28,6 @@ class Histogram:
         self.total = 0.0
 
     def add(self, microseconds: float, times: int = 1) -> None:
-        """It took so long, so many times."""
+        """Count a time, as often as it was measured."""
         self.counts[bisect_left(BOUNDS, microseconds)] += times
         self.total += microseconds * times

@@ -55,7 +55,7 @@ class StoreError(Exception):
     """The store cannot do what it should; `str()` is one sentence that names the file and the reason.
 
     Attributes:
-        public: what a client may read of the reason: nothing of the server's inside.
+        public: the reason as a client may read it: nothing of the server's inside.
         is_damage: the store does not hold what it must; to try again is no use.
         place: the name of the place where a single damaged message stands; empty: that cannot be told.
     """
@@ -86,10 +86,10 @@ class Store(Protocol):
 
 
 class TendedStore(Store, Protocol):
-    """What is done for a store beside that; in the same thread."""
+    """A store that is looked after, in the same thread."""
 
     def shortage(self) -> str:
-        """Why no more messages should come for now; empty: they may.  What is under way can still be written.
+        """The reason why no more messages should come for now; empty: they may.  Those under way can still be written.
 
         Raises:
             StoreError: the disk does not say, or the store is not where it was: nothing can be written.
@@ -97,7 +97,7 @@ class TendedStore(Store, Protocol):
         ...
 
     def notice(self) -> str:
-        """What has happened to the store since this was last asked, for the operator; empty: nothing of note."""
+        """Events of the store since the last call, for the operator; empty: there were none."""
         ...
 
     def tidy(self) -> bool:
@@ -153,7 +153,7 @@ class Peer(Protocol):
         client_id: the `client-id` of CONNECT; empty: none.
         peer: address of the other end.
         transport: `tcp` or `websocket`.
-        access: what the user may do; None: everything.
+        access: the user's rights; None: all.
         names: the fields that its rows in the journal have in common; the event log writes it.
     """
 
@@ -177,7 +177,7 @@ class Peer(Protocol):
 
 
 class Destinations(Protocol):
-    """What queues and topics need of the registry and the router; a target is a queue or a topic."""
+    """The registry and the router, as queues and topics use them; a target is a queue or a topic."""
 
     def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
         """Route a message of the broker's own, which must find room: a dead letter, or a moved message."""
@@ -199,12 +199,12 @@ class Destinations(Protocol):
 class Recorder(Protocol):
     """Takes what happens, in the terms of the journal's schema: one method for each event.
 
-    * `now` is what `clock` said last: the calls come in the order of the times.  One look at the clock may serve
+    * `now` is the last time of `clock`: the calls come in the order of the times.  One look at the clock may serve
       several calls, like those of one message to many subscribers, or of a cumulative ACK.
-    * `names` is what `names_of_session` or `names_of_subscription` made, once, of what does not change.
+    * `names` was made by `names_of_session` or `names_of_subscription`, once, of the fields that do not change.
     * `number` is that of the message in its run; `message_id` is made of it.
     * Times between two events are in microseconds; they, and sizes and counts, are negative where they are not known.
-    * The destination of a message is the one that it was sent to, wherever it is: see `records`.
+    * The destination of a message is the one that it was sent to, in all rows about it.
 
     Nothing here waits and nothing raises.
 
@@ -219,11 +219,11 @@ class Recorder(Protocol):
     def names_of_session(
         self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
     ) -> bytes:
-        """What the rows of a session have in common; before CONNECTED, some of it is not known."""
+        """The fields that the rows of a session have in common; before CONNECTED, some of them are not known."""
         ...
 
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
-        """What the rows of a subscription have in common.
+        """The fields that the rows of a subscription have in common.
 
         Args:
             session: the names of its session.
@@ -346,7 +346,7 @@ class Recorder(Protocol):
         ...
 
     def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """It ended."""
+        """A session ended."""
         ...
 
     def error(self, now: int, names: bytes, reason: str) -> None:

@@ -19,7 +19,7 @@ _HARD_LIMIT = 4
 
 
 class SlowConsumers:
-    """Those of one broker.
+    """The slow consumers of one broker.
 
     Attributes:
         strained: outboxes that the reader at work filled beyond their high mark; it empties the set.
