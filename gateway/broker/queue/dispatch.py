@@ -111,7 +111,7 @@ class Dispatcher:
         if has_consumers and outlet.holds_up(message):
             self._waiting.add(message)
             return
-        # `choose` adds to `refusing` the lists whose selector said no, so that no selector is asked a second time.
+        # `choose` adds the lists that do not want it to `refusing`, so that no selector is asked a second time.
         consumer = self._consumers.choose(message, refusing) if has_consumers else None
         if consumer is not None:
             outlet.hand(message, consumer)
@@ -472,7 +472,7 @@ class Dispatcher:
     def leave(self, subscription: Subscription) -> None:
         """Take out a consumer."""
         is_changed = self._consumers.leave(subscription, self._waiting.ready_lists)
-        # Its groups need other owners.  `restore` gives them out, behind the messages that come back from it.
+        # Its groups need other owners.  `restore` gives them out, together with the messages that come back from it.
         self._free(subscription)
         if is_changed:
             self._free_those_standing_by()

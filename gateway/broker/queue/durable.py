@@ -51,7 +51,7 @@ class QueueStorage:
     Attributes:
         rows: how many there are.
         transient: how many of them are gone with the process.
-        paged: what is in the store alone; None: nothing is.
+        paged: the messages in the store alone; None: there are none.
 
     Args:
         durable: True: all messages are stored; False: none; None: those that ask for it.

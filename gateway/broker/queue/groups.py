@@ -31,7 +31,7 @@ _LOOKS = 16
 
 
 class Group:
-    """One group.
+    """A message group of a queue.
 
     Attributes:
         token: its first message, as it stands in the ready lists or with the owner.
@@ -74,7 +74,7 @@ class Group:
             self._waiting.compact()
 
     def messages(self) -> list[Message]:
-        """All that wait, in the order in which they are due."""
+        """All messages of it that wait, in the order in which they are due."""
         return self._waiting.messages() if self._waiting is not None else []
 
     def stand(self, token: Message | None) -> None:
@@ -98,7 +98,7 @@ class Group:
 
 
 class _Owned:
-    """What one consumer has: its groups, and the tokens of those with messages that wait."""
+    """The groups of one consumer, and the tokens of those with messages that wait."""
 
     __slots__ = ("groups", "parked")
 

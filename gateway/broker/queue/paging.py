@@ -13,7 +13,8 @@ A queue is not paged if its oldest messages may have to go, or if its messages r
 it.  A message with a key of its own stays in memory, before the paged ones, for a newer one must find it there.  Paged
 messages that are not durable have a row, too, which is gone with the process; it is negative here.
 
-What is thrown away leaves the store in slices, one with each batch: a million rows at once would hold up all receipts.
+Messages that are thrown away leave the store in slices, one with each batch: a million rows at once would hold up all
+receipts.
 
 Known weakness: a consumer that wants only few of the messages gets those within `_MOST_OF_OTHERS` bytes of the front;
 the rest comes when others have consumed.  And a message that expires far from the front, before those in front of it,
@@ -91,7 +92,7 @@ class PagedMessages:
 
     Attributes:
         count: how many, also those that are being read.
-        nbytes: what they would cost in memory.
+        nbytes: bytes that they would cost in memory.
     """
 
     __slots__ = (
@@ -153,7 +154,7 @@ class PagedMessages:
         return rows, sizes
 
     def has(self, row: int) -> bool:
-        """Whether a row stands here; it is negative where it is transient."""
+        """True if a row stands here; it is negative where it is transient."""
         return self._size_of(row) is not None
 
     def _size_of(self, row: int) -> int | None:
@@ -169,11 +170,11 @@ class PagedMessages:
         self._count(-1, -size)
 
     def is_before(self, rank: int) -> bool:
-        """Whether something in it is more urgent."""
+        """True if a paged message is more urgent."""
         return self._first_rank() < rank
 
     def precedes(self, message: Message) -> bool:
-        """Whether something in it is due before a new message."""
+        """True if a paged message is due before a new one."""
         return self._first_rank() <= message.rank
 
     def _first_rank(self) -> int:
@@ -215,7 +216,7 @@ class PagedMessages:
             self._look_at(max(soonest, now + _PAUSE))
 
     def _expired(self, gone: list[tuple[int, int]], found: list[Stored]) -> None:
-        """What has expired was read: a dead letter needs it."""
+        """Expired messages were read, because their dead letters need them."""
         if all(each is not gone for each in self._expiring):
             return  # it was purged meanwhile
         self._expiring = [each for each in self._expiring if each is not gone]

@@ -3,7 +3,7 @@
     accept -> (a consumer with room) -> hand -> ledger -> acknowledge
        '----> waiting ---------^                   '-----> reject, take_back: to its old place among those that wait
 
-What holds between any two calls:
+Invariants between any two calls:
 
 * No consumer with room wants a message that waits.  (A set of consumers that is `behind` is the exception: its ready
   list is being read, in turns.)
@@ -52,7 +52,7 @@ class Queue:
     """A queue of the broker, or the private one of a topic's subscription.
 
     Attributes:
-        context: what the parts of the broker share.
+        context: shared by all parts of the broker.
         name: canonical.
         policy: its rules.
         limits: of what may wait.
@@ -193,8 +193,8 @@ class Queue:
         sets = self.consumers.sets
         options = message.options
         is_plain = options.is_plain
-        # Four ways, by cost: what may expire, has a group or a key, or comes while others are read from the store, is
-        # checked in full; several sets are asked one by one; a single set without a selector is served on the spot.
+        # Four ways, by cost: a message that may expire, has a group or a key, or comes while others are read from the
+        # store, is checked in full; several sets are asked one by one; a single set without a selector is served here.
         if message.expires or not is_plain or self.limits.conflate_by or self._is_arriving:
             memory.keep(message.size)
             self._place(message)
@@ -455,8 +455,8 @@ class Queue:
     def browse(self, subscription: Subscription) -> None:
         """Add a browser: it reads what waits, and consumes nothing."""
         subscription.queue = self
-        # A browser's list is made at once, of memory and store: what moves between them later is neither missed nor
-        # doubled.
+        # A browser's list is made at once, of memory and store: a message that moves between them later is neither
+        # missed nor doubled.
         rows = self.storage.rows_of_backlog() if self.storage is not None else []
         browser = Browser(self.context, subscription, self.waiting_messages(), rows, partial(self._end_browser))
         self.browsers[subscription] = browser
@@ -503,7 +503,7 @@ class Queue:
             self.stopped()
         if not self.subscriptions and not self.private:
             self.start_idle_timer()
-        # A delivery that an open transaction holds is settled by COMMIT or ABORT alone (TXN-01).
+        # A delivery that an open transaction holds is settled by COMMIT or ABORT alone.
         free = [delivery for delivery in (subscription.ledger or {}).values() if not delivery.held]
         for delivery in free:
             subscription.remove(delivery)
@@ -635,7 +635,7 @@ class Queue:
         self.start_idle_timer()  # there is no subscription yet, and its end may have another date now
 
     def start_idle_timer(self) -> None:
-        """There is no consumer from now on."""
+        """Start to count the time without a consumer, after which the queue goes."""
         timeout = self.policy.idle_timeout
         if timeout:
             scheduler = self.context.scheduler
@@ -656,7 +656,7 @@ class Queue:
             self.remove(message)
             self.drop_message(message, "queue-gone")
         if self.storage is not None:
-            # The messages in memory have gone by now; this is what the store alone holds.
+            # The messages in memory have gone by now; these are in the store alone.
             self.storage.purge("queue-gone")
         self._dispatcher.settle_groups()
         self.in_memory.tidy()

@@ -104,7 +104,7 @@ class ReadyList:
             tail.append(message)
         else:
             heapq.heappush(others, (message.rank, message.place, message))
-        # With one priority the order of the list is the order of arrival, and nothing needs to be remembered.
+        # With one priority the fronts of deque and heap are the oldest, and nothing needs to be remembered.
         is_mixed = last.rank != message.rank or self._late is not None or others[0][0] != message.rank
         if is_mixed and (message.attempts or message.number < last.number):
             self._remember(message)

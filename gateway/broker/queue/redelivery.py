@@ -1,4 +1,4 @@
-"""Redelivery: what happens to a message that its consumer did not settle with an ACK.
+"""Redelivery: the way of a message that its consumer did not settle with an ACK.
 
     NACK, or the connection lost under way  ->  again: at once, or after the back-off
                                             ->  dead letter behind the last attempt, or dropped

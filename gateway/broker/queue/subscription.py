@@ -50,7 +50,7 @@ class ConsumedQueue(Source, Protocol):
 
     @property
     def nbytes(self) -> int:
-        """What they cost."""
+        """Bytes that the waiting messages cost."""
         ...
 
     @property
@@ -119,7 +119,7 @@ class Delivery:
     """A message sent to a subscription and not yet settled.
 
     Attributes:
-        size: what keeping the message costs.
+        size: bytes that keeping the message costs.
         held: an open transaction holds its ACK or NACK.
         at: when it went out, in nanoseconds of the recorder; 0: it is not known.
     """
@@ -136,7 +136,7 @@ class Delivery:
 
 
 def gap(first: int) -> bytes:
-    """What tells a client that messages before that seq are gone."""
+    """The header lines that tell a client that messages before that seq are gone."""
     return b"gap:true\nfirst-seq:%d\n" % first
 
 
@@ -185,10 +185,10 @@ class Subscription:
         id: as the client named it; None where a 1.0 client gave none.
         key: starts the `ack` handles of its deliveries; unique in the session.
         destination: as the client wrote it.
-        options: what else the client asked for.
+        options: all else that the client asked for.
         ledger: handle -> delivery, oldest first; None in mode auto.
         delivered: messages that its queue gave it, and as many times.
-        held_bytes: what the messages in the ledger cost.
+        held_bytes: cost of the messages in the ledger.
         form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
@@ -284,7 +284,7 @@ class Subscription:
         self.serial = next(_serials)
 
     def has_room(self) -> bool:
-        """Whether a message can be sent now.  If not, the subscription comes back to its queue when it can."""
+        """True if a message can be sent now.  If not, the subscription comes back to its queue when it can."""
         outbox = self.outbox
         if self.stands_by:
             return False
@@ -401,7 +401,7 @@ class Subscription:
         self.held_bytes -= delivery.size
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
-        """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).
+        """The deliveries that an ACK or NACK of one settles: it, and in mode client all before it (ACK-04, NAK-02).
 
         Deliveries that a transaction holds are not touched by anything outside it.
         """
@@ -413,11 +413,11 @@ class Subscription:
     # written by its queue
 
     def enter_rotation(self) -> None:
-        """It stands in its queue's rotation."""
+        """The subscription stands in its queue's rotation from now on."""
         self.listed = True
 
     def leave_rotation(self) -> None:
-        """It stands there no longer."""
+        """The subscription stands in the rotation no longer."""
         self.listed = False
 
     def stand_by(self, stands_by: bool) -> None:

@@ -27,9 +27,9 @@ class WaitingMessages:
 
     Attributes:
         count: how many they are.
-        nbytes: what they cost.
+        nbytes: bytes that they cost.
         ready_lists: the first holds all of them, the others those that one selector may want.
-        ready_bytes: what the others cost, as last counted.
+        ready_bytes: bytes that the others cost, as last counted.
         by_age: oldest first, where the oldest may have to go; None: none did so far.
         latest: the newest message of each conflation key; None: no message had one so far.
 
