@@ -9,7 +9,8 @@ x-queue-name
     of RabbitMQ: known by that name; shared, and gone with its last consumer unless durable:true is said as well
 
 Messages are filtered where the topic gives them; consumers are those of any queue.  A name that comes back with another
-topic or selector is a new subscription, as JMS has it; so is what an UNSUBSCRIBE with the same words has ended.
+topic or selector is a new subscription, as JMS has it; so is one that comes back
+after an UNSUBSCRIBE with the same words.
 """
 
 from __future__ import annotations
@@ -151,12 +152,12 @@ class DurableSubscription:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the store keeps of it."""
+        """The facts that the store keeps of it."""
         return {"topic": self.topic.name, "selector": self.selector_text, "no_local": self.no_local}
 
 
 class DurableSubscriptions:
-    """All of them.
+    """All durable and shared subscriptions, by name.
 
     Args:
         make_queue: makes the queue of a new one, by its name and topic; True: it outlives its consumers.
@@ -178,16 +179,16 @@ class DurableSubscriptions:
         return len(self._found)
 
     def get(self, name: str) -> DurableSubscription | None:
-        """The one of that name."""
+        """The subscription of that name."""
         return self._found.get(name)
 
     def of(self, queue: ConsumedQueue | None) -> DurableSubscription | None:
-        """The one that fills a queue; None: none does, or it has ended."""
+        """The subscription of a queue; None: the queue is no subscription's, or it has ended."""
         found = self._found.get(queue.name) if queue is not None else None
         return found if found is not None and found.queue is queue else None
 
     def subscribe(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> bool:
-        """Add a consumer; the subscription comes into being with the first one.  True: it is new.
+        """Add a consumer; the first one makes the subscription.  True: it is new.
 
         Raises:
             NotAllowed: others consume it, and mean something else; or there are too many.
@@ -203,7 +204,7 @@ class DurableSubscriptions:
                 self._context.destinations.forget_if_idle(topic)
                 raise
         if name.single:
-            # A session that has it still, and is about to go, keeps it till then: what it gives back comes first.
+            # A session that is about to go keeps it till then, because the messages that it gives back come first.
             subscription.options = dataclasses.replace(subscription.options, exclusive=True)
         found.queue.join(subscription)
         return is_new
@@ -276,7 +277,7 @@ class DurableSubscriptions:
             self._context.destinations.forget_if_idle(topic)
 
     def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
-        """One that the store holds from the last process."""
+        """Take over a subscription that the store holds from the last process."""
         facts = json.loads(place.facts)
         queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
         if "hints" in facts:

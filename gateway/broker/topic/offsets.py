@@ -71,7 +71,7 @@ class Offset:
 
     @property
     def facts(self) -> str:
-        """What the store keeps of it."""
+        """The facts that the store keeps of it."""
         return json.dumps({"topic": self.topic, "position": self.position, "timeout": self.timeout})
 
 

@@ -34,7 +34,7 @@ KIND = "retained"
 
 
 class RetainedMessage(NamedTuple):
-    """What a topic keeps, the date of its end, and what stands for it in the store."""
+    """The message that a topic retains, the date of its end, and its row in the store."""
 
     name: str
     message: Message
@@ -111,7 +111,7 @@ class Retained:
         context.memory.keep(copy.size)
 
     def restore(self, found: Stored) -> None:
-        """What the store holds from the last process."""
+        """Take over a message that the store holds from the last process."""
         storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
@@ -147,16 +147,16 @@ class Retained:
                 reader.offer()
 
     def of(self, name: str) -> Message | None:
-        """What a topic keeps."""
+        """The message that a topic retains."""
         kept = self._kept.get(name)
         return None if kept is None else kept.message
 
     def every(self) -> list[RetainedMessage]:
-        """What all topics keep, in the order in which these came."""
+        """The messages that topics retain, in the order in which they came."""
         return list(self._kept.values())
 
     def find(self, name: str) -> RetainedMessage | None:
-        """What a topic keeps, and what belongs to it."""
+        """The message that a topic retains, with its date and its row."""
         return self._kept.get(name)
 
 
@@ -167,13 +167,13 @@ def _seq(message: Message) -> int | None:
 
 
 def _extra(name: str, message: Message) -> dict[str, object]:
-    """What the store keeps beside the message."""
+    """The facts that the store keeps beside the message."""
     seq = _seq(message)
     return {"name": name} if seq is None else {"name": name, "seq": seq}
 
 
 class RetainedReader:
-    """What is left of the retained messages that a new subscriber is to get.
+    """The rest of the retained messages that a new subscriber is to get.
 
     What is published meanwhile comes before it.  Names alone are remembered: a value that was replaced meanwhile, by
     one that came the other way, must not be kept for a client that does not read.

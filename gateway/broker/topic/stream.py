@@ -69,8 +69,8 @@ class StreamBounds(Protocol):
     """The account that all streams share.
 
     Attributes:
-        nbytes: what their messages in memory cost.
-        index: what it costs to know of those in the store.
+        nbytes: bytes that their messages in memory cost.
+        index: bytes that the knowledge of those in the store costs.
         most_bytes: that each of these two may cost.
         forgotten: of a stream that is not known, messages up to that number may be lost.
         started: of a stream in memory, messages up to that number are lost.
@@ -106,8 +106,8 @@ class Stream:
         name: of the topic.
         next: the seq of the next message.
         lost: the number of the last message that is, or may be, there no longer; 0: all are.
-        nbytes: what its messages would cost in memory.
-        memory: what it costs there.
+        nbytes: bytes that its messages would cost in memory.
+        memory: bytes that it costs there.
         is_listed: it stands among the streams that may have to drop their first message.
     """
 
@@ -177,12 +177,12 @@ class Stream:
 
     @property
     def is_stored(self) -> bool:
-        """It outlives the process."""
+        """True if it outlives the process."""
         return self._stored
 
     @property
     def has_place(self) -> bool:
-        """The store knows of it."""
+        """True if it has a place in the store."""
         return self._place > 0
 
     # messages come
@@ -258,7 +258,7 @@ class Stream:
             self._streams.emptied(self)
 
     def _cut_tail(self) -> None:
-        """What the store has, too, need not stay in memory."""
+        """Drop old messages from memory that the store has, too."""
         if not self._stored:
             return
         while (
@@ -332,7 +332,7 @@ class Stream:
         return StreamEntry(self._numbers[index], self, self._sizes[index], message, sender)
 
     def count_behind(self, number: int) -> int:
-        """How many messages are behind that number."""
+        """The number of messages behind that number."""
         return len(self._numbers) - bisect_right(self._numbers, number, self._start)
 
     def before_seq(self, seq: int) -> int:

@@ -190,7 +190,7 @@ class StreamReader:
         return stream.behind(0), False
 
     def _follow(self) -> None:
-        """All that was there is given: look what came meanwhile, and what went."""
+        """All messages were given: look for those that came meanwhile, and for those that went."""
         stream, end = self._topic.stream, self._run.end
         streams: Iterable[Stream] = self._news if stream is None else (stream,)
         self._run, self._news = MergedStreams(self._context.last_number), {}

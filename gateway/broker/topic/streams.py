@@ -34,8 +34,8 @@ class Streams:
     """The streams of all topics.
 
     Attributes:
-        nbytes: what they have in memory costs.
-        index: what it costs to know of the messages in the store.
+        nbytes: bytes that their messages in memory cost.
+        index: bytes that the knowledge of those in the store costs.
         forgotten: of a stream that is not known, messages up to that number may be lost.
         unused: names of streams that the store holds, and that no policy keeps there any more.
         started: of a stream in memory, messages up to that number are lost: the last process had them.
@@ -64,7 +64,7 @@ class Streams:
 
     @property
     def messages(self) -> int:
-        """How many messages there are in all streams."""
+        """The number of messages in all streams."""
         return sum([len(stream) for stream in self._streams.values()])
 
     def of(self, name: str, policy: Policy) -> Stream | None:

@@ -164,7 +164,7 @@ class Topic:
                     queue.accept(_in_line(message.copy(wire)))
         if self.durable_subscriptions:
             wire = wire or Wire(message)
-            # A copy of the list: a full queue may end a consumer, and with the last one a shared subscription goes.
+            # A copy of the list: a queue that is idle again behind this message may be forgotten, and leaves the table.
             for durable in list(self.durable_subscriptions.values()):
                 if durable.wants(message, sender):
                     # A place of its own: the row in the store is numbered by it, and each queue needs another.
