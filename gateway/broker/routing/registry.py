@@ -37,7 +37,7 @@ class Registry:
         patterns: the topics of subscriptions with wildcards.
         has_patterns: there are any.
         durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
-        streams: what topics keep for replay.
+        streams: the messages that topics keep for replay.
         temporaries: canonical name of each temporary destination -> its session.
     """
 
@@ -110,7 +110,7 @@ class Registry:
         return queue
 
     def restore(self, place: Container) -> Queue:
-        """A queue, or durable subscription, that the store holds from the last process; see `QueueStorage.recover`."""
+        """Make a queue, or durable subscription, that the store holds from the last process, and take its rows over."""
         queue = self.table(place.name).get(place.name)
         if queue is None and place.kind == "subscription":
             queue = self.durable_subscriptions.restore(place, partial(self.topic, checked=False))
@@ -222,7 +222,7 @@ class Registry:
             self.forget_if_idle(target)
 
     def count(self) -> int:
-        """How many destinations there are."""
+        """The number of destinations."""
         return len(self.destinations) + len(self.hidden) + len(self.patterns)
 
     def check_room(self, new: int) -> None:
