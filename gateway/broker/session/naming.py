@@ -150,7 +150,7 @@ class Naming:
         return self._with_message_id(frame, message_id)
 
     def _without_id(self, frame: Frame) -> Delivery:
-        """What an ACK or NACK of 1.2 means that has no `id`."""
+        """The delivery that an ACK or NACK of 1.2 without `id` means."""
         message_id = frame.headers.get("message-id")
         if message_id is None:
             raise HeaderMissing(frame.command, "id")
@@ -163,7 +163,7 @@ class Naming:
         )
 
     def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
-        """What an ACK or NACK means that names a message by its message-id, and perhaps its subscription.
+        """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription.
 
         A subscription that is there, and has settled that message, or is to another destination, does not keep the
         frame from meaning one of another destination.  It never means another subscription's copy of the same topic.

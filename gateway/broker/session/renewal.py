@@ -28,7 +28,7 @@ def message_of(event: str, headers: Mapping[str, str]) -> Head:
 
 
 def renewal_of(head: Head, body: bytes) -> Renewal:
-    """What a SEND to `/session/renew` shows.
+    """The renewal that a SEND to `/session/renew` asks for.
 
     Raises:
         NotAllowed: it shows nothing, or is a part of something else.

@@ -1,4 +1,4 @@
-"""Session of a connected client: what its frames mean.
+"""Session of a connected client: it carries out the frames.
 
 A session exists once CONNECTED is due and until the connection ends; there is no state before or between, so the state
 machine is one table, command -> method.  A command that is not in the table is an error, and every error is an
@@ -40,12 +40,12 @@ from .transactions import Settlement, Transactions
 
 
 class Session:
-    """One connected client.
+    """The session of one connected client.
 
     Attributes:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
-        access: what it may do; None: everything.
+        access: its rights; None: all.
         client_id: the `client-id` of CONNECT, by which the client is known when it comes back; empty: none.
         user: the user of `/user/queue/...`: the login; or the session's id, if the client gave no login.
         peer: address of the other end, for logs and lists.
@@ -308,14 +308,14 @@ class Session:
         yield from freeing([self._left_behind])
 
     def _leaving(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
-        """All of `departing` that other sessions can see."""
+        """All steps of `departing` that other sessions can see."""
         storage = self._context.storage
         changes = 0 if storage is None else storage.changes
         returned: Returned = {}
         for queue, message in unsent:
             assert isinstance(queue, Queue)  # no other source gives messages to an outbox
             returned.setdefault(queue, []).append(message)
-        # Transactions first: what they hold returns to the queues together with what the ledgers give back.
+        # Transactions first: messages that they hold return to the queues together with those of the ledgers.
         undone = [self.transactions.undo(name, returned, why="session ended") for name in list(self.transactions)]
         # Freed in steps at the end: to free many large bodies at once would hold up all other sessions.
         self._left_behind += [sending.body for transaction in undone for sending in transaction.sends]

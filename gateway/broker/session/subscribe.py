@@ -50,7 +50,7 @@ def subscribe(context: Context, router: Router, subscription: Subscription) -> N
 
 
 def _ask_function(context: Context, router: Router, name: str, subscription: Subscription) -> None:
-    """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
+    """A SUBSCRIBE to `/app/` is a request: one MESSAGE comes, with the function's result."""
     peer, application = subscription.peer, context.application
     context.memory.check()
     queue = application.queue_of_subscribe(name) if application is not None else None

@@ -39,7 +39,7 @@ ENDS_PER_STEP = 16
 
 
 class Subscriptions(dict[str | tuple[str], Subscription]):
-    """What one session has.
+    """The subscriptions of one session, by their keys.
 
     Attributes:
         naming: the names by which frames mean them.
@@ -199,10 +199,12 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             queue.stopped()
 
     def ending(self, returned: Returned, *, lost: bool) -> Iterator[None]:
-        """End all, which are stopped, in steps; each queue takes back what it gave as soon as its own have gone.
+        """End all subscriptions, in steps; each queue takes its messages back once its own subscriptions have gone.
+
+        All must have been stopped before.
 
         Args:
-            returned: what queues are to take back besides.
+            returned: further messages that queues are to take back.
             lost: the client did not end it: the message that it was at work on has failed.
         """
         by_queue: dict[ConsumedQueue, list[str | tuple[str]]] = {queue: [] for queue in returned}
@@ -225,7 +227,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                 queue.take_back(returned.pop(queue, ()))
 
     def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
-        """End one; what its queue must take back goes into `returned`.
+        """End one subscription; the messages that its queue must take back go into `returned`.
 
         Args:
             lost: the client did not end it: the message that it was at work on has failed.

@@ -15,7 +15,7 @@ from ..routing.registry import Registry
 
 
 class TemporaryDestinations:
-    """What one session has.
+    """The temporary destinations of one session.
 
     Args:
         most: how many it may have.

@@ -41,9 +41,9 @@ class Transaction:
     """An open transaction.
 
     Attributes:
-        sends: what each SEND asked for, in order.
+        sends: its SENDs, in order.
         settlements: of each ACK and NACK, in order.
-        nbytes: what the kept messages cost.
+        nbytes: bytes that the kept messages cost.
     """
 
     __slots__ = ("nbytes", "sends", "settlements")
