@@ -119,7 +119,7 @@ class SlowConsumer(ProtocolError):
 
 OUTBOX, NEWS, BROWSER = "max_outbound", "slow_messages", "browser"
 SLOW_LIMITS = (OUTBOX, NEWS, BROWSER)
-"""What waits to be written to a client; what waits for a topic's subscriber by its policy; what waits for a browser."""
+"""The limits that end a slow consumer: of its outbox; of a topic's subscriber, by its policy; of a browser."""
 
 
 class TooCostly(ProtocolError):
@@ -175,7 +175,7 @@ class AccessLost(SessionEnded):
 
 
 class RenewalRefused(SessionEnded):
-    """What the client showed to stay longer does not let it.
+    """A session cannot be renewed with the token that the client showed.
 
     Args:
         receipt: that its frame asked for.

@@ -37,7 +37,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         clean: the last process told all it knew before it ended.
     """
     storage, router = broker.storage, broker.router
-    assert storage is not None  # it is what is recovered
+    assert storage is not None  # recovery reads it
     streams = broker.registry.streams
     streams.started = router.number
     restorers = {scheduled.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
@@ -93,7 +93,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
 
 
 def _pass_over(row: StoredRow) -> None:
-    """It goes with its place, or stays as it is."""
+    """Leave a row alone: it goes with its place, or stays as it is."""
 
 
 def _note(rows: list[int], row: StoredRow) -> None:
