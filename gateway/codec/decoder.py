@@ -1,4 +1,4 @@
-r"""Decoder: bytes of a client to frames.
+r"""Decoder: makes frames of the bytes of a client.
 
 The grammar, with `EOL` as the version has it (see `versions`):
 
