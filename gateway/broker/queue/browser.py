@@ -2,7 +2,7 @@
 
 A browser has a list of the messages that waited when it came, and goes through it as fast as its client reads; those
 that have gone meanwhile are passed over.  Paged messages are read for it, a page at a time.  At the end it sends a
-MESSAGE with the header `browser:end`, or, if the client asks for it (`browser-end:false`), goes on with each new message.
+MESSAGE with the header `browser:end`, or, if the client asks for it (`browser-end:false`), goes on with new messages.
 
 Messages that are consumed meanwhile are not kept for a slow browser; those behind the list are bounded by the
 session's `max_outbound`.

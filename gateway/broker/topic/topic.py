@@ -196,7 +196,7 @@ class Topic:
         subscription.topic = self
         options = subscription.options
         policy, asked = self.policy, options.slow_messages
-        if options.resume:  # messages that are dropped it would never get; one that is held back it reads later
+        if options.resume:  # nothing may be dropped: one that falls behind comes back and reads on in the stream
             policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumerAction.BLOCK), None
         # Compared below: arguments that change the policy make the subscriber one that does not hold publishers back.
         ours = policy
