@@ -1,4 +1,4 @@
-"""What a client may do wrong beyond the grammar.
+"""Errors of clients, beyond the grammar.
 
 All of them are `ProtocolError`s: `Session.fail` is the one place that makes an ERROR frame of one, and the connection
 ends behind it.
@@ -13,7 +13,7 @@ class HeaderMissing(ProtocolError):
     """A frame lacks a header that its command requires.
 
     Args:
-        hint: what else the client's people, or the server's, can do.
+        hint: further ways out, for the client's people or the server's.
     """
 
     cause = "malformed"
@@ -72,9 +72,9 @@ class LoginRefused(ProtocolError):
 
     Args:
         detail: for the client.
-        is_guess: somebody may be trying passcodes, so that it counts against the address.
-        method: for the log: what was shown, in the words of `Identity`, or `none`; empty: nobody says.
-        why: for the log, which may know which half was wrong; nothing of what was shown stands in it.
+        is_guess: the client may be trying passcodes, so that it counts against the address.
+        method: for the log: the kind of credentials, in the words of `Identity`, or `none`; empty: not known.
+        why: for the log, which may know which half was wrong; it has nothing of the credentials themselves.
         user: for the log: the name that the client claims, where it is one of a user, and so no misplaced secret.
     """
 
@@ -119,7 +119,7 @@ class SlowConsumer(ProtocolError):
 
 OUTBOX, NEWS, BROWSER = "max_outbound", "slow_messages", "browser"
 SLOW_LIMITS = (OUTBOX, NEWS, BROWSER)
-"""What waits to be written to a client; what waits for a topic's subscriber by its policy; what waits for a browser."""
+"""The limits that end a slow consumer: of its outbox; of a topic's subscriber, by its policy; of a browser."""
 
 
 class TooCostly(ProtocolError):
@@ -175,7 +175,7 @@ class AccessLost(SessionEnded):
 
 
 class RenewalRefused(SessionEnded):
-    """What the client showed to stay longer does not let it.
+    """A session cannot be renewed with the token that the client showed.
 
     Args:
         receipt: that its frame asked for.

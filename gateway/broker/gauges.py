@@ -1,6 +1,6 @@
-"""Gauges for the recorder: every few seconds, who has unacknowledged messages and since when, and where messages wait.
+"""Gauges for the recorder, every few seconds: sessions with unacknowledged messages, queues with waiting ones.
 
-All sessions and destinations are looked at in turns, so that very many of them stop nobody.
+All sessions and destinations are looked at in turns, so that very many of them hold up no client.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Gauges:
         self._pause = pause
         self._sessions: Iterator[Session] = iter(())
         self._queues: Iterator[Queue] = iter(())
-        # Who had something at the last look, and who has now: once it is over, that is told, once.
+        # Those with messages at the last look, and at this one: the end of it is told as well, once.
         self._before: set[Subscription | Queue] = set()
         self._now: set[Subscription | Queue] = set()
 

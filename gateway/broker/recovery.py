@@ -1,6 +1,6 @@
-"""The start of a process: what the store holds becomes queues again.
+"""Recovery at the start of a process: the rows of the store become queues again.
 
-Queues come back with their rows alone: bodies and headers are read when somebody wants them, so that a million messages
+Queues come back with their rows alone: bodies and headers are read when a client wants them, so that a million messages
 are there within a second or two.  Only where messages may have to go, or replace each other, are they read at once:
 such queues are bounded by their limits.
 
@@ -37,7 +37,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         clean: the last process told all it knew before it ended.
     """
     storage, router = broker.storage, broker.router
-    assert storage is not None  # it is what is recovered
+    assert storage is not None  # recovery reads it
     streams = broker.registry.streams
     streams.started = router.number
     restorers = {scheduled.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
@@ -61,7 +61,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
                 logged.append(restored)
         elif restore is None:
             queue = broker.registry.restore(place)
-            assert queue.storage is not None  # the directory gave it one
+            assert queue.storage is not None  # the registry gave it one
             queues[place.number] = queue
             takers[place.number] = queue.storage.adder()
         else:
@@ -93,7 +93,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
 
 
 def _pass_over(row: StoredRow) -> None:
-    """It goes with its place, or stays as it is."""
+    """Leave a row alone: it goes with its place, or stays as it is."""
 
 
 def _note(rows: list[int], row: StoredRow) -> None:

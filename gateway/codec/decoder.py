@@ -1,16 +1,16 @@
-r"""Decoder: octets of a client to frames.
+r"""Decoder: makes frames of the bytes of a client.
 
 The grammar, with `EOL` as the version has it (see `versions`):
 
     stream  = *( *( EOL / NUL ) frame )
     frame   = command EOL *( name ":" value EOL ) EOL body NUL
-    body    = content-length octets, or everything up to the first NUL where that header is missing
+    body    = content-length bytes, or everything up to the first NUL where that header is missing
 
-Blocks are found by `bytes.find`, bodies by their length; nothing loops over octets.  Equal header blocks of SEND frames
+Blocks are found by `bytes.find`, bodies by their length; nothing loops over bytes.  Equal header blocks of SEND frames
 are parsed once: a small cache maps the raw block to its `Head`.  A receipt would make each block unique, so a plain one
 is cut out of the key and kept in the frame.  An incomplete body is a list of chunks that is joined once.
 
-Known weakness: a client whose blocks differ for another reason pays 2.5 us for each parse.
+Known weakness: a client that varies its blocks for another reason pays 2.5 us for each parse.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _BETWEEN = re.compile(rb"[\r\n\0]*")
 # LEN-01, LEN-02: in 1.0 a line of spaces is an empty line.
 _LENIENT_BETWEEN = re.compile(rb"(?:[\r\n\0]+| +(?=[ \r\n\0]))*")
 _LENIENT_BLANK = re.compile(rb"\n[ \r]*\n")
-# Octets that are skipped before the first frame at most: twice the longest known run (2,000 NULs of a client that does
-# send CONNECT).  There is no session yet whose rate limits would bound them.
+# Bytes that are skipped before the first frame at most: twice the longest known run (2,000 NULs of a client that does
+# send CONNECT).  There is no session yet, with rate limits that would bound them.
 _MOST_IN_FRONT = 4 * 1024
 # Longer than any command with its CR and some spaces; a longer first line is not STOMP.
 _LONGEST_COMMAND_LINE = 64
-# Smaller chunks are collected in pieces of up to `_CRUMBS` octets: an object costs more than a few octets.
+# Smaller chunks are collected in pieces of up to `_CRUMBS` bytes: an object costs more than a few bytes.
 _CRUMB = 4 * 1024
 _CRUMBS = 64 * 1024
 # The header line that differs in each frame, and its plain values: no space, backslash or CR that versions read apart.
@@ -82,13 +82,13 @@ class Decoder:
         self._blank = _LF_LF
         self._buffer = b""
         self._position = 0
-        self._head: Head | None = None  # of the frame whose body is incomplete
+        self._head: Head | None = None  # of the frame with an incomplete body
         self._receipt: str | None = None  # of that frame, where its head lacks it
         self._later: list[bytes | bytearray] = []  # chunks after the buffer, of the same incomplete frame
         self._later_size = 0
-        self._searched = 0  # octets of the incomplete frame in which no end was found
+        self._searched = 0  # bytes of the incomplete frame in which no end was found
         self._cache: dict[bytes, Head] = {}
-        self._in_front = 0  # octets skipped before the first frame
+        self._in_front = 0  # bytes skipped before the first frame
 
     def begin(self, version: Version, limits: Limits) -> None:
         """Read all further frames by this version and these limits."""
@@ -98,16 +98,16 @@ class Decoder:
 
     @property
     def first_octets(self) -> bytes:
-        """The first octets that are not decoded, for a log line about a peer that does not speak STOMP."""
+        """The first bytes that are not decoded, for a log line about a peer that does not speak STOMP."""
         return self._buffer[self._position : self._position + 16]
 
     @property
     def incomplete(self) -> int:
-        """Octets kept of an incomplete frame."""
+        """Bytes kept of an incomplete frame."""
         return len(self._buffer) - self._position + self._later_size if self._buffer else 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next octets of the stream."""
+        """Take the next bytes of the client."""
         # A chunk that begins a frame is used as it is, without a copy.
         if self._position >= len(self._buffer):
             self._buffer = chunk
@@ -130,12 +130,12 @@ class Decoder:
         """All frames that are complete so far.
 
         Raises:
-            MalformedFrame: the octets are no frame.
+            MalformedFrame: the bytes are no frame.
             LimitExceeded: a limit is exceeded; the message names it.
         """
         if self._later:
             if self._head is not None and self._head.content_length >= 0:
-                # BOD-02: the length is known, so until the NUL behind it has come, no octet is looked at.
+                # BOD-02: the length is known, so until the NUL behind it has come, no byte is looked at.
                 have = len(self._buffer) - self._position + self._later_size
                 if have <= self._head.content_length:
                     return
@@ -186,10 +186,10 @@ class Decoder:
             self._buffer, self._position = buffer[position:], 0  # nor a client that stops within a frame
 
     def _assemble(self, head: Head) -> Frame:
-        """The frame whose body of known length the last chunk completes."""
+        """The frame with a body of known length, which the last chunk completes."""
         # The pieces are joined once: a join per chunk would copy a body of n chunks n times.
         last = bytes(self._later.pop())
-        # Octets after the body: all that is kept, less the body; so many of the last chunk do not belong to it.
+        # Bytes after the body: all that is kept, less the body; so many of the last chunk do not belong to it.
         behind = len(self._buffer) - self._position + self._later_size - head.content_length
         stop = len(last) - behind
         if last[stop] != _NUL:
@@ -309,7 +309,7 @@ class Decoder:
                 return -1, -1
             self._blank = _LF_CR_LF if found.group() == _LF_CR_LF else _LF_LF
             return found.span()
-        position += max(0, self._searched - 3)  # an empty line may have begun in the octets searched before
+        position += max(0, self._searched - 3)  # an empty line may have begun in the bytes searched before
         if not version.strips_cr and self._blank != _LF_LF:  # left over from the CONNECT
             self._blank, cut = _LF_LF, -1
         # Each client keeps to one EOL.  The one that it used last is searched first, the other only before that hit:
@@ -327,7 +327,7 @@ class Decoder:
         return (cut, cut + len(blank)) if cut >= 0 else (-1, -1)
 
     def _check_incomplete(self, buffer: bytes, position: int) -> None:
-        """Refuse octets that can never become a frame, instead of waiting for more of them (FRM-13)."""
+        """Refuse bytes that can never become a frame, instead of waiting for more of them (FRM-13)."""
         size = len(buffer) - position
         if size > self._limits.header_block + 2:  # two for the start of an empty line
             raise self._limits.headers_too_large()
@@ -344,7 +344,7 @@ class Decoder:
         self._searched = size
 
     def _check_opening(self, line: bytes, *, complete: bool) -> None:
-        """Refuse other protocols, like HTTP or TLS, at their first octets."""
+        """Refuse other protocols, like HTTP or TLS, at their first bytes."""
         command = line.rstrip(b" \r").upper().decode("latin-1")  # upper() of bytes changes ASCII letters only
         if command not in CLIENT_COMMANDS and (
             complete or not any(known.startswith(command) for known in CLIENT_COMMANDS)
@@ -363,7 +363,7 @@ class Decoder:
         if _NUL in block:
             raise _nul_in_headers()
         try:
-            text = block.decode()  # STOMP 1.2: commands and headers are UTF-8 (ENC-09); 1.0 is read likewise (LEN-10)
+            text = block.decode()  # STOMP 1.2: commands and headers are UTF-8 (ENC-09); so is 1.0 (LEN-10)
         except UnicodeDecodeError as error:
             detail = f"byte {error.start} of the frame is not UTF-8; encode commands and headers in UTF-8"
             raise MalformedFrame("headers are not UTF-8", detail) from None

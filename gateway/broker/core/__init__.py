@@ -1,1 +1,1 @@
-"""Core: what queues, topics and sessions share: scheduler, counters, storage, authorization."""
+"""Core, shared by queues, topics and sessions: scheduler, counters, storage, authorization."""

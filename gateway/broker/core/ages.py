@@ -1,7 +1,7 @@
-"""When messages came, by their numbers.
+"""Ages of messages, by their numbers.
 
 A message has no date; to ask the clock for one would be a cost of each.  But numbers only grow, and a process gives all
-of its messages theirs.  So whoever notes once a second which number was the last knows to a second when each was given.
+of its messages theirs.  A note of the last number, made once a second, tells to a second when each was given.
 
     every second   the last 600 seconds in which messages came
     every minute   the last 1,440 minutes, a day where they come all the time
@@ -11,7 +11,7 @@ Of each second, minute and hour the last note is kept, so no age is ever said to
 step at most.  Older messages, and those that the store has from an earlier process, are at least as old as the first
 note.  All notes take 56 KiB; a second costs 2 us, an age 1 to 2 us.
 
-Known weakness: after a restart, what waited before is as old as the process.
+Known weakness: after a restart, messages that waited before are as old as the process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STEPS = ((1, 600), (60, 1_440), (3_600, 1_440))
 
 
 class Age(NamedTuple):
-    """How old a message is.
+    """The age of a message.
 
     Attributes:
         seconds: since it came.
@@ -56,7 +56,7 @@ class _Notes:
         self.since = now
 
     def add(self, number: int, now: float) -> None:
-        """It was the last one then."""
+        """Note the number that was the last one then."""
         numbers, times = self._numbers, self._times
         if times and times[-1] // self._step == now // self._step:
             numbers[-1], times[-1] = number, now
@@ -97,7 +97,7 @@ class MessageAges:
         self._last = number
 
     def age(self, number: int) -> Age:
-        """How old the message of that number is."""
+        """The age of the message of that number."""
         now = self._clock()
         for notes in self._extra_headers:
             if number > notes.floor:

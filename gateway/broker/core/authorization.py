@@ -1,14 +1,15 @@
-"""Whether a client may do what its frame asks, where the operator has written rules; elsewhere everything goes.
+"""Authorization: may a client do what its frame asks?  The operator's rules say so; without rules everything goes.
 
     SEND              `send` at each destination that it names, before anything of it is carried out
-    reply-to          `subscribe` and `send`: who answers does it with rights of his own, and must not lend them
+    reply-to          `subscribe` and `send`: the program that answers uses its own rights, and must not lend them
     SUBSCRIBE         `subscribe`; of a pattern, at all that it matches
-    x-queue-name      `subscribe` also at the queue of that name: whoever names it takes messages from the others
-    queue arguments   `admin` where they change the queue for everybody, `send` where dead letters are to go
+    x-queue-name      `subscribe` also at the queue of that name: its consumers take messages from each other
+    queue arguments   `admin` where they change the queue for all its users, `send` where dead letters are to go
 
-Free are a session's own temporary destinations, and to send to those of others: who knows such a name was told it.
-Names that are looked for in the rules may have so many words only as those of topics, or the search is slow.
-What was accepted stays accepted, in transactions and when it is delayed: rules that change later do not undo it.
+No right is needed at a session's own temporary destinations, nor to send to those of others: a program that knows such
+a name was told it.  Names that are looked for in the rules may have so many words only as those of topics, or the
+search is slow.  An accepted SEND stays accepted, in transactions and when it is delayed: rules that change later do not
+undo it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ..model.policy import ClientArguments
 from .ports import Peer
 
 FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
-"""What names start with that nobody is asked about: temporary destinations, and what a session tells of itself."""
+"""How names start that need no rule: temporary destinations, and the events of a session."""
 
 # What is remembered of one user: beyond that it is found out again.
 _MOST_REMEMBERED = 1_000
@@ -44,7 +45,7 @@ def remember(access: Access, headers: Mapping[str, str]) -> None:
     """Such a SEND was allowed: the next one need not be looked at."""
     _add(access.sendable, headers["destination"])
     reply_to = headers.get("reply-to")
-    # Of mail it is not the same for all who share the access: those without a name have each their own.
+    # Not for mail: users without a name share the access, but each has mail of its own.
     if reply_to is not None and names.USER not in reply_to:
         _add(access.answerable, reply_to)
 
@@ -61,7 +62,7 @@ def check_send(peer: Peer, name: str, written: str) -> None:
 
     Args:
         name: the canonical one.
-        written: the same as the client wrote it; so in the checks below.
+        written: the destination as the client wrote it; so in the checks below.
 
     Raises:
         NotAllowed: it may not.
@@ -113,7 +114,7 @@ def check_dead_letters(peer: Peer, arguments: ClientArguments | None) -> None:
 
 
 def check_admin(peer: Peer, name: str, written: str) -> None:
-    """Refuse to change a queue for everybody.
+    """Refuse to change a queue for all its users.
 
     Raises:
         NotAllowed: the session may not.
@@ -184,7 +185,7 @@ def _coverage(peer: Peer, access: Access, name: str) -> Coverage:
 
 
 def _known_as(peer: Peer, name: str) -> str:
-    """The name by which rules know it: to them the mail of all who have no name is that of one user."""
+    """The name by which rules know it: to them the mail of all users without a name is that of one user."""
     if peer.user != peer.login and name.startswith(mail := names.mail_of(peer.user)):
         return names.mail_of(peer.login) + name[len(mail) :]
     return name
@@ -215,7 +216,7 @@ def _refusal(
 
 
 def _command(access: Access, *words: str) -> str:
-    """The command that explains a refusal; without its words where nobody could type them."""
+    """The command that explains a refusal; without the names in it that cannot be typed."""
     typed = shlex.join([*access.options(), *words])
     is_short = len(typed) <= _LONGEST_REMEMBERED and typed.isprintable()
     return f"`gateway acl explain {typed}`" if is_short else "`gateway acl explain`"

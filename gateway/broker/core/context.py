@@ -1,4 +1,4 @@
-"""Context: what all parts of the broker share.
+"""Context: the parts that all of the broker shares.
 
 The broker makes one and hands it down, so that a queue, a topic or a session needs to know neither the broker nor each
 other to keep time, count, account for memory, write to the store, or report an event.  What a part needs of a layer
@@ -25,7 +25,7 @@ from .storage import Storage
 
 
 class Context:
-    """What the broker hands down.
+    """The parts that the broker hands down.
 
     Attributes:
         quotas: the limits in force.
@@ -35,7 +35,7 @@ class Context:
         memory: the account of kept messages.
         storage: write-behind to the store; None: messages end with the process.
         records: the event log; None: events are not recorded.
-        destinations: what queues and topics need of the registry and the router.
+        destinations: the registry and the router, as queues and topics use them.
         application: the functions behind `/app/`; None: there are none.
         sessions: by id.
         ages: when messages came, by their numbers.

@@ -1,7 +1,7 @@
-"""What the broker counts: plain integers, raised in passing and read by the metrics collector.
+"""Counters of the broker: plain integers, raised in passing and read by the metrics collector.
 
-Nothing here costs more than an addition; whatever needs a clock is somebody else's.  What ends badly is counted by its
-cause: the causes are words of ours, few, and there from the start.
+Nothing here costs more than an addition; a figure that needs a clock is made elsewhere.  Failures are counted by their
+causes: the causes are words of ours, few, and there from the start.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ EARLY = ("draining", "handshake")
 """Why a connection ended before STOMP began, where it was none of these: the server shuts down; or no PROXY header, no
 TLS or no WebSocket was to be had of the client."""
 METHODS = ("passcode", "token", "ticket", "cookie", "certificate", "custom", "none", "admin", "other")
-"""What was shown in vain; `admin`: the token of the admin API; `other`: nobody says, or nobody looked at it, for its
-address had failed too often."""
+"""The kind of credentials that were refused; `admin`: the token of the admin API; `other`: the kind is not known, or
+the credentials were not looked at, because their address had failed too often."""
 ACTIONS = ("send", "subscribe", "admin")
-"""What rules refuse."""
+"""The actions that rules refuse."""
 
 
 class Counters:
@@ -52,22 +52,22 @@ class Counters:
         refusals: connections that ended before CONNECTED, by `ERRORS` and `EARLY`.
         failed_logins: credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket, by
             `METHODS`.
-        forbidden: what rules refused, by `ACTIONS`.
+        forbidden: actions that rules refused, by `ACTIONS`.
         frames_in: frames of clients.
         bytes_in: bytes received, as STOMP.
         bytes_out: bytes handed to sockets, as STOMP.
         published: messages accepted from SEND (at COMMIT inside a transaction).
         delivered: messages put into outboxes.
         redelivered: those of them that were a further delivery.
-        unroutable: messages to a topic that nobody subscribed.
+        unroutable: messages to a topic without subscribers.
         acknowledged: messages settled by ACK.
         rejected: messages settled by NACK.
         dead_lettered: messages that went to a dead-letter queue.
         moved: messages that an operator moved to another destination, or back to where they had come from.
-        expired: messages whose time was over before somebody consumed them.
+        expired: messages that reached the end of their time before they were consumed.
         drops: messages thrown away, by `Drop`.
         conflated: messages that a newer one of their key replaced.
-        duplicates: messages whose dedup-id was known.
+        duplicates: messages with a dedup-id that was known.
         failures: ERROR frames, by `ERRORS`.
         heartbeat_timeouts: sessions ended because the client was silent.
         slow_consumers: sessions ended because the client did not read.
@@ -150,7 +150,7 @@ class Counters:
 
     @property
     def dropped(self) -> int:
-        """Messages thrown away, for whatever reason."""
+        """Messages thrown away, for all reasons."""
         return sum(self.drops.values())
 
     @property

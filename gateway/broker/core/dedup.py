@@ -1,10 +1,10 @@
 """De-duplication: the `dedup-id`s of messages that were routed lately, by destination.
 
 An id counts for `window` seconds from the first message that had it.  Where there are more than `most`, some are
-forgotten before that: the oldest, but not those of everybody.  Destinations are dealt out over a few shares, and what
-goes is the oldest of the largest share; so whoever floods one destination with ids pushes out that one's own, and those
-of the few that happen to be in the same share.  Who floods many destinations still pushes out all: an id says nothing
-of its sender.
+forgotten before that: the oldest of one part of the destinations.  Destinations are dealt out over a few shares, and
+the oldest id of the largest share goes.  So a client that floods one destination with ids pushes out the ids of that
+destination, and of the few that happen to be in the same share.  A client that floods many destinations still pushes
+out all: an id says nothing of its sender.
 
 Only digests are kept, so that the length of an id costs nothing.
 """
@@ -20,12 +20,12 @@ _SHARES = 64
 
 
 def digest(destination: str, dedup_id: str) -> bytes:
-    """What is remembered of an id."""
+    """The digest by which an id is remembered."""
     return blake2b(f"{destination}\0{dedup_id}".encode(), digest_size=16).digest()
 
 
 class DedupIds:
-    """What was seen.
+    """The de-duplication ids that were seen.
 
     Args:
         window: seconds; 0: nothing is remembered.
@@ -50,10 +50,10 @@ class DedupIds:
         self._restored = seen
 
     def is_new(self, destination: str, dedup_id: str, now: float) -> bool:
-        """Whether that id was not seen at that destination; from now on it was."""
+        """True if that id was not seen at that destination; from now on it was."""
         if not self._window:
             return True
-        # Python's own hash is another in each process: nobody can choose names that share with somebody else's.
+        # Python's own hash is another in each process: no client can choose a name that shares with a given one.
         seen = self._shares[hash(destination) % _SHARES]
         self._forget(seen, now)
         self._turn = (self._turn + 1) % _SHARES

@@ -1,11 +1,12 @@
-"""What is told to the recorder, which is the journal: one method for each thing that happens, in the broker's terms.
+"""Events for the recorder, which is the journal: one method for each event, in the broker's terms.
 
-    broker.records is None     nobody records, and that is all that it costs
-    else                       the row is made of what is at hand; nothing waits and nothing raises
+    broker.records is None     events are not recorded, and this test is all that it costs
+    else                       the row is made of the data at hand; nothing waits and nothing raises
 
-What does not change between the rows of a session or subscription is encoded once, with its first row.  Times are the
-recorder's nanoseconds: a message keeps when it was accepted, and a delivery when it went out, so that each row tells
-how long it took.  It is not known of a message of an earlier process, nor of one that was retained, or kept in a log.
+Fields that do not change between the rows of a session or subscription are encoded once, with its first row.  Times are
+the recorder's nanoseconds: a message keeps when it was accepted, and a delivery when it went out, so that each row
+tells how long it took.  That is not known of a message of an earlier process, nor of one that was retained, or kept in
+a stream.
 
 Which destination a row names:
 
@@ -13,7 +14,7 @@ Which destination a row names:
                          pattern, or a durable subscription, has it
     of a subscription    what it consumes: a pattern, or the queue of a durable subscription, as operators see it
 
-What adds up.  For each SEND that was taken, one `accepted` for each destination.  For each MESSAGE that was put into an
+Sums of rows.  For each SEND that was taken, one `accepted` for each destination.  For each MESSAGE that was put into an
 outbox, one `delivered` or `redelivered`; but for the one that tells a browser of its end.  What a browser got was not
 delivered to be consumed: its `delivery_count` is 0.  Each message in a queue, and each copy of one that was sent to a
 topic and is to be acknowledged, or waits for a slow reader, ends with one of:
@@ -55,8 +56,8 @@ class Consumer(Protocol):
 
     Attributes:
         id: as the client named it; None: not at all.
-        names: what its rows have in common; empty: not known yet, or it differs with the message.
-        names_by: the same for each destination that a message of it had, and for itself; None: not known yet.
+        names: the fields that its rows have in common; empty: not known yet, or it differs with the message.
+        names_by: its names for each destination that a message of it had, and for itself; None: not known yet.
     """
 
     id: str | None
@@ -101,7 +102,7 @@ class EventLog:
 
     @property
     def is_behind(self) -> bool:
-        """Publishers are to be held back."""
+        """True if publishers are to be held back."""
         return self._recorder.is_behind
 
     # messages
@@ -143,7 +144,7 @@ class EventLog:
             recorder.redelivered(now, names, message.number, len(message.body), count, waited)
 
     def shown(self, subscription: Consumer, message: Message) -> None:
-        """A browser got a message, which somebody else will consume."""
+        """A browser got a message, which stays in the queue for a consumer."""
         names = subscription.names or self._names(subscription, message)
         self._recorder.delivered(self._recorder.clock(), names, message.number, len(message.body), 0, _UNKNOWN)
 
@@ -182,7 +183,7 @@ class EventLog:
         """The time of a message was over.
 
         Args:
-            name: of the queue, or topic, where it was; likewise in the next three.
+            name: of the queue, or topic, where it was; it means the same in the next three methods.
         """
         recorder = self._recorder
         now, destination = recorder.clock(), self._destination(name, message)
@@ -248,7 +249,7 @@ class EventLog:
         self._recorder.connected(self._recorder.clock(), self._names_of_session(session))
 
     def disconnected(self, session: Peer, reason: str | None) -> None:
-        """It ended."""
+        """A session ended."""
         self._recorder.disconnected(self._recorder.clock(), self._names_of_session(session), reason)
 
     def failed(self, session: Peer, error: ProtocolError) -> None:
@@ -286,12 +287,12 @@ class EventLog:
         return session.names
 
     def _own_names(self, subscription: Consumer) -> bytes:
-        """Those of the rows that are about a subscription itself."""
+        """The names in the rows about a subscription itself."""
         names_by = subscription.names_by
         return (self._begin(subscription) if names_by is None else names_by)[""]
 
     def _names(self, subscription: Consumer, message: Message) -> bytes:
-        """Those of the rows that are about a message that a subscription has."""
+        """The names in the rows about a message that a subscription has."""
         names_by = subscription.names_by
         if names_by is None:
             names_by = self._begin(subscription)

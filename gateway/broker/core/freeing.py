@@ -1,6 +1,6 @@
-"""Letting go of much at once: what a client leaves behind is freed in steps.
+"""Freeing in steps: a client may leave so much memory behind that freeing it at once takes long.
 
-To give 1 MiB back to the system takes 0.1 ms, so a transaction or an outbox of 16 MiB would hold up everybody else for
+To give 1 MiB back to the system takes 0.1 ms, so a transaction or an outbox of 16 MiB would hold up all others for
 2 ms in one turn; an outbox of small frames has some hundred thousand parts, and takes longer.  Lists are handed over as
 they are: to copy one of those takes as long as to free it.
 """
@@ -19,7 +19,7 @@ def freeing(lists: Iterable[list[bytes] | list[bytes | memoryview]]) -> Iterator
     """Empty all of them in steps; others may have their turn between two.
 
     Args:
-        lists: of bytes that hardly anybody else refers to.
+        lists: of bytes that have hardly any other reference.
     """
     for buffers in lists:
         while buffers:

@@ -1,8 +1,8 @@
-"""How long things took: counts in fixed buckets, so that adding one costs a search among fifty numbers and no memory.
+"""Histogram of times: counts in fixed buckets, so that adding one costs a search among fifty numbers and no memory.
 
-The buckets are the same everywhere: six to a decade, from 10 microseconds to 1,000 seconds.  What is read out of one is
-wrong by some 5 % where times spread, and by two thirds at worst, where all of them are equal.  Counts only grow.
-Whoever wants those of the last seconds keeps what they were before (`gateway/observe/latency.py`).
+The buckets are the same everywhere: six to a decade, from 10 microseconds to 1,000 seconds.  A quantile that is read
+out of one is wrong by some 5 % where times spread, and by two thirds at worst, where all of them are equal.  Counts
+only grow; for those of the last seconds, a reader keeps the earlier ones (`gateway/observe/latency.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Histogram:
     """Times, counted.
 
     Attributes:
-        counts: of each bucket; the last is what was longer than all bounds.
+        counts: of each bucket; the last is for times longer than all bounds.
         total: microseconds, of all together.
     """
 
@@ -28,6 +28,6 @@ class Histogram:
         self.total = 0.0
 
     def add(self, microseconds: float, times: int = 1) -> None:
-        """It took so long, so many times."""
+        """Count a time, as often as it was measured."""
         self.counts[bisect_left(BOUNDS, microseconds)] += times
         self.total += microseconds * times

@@ -1,4 +1,4 @@
-"""Memory account: what kept messages cost, and the pressure that begins when they cost too much.
+"""Memory account: the cost of kept messages, and the pressure that begins when they cost too much.
 
 `used` counts messages that wait, that are unacknowledged or held by a transaction, and partial messages of which only
 some frames' bytes have come.  From 3/4 of `memory_limit` on, `pressed` tells the connections to stop reading from

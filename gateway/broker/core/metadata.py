@@ -1,11 +1,11 @@
-"""What the store keeps of a message beside headers and body: a JSON object of what differs from a fresh, plain one.
+"""Metadata of a message in the store, beside headers and body: a JSON object of all that differs from a plain, new one.
 
 attempts   deliveries that were begun
 failures, first_at, reason     of `History`
 expires    milliseconds since the epoch: the broker's clock starts anew with each process
 place      where it stands in for a message that it replaced
 group, closes, key             of `SendOptions`; the headers alone do not tell, for some are cut
-dead       it is a dead letter: what its headers tell of that is the broker's own word
+dead       it is a dead letter, and the broker itself wrote the headers that say so
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Metadata:
         self._epoch = epoch
 
     def of(self, message: Message, row: int, extra: Mapping[str, object] | None = None) -> str | None:
-        """What there is to tell of a message; None: nothing.
+        """The facts of a message as text; None: there are none.
 
         Args:
-            extra: what else is to be kept.
+            extra: further facts to keep.
         """
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
         is_dead = message.head.derived is DEAD_LETTER

@@ -1,4 +1,4 @@
-"""What waits to be written to one client.
+"""Outbox: the frames that wait to be written to one client.
 
 The broker appends, the transport takes.  A frame is two parts, a prefix of the receiver's own and a part it shares with
 others, so that appending costs two list entries and no copy; the parts of one frame stay neighbours, because over
@@ -10,9 +10,9 @@ WebSocket each frame is a message of its own.
 Three marks, in bytes of `size`:
 
     window   a queue stops dispatching to a consumer; its messages wait in the queue, where others can get them
-    high     who filled it is held back until half of that is left (`relief`), for a bounded time: a publisher, or the
+    high     its filler is held back until half of that is left (`relief`), for a bounded time: a publisher, or the
              client itself that sends without reading its receipts
-    limit    a client that was waited for in vain, and is no longer, is closed
+    limit    a client that did not read in that time is closed
 
 The first frame that is appended after a flush puts the outbox into the list of those to flush, `dirty`.
 """
@@ -64,7 +64,7 @@ class Outbox:
         frames: how many the transport took since the start.
         gone: bytes written since the start; a part's place in the stream is counted from there.
         taken: the place up to which the transport took parts.
-        unsent: queue, message and the place of its end, for those that nobody will acknowledge (mode auto) and that are
+        unsent: queue, message and the place of its end, for those that need no ACK (mode auto) and that are
             not with the operating system; should the connection end first, they go back to their queue.
         rows: how many of them the store holds until they are with the operating system.
         starved: consumers of queues that got nothing because the window was full.
@@ -128,7 +128,7 @@ class Outbox:
         self.dirty = dirty
 
     def set_limit(self, nbytes: int) -> None:
-        """Of so many bytes on it is closed, if it was waited for in vain; the marks below go with it."""
+        """Of so many bytes on it is closed, if its client does not read in time; the lower marks go with it."""
         self.limit = nbytes
         self.high = nbytes * 3 // 4
         self.relief = self.high // 2
@@ -208,7 +208,7 @@ class Outbox:
         return returned
 
     def hand_over(self) -> list[list[bytes]]:
-        """What the transport did not take, and some that it did, before `close`: whoever gets it lets go of it."""
+        """The parts that the transport did not take, and some that it did, before `close`: the caller frees them."""
         handed, self._rest, self.parts = [self._rest, self.parts], [], []
         return handed
 

@@ -1,4 +1,4 @@
-"""What the broker and the connection loop need from outside, as protocols."""
+"""Ports: the protocols of all that the broker and the connection loop need from outside."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from ..model.identity import Credentials, Identity, Renewal
 from ..model.options import SendOptions
 
 ANONYMOUS = "anonymous"
-"""The name of a user who gave none, where that is allowed."""
+"""The name of a user without a login, where that is allowed."""
 
 
 class Authenticator(Protocol):
-    """Says who a client is.  Called at the handshake, under the connect timeout, and when a session is renewed."""
+    """Finds the user of a client's credentials.
+
+    Called at the handshake, under the connect timeout, and when a session is renewed.
+    """
 
     def authenticate(self, credentials: Credentials) -> Awaitable[Identity | None]:
-        """Who it is, or None when the credentials are refused.  May take long; must not block the loop.
+        """The user, or None when the credentials are refused.  May take long; must not block the loop.
 
         Raises:
-            LoginRefused: likewise, where more can be said than that.
+            LoginRefused: the credentials are refused, and there is more to say than that.
         """
         ...
 
 
 class Authorizer(Protocol):
-    """Says what somebody may do.  Asked once per session."""
+    """Says what a user may do.  Asked once per session."""
 
     def access_of(self, identity: Identity, transport: str, address: str) -> Access | None:
-        """What that user may do who came that way, from that address (empty: by a unix socket); None: everything."""
+        """The rights of a user that came that way, from that address (empty: by a unix socket); None: all rights."""
         ...
 
 
@@ -52,7 +55,7 @@ class StoreError(Exception):
     """The store cannot do what it should; `str()` is one sentence that names the file and the reason.
 
     Attributes:
-        public: what a client may read of the reason: nothing of the server's inside.
+        public: the reason as a client may read it: nothing of the server's inside.
         is_damage: the store does not hold what it must; to try again is no use.
         place: the name of the place where a single damaged message stands; empty: that cannot be told.
     """
@@ -83,10 +86,10 @@ class Store(Protocol):
 
 
 class TendedStore(Store, Protocol):
-    """What is done for a store beside that; in the same thread."""
+    """A store that is looked after, in the same thread."""
 
     def shortage(self) -> str:
-        """Why no more messages should come for now; empty: they may.  What is under way can still be written.
+        """The reason why no more messages should come for now; empty: they may.  Those under way can still be written.
 
         Raises:
             StoreError: the disk does not say, or the store is not where it was: nothing can be written.
@@ -94,11 +97,11 @@ class TendedStore(Store, Protocol):
         ...
 
     def notice(self) -> str:
-        """What has happened to the store since this was last asked, for the operator; empty: nothing of note."""
+        """Events of the store since the last call, for the operator; empty: there were none."""
         ...
 
     def tidy(self) -> bool:
-        """Do some of what can wait until nobody else does, mostly nothing; True: there is more of it.
+        """Do some of the work that may wait until nothing else does, mostly none; True: there is more of it.
 
         Raises:
             StoreError: it cannot be done.
@@ -121,7 +124,7 @@ class Carrier(Protocol):
         ...
 
     def renew(self, renewal: Renewal) -> None:
-        """Have somebody say whether the session may last longer; then call its `renewed`, or end it.
+        """Find out if the session may last longer; then call its `renewed`, or end it.
 
         Returns at once.
         """
@@ -150,8 +153,8 @@ class Peer(Protocol):
         client_id: the `client-id` of CONNECT; empty: none.
         peer: address of the other end.
         transport: `tcp` or `websocket`.
-        access: what the user may do; None: everything.
-        names: what its rows in the journal have in common; the event log's.
+        access: the user's rights; None: all.
+        names: the fields that its rows in the journal have in common; the event log writes it.
     """
 
     id: str
@@ -174,7 +177,7 @@ class Peer(Protocol):
 
 
 class Destinations(Protocol):
-    """What queues and topics need of the registry and the router; a target is a queue or a topic."""
+    """The registry and the router, as queues and topics use them; a target is a queue or a topic."""
 
     def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
         """Route a message of the broker's own, which must find room: a dead letter, or a moved message."""
@@ -196,12 +199,12 @@ class Destinations(Protocol):
 class Recorder(Protocol):
     """Takes what happens, in the terms of the journal's schema: one method for each event.
 
-    * `now` is what `clock` said last: the calls come in the order of the times.  One look at the clock may serve
+    * `now` is the last time of `clock`: the calls come in the order of the times.  One look at the clock may serve
       several calls, like those of one message to many subscribers, or of a cumulative ACK.
-    * `names` is what `names_of_session` or `names_of_subscription` made, once, of what does not change.
+    * `names` was made by `names_of_session` or `names_of_subscription`, once, of the fields that do not change.
     * `number` is that of the message in its run; `message_id` is made of it.
     * Times between two events are in microseconds; they, and sizes and counts, are negative where they are not known.
-    * The destination of a message is the one that it was sent to, wherever it is: see `records`.
+    * The destination of a message is the one that it was sent to, in all rows about it.
 
     Nothing here waits and nothing raises.
 
@@ -216,11 +219,11 @@ class Recorder(Protocol):
     def names_of_session(
         self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
     ) -> bytes:
-        """What the rows of a session have in common; before CONNECTED, some of it is not known."""
+        """The fields that the rows of a session have in common; before CONNECTED, some of them are not known."""
         ...
 
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
-        """What the rows of a subscription have in common.
+        """The fields that the rows of a subscription have in common.
 
         Args:
             session: the names of its session.
@@ -254,13 +257,13 @@ class Recorder(Protocol):
         Args:
             names: of the subscription, as in the next three.
             size: bytes of the body.
-            delivery_count: 1; or 0: a browser got it, and somebody else will consume it.
+            delivery_count: 1; or 0: a browser got it, and it stays in the queue for a consumer.
             queue_us: since it was accepted.
         """
         ...
 
     def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """The same once more, in place of `delivered`."""
+        """A message was delivered once more; called in place of `delivered`."""
         ...
 
     def acked(
@@ -343,7 +346,7 @@ class Recorder(Protocol):
         ...
 
     def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """It ended."""
+        """A session ended."""
         ...
 
     def error(self, now: int, names: bytes, reason: str) -> None:

@@ -1,8 +1,8 @@
-"""Queue arguments of clients, and whether they are wanted.
+"""Queue arguments of clients, and whether they are allowed.
 
-What a client says of a queue in its headers changes the queue for everybody: `x-max-length:1` throws away what others
-have sent.  Where the operator does not want that, such a frame is refused, and not carried out without its wish.  But
-one that wishes for nothing else than the policy has already goes through: many programs say `auto-delete:false` always.
+A client's queue arguments change the queue for all its users: `x-max-length:1` throws away messages that others have
+sent.  Where the operator does not want that, such a frame is refused, and not carried out without its arguments.  But a
+frame that asks for nothing else than the policy has already goes through: many programs say `auto-delete:false` always.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsNotice:
-    """What a client's queue arguments came to, for the log.
+    """The effect of a client's queue arguments, for the log.
 
     Attributes:
         queue: its canonical name.
@@ -53,11 +53,11 @@ class QueueArguments:
         self._wanted = wanted
 
     def check(self, arguments: ClientArguments | None, name: str, destination: str, peer: Peer) -> None:
-        """Refuse a client's wishes for a queue.  Those for a topic or a temporary queue concern nobody else.
+        """Refuse a client's queue arguments.  Those for a topic or a temporary queue concern that client alone.
 
         Args:
             name: the canonical one.
-            destination: the same as the client wrote it.
+            destination: the queue's name as the client wrote it.
             peer: the client's session.
 
         Raises:

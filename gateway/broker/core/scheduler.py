@@ -1,8 +1,8 @@
-"""The agenda: what the broker has to do at a certain time, and what it did not finish in its turn.
+"""Scheduler: the actions that the broker has to carry out at a certain time, and those that it did not finish.
 
 The broker has no clock and no timer.  It reads the time where it needs it (`clock`), and asks to be called back at the
-nearest due time (`wake`); the transports call `tick` then.  What would take too long at once is cut into pieces: the
-rest is put into `unfinished`, and `proceed` carries out one piece.
+nearest due time (`wake`); the transports call `tick` then.  Work that would take too long at once is cut into pieces:
+the rest is put into `unfinished`, and `proceed` carries out one piece.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Scheduler:
         self._wake = wake
         self._busy = busy
         self._heap: list[tuple[float, int, Timer]] = []
-        self._swept: list[tuple[float, int, Timer]] = []  # likewise; what is in force in it goes over, bit by bit
+        self._swept: list[tuple[float, int, Timer]] = []  # the next heap: timers in force go over, bit by bit
         self._cancelled = 0
         self._serial = 0
         self._wakes_at = math.inf

@@ -1,10 +1,10 @@
-"""The verified sender: the header `user-id`, which the broker itself writes where a policy says `add_user_id`.
+"""Sender ids: the header `user-id`, which the broker itself writes where a policy says `add_user_id`.
 
-A client need not say who it is, and cannot say that it is somebody else: a `user-id` that is not its login is refused
-before this.  So whoever reads the header knows who sent the message.  Where a policy asks for it, it is always there,
-and a message without it came from somebody who has no name, or from the server (a function, an operator).
+A client need not give its name, and cannot give that of another: a `user-id` that is not its login is refused before
+this.  So the header is a proof of the sender.  Where a policy asks for it, it is always there, and a message without it
+came from a user without a name, or from the server (a function, an operator).
 
-What is written depends on the header block and on the session, and equal blocks of one session share one `Head`: the
+The written value depends on the header block and on the session, and equal blocks of one session share one `Head`: the
 head that goes on in its place is kept there, and costs a client one look per message.
 """
 
@@ -22,7 +22,7 @@ _AS_IT_IS = Head("", {})
 
 
 class SenderIds:
-    """Writes who sent a message.
+    """Writes the sender of a message into it.
 
     Args:
         policies: say where.

@@ -19,7 +19,7 @@ _HARD_LIMIT = 4
 
 
 class SlowConsumers:
-    """Those of one broker.
+    """The slow consumers of one broker.
 
     Attributes:
         strained: outboxes that the reader at work filled beyond their high mark; it empties the set.
@@ -37,7 +37,7 @@ class SlowConsumers:
         self._ended: set[Peer] = set()
 
     def strain(self, outbox: Outbox) -> None:
-        """Take note of an outbox that is over its high mark."""
+        """Remember an outbox that is over its high mark."""
         if not outbox.excused and outbox.size <= _HARD_LIMIT * self._quotas.max_outbound:
             self.strained.add(outbox)
         elif outbox.size > outbox.limit:

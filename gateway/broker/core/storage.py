@@ -1,19 +1,19 @@
-"""The broker's side of the store: what changes for good is gathered here, and receipts wait here until it is written.
+"""Storage: the broker's side of the store.  It gathers the changes to write, and parks receipts until they are written.
 
     a message comes to a durable place   ->  batch 8      the committer takes batch 8 and writes it, in its own thread,
     it is settled                        ->  batch 8      while batch 9 gathers; when it is done, `written(8)` lets the
     its RECEIPT                          ->  parked: 8    receipts go that were parked for it
 
-Nothing here waits for the disk, and routing does not either.  What came and went within one batch is never written.
-Because all that one frame changes is in one batch, and a batch is one transaction of the store, a COMMIT is whole or
-has not happened.
+Nothing here waits for the disk, and routing does not either.  A message that came and went within one batch is never
+written.  All changes of one frame are in one batch, and a batch is one transaction of the store: so a COMMIT is whole
+or has not happened.
 
 A message is durable if its sender says so (`persistent:true`) or the policy of its destination does.  A message that is
 not may still have a row, for a while, when memory is short: it is transient, and gone with the process.
 
 When the store fails, nothing is lost here: the batch is written again until it succeeds.  Meanwhile `failure` says why,
-and new durable messages are refused.  They are, too, when its disk has little room left; then all else is written, so
-that consuming makes room.
+and new durable messages are refused.  They are refused as well when the disk has little room left; all else is then
+written, so that consuming makes room.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from .metadata import Metadata
 
-# What may wait to be written before publishers are held back: a slow disk must not fill the memory.
+# Bytes that may wait to be written before publishers are held back: a slow disk must not fill the memory.
 MOST_WAITING = 32 * 1024 * 1024
 
 
 Read = tuple[Sequence[int], Callable[[list[Stored]], None]]
 
-# A reason, and what of it clients are told.
+# A reason, and the part of it that clients are told.
 _NOTHING = ("", "")
 
 
 class Storage:
-    """What the broker has to write, and what waits for it.
+    """The changes that the broker has to write, and the actions that wait for them.
 
     Attributes:
-        changes: how many there were; whoever caused one must wait before he says that it is done.
+        changes: how many there were; the session that caused one must wait before its RECEIPT goes out.
         number: of the batch that gathers now.
         committed: of the last batch that is written.
         failure: why durable messages are refused: the last attempt to write failed, or room is short; empty: they are
             not.
         is_failing: the last attempt to write failed.
-        nbytes: what waits to be written costs, nearly.
+        nbytes: cost of all that waits to be written, nearly.
         entered: messages that got a row since the start; it only grows.
-        in_backlog: messages that wait in the store alone, of all queues.
+        in_backlog: paged messages of all queues: they wait in the store alone.
 
     Args:
-        facts: turns what is known of a message into text and back.
+        facts: turns the facts of a message into text and back.
         busy: asks for a call of `take`; called when there is something to write, or to read.
         on_relief: called when `is_behind` ends, or `is_short`.
         on_state: called when `failure` is another.
@@ -93,17 +93,17 @@ class Storage:
 
     @property
     def number(self) -> int:
-        """Of the batch that gathers now."""
+        """Number of the batch that gathers now."""
         return self._batch.number
 
     @property
     def is_behind(self) -> bool:
-        """More waits to be written than should: who publishes is held back."""
+        """True if more waits to be written than should: publishers are held back."""
         return self.nbytes > MOST_WAITING
 
     @property
     def unwritten(self) -> bool:
-        """Something is still to be written."""
+        """True if anything is still to be written."""
         return self._has_changed()
 
     def check(self) -> None:
@@ -113,6 +113,7 @@ class Storage:
             NotAllowed: the store has failed, or room is short.
         """
         if self.failure:
+            # A failure goes before short room, as in `_refuse`.
             _, told = self._failed if self.is_failing else self._short
             raise NotAllowed("the store cannot be written", f"durable messages are refused for now: {told}")
 
@@ -123,25 +124,28 @@ class Storage:
         self._next_place = number
 
     def place(self, kind: str, name: str, facts: str = "{}") -> int:
-        """The number of a new place."""
+        """Make a new place, and return its number."""
         number = self._next_place
         self._next_place += 1
+        # The store does not know it: if it is dropped before it is written, nothing is to be deleted.
         self._fresh.add(number)
         self.describe(Container(number, kind, name, facts))
         return number
 
     def describe(self, place: Container) -> None:
-        """The facts of a place are new.  Nobody waits for that alone."""
+        """The facts of a place are new.  No RECEIPT waits for that alone."""
+        # By number: of several descriptions in one batch only the last is written.
         self._batch.places[place.number] = place
         self._count(0)
 
     def await_place(self) -> None:
-        """What was said of a place is what somebody asked for: it counts as a change."""
+        """The facts of a place are what a client asked for: they count as a change, for which its RECEIPT waits."""
         self._change(0)
 
     def drop(self, place: int) -> None:
-        """A place is no more, nor what the store holds of it; nothing of it is new."""
+        """A place is no more, with all that the store holds of it; none of its messages is unwritten."""
         self._batch.places.pop(place, None)
+        # Never written, so nothing is to be deleted; else the store deletes the place with all its rows.
         if place in self._fresh:
             self._fresh.discard(place)
         else:
@@ -151,13 +155,13 @@ class Storage:
     # messages
 
     def pool(self, kind: str) -> int:
-        """The one place of a kind that is no destination's."""
+        """The one place of a kind that belongs to no destination."""
         if kind not in self._pools:
             self._pools[kind] = self.place(kind, kind)
         return self._pools[kind]
 
     def restore_pool(self, place: Container) -> None:
-        """The store holds such a place from the last process."""
+        """Take over such a place, which the store holds from the last process."""
         self._pools[place.kind] = place.number
 
     def enter(
@@ -173,28 +177,35 @@ class Storage:
 
         Args:
             transient: it is gone with the process.
-            extra: what is to be kept of it beside what `Metadata` tells.
+            extra: facts to keep beside those that `Metadata` tells.
         """
+        # The sign tells at once, everywhere, whether the message outlives the process.
         message.row = -row if transient else row
         self.entered += 1
+        # Not encoded before `take`: most messages are settled before that and are never written.
         self._new[row] = (place, message, transient, extra)
+        # No RECEIPT has to wait for a message that is gone with the process anyway.
         if transient:
             self._count(message.size)
         else:
             self._change(message.size)
 
     def leave(self, message: Message) -> None:
-        """A message with a row is settled for good, whatever became of it."""
+        """A message with a row is settled for good: its row goes."""
+        # The row is taken from the message first, so that it cannot be settled twice.
         row, message.row = message.row, 0
+        # It came and went in this batch: there is nothing to write.  The account gives back what `enter` put there.
         if abs(row) in self._new:
             del self._new[abs(row)]
             self._count(-message.size - CHANGE)
+            # Settling a durable message is a change for which a RECEIPT waits, as if the batch held it.
             self.changes += row > 0
         else:
             self.leave_row(row)
 
     def leave_row(self, row: int) -> None:
-        """The same of a message that is not in memory; one that is transient has a negative row."""
+        """A message that is not in memory is settled for good; the row is negative where it is transient."""
+        # A row that goes needs no new facts.
         self._noted.pop(abs(row), None)
         new = self._new.pop(abs(row), None)
         if new is None:
@@ -205,13 +216,14 @@ class Storage:
         self.changes += row > 0
 
     def note(self, message: Message) -> None:
-        """What is known of a message with a row has changed: attempts, failures, its place among the others."""
+        """The facts of a message with a row have changed: attempts, failures, its place among the others."""
+        # A new row is written with the facts of that moment, and a transient one need not be right after a restart.
         if abs(message.row) not in self._new and message.row > 0:
             self._noted[message.row] = message
             self._change(0)
 
     def is_new(self, message: Message) -> bool:
-        """Its row is written together with whatever happens to it now."""
+        """True if the row of a message is not written yet: all that happens to it now is written with it."""
         return abs(message.row) in self._new
 
     def saw(self, digest: bytes, until: float) -> None:
@@ -225,29 +237,35 @@ class Storage:
 
     def _count(self, nbytes: int) -> None:
         self.nbytes += nbytes + CHANGE
+        # The batch keeps its own share, which `_settle` takes off as a whole.
         self._batch.nbytes += nbytes + CHANGE
         self._ask()
 
     # the committer
 
     def take(self) -> Batch | None:
-        """What is to be written now; None: nothing.  The last batch must have been `written`."""
+        """The batch to write now; None: nothing.  The last batch must have been `written`."""
         if self._under_way is not None:
-            return self._under_way  # once more, for it failed
+            return self._under_way  # once more: it could not be written
+        # Changes from now on belong to the next batch, and ask again.
         self._asked = False
         batch = self._batch
         for row, (place, message, transient, extra) in self._new.items():
+            # A message has one content for all its copies: a copy in each of many queues writes its body once.
             content, facts = message.number, self.facts.of(message, row, extra)
             batch.rows[row] = StoredRow(row, place, content, message.rank, message.size, transient, facts)
             if content not in batch.contents:
                 batch.contents[content] = Payload(message.head.headers, message.body)
+        # Encoded now and not at `note`: only the last of several changes is written.
         for row, message in self._noted.items():
             batch.facts[row] = self.facts.of(message, row) or "{}"
         self._new, self._noted, self._fresh = {}, {}, set()
         self._batch = Batch(batch.number + 1)
+        # All that came has gone again: the batch counts as written, so that its receipts go out.
         if not batch:
             self._settle(batch)
             return None
+        # Kept until `written`: if the store fails, this very batch is written again, before any later one.
         self._under_way = batch
         return batch
 
@@ -255,11 +273,12 @@ class Storage:
         """The batch that was taken is in the store."""
         batch, self._under_way = self._under_way, None
         assert batch is not None  # it was taken
+        # Before the receipts go out: a client that reads one may publish at once, and must not be refused.
         self.works()
         self._settle(batch)
 
     def works(self) -> None:
-        """The store does what it should."""
+        """The store works, or works again."""
         if self.is_failing:
             self.is_failing, self._failed = False, _NOTHING
             self._refuse()
@@ -267,8 +286,10 @@ class Storage:
     def _settle(self, batch: Batch) -> None:
         """Nothing of a batch is left to be written."""
         self.committed = batch.number
+        # Compared before and after, so that `on_relief` is called once, at the change.
         behind = self.is_behind
         self.nbytes -= batch.nbytes
+        # RCP-03: a RECEIPT goes out when its frame was carried out, which for a durable change is now.
         for action in self._parked.pop(batch.number, ()):
             action()
         for action in self._careful.pop(batch.number, ()):
@@ -280,21 +301,23 @@ class Storage:
         """The batch that was taken could not be written; it is to be taken again.
 
         Args:
-            told: what clients read of it; None: the reason names nothing of the server's inside.
+            told: the reason as clients read it; None: the whole of it, which then names nothing inside the server.
         """
         self.is_failing, self._failed = True, (reason, reason if told is None else told)
         self._refuse()
+        # These wait for either end.  The receipts stay parked: their frames are not carried out before the store has
+        # them.
         for number in list(self._careful):
             for action in self._careful.pop(number):
                 action()
 
     @property
     def is_short(self) -> bool:
-        """There is little room for messages."""
+        """True if there is little room for messages."""
         return self._short is not _NOTHING
 
     def run_short(self, reason: str, told: str) -> None:
-        """There is little room for messages; what clients read of that is `told`."""
+        """There is little room for messages; clients read `told` as the reason."""
         self._short = reason, told
         self._refuse()
 
@@ -310,7 +333,7 @@ class Storage:
         self.failure = self._failed[0] or self._short[0]
         self._on_state()
 
-    # what waits for it
+    # actions that wait for it
 
     def when_written(self, number: int, action: Callable[[], None]) -> None:
         """Do something once that batch, which is not yet, is in the store."""
@@ -319,6 +342,7 @@ class Storage:
     @property
     def last_changed(self) -> int:
         """The batch with which all that was changed so far is in the store; not above `committed` if it is there."""
+        # Anything in the batch that gathers may be of this frame; else all is in the one under way, or written.
         if self._batch or self._new or self._noted:
             return self.number
         return self.committed if self._under_way is None else self._under_way.number
@@ -339,6 +363,7 @@ class Storage:
 
     def read(self, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:
         """Read rows back, once they are in the store; `action` gets them in that order, soon."""
+        # A row that is not written yet cannot be read: the read waits for its batch.
         self._reads.append((self._needed(rows), (rows, action)))
         self._ask()
 
@@ -352,12 +377,13 @@ class Storage:
         return self.committed
 
     def take_reads(self) -> list[Read]:
-        """What is to be read now: all that was asked for before the last batch that is written."""
+        """The reads that are due: their rows are in the store."""
         ready = [read for number, read in self._reads if number <= self.committed]
         self._reads = [each for each in self._reads if each[0] > self.committed]
         return ready
 
     def _ask(self) -> None:
+        # One call of `busy` for each batch is enough: the committer takes all that is there then.
         if not self._asked:
             self._asked = True
             self._busy()

@@ -1,10 +1,10 @@
-"""Browsing: a subscription that reads what waits in a queue and consumes nothing.
+"""Browsing: a subscription that reads the messages of a queue and consumes none.
 
-A browser has a list of what waited when it came, and goes through it as fast as its client reads; what has gone
-meanwhile is passed over.  What only the store holds is read for it, a page at a time.  Then it says so by a MESSAGE
-with the header `browser:end`, or, if the client wishes (`browser-end:false`), goes on with each message that comes.
+A browser has a list of the messages that waited when it came, and goes through it as fast as its client reads; those
+that have gone meanwhile are passed over.  Paged messages are read for it, a page at a time.  At the end it sends a
+MESSAGE with the header `browser:end`, or, if the client asks for it (`browser-end:false`), goes on with new messages.
 
-What is consumed meanwhile is not kept for a browser that is slow; what comes behind the list is bounded by the
+Messages that are consumed meanwhile are not kept for a slow browser; those behind the list are bounded by the
 session's `max_outbound`.
 """
 
@@ -28,7 +28,7 @@ _PAGE = 200
 
 
 class Browser:
-    """One browser of one queue.
+    """A browser of a queue.
 
     Args:
         waited: the messages in memory that wait now, in order.
@@ -105,8 +105,8 @@ class Browser:
                 self._show(message)
 
     def _read_on(self) -> None:
-        """Have the next of the backlog read; nobody else gets them for it."""
-        assert not self._is_reading  # nobody asks before they have come
+        """Have the next paged messages read, for this browser alone."""
+        assert not self._is_reading  # the next page is asked for when this one has come
         self._is_reading = True
         storage = self._context.storage
         assert storage is not None  # the rows are there

@@ -1,4 +1,4 @@
-"""The consumers of a queue: which of them gets a message.
+"""Consumers of a queue: which of them gets a message.
 
     exclusive   where one consumer is exclusive, all others stand by
     set         of those that want the message, the ones of the highest priority with room, in turn
@@ -6,8 +6,8 @@
     group       a message of a group goes to the consumer that has the group (see `groups` and `dispatch`)
 
 Consumers of one priority with one selector, or none, form a `ConsumerSet`.  Those with room stand in its rotation; each
-message goes to the first, who then goes to its end.  A consumer that turns out to have no room leaves the rotation and
-comes back by itself (`Subscription.offer`), so that a thousand busy consumers cost a publisher nothing.
+message goes to the first, which then goes to its end.  A consumer that turns out to have no room leaves the rotation
+and comes back by itself (`Subscription.offer`), so that a thousand busy consumers cost a publisher nothing.
 """
 
 from __future__ import annotations
@@ -47,18 +47,21 @@ class ConsumerSet:
         self.behind = False
 
     def next(self) -> Subscription | None:
-        """The consumer whose turn it is; None: none has room."""
+        """The next consumer in turn; None: none has room."""
         rotation = self.rotation
         while rotation:
             consumer = rotation[0]
             if consumer.has_room():
+                # To the end: the next message goes to another consumer, so that all get about as many.
                 rotation.rotate(-1)
                 return consumer
+            # A full consumer is looked at once: it leaves, and comes back by `Subscription.offer` when it has room.
             rotation.popleft().leave_rotation()
         return None
 
     def next_but(self, avoid: int) -> Subscription | None:
-        """The consumer whose turn it is, but not the one with the serial `avoid`."""
+        """The next consumer in turn, except for the one with the serial `avoid`; None: no other has room."""
+        # Once around: the consumer to avoid stays in the rotation, and its turn passes.
         for _ in range(len(self.rotation)):
             consumer = self.next()
             if consumer is None or consumer.serial != avoid:
@@ -66,7 +69,7 @@ class ConsumerSet:
         return None
 
     def has_room(self) -> bool:
-        """True if any of them has; one that turns out to have none leaves the rotation."""
+        """True if any consumer of the set has room; one that turns out to have none leaves the rotation."""
         rotation = self.rotation
         while rotation:
             if rotation[0].has_room():
@@ -76,6 +79,7 @@ class ConsumerSet:
 
     def list(self, consumer: Subscription) -> None:
         """A consumer may have room."""
+        # Never twice: it would have two turns, and a place would be left when it goes.
         if not consumer.listed:
             self.rotation.append(consumer)
             consumer.enter_rotation()
@@ -96,7 +100,7 @@ class Consumers:
 
     Attributes:
         all: each with its set, in order of arrival.
-        sets: by priority, highest first; of equal ones the one whose turn it is.
+        sets: by priority, highest first; of equal ones, the next in turn first.
     """
 
     __slots__ = ("_exclusive", "all", "sets")
@@ -112,7 +116,7 @@ class Consumers:
         """The consumer with room that gets a message without an owner; None: there is none.
 
         Args:
-            refusing: gets the ready lists whose selector does not want it.
+            refusing: gets the ready lists with a selector that does not want it.
         """
         avoid = message.history.avoid if message.history is not None else 0
         for consumer_set in self._willing(message, refusing):
@@ -120,24 +124,26 @@ class Consumers:
             if consumer is not None:
                 self._move_behind(consumer_set)
                 return consumer
+        # No other consumer can take it: then the one that gave it back gets it again, so that it does not wait for
+        # ever.
         if avoid:
             return next(filter(None, (consumer_set.next() for consumer_set in self._willing(message, refusing))), None)
         return None
 
     def _willing(self, message: Message, refusing: set[ReadyList]) -> Iterator[ConsumerSet]:
-        """The sets with room that want a message, and for which no older one may wait."""
+        """The sets with room that want a message, and for which no older message may wait."""
         for consumer_set in self.sets:
             ready_list = consumer_set.ready_list
             if not consumer_set.rotation or consumer_set.behind or ready_list in refusing:
                 continue
-            # No older message waits in the list for it: it has room and is not behind.
+            # A set with room that is not behind has nothing in its list that is older than a new message.
             if ready_list.selector is None or ready_list.selector(message.head.headers):
                 yield consumer_set
             else:
                 refusing.add(ready_list)
 
     def has_room(self) -> bool:
-        """True if any consumer may have."""
+        """True if any consumer may have room."""
         return any(consumer_set.rotation for consumer_set in self.sets)
 
     def is_ready(self, consumer: Subscription) -> bool:
@@ -174,12 +180,14 @@ class Consumers:
     def _set_of(self, subscription: Subscription, text: str, ready_lists: list[ReadyList]) -> ConsumerSet:
         """The set with that selector and the subscription's priority."""
         priority = subscription.options.priority
+        # A consumer without a selector wants all that waits, which is the first list of every queue.
         ready_list = None if text else ready_lists[0]
         for consumer_set in self.sets:
             if consumer_set.text == text:
                 if consumer_set.priority == priority:
                     return consumer_set
                 ready_list = consumer_set.ready_list
+        # Before anything is changed, so that nothing has to be undone.
         if len(self.sets) >= MOST_SETS:
             raise NotAllowed(
                 "too many different consumers",
@@ -187,18 +195,19 @@ class Consumers:
             )
         if ready_list is None:
             ready_list = ready_lists[0].copy(subscription.options.selector, len(text))
+            # From now on each new message enters this list as well.
             ready_lists.append(ready_list)
         consumer_set = ConsumerSet(ready_list, text, priority)
         self._insert(consumer_set)
         return consumer_set
 
     def _insert(self, consumer_set: ConsumerSet) -> None:
-        """Behind all sets of the same or a higher priority."""
+        """Insert a set behind all sets of the same or a higher priority."""
         place = sum(each.priority >= consumer_set.priority for each in self.sets)
         self.sets.insert(place, consumer_set)
 
     def _move_behind(self, consumer_set: ConsumerSet) -> None:
-        """Behind the other sets of its priority, so that each has its turn."""
+        """Move a set behind the other sets of its priority, so that each has its turn."""
         if len(self.sets) > 1:
             self.sets.remove(consumer_set)
             self._insert(consumer_set)
@@ -206,6 +215,8 @@ class Consumers:
     def list_ready(self) -> None:
         """Put all that have room into their rotations, once others had it for themselves."""
         for subscription, consumer_set in self.all.items():
+            # A consumer that stands by has no room (`Subscription.has_room`): while one is exclusive, only that one is
+            # listed.
             if not subscription.listed and subscription.has_room():
                 consumer_set.list(subscription)
 
@@ -217,19 +228,23 @@ class Consumers:
         """One consumer gets everything, the others stand by; None: all are equal again."""
         self._exclusive = subscription
         for each in self.all:
+            # Those that stand by have no room from now on, and leave their rotations when it is their turn.
             each.stand_by(subscription is not None and each is not subscription)
 
     def leave(self, subscription: Subscription, ready_lists: list[ReadyList]) -> bool:
         """Take out a consumer; True: another one is the exclusive one now, or none."""
         consumer_set = self.all.pop(subscription)
+        # At once: a consumer that is gone must not be given a message.
         consumer_set.unlist(subscription)
         consumer_set.consumers -= 1
         if not consumer_set.consumers:
             self.sets.remove(consumer_set)
             ready_list = consumer_set.ready_list
+            # Sets that differ in priority alone share a list: it goes with the last of them.
             if ready_list.selector is not None and all(each.ready_list is not ready_list for each in self.sets):
                 ready_lists.remove(ready_list)
         if subscription is not self._exclusive:
             return False
+        # Of the exclusive consumers that wait, the one that came first takes over; one that is leaving does not.
         self._make_exclusive(next((each for each in self.all if each.options.exclusive and not each.ended), None))
         return True

@@ -30,7 +30,7 @@ from .waiting import WaitingMessages
 
 
 class Outlet(Protocol):
-    """The queue, as far as dispatch needs it."""
+    """The part of the queue that dispatch uses."""
 
     def hand(self, message: Message, consumer: Subscription) -> None:
         """Give a kept message, which does not wait, to a consumer."""
@@ -107,9 +107,11 @@ class Dispatcher:
         outlet = self._outlet
         refusing: set[ReadyList] = set()
         has_consumers = bool(self._consumers.sets)
+        # A more urgent message is still in the store.  To give this one out first would break the order of priorities.
         if has_consumers and outlet.holds_up(message):
             self._waiting.add(message)
             return
+        # `choose` adds the lists that do not want it to `refusing`, so that no selector is asked a second time.
         consumer = self._consumers.choose(message, refusing) if has_consumers else None
         if consumer is not None:
             outlet.hand(message, consumer)
@@ -124,6 +126,7 @@ class Dispatcher:
         if self._is_ready(group, message) and not self._outlet.holds_up(message):
             owner = group.owner
             assert owner is not None  # it is ready
+            # A message that closes its group frees it here; the group is then forgotten, for no message of it waits.
             groups.taken(message, owner)
             self._outlet.hand(message, owner)
             if group.owner is None:
@@ -139,11 +142,12 @@ class Dispatcher:
         return self.groups.of(name)
 
     def _is_ready(self, group: Group, message: Message) -> bool:
-        """Whether a new message can go straight to the owner of its group: the usual case, no other one waits."""
+        """True if a new message can go straight to the owner of its group: the usual case, no other one waits."""
         owner = group.owner
         if owner is None or not group.is_empty() or not self._consumers.is_ready(owner):
             return False
         assert self.groups is not None
+        # Nothing older may wait for the owner: neither in the list of its set, nor parked with it.
         parked = self.groups.parked(owner)
         return (
             not self._consumers.all[owner].behind
@@ -178,18 +182,23 @@ class Dispatcher:
         """Give all consumers what waits, also of groups that come free by it; those of higher priority first."""
         while True:
             self._token_entered = False
+            # A copy of the list: sets may come, go and change places while messages are handed out.
             for consumer_set in list(self._consumers.sets):
                 self._dispatch(consumer_set)
+                # A set that had its turn may want the token, so that all begin anew, in the order of priority.
                 if self._token_entered:
                     break
             if not self._token_entered and (self.groups is None or not self.groups.touched):
                 return
 
     def _dispatch(self, consumer_set: ConsumerSet) -> None:
-        """Give the consumers of a set what waits for them, until a group comes free: then all sets have their turn
-        (`_go_on`)."""
+        """Give the consumers of a set the messages that wait for them, until a group comes free.
+
+        Then all sets have their turn (`_go_on`).
+        """
         ready_list = consumer_set.ready_list
         while True:
+            # A token that has just entered may be older than the next message here: then all sets begin anew.
             while consumer_set.has_room() and not self._token_entered:
                 message = self._first(ready_list)
                 if message is None or self._outlet.holds_up(message):
@@ -198,13 +207,18 @@ class Dispatcher:
             owners = [] if self._token_entered else self._touched_of(consumer_set)
             if ready_list.tired or not owners:
                 break
+            # Behind the ready list: `_give_parked` lets an older message of the list go first.
             for owner in owners:
                 self._give_parked(owner)
+        # The set is `behind` until its list is read to the end.  Meanwhile a new message that it wants waits in the
+        # list, so that it cannot overtake an older one there.
         if ready_list.tired and consumer_set.rotation and not consumer_set.behind:
             consumer_set.read_on_later(is_behind=True)
             self._context.scheduler.later(partial(self._catch_up, consumer_set))
+        # Room is left, so no message in memory is for this set: one in the store may be.
         if consumer_set.has_room():
             self._outlet.read_on()
+        # A message that one list gave out keeps its places in the others until these are tidied.
         if len(self._waiting.ready_lists) > 1:
             self._waiting.tidy()
 
@@ -215,7 +229,7 @@ class Dispatcher:
         return self.groups.take_touched(self._consumers.all, consumer_set)
 
     def _go_on(self) -> None:
-        """Behind what may have freed a group: its token stands in the ready lists now, where any set may want it."""
+        """Dispatch to all sets if a group came free: its token stands in the ready lists now, where any may want it."""
         if self._token_entered or (self.groups is not None and self.groups.touched):
             self.dispatch_all()
 
@@ -223,16 +237,19 @@ class Dispatcher:
         """Read on in the ready list of a set that is behind, for one turn."""
         consumer_set.read_on_later(is_behind=False)
         self._dispatch(consumer_set)
+        # Parked messages waited for the reading, because the list could have held an older one.
         if not consumer_set.behind and self.groups is not None:
             for consumer in list(consumer_set.rotation):
                 self._give_parked(consumer)
         self._go_on()
 
     def resume(self) -> None:
-        """Messages were read from the store: what waited for them can go."""
+        """Messages were read from the store: dispatch the messages that were held up by them."""
+        # Taken before the dispatch, which may hold up some of them again.
         held_up, self._held_up = self._held_up, {}
         self.dispatch_all()
         for consumer in held_up:
+            # A consumer that left meanwhile has no set any more.
             if not consumer.ended:
                 self._give_parked(consumer)
         self._go_on()
@@ -241,20 +258,21 @@ class Dispatcher:
         """The first message of a ready list that is not parked elsewhere."""
         first = ready_list.first()
         if self.groups is not None:
+            # The group got its owner from another set's list: the owner has the token, and its place here is void.
             while first is not None and self._is_elsewhere(first):
                 ready_list.pop()
                 first = ready_list.first()
         return first
 
     def _is_elsewhere(self, message: Message) -> bool:
-        """Whether a message is parked with the owner of its group, or waits behind the group's token."""
+        """True if a message is parked with the owner of its group, or waits behind the group's token."""
         group = self.group_of(message)
         return group is not None and (group.owner is not None or group.token is not message)
 
     # handing out
 
     def _hand_out(self, message: Message, consumer_set: ConsumerSet) -> None:
-        """Give the first message of a ready list to the consumer whose turn it is, or an older one that it has parked.
+        """Give the first message of a ready list to the next consumer in turn, or an older one that it has parked.
 
         A consumer of the set has room.
         """
@@ -263,6 +281,7 @@ class Dispatcher:
             consumer_set.ready_list.pop()
             self._take(message, consumer)
             return
+        # It leaves the list and the counts first: its dead letter may come back to this very queue.
         if self._outlet.has_expired(message):
             consumer_set.ready_list.pop()
             self._outlet.remove(message)
@@ -273,9 +292,10 @@ class Dispatcher:
             return
         consumer = self._next_of(consumer_set, message)
         parked = self._next_parked(consumer)
+        # A consumer gets messages of its groups and all others in one order, so that the older one goes first.
         if parked is not None and parked[1].order < message.order:
             if self._outlet.holds_up(parked[1]):
-                self._held_up[consumer] = None  # and with it the message
+                self._held_up[consumer] = None  # the message is held up as well: it is not due before this one
             else:
                 self._take_parked(consumer, *parked)
             return
@@ -310,6 +330,7 @@ class Dispatcher:
         headers = message.head.headers
         for other in self._consumers.sets:
             selector = other.ready_list.selector
+            # A set that is behind gets nothing past the place up to which its list is read.
             if not other.rotation or other.behind or not (selector is None or selector(headers)):
                 continue
             first = self._first(other.ready_list)  # none that is older, unless this is the middle of a hand-over
@@ -333,8 +354,10 @@ class Dispatcher:
                 self._outlet.remove(first)
                 self._outlet.expire(first)
                 continue
+            # A message that the owner's selector refuses would block its group for ever: the group needs another owner.
             if group.owner is not None and not group.is_for_owner(first):
                 groups.free(group)
+            # A token enters once.  The place of an earlier one is void, and is passed over when it comes to the front.
             if first is not group.token:
                 group.stand(first)
                 if group.owner is None:
@@ -343,6 +366,7 @@ class Dispatcher:
                 else:
                     groups.park(first, group.owner)
             return
+        # No message of the group waits.  A group with an owner is kept: its next message must go to the same consumer.
         group.stand(None)
         if group.owner is None:
             groups.forget(group)
@@ -352,6 +376,7 @@ class Dispatcher:
         parked = self.groups.parked(consumer) if self.groups is not None else None
         while parked is not None and (token := parked.first()) is not None:
             group = self.group_of(token)
+            # The place is void: the group has another owner, or another token.
             if group is None or group.owner is not consumer or group.token is not token:
                 parked.pop()
             elif not self._outlet.has_expired(token):
@@ -366,6 +391,7 @@ class Dispatcher:
         while (found := self._next_parked(consumer)) is not None and self._consumers.is_ready(consumer):
             consumer_set = self._consumers.all[consumer]
             earlier = self._first(consumer_set.ready_list)
+            # Whether an older message waits is not known before the list is read, and that takes several turns.
             if consumer_set.ready_list.tired:
                 self._dispatch(consumer_set)  # in turns
                 return
@@ -375,12 +401,12 @@ class Dispatcher:
                 return
             if first is earlier:
                 assert self.groups is not None
-                self.groups.touch(consumer)  # behind that one it is its turn
+                self.groups.touch(consumer)  # its turn comes behind that message
                 return
             self._take_parked(consumer, *found)
 
     def _take_parked(self, consumer: Subscription, group: Group, token: Message) -> None:
-        """Give a consumer what `_next_parked` found."""
+        """Give a consumer the token that `_next_parked` found."""
         parked = self.groups.parked(consumer) if self.groups is not None else None
         assert parked is not None  # it was found there
         parked.pop()
@@ -406,11 +432,13 @@ class Dispatcher:
         self._outlet.remove(message)
         group = self.group_of(message)
         if group is not None:
+            # The group is not settled yet: its next message may be the next one to be taken out.
             self._thinned[group] = None
 
     def close_gaps(self) -> None:
-        """Messages were taken out: the next one of a group can go now, and not while it may be taken out, too."""
+        """Let the groups go on of which `take_out` took messages."""
         found, self._thinned = self._thinned, {}
+        # All groups get their tokens before any is served, because serving one dispatches to all consumers.
         for group in found:
             self._settle(group)
             group.tidy(self._waiting.most_places())
@@ -420,22 +448,23 @@ class Dispatcher:
         self._waiting.tidy()
 
     def waiting_messages(self) -> list[Message]:
-        """All that wait in memory, in the order in which they are due."""
+        """All messages that wait in memory, in the order in which they are due."""
         found = self._waiting.ready_lists[0].messages()
         if self.groups is not None:
             found += [message for group in self.groups for message in group.messages()]
+            # A token stands in the ready list and in its group.
             found = sorted(dict.fromkeys(found), key=lambda message: message.order)
         return found
 
     def settle_groups(self) -> None:
-        """All that waited was removed: groups without an owner are forgotten."""
+        """Forget the groups without an owner, after all waiting messages were removed."""
         for group in list(self.groups or ()):
             self._settle(group)
 
     # consumers come and go
 
     def join(self, subscription: Subscription, text: str) -> None:
-        """Add a consumer, with the text of its selector; see `Consumers.join`."""
+        """Add a consumer, with the text of its selector (empty: it wants all messages)."""
         if self._consumers.join(subscription, text, self._waiting.ready_lists):
             self._free_those_standing_by()
         self._waiting.weigh()
@@ -443,6 +472,7 @@ class Dispatcher:
     def leave(self, subscription: Subscription) -> None:
         """Take out a consumer."""
         is_changed = self._consumers.leave(subscription, self._waiting.ready_lists)
+        # Its groups need other owners.  `restore` gives them out, together with the messages that come back from it.
         self._free(subscription)
         if is_changed:
             self._free_those_standing_by()
@@ -467,20 +497,24 @@ class Dispatcher:
         """
         outlet = self._outlet
         changed, self._changed = self._changed, False
+        # No consumer came or left, so those with room want nothing that waits: each message can be placed by itself.
         if not changed and all(outlet.group_name_of(message) is None for message in messages):
             for message in messages:
                 if outlet.is_due(message):
                     self.place(message)
             return
         if changed:
+            # Consumers that stood by were taken out of their rotations; those with room return.
             self._consumers.list_ready()
             freed, self._freed = self._freed, []
+            # Free groups enter the ready lists first; an older message that comes back then replaces the token.
             for group in freed:
                 self._settle(group)
         for message in messages:
             if not outlet.is_due(message):
                 continue
             name = outlet.group_name_of(message)
+            # Only to its place: to give it out at once would overtake the messages that are still to come back.
             if name is None:
                 self._waiting.add(message)
             else:

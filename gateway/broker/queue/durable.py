@@ -1,9 +1,9 @@
-"""A queue's side of the store: which of its messages have a row, and when one comes or goes.
+"""Storage of a queue: which of its messages have a row in the store, and when one comes or goes.
 
 durable message comes            a row, in the batch at hand
 it is settled, for good          the row goes
 it comes back after a failure    the row's facts are new
-too much waits                   rows alone: the backlog
+too much waits                   rows alone: paged messages
 the process is killed            which messages were delivered, the store cannot know: when the next process starts,
                                  all that are there count as delivered once, and come with `redelivered:true`
 """
@@ -29,7 +29,7 @@ from .overflow import QueueLimits
 from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
 
 ENDED = "ended"
-"""The kind of a place that is no more as soon as nobody holds a row of it."""
+"""The kind of a place that ends as soon as none of its rows is held."""
 
 
 class StoredQueue(PagedQueue, Protocol):
@@ -51,7 +51,7 @@ class QueueStorage:
     Attributes:
         rows: how many there are.
         transient: how many of them are gone with the process.
-        paged: what is in the store alone; None: nothing is.
+        paged: the messages in the store alone; None: there are none.
 
     Args:
         durable: True: all messages are stored; False: none; None: those that ask for it.
@@ -96,21 +96,21 @@ class QueueStorage:
         self._storage.await_place()
 
     def declare(self, arguments: ClientArguments) -> None:
-        """A client's wishes for the queue: they hold as long as something of it is stored."""
+        """Keep a client's arguments of the queue: they hold as long as something of it is stored."""
         self._facts["hints"] = dataclasses.asdict(arguments)
         if self._place:
             self._describe()
 
     @property
     def arguments(self) -> ClientArguments | None:
-        """A client's wishes, as the store kept them."""
+        """A client's arguments of the queue, as the store kept them."""
         found = self._facts.get("hints")
         return ClientArguments(**found) if isinstance(found, dict) else None
 
     # messages come
 
     def takes(self, message: Message) -> bool:
-        """Give a new message a row, if it is durable; True: it goes to the backlog, and that was all."""
+        """Give a new message a row, if it is durable; True: it is paged, and does not go to memory."""
         if self.is_durable(message.options):
             self._enter(message)
         if not self._is_too_much(message):
@@ -120,36 +120,36 @@ class QueueStorage:
         self.paged = self.paged or PagedMessages(self._context, self._queue, self._storage)
         self.paged.add(message.row, message.rank, message.size, message.expires)
         if self._queue.consumers.has_room():
-            self.paged.refill(stuck=True)  # for somebody who wants nothing of what is in memory
+            self.paged.refill(stuck=True)  # for a consumer that wants none of the messages in memory
         return True
 
     def _is_too_much(self, message: Message) -> bool:
-        """Whether a new message stands behind what fits into memory."""
+        """True if a new message stands behind those that fit into memory."""
         paged, in_memory = self.paged, self._queue.in_memory
         if paged is not None and paged.precedes(message):
             return message.options.conflation_key is None
         if in_memory.nbytes < MOST_IN_MEMORY and not (in_memory.nbytes >= LEAST_IN_MEMORY and self._is_memory_short()):
             return False
-        # What is more urgent than the last one in memory stands there, too.
+        # A message that is more urgent than the last one in memory stands there, too.
         has_key = message.options.conflation_key is not None
         return not has_key and self._may_page() and in_memory.ready_lists[0].is_behind(message)
 
     def _is_memory_short(self) -> bool:
-        """Whether memory is short: long before publishers are held back."""
+        """True if memory is short: long before publishers are held back."""
         return self._context.memory.used > self._context.quotas.memory_limit // 2
 
     def is_durable(self, options: SendOptions) -> bool:
-        """Whether such a message outlives the process here."""
+        """True if such a message outlives the process here."""
         durable = self._durable
         return options.persistent if durable is None else durable
 
     def _may_page(self) -> bool:
-        """Whether there may be a backlog: nothing that waits may have to go, or be replaced."""
+        """True if messages may be paged: none that waits may have to go, or be replaced."""
         queue = self._queue
         return self._durable is not False and queue.limits.keeps_all and not queue.policy.conflate_by
 
     def forget(self) -> None:
-        """The queue goes; while somebody holds one of its rows, or they leave still, the place stays."""
+        """The queue goes; its place stays while one of its rows is held by a session, or has not left."""
         self._goes_with_last = True
         if self.paged is not None:
             self.paged.close()
@@ -158,7 +158,7 @@ class QueueStorage:
             self._place = 0
 
     def end(self) -> None:
-        """The queue is no more; rows that somebody holds still are not to come back."""
+        """The queue is no more; rows that sessions hold are not to come back."""
         self._goes_with_last = True
         if self.rows:
             self._kind = ENDED
@@ -184,7 +184,7 @@ class QueueStorage:
         self._drop_place()
 
     def leave_row(self, row: int) -> None:
-        """The same of one that is not in memory; the row is negative where it is transient."""
+        """A message that is not in memory is settled for good; the row is negative where it is transient."""
         self._less(row)
         self._storage.leave_row(row)
         self._drop_place()
@@ -235,7 +235,7 @@ class QueueStorage:
         self._describe()
 
     def has_place(self, number: int) -> bool:
-        """Whether new rows of the queue go there; it may have others, from before it was forgotten once."""
+        """True if new rows of the queue go there; it may have other places, from before it was forgotten once."""
         return self._place == number
 
     def adder(self) -> Callable[[StoredRow], None]:
@@ -257,11 +257,11 @@ class QueueStorage:
         return add
 
     def has_pages(self) -> bool:
-        """Whether the queue can stay in the store alone; else some comes back by `take_all` and `Queue.arrive`."""
+        """True if the queue can stay in the store alone; else some rows come back by `take_all` and `Queue.arrive`."""
         return self._may_page() and not self._keyed
 
     def take_all(self) -> list[int]:
-        """All rows, in order, which leave the backlog; where it is large, those that replace each other will do."""
+        """Take all paged rows, in order; where there are very many, only those that replace each other."""
         paged = self.paged
         assert paged is not None  # it was made for them
         rows, self._keyed = self._keyed, []
@@ -278,19 +278,19 @@ class QueueStorage:
                 self._storage.note(message)
             yield message
 
-    # the backlog
+    # paged messages
 
     def refill(self, *, stuck: bool = False) -> None:
-        """Read on, if there is a backlog and little in memory."""
+        """Read on, if there are paged messages and few in memory."""
         if self.paged is not None:
             self.paged.refill(stuck=stuck)
 
     def purge(self, why: Drop, then: Action | None = None) -> None:
-        """The backlog is thrown away; see there."""
+        """Throw the paged messages away, in slices; then call `then`."""
         if self.paged is not None:
             self._context.counters.drops[why] += self.paged.count
             self.paged.purge(why, then)
 
     def rows_of_backlog(self) -> list[int]:
-        """What is in the store alone, in order."""
+        """The rows that are in the store alone, in order."""
         return [] if self.paged is None else list(chain.from_iterable(self.paged.next_rows()))

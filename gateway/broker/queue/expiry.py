@@ -21,8 +21,8 @@ class Expiry:
     """The messages of a queue that will expire.
 
     Args:
-        expire: called with each message whose time is over and that still waits.
-        on_empty: called when the last of them has gone by its time.
+        expire: called with each message that waits when its time is over.
+        on_empty: called when the last of them has expired.
     """
 
     __slots__ = ("_due", "_expire", "_heap", "_on_empty", "_scheduler", "_timer")

@@ -6,7 +6,7 @@ has room.  When the owner goes, the token returns to the ready lists, and the gr
 group over costs the same however much of it waits, and a busy owner holds up no other consumer.
 
 Only so many groups are remembered without messages: the one that was silent longest goes first, and will get an owner
-anew.  One whose owner has unacknowledged messages of it stays.  What all groups of all queues cost is counted in
+anew.  A group stays while its owner has unacknowledged messages of it.  The cost of all groups of all queues is in
 `Context.group_bytes`, beside the account of messages.
 """
 
@@ -31,7 +31,7 @@ _LOOKS = 16
 
 
 class Group:
-    """One group.
+    """A message group of a queue.
 
     Attributes:
         token: its first message, as it stands in the ready lists or with the owner.
@@ -74,7 +74,7 @@ class Group:
             self._waiting.compact()
 
     def messages(self) -> list[Message]:
-        """All that wait, in the order in which they are due."""
+        """All messages of it that wait, in the order in which they are due."""
         return self._waiting.messages() if self._waiting is not None else []
 
     def stand(self, token: Message | None) -> None:
@@ -98,7 +98,7 @@ class Group:
 
 
 class _Owned:
-    """What one consumer has: its groups, and the tokens of those with messages that wait."""
+    """The groups of one consumer, and the tokens of those with messages that wait."""
 
     __slots__ = ("groups", "parked")
 

@@ -18,7 +18,7 @@ from ..model.policy import Policy, SlowConsumerAction, WhenFull
 
 
 class Overflow(Enum):
-    """What happens at the limit."""
+    """The actions of a queue at its limit."""
 
     BLOCK = auto()
     DROP_NEWEST = auto()
@@ -34,8 +34,8 @@ class QueueLimits:
     Attributes:
         max_messages: 0: any number.
         max_octets: 0: any.
-        action: what happens as soon as one message is too many; where publishers are held back, as soon as one was the
-            last one.
+        action: taken as soon as one message is too many; where publishers are held back, as soon as
+            there is no room for another.
         conflate_by: the header by which newer messages replace older ones; empty: none.
         any: there is a limit.
         drops_oldest: and the oldest message may have to go.

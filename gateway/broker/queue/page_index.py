@@ -1,4 +1,4 @@
-"""The rows of a backlog that have one priority: 24 bytes each, for there may be millions.
+"""Page index: the rows of paged messages that have one priority, 24 bytes each, for there may be millions.
 
 They come at the end and are taken at the front, where the arrays are cut in large pieces; one that goes from the middle
 leaves its place behind.
@@ -38,7 +38,7 @@ class PageIndex:
         return len(self._rows) - self._first - self._gone
 
     def add(self, row: int, size: int, expires: float) -> None:
-        """One more, behind the others."""
+        """Add a row behind the others."""
         self._rows.append(row)
         self._sizes.append(size)
         self._expires.append(expires)
@@ -84,12 +84,12 @@ class PageIndex:
         return rows, sizes
 
     def size_of(self, row: int) -> int | None:
-        """What a row costs; None: it is not here."""
+        """The bytes that a row costs; None: it is not here."""
         place = self._place(row)
         return None if place is None else self._sizes[place]
 
     def remove(self, row: int) -> int | None:
-        """Remove a row, wherever it stands; what it cost.  None: it is not here."""
+        """Remove a row from any place; returns the bytes that it cost.  None: it is not here."""
         place = self._place(row)
         if place is None:
             return None

@@ -1,23 +1,24 @@
-"""What waits in a queue beyond what fits into memory: rows of the store, of which the queue knows the numbers.
+"""Paged messages: messages of a queue that do not fit into memory, so that it knows the numbers of their rows alone.
 
-    too much waits     ->  new messages go to the end of the backlog
+    too much waits     ->  new messages are paged: they go behind all others
     a consumer has room, and memory holds little  ->  the first rows are read, ahead of dispatch, and take their places
 
-So the memory holds the front of the queue, and a message of the backlog costs 24 bytes.  What is more urgent than all
-of the backlog stays in memory; everything else stands behind it, so that priorities and the order of arrival hold.
+So the memory holds the front of the queue, and a paged message costs 24 bytes.  A message that is more urgent than all
+paged ones stays in memory; every other one stands behind them, so that priorities and the order of arrival hold.
 
 Too much is 16 MiB; or 256 KiB, once half of the memory that the broker may use is taken: a thousand deep queues must
 not hold up all publishers when there is room on the disk.  What is in memory already stays there.
 
-A queue whose oldest messages may have to go, or whose messages replace each other, has no backlog: its own limits bound
-it.  A message with a key of its own stays in memory, and comes before the backlog, for a newer one must find it there.
-Messages that are not durable have a row in the backlog, too, which is gone with the process; it is negative here.
+A queue is not paged if its oldest messages may have to go, or if its messages replace each other: its own limits bound
+it.  A message with a key of its own stays in memory, before the paged ones, for a newer one must find it there.  Paged
+messages that are not durable have a row, too, which is gone with the process; it is negative here.
 
-What is thrown away leaves the store in slices, one with each batch: a million rows at once would hold up all receipts.
+Messages that are thrown away leave the store in slices, one with each batch: a million rows at once would hold up all
+receipts.
 
-Known weakness: who wants only few of the messages gets those that stand within `_MOST_OF_OTHERS` bytes of the front;
-what is behind that comes when others have consumed.  And what expires far from the front, before what stands in front
-of it, is found out when it comes there.
+Known weakness: a consumer that wants only few of the messages gets those within `_MOST_OF_OTHERS` bytes of the front;
+the rest comes when others have consumed.  And a message that expires far from the front, before those in front of it,
+is found when it comes there.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from .page_index import PageIndex
 from .subscription import Subscription
 from .waiting import WaitingMessages
 
-# Bytes of messages that wait in memory before the backlog begins; and where memory is short.
+# Bytes of messages that wait in memory before others are paged; and where memory is short.
 MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
 # Fewer messages than this wait in memory, and costing less than so many bytes: read on.
 _LOW, _LOW_BYTES = 1_000, 1024 * 1024
 # Rows of one read.
 _PAGE, _PAGE_BYTES = 1_000, 2 * 1024 * 1024
-# Bytes that may be read in search of what somebody wants who wants nothing of what is in memory.
+# Bytes that may be read in search of messages for a consumer that wants none of those in memory.
 _MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
 # Seconds between such looks, at least.
 _PAUSE = 1.0
@@ -54,7 +55,7 @@ _SLICE = 5_000
 
 
 class PagedQueue(Protocol):
-    """The queue whose messages are paged out.
+    """The queue with the messages that are paged out.
 
     Attributes:
         name: canonical.
@@ -91,7 +92,7 @@ class PagedMessages:
 
     Attributes:
         count: how many, also those that are being read.
-        nbytes: what they would cost in memory.
+        nbytes: bytes that they would cost in memory.
     """
 
     __slots__ = (
@@ -153,7 +154,7 @@ class PagedMessages:
         return rows, sizes
 
     def has(self, row: int) -> bool:
-        """Whether a row stands here; it is negative where it is transient."""
+        """True if a row stands here; it is negative where it is transient."""
         return self._size_of(row) is not None
 
     def _size_of(self, row: int) -> int | None:
@@ -162,18 +163,18 @@ class PagedMessages:
         return next((size for rows in self._ranks.values() if (size := rows.size_of(row)) is not None), None)
 
     def claim(self, row: int) -> None:
-        """A row that stands here leaves, for whoever has read it by himself."""
+        """A row leaves that another part, like a browser, has read by itself."""
         size = self._reading.pop(row, None)
         if size is None:
             size = next(size for rows in self._ranks.values() if (size := rows.remove(row)) is not None)
         self._count(-1, -size)
 
     def is_before(self, rank: int) -> bool:
-        """Whether something in it is more urgent."""
+        """True if a paged message is more urgent."""
         return self._first_rank() < rank
 
     def precedes(self, message: Message) -> bool:
-        """Whether something in it is due before a new message."""
+        """True if a paged message is due before a new one."""
         return self._first_rank() <= message.rank
 
     def _first_rank(self) -> int:
@@ -215,7 +216,7 @@ class PagedMessages:
             self._look_at(max(soonest, now + _PAUSE))
 
     def _expired(self, gone: list[tuple[int, int]], found: list[Stored]) -> None:
-        """What has expired was read: a dead letter needs it."""
+        """Expired messages were read, because their dead letters need them."""
         if all(each is not gone for each in self._expiring):
             return  # it was purged meanwhile
         self._expiring = [each for each in self._expiring if each is not gone]
@@ -242,7 +243,7 @@ class PagedMessages:
         """Read on, if there is little in memory.
 
         Args:
-            stuck: somebody has room, and wants nothing of what is in memory.
+            stuck: a consumer has room, and wants none of the messages in memory.
         """
         queue = self._queue
         if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
@@ -311,5 +312,5 @@ class PagedMessages:
 
 
 def _signed(stored: Stored) -> int:
-    """The number of a row as the backlog has it."""
+    """The number of a row, negative where it is transient."""
     return -stored.row.row if stored.row.transient else stored.row.row

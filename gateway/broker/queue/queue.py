@@ -3,7 +3,7 @@
     accept -> (a consumer with room) -> hand -> ledger -> acknowledge
        '----> waiting ---------^                   '-----> reject, take_back: to its old place among those that wait
 
-What holds between any two calls:
+Invariants between any two calls:
 
 * No consumer with room wants a message that waits.  (A set of consumers that is `behind` is the exception: its ready
   list is being read, in turns.)
@@ -12,8 +12,8 @@ What holds between any two calls:
 * `Memory.used` counts each of these once, but those that only the store has.
 * Of a message group only the first message stands in the ready lists, or with the consumer that has the group.
 
-The queue carries out; what is to happen is decided by `dispatch` (which consumer), `overflow` (which message goes at
-the limit), `redelivery` (what becomes of a rejected one) and `dead_letters` (what the dead letter looks like).
+The queue carries out the decisions of other modules: `dispatch` (which consumer), `overflow` (which message goes at the
+limit), `redelivery` (which way a rejected message takes) and `dead_letters` (how the dead letter looks).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .redelivery import DeadLetter, Discard, Requeue, RequeueAfter
 from .subscription import ConsumedQueue, Delivery, Subscription
 from .waiting import WaitingMessages
 
-# A dead letter may meet a full queue, whose dead letters go to a full queue, and so on: round in a circle at worst.
+# A dead letter may meet a full queue, which makes one for another full queue, and so on: at worst in a circle.
 _LONGEST_CHAIN = 4
 
 Returned: TypeAlias = "dict[ConsumedQueue, list[Message]]"
@@ -52,13 +52,13 @@ class Queue:
     """A queue of the broker, or the private one of a topic's subscription.
 
     Attributes:
-        context: what the parts of the broker share.
+        context: shared by all parts of the broker.
         name: canonical.
         policy: its rules.
         limits: of what may wait.
         in_memory: the messages in memory that no consumer has.
         resting: messages that come back later, after a failure, and when.
-        consumers: the subscriptions that consume it.
+        consumers: the subscriptions that consume it, in sets.
         browsers: the subscriptions that read what waits, or comes, without consuming it.
         private: it belongs to one subscription of a topic, and vanishes with it.
         filled_by_topic: it is a durable or shared subscription's: its topic filters the messages.
@@ -121,7 +121,7 @@ class Queue:
 
     @property
     def nbytes(self) -> int:
-        """What they cost, or would cost in memory."""
+        """Bytes that the waiting messages cost, or would cost in memory."""
         paged = self.storage.paged if self.storage is not None else None
         return self.in_memory.nbytes if paged is None else self.in_memory.nbytes + paged.nbytes
 
@@ -173,7 +173,7 @@ class Queue:
         return self.name.startswith(QUEUE + DEAD_LETTERS) or self.name in self.context.policies.dead_letters
 
     def waiting_messages(self) -> list[Message]:
-        """All that wait in memory, in the order in which they are due."""
+        """All messages that wait in memory, in the order in which they are due."""
         return self._dispatcher.waiting_messages()
 
     # messages in
@@ -182,6 +182,7 @@ class Queue:
         """Take a new message: to a consumer with room, else to its place among those that wait."""
         memory = self.context.memory
         self.abandoned = False
+        # A message's own time goes before the policy's.
         if self.policy.time_to_live and not message.expires:
             message.expires = self.context.scheduler.clock() + self.policy.time_to_live
         if self.storage is not None and self.storage.takes(message):
@@ -192,6 +193,8 @@ class Queue:
         sets = self.consumers.sets
         options = message.options
         is_plain = options.is_plain
+        # Four ways, by cost: a message that may expire, has a group or a key, or comes while others are read from the
+        # store, is checked in full; several sets are asked one by one; a single set without a selector is served here.
         if message.expires or not is_plain or self.limits.conflate_by or self._is_arriving:
             memory.keep(message.size)
             self._place(message)
@@ -199,14 +202,17 @@ class Queue:
             memory.keep(message.size)
             self._dispatcher.place(message)
         elif (consumer := sets[0].next()) is not None:
+            # In mode auto nothing is kept: the message is settled once it is in the outbox.
             if consumer.ledger is not None:
                 memory.keep(message.size)
             self._deliver(message, consumer)
         else:
             memory.keep(message.size)
             self.in_memory.add(message)
+        # Limits count what waits, so that a message that a consumer took at once never meets them.
         if message.waits and self.limits.any:
             self._limit(message)
+        # Behind `_limit`, and also if a consumer has it: a browser shows each message that came.
         if self.browsers and not self.has_expired(message):
             self._show_browsers(message)
 
@@ -221,6 +227,7 @@ class Queue:
             self._dispatcher.place_of_group(message, name)
 
     def _show_browsers(self, message: Message) -> None:
+        # A copy: a browser at its end leaves the dictionary.
         for browser in list(self.browsers.values()):
             browser.follow(message)
 
@@ -246,6 +253,7 @@ class Queue:
 
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
+        # 0 is a message that never expires.
         return 0 < message.expires <= self.context.scheduler.clock()
 
     def group_name_of(self, message: Message) -> str | None:
@@ -254,6 +262,7 @@ class Queue:
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""
+        # While a page arrives, all messages are held up, so that none goes out before all are in their places.
         return self.storage is not None and (self._is_arriving or self.storage.holds_up(message))
 
     def read_on(self) -> None:
@@ -265,12 +274,14 @@ class Queue:
 
     def hand(self, message: Message, consumer: Subscription) -> None:
         """Give a message that is kept, and did not wait, to a consumer."""
+        # It was kept while it waited; in mode auto no ledger keeps it from now on.
         if consumer.ledger is None:
             self.context.memory.release(message.size)
         self._deliver(message, consumer)
 
     def _deliver(self, message: Message, consumer: Subscription) -> None:
         counters = self.context.counters
+        # Counted first: `deliver` raises `attempts`, by which a redelivery is known.
         counters.delivered += 1
         if message.attempts:
             counters.redelivered += 1
@@ -281,11 +292,12 @@ class Queue:
         self._dispatcher.withdraw(message)
 
     def take_out(self, message: Message) -> None:
-        """The same of one of many messages; `close_gaps` must follow before the end of the turn."""
+        """One of many messages waits no longer; `close_gaps` must follow before the end of the turn."""
         self._dispatcher.take_out(message)
 
     def close_gaps(self) -> None:
-        """Messages were taken out: what they held up can go."""
+        """Let the messages go on that were behind those that `take_out` took."""
+        # Groups first: the messages behind those that were taken out must be in the lists before any is given out.
         self._dispatcher.close_gaps()
         self.look_for_room()
         if self.storage is not None:
@@ -293,24 +305,26 @@ class Queue:
         self._forget_if_idle()
 
     def remove(self, message: Message) -> None:
-        """A message waits no longer: for its group, the caller sees to it."""
+        """A message waits no longer; the caller settles its group."""
         self.in_memory.remove(message)
         if self.storage is not None:
             self.storage.refill()
         if self.browsers:
             for browser in self.browsers.values():
                 browser.tidy(self.in_memory.most_places())
+        # Publishers that are held back go on at the first message that leaves, if there is room.
         if self.full:
             self.look_for_room()
 
     def look_for_room(self) -> None:
         """Let publishers go on that were held back, if there is room."""
+        # `full` is raised once and dropped once: `on_room` wakes the publishers at the change alone.
         if self.full and not self.limits.reached(self.waiting, self.nbytes):
             self.full = False
             self.context.on_room()
 
     def let_go(self, message: Message) -> None:
-        """A message that is kept is settled for good, whatever became of it."""
+        """A kept message is settled for good: its memory is free, and its row goes."""
         self.context.memory.release(message.size)
         if message.row:
             self.leave(message)
@@ -326,18 +340,19 @@ class Queue:
         self.storage.leave_row(row)
 
     def _note(self, message: Message) -> None:
-        """What the store knows of a message has changed."""
+        """The facts of a message have changed that the store keeps."""
         if message.row and self.storage is not None:
             self.storage.note(message)
 
     # limits
 
     def _limit(self, message: Message) -> None:
-        """A message came that waits: keep the limits."""
+        """Keep the limits of the queue, now that a message came that waits."""
         limits, action = self.limits, self.limits.action
         if action is Overflow.BLOCK:
             if limits.reached(self.waiting, self.nbytes):
                 self.full = True
+                # The publisher at work is held back behind this SEND; nothing of it is refused.
                 self.context.full.add(self)
         elif not limits.exceeded(self.waiting, self.nbytes):
             return
@@ -349,6 +364,7 @@ class Queue:
             for subscription in self.subscriptions:
                 self.context.slow_consumers.end(subscription.peer, error)
         else:
+            # More than one may have to go: a large message takes the room of several small ones.
             while limits.exceeded(self.waiting, self.nbytes):
                 oldest = self.in_memory.oldest()
                 self.withdraw(oldest)
@@ -358,13 +374,14 @@ class Queue:
                     self._dead_letter(oldest, "queue-full")
 
     def _conflate(self, message: Message) -> bool:
-        """A kept message comes; False: a newer one of its key waits, and it is gone.
+        """Keep one message of each key; False: a newer one of its key waits, and this one is gone.
 
         An older one is replaced: the newer one gets its place, so that every key has its turn however often it changes.
         """
         other = self.in_memory.newest_of_key(message)
         if other is None:
             return True
+        # A message that comes back may be older than the one that waits: the newest value of a key wins.
         older, newer = (other, message) if other.number < message.number else (message, other)
         self.let_go(older)
         self.context.counters.conflated += 1
@@ -372,6 +389,7 @@ class Queue:
             self.context.records.dropped(self.name, older, "conflated")
         if older is message:
             return False
+        # A place counts within one priority only.
         if older.rank == newer.rank:
             newer.place = older.place
         self.withdraw(older)
@@ -395,9 +413,11 @@ class Queue:
         """A kept message leaves the queue for good; it goes where the policy says, or nowhere."""
         context = self.context
         target = self.policy.target_of(self.name)
+        # A chain of full queues is cut here: in a circle it would never end.
         if not target or target == self.name or context.dead_letters_under_way >= _LONGEST_CHAIN:
             self.drop_message(message, why)
             return
+        # Before `let_go`, which takes the row: a dead letter is durable if its message was.
         options = dead_letters.options_of(message)
         self.let_go(message)
         context.counters.dead_lettered += 1
@@ -425,14 +445,18 @@ class Queue:
         self.abandoned = False
         self.context.scheduler.cancel(self._idle_timer)
         self._idle_timer = None
+        # The topic has asked the selector already: a second time here would cost without effect.
         filtered = self.private or self.filled_by_topic
         self._dispatcher.join(subscription, "" if filtered else subscription.options.selector_text)
         self._dispatcher.restore()
+        # Behind `restore`, which gives the groups of consumers that stand by from now on to their new owners.
         self.enlist(subscription)
 
     def browse(self, subscription: Subscription) -> None:
         """Add a browser: it reads what waits, and consumes nothing."""
         subscription.queue = self
+        # A browser's list is made at once, of memory and store: a message that moves between them later is neither
+        # missed nor doubled.
         rows = self.storage.rows_of_backlog() if self.storage is not None else []
         browser = Browser(self.context, subscription, self.waiting_messages(), rows, partial(self._end_browser))
         self.browsers[subscription] = browser
@@ -449,6 +473,7 @@ class Queue:
 
     def stopped(self) -> None:
         """Consumers have gone, or were stopped: with the last of them the queue goes, unless a message comes yet."""
+        # A consumer that was stopped still stands here until its session has ended, and counts as gone.
         if self.policy.auto_delete and not self.private and all(each.ended for each in self.subscriptions):
             self.abandoned = True
 
@@ -459,27 +484,32 @@ class Queue:
             lost: it did not say so: the message it was probably at work on, its oldest, has failed.
 
         Returns:
-            What it did not settle, for `take_back`, once all that go together have gone.  Deliveries that an open
-            transaction holds are not among it; they stay with the transaction.
+            The messages that it did not settle, for `take_back`, once all that go together have gone.  Deliveries that
+            an open transaction holds are not among them; they stay with the transaction.
         """
+        # A session stops all its subscriptions before the first one ends, and says so to the queues itself.
         was_stopped = subscription.ended
         subscription.stop()
         subscription.outbox.starved.pop(subscription, None)
         if subscription not in self.consumers.all:
             browser = self.browsers.pop(subscription, None)
+            # Else its outbox would offer room to it after it has gone.
             if browser is not None:
                 subscription.outbox.starved.pop(browser, None)
             return []
+        # Before its messages come back: they must not be given to it again.
         self._dispatcher.leave(subscription)
         if not was_stopped:
             self.stopped()
         if not self.subscriptions and not self.private:
             self.start_idle_timer()
+        # A delivery that an open transaction holds is settled by COMMIT or ABORT alone.
         free = [delivery for delivery in (subscription.ledger or {}).values() if not delivery.held]
         for delivery in free:
             subscription.remove(delivery)
         messages = [delivery.message for delivery in free]
         if lost and messages:
+            # Only the oldest counts as failed: one poisoned message must not use up the attempts of those behind it.
             self._history(messages[0]).lost = True
         return messages
 
@@ -496,6 +526,7 @@ class Queue:
             context.memory.release(delivery.size)
             if delivery.message.row:
                 self.leave(delivery.message)
+        # Last: with its ledger shorter the consumer may have room, and get messages at once.
         subscription.offer()
 
     def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
@@ -515,16 +546,18 @@ class Queue:
             context.counters.rejected += 1
             self._note(message)
             history = self._history(message)
+            # The serial and not the subscription: a message must not keep a session in memory that has gone.
             history.avoid, history.reason = subscription.serial, reason
             history.failures += 1
             verdict = redelivery.after_nack(self.policy, history.failures, requeue=requeue)
             if self._carry_out(verdict, message):
                 again.append(message)
+        # All at once, and in order: given back one by one, a later message could go out before an earlier one.
         self.take_back(again)
         subscription.offer()
 
     def _carry_out(self, verdict: redelivery.Verdict, message: Message) -> bool:
-        """Do with a failed message what was decided; True: it goes back to its place now."""
+        """Carry out the verdict on a failed message; True: it goes back to its place now."""
         match verdict:
             case DeadLetter(why):
                 self._dead_letter(message, why)
@@ -552,6 +585,7 @@ class Queue:
         """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
         destinations = self.context.destinations
         home: Queue | None = destinations.home_of(self)
+        # No client can read this queue any more: its messages would wait for ever.
         if home is None:
             for message in messages:
                 if self._survives_loss(message):
@@ -559,6 +593,8 @@ class Queue:
             self.purge()
             destinations.forget_if_idle(self)
             return
+        # The queue was forgotten and came back under its name: rows move to the successor's place, or they would go
+        # with the old one.
         if home is not self and home.storage is not None and self.storage is not None:
             messages = list(messages)
             home.storage.adopt(messages, self.storage)
@@ -571,7 +607,9 @@ class Queue:
             self._note(message)
             if self._survives_loss(message):
                 again.append(message)
+        # By their order: they came from several subscriptions, each with its own.
         self._dispatcher.restore(sorted(again, key=lambda message: message.order))
+        # Auto-delete waited for these messages to come back: now nothing of the queue is with a consumer.
         if self.abandoned and not self.subscriptions:
             self.purge()
         self._forget_if_idle()
@@ -581,6 +619,7 @@ class Queue:
         history = message.history
         if history is None or not history.lost:
             return True
+        # One loss is counted once; the message may come back again for another reason.
         history.lost = False
         history.reason = ""
         history.failures += 1
@@ -589,14 +628,14 @@ class Queue:
     # the queue's own end
 
     def declare(self, arguments: ClientArguments) -> None:
-        """Apply a client's arguments to a queue that comes into being with them."""
+        """Apply a client's arguments to a queue that is created with them."""
         before, self.policy = self.policy, arguments.applied_to(self.policy)
         self.of_client = tuple(before.changes_of(self.policy))
         self.limits = self.in_memory.limits = limits_of(self.policy)
         self.start_idle_timer()  # there is no subscription yet, and its end may have another date now
 
     def start_idle_timer(self) -> None:
-        """There is no consumer from now on."""
+        """Start to count the time without a consumer, after which the queue goes."""
         timeout = self.policy.idle_timeout
         if timeout:
             scheduler = self.context.scheduler
@@ -612,11 +651,12 @@ class Queue:
         self._forget_if_idle()
 
     def purge(self) -> None:
-        """Throw away what waits: the queue goes, or has been idle for too long."""
+        """Throw away the messages that wait: the queue goes, or has been idle for too long."""
         for message in self.waiting_messages():
             self.remove(message)
             self.drop_message(message, "queue-gone")
         if self.storage is not None:
+            # The messages in memory have gone by now; these are in the store alone.
             self.storage.purge("queue-gone")
         self._dispatcher.settle_groups()
         self.in_memory.tidy()
@@ -628,12 +668,13 @@ class Queue:
         """The queue goes: no timer may refer to it until some far time."""
         self.context.scheduler.cancel(self._idle_timer)
         self._idle_timer = None
+        # A timer of the scheduler would keep the whole queue in memory until it is due.
         self.in_memory.end()
         self._dispatcher.end()
 
 
 def take_back_all(returned: Returned) -> None:
-    """What was collected comes back, queue by queue, now that all are gone that go together."""
+    """Give collected messages back, queue by queue, now that all subscriptions that go together have gone."""
     for queue, messages in returned.items():
         queue.take_back(messages)
 
@@ -647,5 +688,6 @@ def _take_from_ledger(deliveries: Iterable[Delivery]) -> Subscription:
 
 
 def _come_back(queue: Queue, message: Message) -> None:
+    # First: `take_back` may forget a queue with nothing in it, and a resting message would keep it.
     del queue.resting[message]
     queue.take_back([message])

@@ -1,10 +1,10 @@
-"""A lane: the messages of a queue that wait for certain consumers, in the order in which they are due.
+"""Ready list: the messages of a queue that wait for certain consumers, in the order in which they are due.
 
-A queue has one lane for all that waits, and one more for each selector of its consumers.  A message stands in every
-lane that may want it; whoever takes it clears `Message.waits`, and the other lanes pass over it when they come to it.
-So taking a message costs the same however many lanes and messages there are.
+A queue has one ready list for all messages that wait, and one more for each selector of its consumers.  A message
+stands in every list with consumers that may want it.  Taking it clears `Message.waits`, and the other lists pass over
+it when it comes to their front.  So taking a message costs the same however many lists and messages there are.
 
-A selector is asked when a message comes to the front of its lane, once: what it does not want leaves the lane for good.
+A selector is asked when a message comes to the front of its list, once: an unwanted message leaves the list for good.
 That is why a selective consumer on a deep queue does not scan it again for each message.  Neighbours that share their
 head are asked about together.  A long run of unwanted messages is cut into turns: `first` gives up for the moment and
 says so in `tired`.
@@ -12,10 +12,11 @@ says so in `tired`.
 Due are, in this order: higher priority first, then the order of arrival.  New messages nearly always belong to the end,
 which is a deque; those that come back, or have a higher priority than the last one, go into a heap.
 
-The oldest.  New messages in the deque stand there in the order of arrival, whatever their priorities; and one in the
-heap came behind one in the deque that is due later.  So the first of the deque is the oldest, unless somebody took
-another one out of turn (a selector, an operator, its expiry), or an older one came back.  What came back is remembered
-by its number where there are several priorities; where there is one, the first of the heap is the oldest of these.
+The oldest message.  The deque has its messages in the order of arrival, also those of several priorities; and a
+message in the heap came behind one in the deque that is due later.  So the first of the deque is the oldest, unless
+another one was taken out of turn (by a selector, an operator, its expiry), or an older one came back.  Messages that
+came back are remembered by their numbers where there are several priorities; where there is one, the first of the heap
+is the oldest of these.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ..model.options import Selector
 READS_PER_TURN = 3_000
 # Bytes of headers, times characters of the selector, that cost about as much as to look at a message at all.
 _SCANNED_PER_READ = 8_192
-# Messages whose places are copied while one is looked at.
+# Places that are copied in the time of one read.
 _COPIED_PER_READ = 25
 # Places out of order that are looked at for the oldest message.
 _LOOKS = 100
@@ -45,7 +46,7 @@ class ReadyList:
     """Messages that wait.
 
     Attributes:
-        selector: takes what belongs here; None: all.
+        selector: takes the messages that belong here; None: all.
         weight: characters of the selector.
         tired: the last `first` gave up; asking again goes on.
     """
@@ -58,12 +59,12 @@ class ReadyList:
         self.tired = False
         self._tail: deque[Message] = deque()
         self._others: list[tuple[int, int, Message]] = []
-        # Those that are older than what stands before them, perhaps; None as long as there was one priority.
+        # Messages that may be older than those before them; None as long as there was one priority.
         self._late: LazyHeap | None = None
-        # The first of each, once the selector took it.
+        # The first of each, once the selector took it: it is not asked twice about one message.
         self._wanted: Message | None = None
         self._wanted_other: Message | None = None
-        # Reads that the next turn is short of.
+        # Reads that the next turn has less, for the work that `copy` was.
         self._spent = 0
 
     def __len__(self) -> int:
@@ -71,17 +72,17 @@ class ReadyList:
         return len(self._tail) + len(self._others)
 
     def __iter__(self) -> Iterator[Message]:
-        """Those in order, then the others, also such as wait no longer."""
+        """The messages of the deque, then those of the heap; some may wait no longer."""
         yield from self._tail
         for _, _, message in self._others:
             yield message
 
     def is_behind(self, message: Message) -> bool:
-        """Whether a message would stand behind all others that came in order."""
+        """True if a message would stand behind all others that came in order."""
         return not self._tail or (self._tail[-1].rank, self._tail[-1].place) < (message.rank, message.place)
 
     def copy(self, selector: Selector | None = None, weight: int = 0) -> ReadyList:
-        """The same messages for others."""
+        """A list of the same messages, for the consumers of another selector."""
         copy = ReadyList(selector, weight)
         # As they are, also those that wait no longer: of a million this takes 20 ms, and a loop would take 100.
         copy._tail = self._tail.copy()
@@ -90,25 +91,29 @@ class ReadyList:
         return copy
 
     def add(self, message: Message) -> None:
-        """A message that waits now.  One that the selector does not want may be added, too."""
+        """Add a message that waits now, also one that the selector may not want."""
         tail = self._tail
         last = tail[-1] if tail else None
+        # The usual case.  The deque is sorted by (rank, place), so that its first is always due before the rest.
         if last is None or (last.rank == message.rank and last.place < message.place):
             tail.append(message)
             return
         others = self._others
+        # A lower priority than that of the last message: it is due behind all of the deque.
         if last.rank < message.rank:
             tail.append(message)
         else:
             heapq.heappush(others, (message.rank, message.place, message))
+        # With one priority the fronts of deque and heap are the oldest, and nothing needs to be remembered.
         is_mixed = last.rank != message.rank or self._late is not None or others[0][0] != message.rank
         if is_mixed and (message.attempts or message.number < last.number):
             self._remember(message)
 
     def _remember(self, message: Message) -> None:
-        """One that may be older than what stands before it."""
+        """Remember a message that may be older than those before it."""
         if self._late is None:
             self._late = LazyHeap()
+        # Its entries of messages that have gone are bounded by the places here.
         self._late.tidy(len(self))
         self._late.add(message.number, message)
 
@@ -117,6 +122,7 @@ class ReadyList:
         if self.selector is not None:
             return self._first_wanted(self.selector)
         tail, others = self._tail, self._others
+        # Another list gave these out, or they were removed: their places are void.
         while tail and not tail[0].waits:
             tail.popleft()
         if not others:
@@ -126,11 +132,13 @@ class ReadyList:
         return self._earlier()
 
     def _first_wanted(self, selector: Selector) -> Message | None:
+        # Both parts share one budget of reads, so that a turn is bounded however they are filled.
         left, self._spent = READS_PER_TURN - self._spent, 0
         self.tired = False
         left = self._read_others(selector, left)
         if self.tired:
             return None
+        # The heap first: its first wanted message is known before the two are compared.
         self._read_tail(selector, left)
         if self.tired:
             # What stands in the heap may be due before all that is left to read.
@@ -139,16 +147,18 @@ class ReadyList:
         return self._earlier()
 
     def _read_others(self, selector: Selector, left: int) -> int:
-        """Remove from the heap what is not wanted, up to the first that is; the reads that are left."""
+        """Remove unwanted messages from the heap, up to the first wanted one; returns the reads that are left."""
         others = self._others
         while others:
             message = others[0][2]
             if message.waits:
+                # The selector took it already, in an earlier call.
                 if message is self._wanted_other:
                     break
                 if left <= 0:
                     self.tired = True
                     break
+                # A long selector on many headers costs as much as several reads.
                 left -= 1 + message.head.cost * self.weight // _SCANNED_PER_READ
                 if selector(message.head.headers):
                     self._wanted_other = message
@@ -157,7 +167,10 @@ class ReadyList:
         return left
 
     def _read_tail(self, selector: Selector, left: int) -> None:
-        """Likewise from the deque.  Each step counts: who comes to 100,000 messages waits for as many."""
+        """Remove unwanted messages from the deque, up to the first wanted one.
+
+        Each step of the loop counts: a consumer that joins a queue of 100,000 messages waits for as many of them.
+        """
         tail, weight = self._tail, self.weight
         if tail and tail[0] is self._wanted and self._wanted.waits:
             return
@@ -170,28 +183,32 @@ class ReadyList:
                 continue
             left -= 1
             head = message.head
+            # A selector sees headers alone: messages that share one head get one answer.
             if head is unwanted:
                 continue
             if head.cost >= light:
                 left -= head.cost * weight // _SCANNED_PER_READ
             if selector(head.headers):
                 self._wanted = message
+                # It stays until `pop`: `first` only tells it.
                 tail.appendleft(message)
                 return
             unwanted = head
+        # The turn is over; the list is `tired` only if a message is left that waits.
         while tail and not tail[0].waits:
             leave()
         self.tired = bool(tail)
 
     def _earlier(self) -> Message | None:
-        """The first of both."""
+        """The message that is due first, of the deque and the heap."""
         tail, others = self._tail, self._others
+        # Equal places: the copy in the heap is the same message, which came back, and goes first.
         if others and (not tail or (others[0][0], others[0][1]) <= (tail[0].rank, tail[0].place)):
             return others[0][2]
         return tail[0] if tail else None
 
     def pop(self) -> None:
-        """Remove what `first` just gave."""
+        """Remove the message that `first` just gave."""
         tail, others = self._tail, self._others
         if others and self._earlier() is others[0][2]:
             heapq.heappop(others)
@@ -201,16 +218,16 @@ class ReadyList:
             self._wanted = None
 
     def shed(self) -> None:
-        """Forget those at the front that wait no longer: where all go in order, nobody needs to look at the others."""
+        """Forget the messages at the front that wait no longer: where all go in order, there are no others."""
         while self._tail and not self._tail[0].waits:
             self._tail.popleft()
         while self._others and not self._others[0][2].waits:
             heapq.heappop(self._others)
 
     def oldest(self) -> Message | None:
-        """The message that came first, of those that wait; nearly always, see above."""
+        """The message that came first, of those that wait; the module tells when it may be another."""
         if self._tail and self._tail[0].waits and not self._others and self._late is None:
-            return self._tail[0]  # of all queues this is asked at each scrape, and nearly all are like that
+            return self._tail[0]  # each scrape of the metrics asks all queues, and nearly all are like that
         self.shed()
         found = [message for _, _, message in islice(self._others, _LOOKS) if message.waits]
         if self._tail:
@@ -220,10 +237,12 @@ class ReadyList:
         return min(found, default=None)
 
     def compact(self) -> None:
-        """Forget those that wait no longer."""
+        """Forget the messages that wait no longer."""
         self._tail = deque([message for message in self._tail if message.waits])
+        # A message that left and came back may have two places; one is enough.
         self._others = [entry for entry in dict.fromkeys(self._others) if entry[2].waits]
         heapq.heapify(self._others)
+        # The first of each may be another one now, about which the selector was not asked.
         self._wanted = self._wanted_other = None
         if self._late is not None:
             late, self._late = self._late, LazyHeap()
@@ -231,7 +250,7 @@ class ReadyList:
                 self._late.add(message.number, message)
 
     def messages(self) -> list[Message]:
-        """All that wait, in the order in which they are due; each once."""
+        """All messages that wait, in the order in which they are due; each once."""
         waiting = [message for message in self._tail if message.waits]
         if self._others:
             waiting += [message for _, _, message in self._others if message.waits]

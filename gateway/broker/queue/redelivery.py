@@ -1,4 +1,4 @@
-"""Redelivery: what happens to a message that its consumer did not settle with an ACK.
+"""Redelivery: the way of a message that its consumer did not settle with an ACK.
 
     NACK, or the connection lost under way  ->  again: at once, or after the back-off
                                             ->  dead letter behind the last attempt, or dropped
@@ -62,7 +62,7 @@ def after_nack(policy: Policy, failures: int, *, requeue: bool) -> Verdict:
 
 
 def after_loss(policy: Policy, failures: int) -> Verdict:
-    """Decide on a message whose consumer lost its connection while it was at work on it.
+    """Decide on a message that a consumer was at work on when it lost its connection.
 
     Args:
         failures: failed attempts, this one included.

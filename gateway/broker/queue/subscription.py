@@ -1,9 +1,9 @@
-"""One SUBSCRIBE: where its messages go, and which of them are not settled.
+"""Subscription: where the messages of one SUBSCRIBE go, and which of them are not settled.
 
 A subscription takes messages from one queue: the destination's, or, where a topic's messages must be acknowledged, a
 private one that the topic fills.  (A topic's subscription in mode auto has no queue; the topic writes into its outbox.)
 
-The ledger holds the deliveries that the client has not settled, in order, so that a cumulative ACK is a walk from its
+The ledger holds the deliveries that the client has not settled, in order, so that a cumulative ACK is a scan from its
 start.  Its keys are what the client's ACK will name: in 1.2 the value of the `ack` header, before that the message-id.
 """
 
@@ -50,7 +50,7 @@ class ConsumedQueue(Source, Protocol):
 
     @property
     def nbytes(self) -> int:
-        """What they cost."""
+        """Bytes that the waiting messages cost."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class FollowedTopic(Protocol):
 
 
 class DeliveryIndex(Protocol):
-    """The deliveries of a session whose client names them by message-id alone."""
+    """The deliveries of a session, if its client names them by message-id alone."""
 
     def add(self, delivery: Delivery) -> None:
         """A delivery is to be acknowledged."""
@@ -119,7 +119,7 @@ class Delivery:
     """A message sent to a subscription and not yet settled.
 
     Attributes:
-        size: what keeping the message costs.
+        size: bytes that keeping the message costs.
         held: an open transaction holds its ACK or NACK.
         at: when it went out, in nanoseconds of the recorder; 0: it is not known.
     """
@@ -136,7 +136,7 @@ class Delivery:
 
 
 def gap(first: int) -> bytes:
-    """What tells a client that messages before that seq are gone."""
+    """The header lines that tell a client that messages before that seq are gone."""
     return b"gap:true\nfirst-seq:%d\n" % first
 
 
@@ -145,7 +145,7 @@ class ExtraHeaders:
 
     Args:
         names: of headers that tell each message's number.
-        numbered: the numbers are those of a log; else of a queue.
+        numbered: the numbers are those of a stream; else of a queue.
     """
 
     __slots__ = ("_gaps", "_names", "_numbered")
@@ -157,7 +157,7 @@ class ExtraHeaders:
         self._gaps: dict[int, bytes] = {}
 
     def __bool__(self) -> bool:
-        """There will be any."""
+        """True if any message will get lines."""
         return bool(self._names or self._gaps)
 
     def tell_gap(self, message: Message, first: int) -> None:
@@ -171,7 +171,7 @@ class ExtraHeaders:
         if isinstance(seq, int):
             for name in self._names:
                 lines += b"%b:%d\n" % (name, seq)
-        else:  # of a topic that a pattern matched, and that has no log: a number there would be the sender's
+        else:  # of a topic that a pattern matched, and that has no stream: a number there would be the sender's
             for name in self._names:
                 if name.decode() in message.head.headers:
                     lines += b"%b:\n" % name
@@ -185,19 +185,19 @@ class Subscription:
         id: as the client named it; None where a 1.0 client gave none.
         key: starts the `ack` handles of its deliveries; unique in the session.
         destination: as the client wrote it.
-        options: what else the client asked for.
+        options: all else that the client asked for.
         ledger: handle -> delivery, oldest first; None in mode auto.
         delivered: messages that its queue gave it, and as many times.
-        held_bytes: what the messages in the ledger cost.
+        held_bytes: cost of the messages in the ledger.
         form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
         prefetch: messages that it may have at a time, as far as they are counted.
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         listed: it stands in its queue's rotation.
-        reader: gives it what its topic retained, or has in its log; None: there is nothing more.
+        reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
         extra_headers: header lines that it alone gets; None: there are none.
         records: the event log; None: events are not recorded.
-        names, names_by: the event log's, see there.
+        names, names_by: written and read by the event log alone.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
             transaction's deliveries go back to.
@@ -284,7 +284,7 @@ class Subscription:
         self.serial = next(_serials)
 
     def has_room(self) -> bool:
-        """Whether a message can be sent now.  If not, the subscription comes back to its queue when it can."""
+        """True if a message can be sent now.  If not, the subscription comes back to its queue when it can."""
         outbox = self.outbox
         if self.stands_by:
             return False
@@ -370,7 +370,7 @@ class Subscription:
             self.records.delivered(self, message, next(reversed(self.ledger.values())) if self.ledger else None)
 
     def show(self, message: Message, lines: bytes = b"") -> None:
-        """Put a message into the outbox that nobody has to acknowledge, and that no queue takes back.
+        """Put a message into the outbox that needs no ACK, and that no queue takes back.
 
         Args:
             lines: further header lines, of this receiver alone.
@@ -401,7 +401,7 @@ class Subscription:
         self.held_bytes -= delivery.size
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
-        """What an ACK or NACK of that delivery settles: it, and in mode client all before it (ACK-04, NAK-02).
+        """The deliveries that an ACK or NACK of one settles: it, and in mode client all before it (ACK-04, NAK-02).
 
         Deliveries that a transaction holds are not touched by anything outside it.
         """
@@ -413,11 +413,11 @@ class Subscription:
     # written by its queue
 
     def enter_rotation(self) -> None:
-        """It stands in its queue's rotation."""
+        """The subscription stands in its queue's rotation from now on."""
         self.listed = True
 
     def leave_rotation(self) -> None:
-        """It stands there no longer."""
+        """The subscription stands in the rotation no longer."""
         self.listed = False
 
     def stand_by(self, stands_by: bool) -> None:

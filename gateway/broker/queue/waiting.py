@@ -27,15 +27,15 @@ class WaitingMessages:
 
     Attributes:
         count: how many they are.
-        nbytes: what they cost.
+        nbytes: bytes that they cost.
         ready_lists: the first holds all of them, the others those that one selector may want.
-        ready_bytes: what the others cost, as last counted.
+        ready_bytes: bytes that the others cost, as last counted.
         by_age: oldest first, where the oldest may have to go; None: none did so far.
         latest: the newest message of each conflation key; None: no message had one so far.
 
     Args:
         limits: of the queue.
-        expire: called with each message whose time is over.
+        expire: called with each message when its time is over.
         on_empty: called when the last of those that expire has gone by its time.
     """
 
@@ -76,7 +76,7 @@ class WaitingMessages:
         """Add a message, and put it into the ready lists.
 
         Args:
-            refusing: lists whose selector does not want it.
+            refusing: lists with a selector that does not want it.
         """
         self.enter(message, refusing)
         self.count_in(message)

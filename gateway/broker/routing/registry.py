@@ -1,8 +1,8 @@
-"""The directory: which destinations there are, and how they come and go.
+"""Registry of destinations: which there are, and how they come and go.
 
-A destination comes into being with the first SEND or SUBSCRIBE, and goes when nobody subscribes and nothing waits.
-Three tables hold them: by name, hidden ones whose canonical name means something else when a client says it, and those
-of subscriptions with wildcards, whose name is the pattern.
+A destination is created by the first SEND or SUBSCRIBE, and goes when it has no subscribers and no messages.  Three
+tables hold them: those that clients name; hidden ones, because a client that says their canonical name means another;
+and those of subscriptions with wildcards, by their patterns.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Registry:
 
     Attributes:
         destinations: canonical name -> queue or topic.
-        hidden: likewise, those whose canonical name means something else when a client says it: users', functions', and
-            durable subscriptions.
+        hidden: canonical name -> queue or topic, where a client that says this name means another: those of users,
+            functions and durable subscriptions.
         patterns: the topics of subscriptions with wildcards.
         has_patterns: there are any.
         durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
-        streams: what topics keep for replay.
+        streams: the messages that topics keep for replay.
         temporaries: canonical name of each temporary destination -> its session.
     """
 
@@ -95,7 +95,7 @@ class Registry:
         """A new queue.
 
         Args:
-            arguments: the queue arguments of the client whose frame creates it.
+            arguments: the queue arguments in the frame that creates it.
             sender: id of its session.
         """
         queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
@@ -110,7 +110,7 @@ class Registry:
         return queue
 
     def restore(self, place: Container) -> Queue:
-        """A queue, or durable subscription, that the store holds from the last process; see `QueueStorage.recover`."""
+        """Make a queue, or durable subscription, that the store holds from the last process, and take its rows over."""
         queue = self.table(place.name).get(place.name)
         if queue is None and place.kind == "subscription":
             queue = self.durable_subscriptions.restore(place, partial(self.topic, checked=False))
@@ -127,11 +127,11 @@ class Registry:
         return queue
 
     def keeps_log(self, name: str) -> bool:
-        """Whether a topic of that name keeps its messages for replay."""
+        """True if a topic of that name keeps its messages for replay."""
         return self._policies.keeps_log(name) and not name.startswith(names.REPLY_TOPIC)
 
     def restore_log(self, place: Container) -> Stream | None:
-        """The log of a topic, as the store holds it from the last process; see `Stream.recover`.
+        """The stream of a topic, as the store holds it from the last process; `Stream.recover` takes it over.
 
         None: its policy keeps none any more, or not in the store.  It stays there as it is: a slip in the operator's
         file must not cost messages.
@@ -145,7 +145,7 @@ class Registry:
         return topic.stream
 
     def is_gone(self, name: str) -> bool:
-        """Whether it is a temporary queue whose session has ended: nobody will ever read it."""
+        """True if it is the temporary queue of a session that has ended: no client will ever read it."""
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
     def heed(self, queue: Queue, arguments: ClientArguments | None, sender: str) -> None:
@@ -165,7 +165,7 @@ class Registry:
             queue.storage.declare(arguments)
 
     def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
-        """Say what a client's wishes came to; those for a temporary queue concern nobody else."""
+        """Tell the effect of a client's arguments; those for a temporary queue concern that client alone."""
         if changes and not queue.name.startswith(names.REPLY_QUEUE):
             session = self._context.sessions.get(sender)
             self._context.on_arguments(
@@ -175,7 +175,7 @@ class Registry:
     def home_of(self, queue: Queue) -> Queue | None:
         """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
 
-        None: nobody can ever read them, for who could has gone.
+        None: no client can ever read them, for the one that could has gone.
         """
         if queue.private:
             return queue if queue.subscriptions else None
@@ -190,7 +190,7 @@ class Registry:
         return home
 
     def forget_if_idle(self, target: Queue | Topic) -> None:
-        """Drop a destination that nobody subscribes and where nothing waits."""
+        """Drop a destination without subscribers and messages."""
         if not target.is_idle:
             return
         table = self.table(target.name)
@@ -222,7 +222,7 @@ class Registry:
             self.forget_if_idle(target)
 
     def count(self) -> int:
-        """How many destinations there are."""
+        """The number of destinations."""
         return len(self.destinations) + len(self.hidden) + len(self.patterns)
 
     def check_room(self, new: int) -> None:

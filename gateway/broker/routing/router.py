@@ -1,4 +1,4 @@
-"""The router: the way of a SEND to its destinations.
+"""Router: the way of a SEND to its destinations.
 
     prepare   names are resolved and everything is checked that could refuse the SEND: nothing has happened so far
     send      now, or, in a transaction, at COMMIT: duplicates stop here, delayed messages wait here
@@ -40,8 +40,8 @@ class Router:
     Attributes:
         retained: the last message of each topic that keeps one.
         delayed: messages that wait for their time.
-        replay: who begins in the past.
-        arguments: what clients may wish of queues.
+        replay: begins subscriptions in the past.
+        arguments: checks the queue arguments of clients.
         registry: which destinations there are.
         policies: of destinations.
     """
@@ -109,7 +109,7 @@ class Router:
             target.accept(message, sender.id)
 
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
-        """Whether a message only goes to those who subscribe now: that there is no memory is nothing to it."""
+        """True if a message goes to current subscribers alone, so that it needs no memory that could be short."""
         target = self._destinations.get(destination)
         if not isinstance(target, Topic) or not options.is_plain:
             return False
@@ -156,7 +156,7 @@ class Router:
         return sending
 
     def outlives(self, name: str, options: SendOptions) -> bool:
-        """Whether a message outlives the process at that destination, by itself or in a log."""
+        """True if a message outlives the process at that destination, by itself or in a stream."""
         if names.is_topic(name) and self._registry.keeps_log(name):
             return self.policies.find(name).durable is not False
         return self.policies.is_durable(name, persistent=options.persistent)
@@ -209,7 +209,7 @@ class Router:
         return names.canonical(destination, multicast)
 
     def _for_function(self, name: str, head: Head, sender: Peer | None) -> tuple[str, Head]:
-        """The queue of the function that handles a SEND, and the head, which tells it for sure who sent it."""
+        """The queue of the function that handles a SEND, and the head, with the verified sender."""
         application = self._context.application
         queue = application.queue_of_send(name) if application is not None else None
         if queue is None:
@@ -279,7 +279,7 @@ class Router:
             self._fan_out(target, name, message, sender)
 
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
-        """To the topic, if anybody subscribed to it, and to all patterns that match its name."""
+        """Give a message to the topic, if it has subscribers, and to all patterns that match its name."""
         found = self._patterns.match(name) if self._registry.has_patterns else ()
         wire = Wire(message) if found else None
         if topic is not None:
@@ -299,7 +299,7 @@ class Router:
         if self._context.records is not None:
             self._context.records.came(message)
         self._route(name, message, "")
-        self._context.full.intersection_update(full)  # whoever is at work did not publish there
+        self._context.full.intersection_update(full)  # the publisher at work did not publish there
 
     # what the store has of the last process
 

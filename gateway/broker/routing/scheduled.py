@@ -1,4 +1,4 @@
-"""Messages that wait for their time: in no queue, in no topic, and seen by nobody until then.
+"""Scheduled messages wait for their time: in no queue, in no topic, and unseen by all consumers until then.
 
 One that is durable at its destination stands in the store meanwhile, in a place of its own.  When its time has come it
 leaves that place and arrives like any other, in one batch.  What became due while no process ran has a date in the
@@ -27,7 +27,7 @@ from ..model.policy import ClientArguments
 KIND = "delayed"
 """The place in the store."""
 
-# What one costs beside its SEND, measured: its date in the agenda, and its place here.
+# Bytes that one costs beside its SEND, measured: its timer in the scheduler, and its place here.
 _OVERHEAD = 440
 
 
@@ -36,9 +36,9 @@ class ScheduledSend:
 
     Attributes:
         number: tells it from all others.
-        sending: what is to be done then.
+        sending: the SEND that is carried out then.
         due: on the broker's clock.
-        stored: what stands for it in the store, one message for each destination where it is durable.
+        stored: its messages in the store, one for each destination where it is durable.
         date: when it ends; None: it has.
     """
 
@@ -53,18 +53,18 @@ class ScheduledSend:
 
     @property
     def nbytes(self) -> int:
-        """What keeping it costs."""
+        """Bytes that keeping it costs."""
         return self.sending.nbytes + _OVERHEAD
 
 
 class ScheduledSends:
-    """All that are put off.
+    """The SENDs that wait for their time.
 
     Attributes:
         stored: how many of them outlive the process.
 
     Args:
-        arrive: routes a SEND whose time has come.
+        arrive: routes a SEND when its time has come.
         outlives: tells whether a message with these options outlives the process at a destination.
     """
 
@@ -81,15 +81,15 @@ class ScheduledSends:
         self.stored = 0
 
     def __len__(self) -> int:
-        """How many SENDs."""
+        """The number of SENDs that wait."""
         return len(self._found)
 
     def every(self) -> list[ScheduledSend]:
-        """All of them, the oldest first."""
+        """All SENDs that wait, the oldest first."""
         return list(self._found.values())
 
     def find(self, number: int) -> ScheduledSend | None:
-        """The one of that number; None: it has arrived, was called off, or never was."""
+        """The SEND of that number; None: it has arrived, was called off, or never was."""
         return self._found.get(number)
 
     def put_off(self, sending: PreparedSend, delay: float) -> None:
@@ -125,7 +125,7 @@ class ScheduledSends:
         self._arrive(waiting.sending)
 
     def call_off(self, waiting: ScheduledSend) -> bool:
-        """It never arrives; False: it has already, or was called off."""
+        """Call off a SEND, so that it never arrives; False: it has arrived already, or was called off."""
         if waiting.date is None:
             return False
         self._context.scheduler.cancel(waiting.date)
@@ -143,7 +143,7 @@ class ScheduledSends:
             context.storage.leave(message)
 
     def restore(self, found: Stored) -> None:
-        """One that the store holds from the last process."""
+        """Take over a SEND that the store holds from the last process."""
         storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)

@@ -1,1 +1,1 @@
-"""Session: a connected client: its frames, subscriptions and transactions."""
+"""Session: a connected client, with its frames, subscriptions and transactions."""

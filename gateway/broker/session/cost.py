@@ -1,7 +1,7 @@
-"""What a session costs in memory, by what it is: whoever must go when there is none left is found by this.
+"""Cost of a session in memory, part by part: where memory is short, it tells which session must go.
 
-What goes with a session is its own: what waits to be written to it, its open transactions, its subscriptions and the
-queues that they alone fill.  What it has not acknowledged goes back to where it came from, and stays.
+A session owns the memory that goes with it: its outbox, its open transactions, its subscriptions and the queues that
+they alone fill.  Messages that it has not acknowledged go back to their queues, and stay.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Cost(NamedTuple):
     """Bytes, nearly.
 
     Attributes:
-        outbox: that wait to be written; of what many get it is not known whose it is, so each has it whole.
+        outbox: that wait to be written; a message that many sessions get counts whole for each of them.
         transactions: of messages in open transactions.
         subscriptions: of its subscriptions, and of messages in queues that they alone fill.
         unacknowledged: of messages of other queues that it has not acknowledged.
@@ -31,12 +31,12 @@ class Cost(NamedTuple):
 
     @property
     def own(self) -> int:
-        """What goes with it."""
+        """Bytes that go with the session."""
         return self.outbox + self.transactions + self.subscriptions
 
 
 def cost_of(session: Session) -> Cost:
-    """What a session costs.  Takes as long as it has subscriptions."""
+    """The cost of a session.  Takes as long as it has subscriptions."""
     unacknowledged = private = 0
     for subscription in session.subscriptions.values():
         queue = subscription.queue

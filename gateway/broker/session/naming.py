@@ -50,7 +50,7 @@ class DeliveriesByMessageId:
         """The delivery of that message; of several, one that no transaction holds.
 
         Args:
-            but_of: a destination whose subscriptions are left out.
+            but_of: a destination; deliveries to its subscriptions are left out.
         """
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
         free = [each for each in found if not each.held]
@@ -61,7 +61,7 @@ class Naming:
     """The names by which the frames of one session mean its subscriptions and deliveries.
 
     Attributes:
-        acknowledging: subscriptions whose messages must be acknowledged, by the key that starts their `ack` handles.
+        acknowledging: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
         by_message_id: deliveries that are not settled; None: the session cannot name them by that alone.
 
     Args:
@@ -150,7 +150,7 @@ class Naming:
         return self._with_message_id(frame, message_id)
 
     def _without_id(self, frame: Frame) -> Delivery:
-        """What an ACK or NACK of 1.2 means that has no `id`."""
+        """The delivery that an ACK or NACK of 1.2 without `id` means."""
         message_id = frame.headers.get("message-id")
         if message_id is None:
             raise HeaderMissing(frame.command, "id")
@@ -163,7 +163,7 @@ class Naming:
         )
 
     def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
-        """What an ACK or NACK means that names a message by its message-id, and perhaps its subscription.
+        """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription.
 
         A subscription that is there, and has settled that message, or is to another destination, does not keep the
         frame from meaning one of another destination.  It never means another subscription's copy of the same topic.

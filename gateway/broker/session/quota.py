@@ -1,6 +1,6 @@
-"""What the subscriptions of one session may cost others: browsers, selectors and names.
+"""Quota of a session: the browsers, selectors and names that it may have, for others pay for them.
 
-A browser is a list of all that waits in a queue; a selector is asked about each message that somebody else sends; ids
+A browser is a list of all that waits in a queue; a selector is asked about each message that others send; ids
 and destinations of subscriptions are kept, in no account of memory.
 """
 
@@ -17,7 +17,7 @@ MOST_NAMES = 4 * 1024 * 1024
 
 
 class SessionQuota:
-    """What one session has of these."""
+    """The browsers, selectors and names of one session."""
 
     __slots__ = ("_browsers", "_characters", "_names")
 

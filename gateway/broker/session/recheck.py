@@ -1,4 +1,4 @@
-"""Changed rules: sessions with a subscription that the rules no longer allow are ended, in turns."""
+"""Recheck of sessions after the rules have changed: those with a subscription that is not allowed end, in turns."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Sessions that last as long as a token does: what the client is told, and how it may stay longer.
+"""Renewal of sessions that last as long as a token: the client is told of the end, and may show a new token.
 
     SUBSCRIBE destination:/session/events    the session's own topic: MESSAGE event:token-expiring, expires-in:SECONDS
     SEND      destination:/session/renew     the new token in `passcode`, in `Authorization`, or as the body
 
-Whether a token is good the broker does not know; it hands it to the connection below, which has it authenticated.
+The broker does not know if a token is good; it hands it to the connection below, which has it authenticated.
 Frames behind a renewal are carried out meanwhile, and its RECEIPT goes out when it was accepted.
 """
 
@@ -28,7 +28,7 @@ def message_of(event: str, headers: Mapping[str, str]) -> Head:
 
 
 def renewal_of(head: Head, body: bytes) -> Renewal:
-    """What a SEND to `/session/renew` shows.
+    """The renewal that a SEND to `/session/renew` asks for.
 
     Raises:
         NotAllowed: it shows nothing, or is a part of something else.

@@ -1,7 +1,7 @@
-"""A connected client: what its frames mean.
+"""Session of a connected client: it carries out the frames.
 
 A session exists once CONNECTED is due and until the connection ends; there is no state before or between, so the state
-machine is one table, command -> method.  What is not in the table is an error, and every error is an
+machine is one table, command -> method.  A command that is not in the table is an error, and every error is an
 exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
 
 A RECEIPT goes out when the frame was carried out without error (RCP-03); inside a transaction, when it was accepted
@@ -40,27 +40,27 @@ from .transactions import Settlement, Transactions
 
 
 class Session:
-    """One connected client.
+    """The session of one connected client.
 
     Attributes:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
-        access: what it may do; None: everything.
+        access: its rights; None: all.
         client_id: the `client-id` of CONNECT, by which the client is known when it comes back; empty: none.
-        user: whose mail `/user/queue/...` is: the login, or, of somebody without a name, the session's id.
+        user: the user of `/user/queue/...`: the login; or the session's id, if the client gave no login.
         peer: address of the other end, for logs and lists.
         transport: `tcp` or `websocket`.
         connected_at: seconds since the epoch.
-        frame_end: what stands behind the body of each frame for it.
+        frame_end: the bytes behind the body of each frame for it.
         form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
         frames_in: frames handled.
         heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
         temporaries: its temporary destinations.
-        ended: the client sent DISCONNECT; whatever follows it is ignored (DSC-02).
+        ended: the client sent DISCONNECT; all that follows it is ignored (DSC-02).
         failed: its ERROR is in the outbox.
         batch: the last batch of the store in which it changed anything.
-        names: what its rows in the records have in common.
-        renewal: that the connection is asking about; None: there is none.
+        names: the fields that its rows in the records have in common, encoded.
+        renewal: the renewal that the connection is asking about; None: there is none.
 
     Args:
         on_close: called when the connection is gone.
@@ -124,6 +124,7 @@ class Session:
         self.frame_end = frame_end
         self.form = encoder.FORMS.index((version, frame_end))
         self.login = login
+        # Clients without a login share one name, but must not read each other's mail.
         self.user = session_id if login == ANONYMOUS else login
         self.peer = peer
         self.transport = transport
@@ -154,6 +155,7 @@ class Session:
         self._context.counters.frames_in += 1
         handler = _COMMANDS.get(head.command)
         if handler is None:
+            # CONNECT and STOMP are known, but have no place in a session (`_on_connect`).
             known = " ".join(command for command in _COMMANDS if command not in ("CONNECT", "STOMP"))
             raise NotAllowed(
                 "unknown command", f"{head.command[:40]!r} is no command of STOMP {self.version.name}: {known}"
@@ -164,46 +166,55 @@ class Session:
         else:
             changes = storage.changes
             handler(self, frame)
+            # All changes of one frame are in the batch that gathers now, so its RECEIPT waits for that batch.
             if storage.changes != changes:
                 self.batch = storage.number
+        # The decoder cuts a plain receipt out of the cached header block; any other one is still among the headers.
         receipt = frame.receipt
         if receipt is None:
             receipt = head.headers.get("receipt")
             if receipt is None:
                 return
         renewal = self.renewal
+        # The RECEIPT of a renewal says that the token was accepted, and that is not known yet (`renewed`).
         if renewal is not None and head.command == "SEND" and head.headers["destination"] == RENEW:
             renewal.receipt = receipt
             return
         data = encoder.receipt(receipt, self.version, self.frame_end)
+        # The subscription was paused before it joined, so that no MESSAGE overtakes its RECEIPT.
         if self._paused is not None:
             subscription, self._paused = self._paused, None
             self._welcome(data, subscription)
+        # A DISCONNECT with many subscriptions is carried out in steps: its RECEIPT goes out behind the last of them.
         elif self.ended and self.subscriptions:
             self._last_words = data
         else:
             self._promise(data)
 
     def _promise(self, data: bytes) -> None:
-        """A RECEIPT, as soon as what it is for is in the store."""
+        """Send a RECEIPT as soon as the changes of its frame are in the store."""
         storage = self._context.storage
+        # RCP-03: a frame has not been carried out as long as a kill could undo its changes.
         if storage is None or self.batch <= storage.committed:
             self.outbox.append(data)
         else:
             storage.when_written(self.batch, partial(self.confirm, data))
 
     def _welcome(self, data: bytes, subscription: Subscription) -> None:
-        """The RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
+        """Send the RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
 
         A subscription with a queue gets nothing as long as its RECEIPT waits for the store, unless that fails.  A topic
         does not wait, so the RECEIPT of a subscription in mode auto goes out at once.
         """
         storage = self._context.storage
         if storage is not None and subscription.queue is not None:
+            # A durable subscription is itself in the store; the batch of its first SUBSCRIBE may be unwritten.
             is_stored = self.durable_subscription_of(subscription) or self._router.replay.offsets.of(subscription)
             batch = storage.last_changed if is_stored else self.batch
             if batch > storage.committed:
                 storage.when_written(batch, partial(self.confirm, data))
+                # Also if the batch cannot be written: a failing store must not keep stored messages from their
+                # consumers.
                 storage.when_settled(subscription.start, batch)
                 return
         self.confirm(data)
@@ -213,6 +224,7 @@ class Session:
     def outstanding(self) -> int:
         """Deliveries not yet settled."""
         acknowledging = self.subscriptions.acknowledging
+        # Deliveries that an ended subscription left to an open transaction are in no ledger of the session any more.
         ledgers = sum([len(each.ledger or ()) for each in acknowledging.values()])
         return ledgers + sum(
             [
@@ -234,7 +246,7 @@ class Session:
         return self._router.registry.durable_subscriptions.of(subscription.queue)
 
     def confirm(self, data: bytes) -> None:
-        """A RECEIPT, now that what it is for has been done."""
+        """Send a RECEIPT, now that its frame is carried out."""
         if not self.failed:  # nothing goes out behind an ERROR
             self.outbox.append(data)
 
@@ -243,12 +255,14 @@ class Session:
         _go(self.failing(error, frame))
 
     def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
-        """The same in steps, see `departing`."""
+        """Put the ERROR frame into the outbox, in steps, like `departing`."""
         self._context.counters.fail(error)
+        # Set first: a receipt that is confirmed while the session departs must not go out (see `confirm`).
         self.failed = True
         if self._context.records is not None:
             self._context.records.failed(self, error)
-        # Nothing goes out behind the ERROR (ERR-05).  Who is sent away by an operator did not fail.
+        # Before the ERROR, so that nothing goes out behind it (ERR-05).  A client that an operator sends away has not
+        # failed, so that the message it is at work on does not count as failed either.
         yield from self.departing(lost=not isinstance(error, SessionEnded))
         self.outbox.append(error_frame(error, frame, self.version, end=self.frame_end))
 
@@ -259,9 +273,11 @@ class Session:
 
     def close(self) -> None:
         """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
+        # Read before `close`, which empties the outbox.
         unsent = self.outbox.not_written()
         self.outbox.close()
         for _, message in unsent:
+            # In mode auto they were released when they went into the outbox; now they wait in their queues again.
             self._context.memory.keep(message.size)
         self.depart(unsent, lost=not self.ended)
         if self._context.records is not None:
@@ -269,43 +285,48 @@ class Session:
         self._on_close(self)
 
     def _why_it_ended(self) -> str | None:
-        """For the records; None: the client said goodbye."""
+        """The reason for the records; None: the client sent DISCONNECT."""
         if self.failed:
             return "error"
         return None if self.ended else "connection lost"
 
     def depart(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> None:
-        """Leave the broker at once, see `departing`."""
+        """Leave the broker at once: all steps of `departing` in one go."""
         _go(self.departing(unsent, lost=lost))
 
     def departing(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
         """Leave the broker in steps: abort transactions, end subscriptions, give back what was not settled.
 
-        Others may have their turn between two steps, but no frame of this session.  From the first one on no queue
-        gives anything more to who is leaving; topics do until their subscription ends.
+        Others may have their turn between two steps, but no frame of this session.  From the first step on no queue
+        gives anything more to this session; a topic does until its subscription ends.
 
         Args:
             unsent: messages in mode auto that never went out.
-            lost: the client did not say goodbye: what it was at work on has failed.
+            lost: the client sent no DISCONNECT: the messages that it was at work on have failed.
         """
         yield from self._leaving(unsent, lost=lost)
         yield from freeing([self._left_behind])
 
     def _leaving(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
-        """All of `departing` that somebody else can see."""
+        """All steps of `departing` that other sessions can see."""
         storage = self._context.storage
         changes = 0 if storage is None else storage.changes
         returned: Returned = {}
         for queue, message in unsent:
             assert isinstance(queue, Queue)  # no other source gives messages to an outbox
             returned.setdefault(queue, []).append(message)
+        # Transactions first: messages that they hold return to the queues together with those of the ledgers.
         undone = [self.transactions.undo(name, returned, why="session ended") for name in list(self.transactions)]
+        # Freed in steps at the end: to free many large bodies at once would hold up all other sessions.
         self._left_behind += [sending.body for transaction in undone for sending in transaction.sends]
+        # All before the first one ends: else a queue would give what one hands back to the next one that is to end.
         self.subscriptions.stop()
         yield from self.subscriptions.ending(returned, lost=lost)
+        # Behind the subscriptions: a reply queue that is still subscribed would not be idle.
         self.temporaries.forget()
         if storage is not None and storage.changes != changes:
             self.batch = storage.number
+        # DISCONNECT: all is given back by now, and the RECEIPT may wait for the store once more.
         if self._last_words is not None:
             nbytes, self._last_words = self._last_words, None
             self._promise(nbytes)
@@ -319,31 +340,37 @@ class Session:
             raise HeaderMissing("SEND", "destination")
         options = head.derived
         if options is None:
+            # Kept with the head: equal header blocks of SEND frames share one, and are read once.
             head.derived = options = send_options(head.headers)
         if destination == RENEW:
             self._renew(head, frame.body)
         elif options.is_plain:
             router, access = self._router, self.access
+            # The usual case.  Rules are asked once for equal headers; `remember` comes behind `prepare`, which asks
+            # them.
             if access is None or is_known(access, head.headers):
                 router.publish(head, frame.body, destination, self, options)
             else:
                 router.send(router.prepare(head, frame.body, destination, options, self))
                 remember(access, head.headers)
         else:
-            assert isinstance(options, SendOptions)  # nobody else derives anything
+            assert isinstance(options, SendOptions)  # no other code derives anything of a SEND
             self._send_specially(frame, destination, options)
 
     def _send_specially(self, frame: Frame, destination: str, options: SendOptions) -> None:
+        # The header is written by the broker alone (`sender_id`): a forged one is refused and not replaced.
         if options.user_id is not None and options.user_id != self.login:
             raise NotAllowed("user-id of somebody else", f"user-id is {options.user_id[:80]!r}, not the login's name")
         head = frame.head
         headers = dict(head.headers if options.passed_on is None else options.passed_on)
         if options.temporary_reply is not None:
             headers["reply-to"] = self._awaits_replies(options.temporary_reply)
+        # A new head costs an encoding; most blocks go on as they came.
         if headers != head.headers:
             head = Head.of(head.command, headers)
         router = self._router
         transaction = None if options.transaction is None else self.transactions.of(frame)
+        # Checked now, also inside a transaction, so that COMMIT cannot fail half way (TXN-01).
         sending = router.prepare(head, frame.body, destination, options, self)
         if transaction is None:
             router.send(sending)
@@ -353,13 +380,14 @@ class Session:
     # a session that lasts as long as a token
 
     def _renew(self, head: Head, body: bytes) -> None:
-        """Have the connection ask whether the client may stay longer.
+        """Have the connection ask if the client may stay longer.
 
         Raises:
-            NotAllowed: it does not show with what, or it has asked already.
+            NotAllowed: the frame has no token, or a renewal is under way.
         """
         if self.renewal is not None:
             raise NotAllowed("a renewal is under way", f"wait for the RECEIPT of one before the next SEND to {RENEW}")
+        # Set before the connection asks: the answer may come at once.
         self.renewal = renewal_of(head, body)
         assert self.outbox.carrier is not None  # its frames are handled
         self.outbox.carrier.renew(self.renewal)
@@ -376,6 +404,7 @@ class Session:
         if name is None or carrier is None:
             return False
         self._router.deposit(name, message_of(event, headers), sentence.encode(), PLAIN)
+        # No frame of a client is at work, so that nothing else would flush the outbox soon.
         carrier.flush()
         return True
 
@@ -384,11 +413,12 @@ class Session:
     def _awaits_replies(self, destination: str) -> str:
         """The name under which others send to a temporary destination of this session.
 
-        Who names one in `reply-to` and has not subscribed to it is subscribed, as RabbitMQ does it: the replies come
-        with the destination as their `subscription`.
+        A session that names one in `reply-to` and has not subscribed to it is subscribed, as RabbitMQ does it: the
+        replies come with the destination as their `subscription`.
         """
         name = self.temporaries.canonical(destination)
         target = self._router.registry.destinations.get(name)
+        # Subscribed before the SEND is routed, so that not even an immediate reply is missed.
         if target is None or not target.subscriptions:
             self.subscriptions.add(destination, destination, AckMode.AUTO, NO_OPTIONS)
         return name
@@ -396,6 +426,7 @@ class Session:
     # SUBSCRIBE, UNSUBSCRIBE
 
     def _on_subscribe(self, frame: Frame) -> None:
+        # Without a receipt there is nothing that a MESSAGE could overtake.
         has_receipt = frame.receipt is not None or "receipt" in frame.head.headers
         subscription = self.subscriptions.subscribe(frame, paused=has_receipt)
         self._paused = subscription if has_receipt else None
@@ -414,11 +445,13 @@ class Session:
     def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
         delivery = self.subscriptions.naming.delivery_named(frame)
         subscription = delivery.subscription
+        # A delivery is settled once.  The transaction that holds it decides, by COMMIT or ABORT.
         if delivery.held:
             raise NotAllowed(
                 f"{frame.command} of a message that a transaction holds",
                 f"{delivery.handle[:80]!r} was acknowledged or rejected in a transaction that is still open",
             )
+        # ACK-04, NAK-02: in mode client all deliveries before it are settled as well.
         deliveries = subscription.covered(delivery)
         headers = frame.headers
         if acknowledged and "transaction" not in headers:  # the usual case
@@ -448,10 +481,11 @@ class Session:
 
     def _on_disconnect(self, frame: Frame) -> None:
         self.ended = True
+        # Thousands of subscriptions would hold up all other sessions; stopped, they get nothing more meanwhile.
         if len(self.subscriptions) > ENDS_PER_STEP:
             self.subscriptions.stop()  # the connection takes care of `departing`
         else:
-            _go(self._leaving())  # nothing goes out behind the RECEIPT
+            _go(self._leaving())  # before the RECEIPT, so that no MESSAGE goes out behind it
 
     def _on_connect(self, frame: Frame) -> None:
         raise NotAllowed("already connected", "a connection has one CONNECT, at its start")

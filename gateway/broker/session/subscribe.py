@@ -1,7 +1,7 @@
-"""The way of a SUBSCRIBE to its destination: a queue, a topic, or a function of the application.
+"""SUBSCRIBE: its way to the destination, which is a queue, a topic, or a function of the application.
 
-What the client wrote becomes a name; rules say whether it may; then everything is checked that could refuse it, and the
-subscription joins what stands there under that name, or comes into being with it.
+The destination header becomes a name; rules allow or refuse it; then all is checked that could refuse the frame, and
+the subscription joins the queue or topic of that name, which may be new.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def subscribe(context: Context, router: Router, subscription: Subscription) -> N
 
 
 def _ask_function(context: Context, router: Router, name: str, subscription: Subscription) -> None:
-    """A SUBSCRIBE to `/app/` is a request: what the function returns is the one MESSAGE that comes."""
+    """A SUBSCRIBE to `/app/` is a request: one MESSAGE comes, with the function's result."""
     peer, application = subscription.peer, context.application
     context.memory.check()
     queue = application.queue_of_subscribe(name) if application is not None else None
@@ -80,7 +80,7 @@ def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> N
     try:
         replay.check(name, subscription, durable, has_log=topic.stream is not None)
         if durable is None and replay.begin(topic, subscription):
-            return  # what the topic retained was in the log once, and may be older than what is there now
+            return  # retained messages were in the stream once, and may be older than those there now
     except NotAllowed:
         registry.forget_if_idle(topic)
         raise

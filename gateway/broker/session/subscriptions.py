@@ -1,12 +1,12 @@
-"""The subscriptions of a session, by what their SUBSCRIBE called them: how one comes, and how it goes.
+"""Subscriptions of a session, by the ids that their SUBSCRIBE gave them: how one comes, and how it goes.
 
 In 1.0 a SUBSCRIBE may have no `id`; then its destination stands in its place, in a tuple, so that it is never taken for
 an id.
 
-A subscription that goes leaves its queue first; what it did not settle is collected (`Returned`), and whoever ends it
-has the queues take that back when all are gone that go together: else the first of two that leave would have its
-messages given to the second.  A session's are stopped first and then end in steps, one queue's behind another's, for
-thousands of them take their time.  Those of one queue end in one step: what is on its way back must not be overtaken.
+A subscription that goes leaves its queue first; the messages that it did not settle are collected (`Returned`).  The
+queues take them back when all subscriptions that go together have gone: else the messages of the first would be given
+to the second.  Those of a session are stopped first and then end in steps, queue by queue, for thousands of them take
+time.  Those of one queue end in one step: a message on its way back must not be overtaken.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ENDS_PER_STEP = 16
 
 
 class Subscriptions(dict[str | tuple[str], Subscription]):
-    """What one session has.
+    """The subscriptions of one session, by their keys.
 
     Attributes:
         naming: the names by which frames mean them.
@@ -74,7 +74,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
 
     @property
     def acknowledging(self) -> dict[str, Subscription]:
-        """Those whose messages must be acknowledged, by the key that their `ack` handles start with."""
+        """The subscriptions that must acknowledge messages, by the key that their `ack` handles start with."""
         return self.naming.acknowledging
 
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
@@ -199,11 +199,13 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             queue.stopped()
 
     def ending(self, returned: Returned, *, lost: bool) -> Iterator[None]:
-        """End all, which are stopped, in steps; each queue takes back what it gave as soon as its own have gone.
+        """End all subscriptions, in steps; each queue takes its messages back once its own subscriptions have gone.
+
+        All must have been stopped before.
 
         Args:
-            returned: what queues are to take back besides.
-            lost: see `end`.
+            returned: further messages that queues are to take back.
+            lost: the client did not end it: the message that it was at work on has failed.
         """
         by_queue: dict[ConsumedQueue, list[str | tuple[str]]] = {queue: [] for queue in returned}
         topics = []
@@ -225,10 +227,10 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                 queue.take_back(returned.pop(queue, ()))
 
     def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
-        """End one; what its queue must take back goes into `returned`.
+        """End one subscription; the messages that its queue must take back go into `returned`.
 
         Args:
-            lost: the client did not say goodbye: what it was at work on has failed.
+            lost: the client did not end it: the message that it was at work on has failed.
             why: for the records; None: the client asked for it.
         """
         subscription = self.pop(key)

@@ -1,4 +1,4 @@
-"""The temporary destinations of a session: queues and topics of its own, which go with it.
+"""Temporary destinations of a session: queues and topics of its own, which go with it.
 
 The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name, which they learn from `reply-to`
 alone, for it cannot be guessed.
@@ -15,7 +15,7 @@ from ..routing.registry import Registry
 
 
 class TemporaryDestinations:
-    """What one session has.
+    """The temporary destinations of one session.
 
     Args:
         most: how many it may have.
@@ -43,7 +43,7 @@ class TemporaryDestinations:
             raise NotAllowed("destination without a name", f"{destination!r} needs a name after the last slash")
         if len(self._names) >= self._most:
             raise NotAllowed("too many temporary destinations", f"a session may have {self._most} (max_subscriptions)")
-        # Nobody but us learns the name of `/session/events`, so nobody else can tell something there.
+        # The canonical name of `/session/events` is never told, so that no other session can send there.
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
         self._registry.temporaries[name] = self._peer

@@ -1,4 +1,4 @@
-"""A transaction: what a session did between BEGIN and COMMIT, kept until then.
+"""Transactions: the SENDs, ACKs and NACKs of a session between BEGIN and COMMIT, kept until then.
 
 Everything is checked when its frame comes, so that COMMIT cannot fail half way; COMMIT then carries it out in one go,
 and since nothing else runs meanwhile, others see all of it or nothing (TXN-01).
@@ -41,9 +41,9 @@ class Transaction:
     """An open transaction.
 
     Attributes:
-        sends: what each SEND asked for, in order.
+        sends: its SENDs, in order.
         settlements: of each ACK and NACK, in order.
-        nbytes: what the kept messages cost.
+        nbytes: bytes that the kept messages cost.
     """
 
     __slots__ = ("nbytes", "sends", "settlements")
@@ -59,7 +59,7 @@ class Transaction:
         self.nbytes += sending.nbytes
 
     def add_settlement(self, settlement: Settlement) -> None:
-        """Keep an ACK or NACK; nobody else can settle these deliveries meanwhile."""
+        """Keep an ACK or NACK; no other frame can settle these deliveries meanwhile."""
         for delivery in settlement.deliveries:
             delivery.held = True
         self.settlements.append(settlement)

@@ -1,15 +1,16 @@
-"""Subscriptions of topics that outlive their sessions, or are shared by several: each is a queue that a topic fills.
+"""Durable subscriptions of topics outlive their sessions, or are shared: each is a queue that a topic fills.
 
 durable:true, persistent:true
     of RabbitMQ and Apollo: known by user, id and topic; several sessions share its messages
 activemq.subscriptionName, durable-subscription-name
-    of ActiveMQ and Artemis: known by user, client-id and name; who comes last has it, and the session that had it
-    before is ended
+    of ActiveMQ and Artemis: known by user, client-id and name; the session that comes last has it, and the
+    one that had it before is ended
 x-queue-name
     of RabbitMQ: known by that name; shared, and gone with its last consumer unless durable:true is said as well
 
 Messages are filtered where the topic gives them; consumers are those of any queue.  A name that comes back with another
-topic or selector is a new subscription, as JMS has it; so is what an UNSUBSCRIBE with the same words has ended.
+topic or selector is a new subscription, as JMS has it; so is one that comes back
+after an UNSUBSCRIBE with the same words.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _PER_TURN = 500
 
 
 class SubscriptionName(NamedTuple):
-    """What a durable or shared subscription is known by.
+    """The name of a durable or shared subscription.
 
     Attributes:
         text: unique; the name of its queue, as operators see it.
@@ -57,7 +58,7 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
     """The name that a SUBSCRIBE, or UNSUBSCRIBE, gives; None: an ordinary subscription.
 
     Raises:
-        NotAllowed: it has no id to be known by, or is for the mail of somebody without a name, who cannot come back.
+        NotAllowed: it has no id to be known by, or is for the mail of a user without a name, that cannot come back.
     """
     if not (options.durable or options.durable_name or options.queue_name):
         return None
@@ -82,12 +83,12 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
 
 
 def joined(*parts: str) -> str:
-    """One name of several parts, whatever they hold; no destination has it."""
+    """One name of several parts, which may hold any characters; no destination has it."""
     return DURABLE + "/".join([quote(part, safe="") for part in parts])
 
 
 def _take_over(durable: DurableSubscription, by: Peer) -> None:
-    """Who had a subscription that only one may have is gone, or must go; both have one client-id, or none."""
+    """End the session that had a subscription which only one may have; both have one client-id, or none."""
     for peer in dict.fromkeys(consumer.peer for consumer in durable.queue.subscriptions):
         if peer is not by:
             peer.end(TakenOver(by.peer, "" if by.client_id else durable.name))
@@ -101,7 +102,7 @@ def _in_use(name: str, consumers: int) -> NotAllowed:
 
 
 def _throw_away(context: Context, queue: Queue, messages: deque[Message]) -> None:
-    """What waits in a queue that is gone goes, in slices; should the process die meanwhile, the store knows the end."""
+    """Throw away, in slices, the messages of a queue that is gone; the store knows the end, also after a kill."""
     for _ in range(min(_PER_TURN, len(messages))):
         message = messages.popleft()
         if message.waits:
@@ -115,8 +116,8 @@ class DurableSubscription:
     """A durable or shared subscription.
 
     Attributes:
-        name: see `SubscriptionName.text`.
-        topic: whose messages it gets; the canonical name, or a pattern.
+        name: unique; the text of its `SubscriptionName`.
+        topic: of the messages that it gets; the canonical name, or a pattern.
         queue: where they wait.
         lasts: it outlives its consumers.
         selector: only messages that it takes; None: all.
@@ -139,7 +140,7 @@ class DurableSubscription:
     def wants(self, message: Message, sender: str) -> bool:
         """Whether a message of the topic is for it."""
         if not self.lasts and not self.queue.subscriptions:
-            return False  # it is only there because of messages that somebody gave back
+            return False  # it is only there because of messages that were given back
         if self.no_local and any(each.peer.id == sender for each in self.queue.subscriptions):
             return False
         return self.selector is None or self.selector(message.head.headers) is True
@@ -151,12 +152,12 @@ class DurableSubscription:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the store keeps of it."""
+        """The facts that the store keeps of it."""
         return {"topic": self.topic.name, "selector": self.selector_text, "no_local": self.no_local}
 
 
 class DurableSubscriptions:
-    """All of them.
+    """All durable and shared subscriptions, by name.
 
     Args:
         make_queue: makes the queue of a new one, by its name and topic; True: it outlives its consumers.
@@ -178,16 +179,16 @@ class DurableSubscriptions:
         return len(self._found)
 
     def get(self, name: str) -> DurableSubscription | None:
-        """The one of that name."""
+        """The subscription of that name."""
         return self._found.get(name)
 
     def of(self, queue: ConsumedQueue | None) -> DurableSubscription | None:
-        """The one that fills a queue; None: none does, or it has ended."""
+        """The subscription of a queue; None: the queue is no subscription's, or it has ended."""
         found = self._found.get(queue.name) if queue is not None else None
         return found if found is not None and found.queue is queue else None
 
     def subscribe(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> bool:
-        """Add a consumer; the subscription comes into being with the first one.  True: it is new.
+        """Add a consumer; the first one makes the subscription.  True: it is new.
 
         Raises:
             NotAllowed: others consume it, and mean something else; or there are too many.
@@ -203,7 +204,7 @@ class DurableSubscriptions:
                 self._context.destinations.forget_if_idle(topic)
                 raise
         if name.single:
-            # A session that has it still, and is about to go, keeps it till then: what it gives back comes first.
+            # A session that is about to go keeps it till then, because the messages that it gives back come first.
             subscription.options = dataclasses.replace(subscription.options, exclusive=True)
         found.queue.join(subscription)
         return is_new
@@ -240,10 +241,10 @@ class DurableSubscriptions:
         return durable
 
     def end(self, name: str) -> None:
-        """A subscription is no more, and what waits for it.
+        """A subscription is no more, nor the messages that wait for it.
 
         Raises:
-            NotAllowed: somebody consumes it.
+            NotAllowed: it has a consumer.
         """
         durable = self._found.get(name)
         if durable is None:
@@ -255,7 +256,7 @@ class DurableSubscriptions:
         self.forget(durable)
 
     def forget(self, durable: DurableSubscription, *, heir: Topic | None = None) -> None:
-        """A subscription is no more.  What somebody still has of it, or gives back later, is thrown away then.
+        """A subscription is no more.  Messages that its consumers have, or give back later, are thrown away then.
 
         Args:
             heir: the topic of the one that takes its place at once.
@@ -276,7 +277,7 @@ class DurableSubscriptions:
             self._context.destinations.forget_if_idle(topic)
 
     def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
-        """One that the store holds from the last process."""
+        """Take over a subscription that the store holds from the last process."""
         facts = json.loads(place.facts)
         queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
         if "hints" in facts:

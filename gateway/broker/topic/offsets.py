@@ -1,13 +1,13 @@
-"""How far clients have read topics, by names of their own: who comes back under a name goes on there.
+"""Offsets: how far clients have read topics.  A client that comes back under a name of its own goes on there.
 
-A cursor stands behind the last message before which all are acknowledged.  While somebody consumes under its name it is
-not moved with each ACK: where it stands is found out when the client leaves, and now and then.  So it costs a message
-nothing, and after a kill the last seconds come again.  As long as a rejected message waits to come back, it stands.
+An offset stands behind the last message before which all are acknowledged.  While a consumer uses its name it is not
+moved with each ACK: its position is found out when the client leaves, and now and then.  So it costs a message nothing,
+and after a kill the last seconds come again.  While a rejected message waits to come back, the offset stays.
 
-Who was told of a gap, and has not acknowledged the message that said so, is told again.
+A client that was told of a gap, and has not acknowledged the message that said so, is told again.
 
-It belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  Who comes last has it; whoever had
-it before goes on and moves it no longer.  The same name for another topic begins anew.
+An offset belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  The session that comes last
+has it; the one before goes on reading and moves it no longer.  The same name for another topic begins anew.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from .topic import Topic
 KIND = "cursor"
 """The kind of its place in the store."""
 
-# Seconds between two looks at where it stands; and where there is no store.
+# Seconds between two looks at the position of an offset; and where there is no store.
 _PAUSE, _LONG_PAUSE = 5.0, 60.0
-# Seconds after which a cursor goes that nobody came back to, where the topic's policy has no `idle_timeout`.
+# Seconds after which an unused offset goes, where the topic's policy has no `idle_timeout`.
 _LONGEST = 30 * 86_400.0
 
 
 class StreamPosition(Feeder, Protocol):
-    """Whoever gives the holder of a cursor what it missed."""
+    """A reader that gives the holder of an offset the messages that it missed."""
 
     position: int
 
 
 class Offset:
-    """One of them.
+    """The offset of one client in one topic, or in those of a pattern.
 
     Attributes:
         name: unique.
         topic: the name, or pattern, that is read.
         gaps: number of a message that tells of a gap -> that of one which is gone.
         position: the number of the last message that is done.
-        holder: who reads.
-        reader: gives the holder what it missed; `holder.reader` is it as long as it does.
+        holder: the subscription that reads; None: none does.
+        reader: gives the holder the messages that it missed; `holder.reader` is it as long as it does.
         place: in the store; 0: none.
         date: of the next look, or of its end.
         timeout: seconds until that.
@@ -71,12 +71,12 @@ class Offset:
 
     @property
     def facts(self) -> str:
-        """What the store keeps of it."""
+        """The facts that the store keeps of it."""
         return json.dumps({"topic": self.topic, "position": self.position, "timeout": self.timeout})
 
 
 class Offsets:
-    """All of them."""
+    """The offsets of all clients, by name."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -87,7 +87,7 @@ class Offsets:
         return len(self._found)
 
     def find(self, subscription: Subscription, topic: str) -> Offset | None:
-        """The one that a SUBSCRIBE means, where it stands now; None: there is none."""
+        """The offset that a SUBSCRIBE means, moved to its position of now; None: there is none."""
         offset = self._found.get(_name_of(subscription))
         if offset is None or offset.topic != topic:
             return None
@@ -120,11 +120,11 @@ class Offsets:
         self._look_later(offset)
 
     def of(self, subscription: Subscription) -> Offset | None:
-        """The one that a subscription moves; None: none."""
+        """The offset that a subscription moves; None: it moves none."""
         return self._held.get(subscription)
 
     def _let_go(self, offset: Offset) -> None:
-        """Its holder moves it no longer."""
+        """The holder of an offset moves it no longer."""
         if offset.holder is not None:
             del self._held[offset.holder]
             offset.holder = None
@@ -152,15 +152,15 @@ class Offsets:
         self._end_later(offset)
 
     def every(self) -> list[Offset]:
-        """All of them."""
+        """All offsets; the unused ones in the order in which their holders left."""
         return list(self._found.values())
 
     def get(self, name: str) -> Offset | None:
-        """The one whose whole name that is."""
+        """The offset with that whole name."""
         return self._found.get(name)
 
     def forget(self, offset: Offset) -> None:
-        """It is known no more; whoever holds it goes on reading."""
+        """Forget an offset; its holder goes on reading."""
         self._context.scheduler.cancel(offset.date)
         del self._found[offset.name]
         self._let_go(offset)
@@ -169,7 +169,7 @@ class Offsets:
             storage.drop(offset.place)
 
     def restore(self, place: Container) -> None:
-        """One that the store holds from the last process."""
+        """Take over an offset that the store holds from the last process."""
         facts = json.loads(place.facts)
         offset = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
         offset.place = place.number
@@ -179,7 +179,7 @@ class Offsets:
         self._end_later(offset)
 
     def _forget_idle(self) -> bool:
-        """The one that nobody came back to for the longest time makes room; False: all are in use."""
+        """Forget the offset that was unused for the longest time; False: all are in use."""
         idle = next((offset for offset in self._found.values() if offset.holder is None), None)
         if idle is not None:
             self.forget(idle)
@@ -192,7 +192,7 @@ class Offsets:
             storage.await_place()
 
     def _move(self, offset: Offset) -> None:
-        """Find out where it stands."""
+        """Move an offset to its position of now."""
         position = self._position(offset)
         storage = self._context.storage
         if position > offset.position:
@@ -204,11 +204,11 @@ class Offsets:
         holder = offset.holder
         queue = holder.queue if holder is not None else None
         if holder is None or holder.ledger is None or not isinstance(queue, Queue) or queue.resting:
-            return offset.position  # of what is rejected, and comes back later, nobody knows the number
+            return offset.position  # the numbers of rejected messages that rest are not known here
         reader = offset.reader
         last = reader.position if reader is not None else 0
         if holder.topic is not None and holder.reader is not reader:
-            last = max(last, holder.topic.last)  # what comes to others moves nobody
+            last = max(last, holder.topic.last)  # the last message that subscribers' queues got
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
         open_ones += [message.number for message in queue.in_memory.ready_lists[0] if message.waits]
         if offset.gaps:

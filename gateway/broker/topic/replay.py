@@ -1,10 +1,10 @@
-"""Replay: a subscriber gets from the logs what it missed, and then what comes live.
+"""Replay: a subscriber gets the messages that it missed from the streams, and then those that come live.
 
-    SUBSCRIBE with from-seq, or resume  ->  a `StreamReader` reads the logs, as fast as the client reads
+    SUBSCRIBE with from-seq, or resume  ->  a `StreamReader` reads the streams, as fast as the client reads
     it has come to their end            ->  the subscription joins the topic
 
-What the logs no longer have is told.  The first MESSAGE behind a gap has `gap:true`, and `first-seq`, the first number
-that was there.  Where there is none that could have it, an empty MESSAGE does, which has no `seq`.
+A client is told of messages that the streams no longer have.  The first MESSAGE behind such a gap has `gap:true`, and
+`first-seq`, the first number that was there.  Where no MESSAGE follows, an empty one tells it, which has no `seq`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Replay:
             name: of the topic, or a pattern.
 
         Raises:
-            NotAllowed: there is no log, or the frame asks for two things that do not go together.
+            NotAllowed: there is no stream, or the frame asks for two things that do not go together.
         """
         options = subscription.options
         start, shown = options.start, subscription.destination[:80]

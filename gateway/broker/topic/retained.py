@@ -1,7 +1,7 @@
-"""Retained messages: the last value of a topic, for those who subscribe later.
+"""Retained messages: the last value of a topic, for later subscribers.
 
 A SEND with `retain:set` replaces what its topic keeps, `retain:remove` takes it away; both are routed like any other
-message besides.  Who subscribes gets the retained messages of all topics that the name, or pattern, covers, marked
+message besides.  A new subscriber gets the retained messages of all topics that the name, or pattern, covers, marked
 `retained:true`.  They count as kept memory, and there may be only so many.
 """
 
@@ -34,7 +34,7 @@ KIND = "retained"
 
 
 class RetainedMessage(NamedTuple):
-    """What a topic keeps, the date of its end, and what stands for it in the store."""
+    """The message that a topic retains, the date of its end, and its row in the store."""
 
     name: str
     message: Message
@@ -81,7 +81,7 @@ class Retained:
             raise NotAllowed("too many retained messages", f"the server may keep {limit} (max_retained)")
 
     def keep(self, name: str, message: Message) -> None:
-        """A message with a wish comes to its topic."""
+        """Keep a message that says `retain:set`; one that says `retain:remove` ends the kept one."""
         self.forget(name)
         context = self._context
         if message.options.retain is not Retain.SET:
@@ -111,7 +111,7 @@ class Retained:
         context.memory.keep(copy.size)
 
     def restore(self, found: Stored) -> None:
-        """What the store holds from the last process."""
+        """Take over a message that the store holds from the last process."""
         storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
@@ -147,36 +147,36 @@ class Retained:
                 reader.offer()
 
     def of(self, name: str) -> Message | None:
-        """What a topic keeps."""
+        """The message that a topic retains."""
         kept = self._kept.get(name)
         return None if kept is None else kept.message
 
     def every(self) -> list[RetainedMessage]:
-        """What all topics keep, in the order in which these came."""
+        """The messages that topics retain, in the order in which they came."""
         return list(self._kept.values())
 
     def find(self, name: str) -> RetainedMessage | None:
-        """What a topic keeps, and what belongs to it."""
+        """The message that a topic retains, with its date and its row."""
         return self._kept.get(name)
 
 
 def _seq(message: Message) -> int | None:
-    """Its number in the log of its topic; None: that has none."""
+    """The number of a message in the stream of its topic; None: the topic has no stream."""
     seq = message.head.derived
     return seq if isinstance(seq, int) else None
 
 
 def _extra(name: str, message: Message) -> dict[str, object]:
-    """What the store keeps beside the message."""
+    """The facts that the store keeps beside the message."""
     seq = _seq(message)
     return {"name": name} if seq is None else {"name": name, "seq": seq}
 
 
 class RetainedReader:
-    """What is left of the retained messages that a new subscriber is to get.
+    """The rest of the retained messages that a new subscriber is to get.
 
     What is published meanwhile comes before it.  Names alone are remembered: a value that was replaced meanwhile, by
-    one that came the other way, must not be kept for somebody who does not read.
+    one that came the other way, must not be kept for a client that does not read.
     """
 
     __slots__ = ("_context", "_kept", "_last", "_retained", "_subscription", "_topic")

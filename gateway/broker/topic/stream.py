@@ -1,18 +1,18 @@
-"""The logs of topics: the last messages of each, numbered, for who was away and asks for what he missed.
+"""Streams of topics: the last messages of each, numbered, for clients that were away and ask for those they missed.
 
-A topic has a log where its policy says so (`log_messages`, `log_octets`, `log_age`).  Each message gets the next number
-of the log, which all subscribers see as the header `seq`, and is kept until one of these bounds is reached.
+A topic has a stream where its policy says so (`log_messages`, `log_octets`, `log_age`).  Each message gets the next
+number of the stream, which all subscribers see as the header `seq`, and is kept until one of these bounds is met.
 
-    number   of the broker: in the order of arrival over all topics, so that the logs of a pattern are read as one
-    seq      of the log: each the last one and 1, so that a client sees whether it missed anything
+    number   of the broker: in the order of arrival over all topics, so that the streams of a pattern are read as one
+    seq      of the stream: each the last one and 1, so that a client sees whether it missed anything
 
-A new log begins with the time, in microseconds, and so does one that goes on after a kill, which may have taken
-messages that clients have seen.  So no number of a log is ever used again, whatever was forgotten meanwhile.
+A new stream begins with the time, in microseconds, and so does one that goes on after a kill, which may have taken
+messages that clients have seen.  So no number of a stream is ever used again, although messages were forgotten.
 
-Where there is a store, the log is in it, and the memory holds its end alone: enough to pass a reader on to what comes
-live.  A policy with `durable = false` keeps the log in memory.  What all logs have in memory costs a quarter of
-`memory_limit` at most; beyond, the oldest message of them goes, whosever it is.  To know the messages that are in the
-store costs 32 bytes each; these may cost another quarter.
+Where there is a store, the stream is in it, and the memory holds its end alone: enough to pass a reader on to live
+messages.  A policy with `durable = false` keeps the stream in memory.  All streams may take a quarter of `memory_limit`
+there; beyond, the oldest message of them all goes.  To know the messages that are in the store costs 32 bytes each;
+these may cost another quarter.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ..model.policy import Policy
 KIND = "log"
 """The kind of its place in the store."""
 
-# Bytes of a log whose policy names no bound but its age.
+# Bytes of a stream, where its policy names no bound but its age.
 _BYTES = 16 * 1024 * 1024
-# What of a log that is in the store is in memory, too.
+# The end of a stored stream that is in memory, too.
 _TAIL, _TAIL_BYTES = 1_000, 1024 * 1024
 # What an entry costs in memory beside its message.
 _ENTRY = 32
@@ -49,7 +49,7 @@ _AHEAD = 1_000_000
 
 
 class StreamEntry(NamedTuple):
-    """A message of a log.
+    """A message of a stream.
 
     Attributes:
         number: of the broker, and of the row in the store.
@@ -66,11 +66,11 @@ class StreamEntry(NamedTuple):
 
 
 class StreamBounds(Protocol):
-    """What all streams have in common; see `streams`.
+    """The account that all streams share.
 
     Attributes:
-        nbytes: what their messages in memory cost.
-        index: what it costs to know of those in the store.
+        nbytes: bytes that their messages in memory cost.
+        index: bytes that the knowledge of those in the store costs.
         most_bytes: that each of these two may cost.
         forgotten: of a stream that is not known, messages up to that number may be lost.
         started: of a stream in memory, messages up to that number are lost.
@@ -100,15 +100,15 @@ class StreamBounds(Protocol):
 
 
 class Stream:
-    """The log of one topic.
+    """The stream of one topic.
 
     Attributes:
         name: of the topic.
         next: the seq of the next message.
         lost: the number of the last message that is, or may be, there no longer; 0: all are.
-        nbytes: what its messages would cost in memory.
-        memory: what it costs there.
-        is_listed: it stands among those whose first message may have to go.
+        nbytes: bytes that its messages would cost in memory.
+        memory: bytes that it costs there.
+        is_listed: it stands among the streams that may have to drop their first message.
     """
 
     __slots__ = (
@@ -154,7 +154,7 @@ class Stream:
         self._place = 0
         self._has_missed = False  # no policy kept it for a while
         self._date: Timer | None = None
-        # The first `_start` have gone; likewise with the tail.
+        # The first `_start` entries have gone; of the tail, the first `_tail_start`.
         self._numbers, self._seqs, self._sizes = array("q"), array("q"), array("q")
         self._dates = array("d")
         self._start = 0
@@ -177,12 +177,12 @@ class Stream:
 
     @property
     def is_stored(self) -> bool:
-        """It outlives the process."""
+        """True if it outlives the process."""
         return self._stored
 
     @property
     def has_place(self) -> bool:
-        """The store knows of it."""
+        """True if it has a place in the store."""
         return self._place > 0
 
     # messages come
@@ -207,7 +207,7 @@ class Stream:
         return numbered
 
     def remember(self) -> None:
-        """Somebody will come back: the next process is to know that nothing was lost meanwhile."""
+        """Give the stream a place: a client will come back, and the next process must know that nothing was lost."""
         if self._stored and not self._place:
             self._place = self._storage.place(KIND, self.name, self._facts)
 
@@ -245,7 +245,7 @@ class Stream:
     # messages go
 
     def _trim(self) -> None:
-        """Keep the bounds; a log whose bounds became narrower does so by and by."""
+        """Keep the bounds; a stream that got narrower ones does so in several turns."""
         drops = _MOST_AT_ONCE
         while len(self) and (0 < self._most < len(self) or 0 < self._most_bytes < self.nbytes):
             if not drops:
@@ -258,7 +258,7 @@ class Stream:
             self._streams.emptied(self)
 
     def _cut_tail(self) -> None:
-        """What the store has, too, need not stay in memory."""
+        """Drop old messages from memory that the store has, too."""
         if not self._stored:
             return
         while (
@@ -332,7 +332,7 @@ class Stream:
         return StreamEntry(self._numbers[index], self, self._sizes[index], message, sender)
 
     def count_behind(self, number: int) -> int:
-        """How many messages are behind that number."""
+        """The number of messages behind that number."""
         return len(self._numbers) - bisect_right(self._numbers, number, self._start)
 
     def before_seq(self, seq: int) -> int:
@@ -359,7 +359,7 @@ class Stream:
     @property
     def _storage(self) -> Storage:
         storage = self._context.storage
-        assert storage is not None  # the log is stored
+        assert storage is not None  # the stream is stored
         return storage
 
     @property
@@ -370,14 +370,14 @@ class Stream:
         self._storage.describe(Container(self._place, KIND, self.name, self._facts))
 
     def recover(self, place: Container) -> None:
-        """What the store knows of it from the last process; its rows follow."""
+        """Take over the facts that the store has of it from the last process; its rows follow."""
         self._place = place.number
         facts = json.loads(place.facts)
         self.lost, self.next = facts["lost"], facts["next"]
         self._has_missed = "missed" in facts
 
     def recover_row(self, row: StoredRow) -> None:
-        """One of the rows of that place, in order."""
+        """Take over one of the rows of that place; they come in order."""
         extra: dict[str, Any] = json.loads(row.facts or "{}")["extra"]
         if not len(self):
             self.lost = extra["before"]
@@ -386,7 +386,7 @@ class Stream:
         self.next = max(self.next, next_one)
 
     def recovered(self, *, clean: bool) -> None:
-        """All of it is there.
+        """All rows of the stream were taken over.
 
         Args:
             clean: the last process told all it knew.
@@ -399,19 +399,19 @@ class Stream:
         self._streams.make_room()
 
     def clear(self) -> None:
-        """Nobody will ever ask for it."""
+        """Drop all messages: no client can ask for them any more."""
         while len(self):
             self.drop_first()
         self.compact()
 
     def end(self) -> None:
-        """It is empty, and forgotten."""
+        """The stream is empty, and forgotten."""
         self._context.scheduler.cancel(self._date)
         if self._place:
             self._storage.drop(self._place)
 
 
-# What a sender wrote there would be taken for ours.
+# Headers that the broker writes: those of a sender would be taken for them.
 _OURS = frozenset({"gap", "first-seq"})
 _NOTHING = (Message(0, Head.of("SEND", {}), b""), "")
 

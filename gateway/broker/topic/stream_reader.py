@@ -1,12 +1,12 @@
-"""Reads logs for one subscription, until there is nothing more to read; then it is one of its topic's like others.
+"""Stream reader: reads streams for one subscription, to their ends; then the topic serves it like any other.
 
-    begin     the logs are looked at, in turns where there are many: which message of each is the first
+    begin     the streams are looked at, in turns where there are many: which message of each is the first
     run       their messages up to that moment, page by page, as fast as the client reads
-    run       what came meanwhile, and so on
+    run       the messages that came meanwhile, and so on
     welcome   nothing came meanwhile
 
-Nothing can come between the last look and the welcome, so that nothing is missed, doubled or out of order.  Until then
-a pattern tells in which logs there is news, so that the others need not be looked at again.
+Nothing can come between the last look and the welcome, so that no message is missed, doubled or out of order.  Until
+then a pattern tells in which streams there are new messages, so that the others need not be looked at again.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .topic import Topic, wants
 
 # What is read at once, and given in one turn, at most.
 _PAGE, _PAGE_BYTES = 200, 256 * 1024
-# Logs that are looked at in one turn: about 2 ms.
+# Streams that are looked at in one turn: about 2 ms.
 _LOGS_PER_TURN = 500
 # Bytes in the outbox from which on nothing more is read; a client that follows live may have more.
 _AHEAD = 256 * 1024
-# What a log costs while it is read.
+# Bytes that a stream costs while it is read.
 _PLACE = 200
-# No log has lower numbers: they begin with the time in microseconds, and this is in 2001.
+# No stream has lower numbers: they begin with the time in microseconds, and this is in 2001.
 _EARLIEST = 10**15
 
 
 class StreamReader:
-    """What is left of the logs that a new subscriber is to get.
+    """The rest of the streams that a new subscriber is to get.
 
     Attributes:
         position: the number of the last message that it was given, or passed over.
@@ -69,7 +69,7 @@ class StreamReader:
     ) -> None:
         self.position = context.last_number
         self._offsets = offsets
-        # What is still to be told: log -> number of a message that is gone; None: some log that is not known any more.
+        # Gaps still to be told: stream -> number of a message that is gone; None: a stream that is not known any more.
         self._gaps: dict[Stream | None, int] = {}
         self._context = context
         self._streams = streams
@@ -80,7 +80,7 @@ class StreamReader:
         self._news: dict[Stream, None] = {}
         self._run = MergedStreams(self.position)
         self._page: deque[StreamEntry] = deque()
-        self._kept = 0  # bytes of what stands in the page, and of logs that are read
+        self._kept = 0  # bytes of the messages in the page, and of the streams that are read
         self._is_reading = False
 
     def begin_at(self, start: Start) -> None:
@@ -93,7 +93,7 @@ class StreamReader:
             return
         first, has_gap = self._first_of(stream)
         if has_gap:
-            self.position = stream.lost - 1  # who does not acknowledge what tells of it is to be told again
+            self.position = stream.lost - 1  # until the message that tells of it is acknowledged, it is told again
         elif first is not None:
             self.position = first.number - 1
 
@@ -107,7 +107,7 @@ class StreamReader:
         self._to_visit = streams.each(self._topic.name)
 
     def note(self, stream: Stream) -> None:
-        """There is news in a log that the pattern matches."""
+        """A stream that the pattern matches has a new message."""
         self._news[stream] = None
 
     def offer(self) -> None:
@@ -121,7 +121,7 @@ class StreamReader:
         self._context.scheduler.later(self.offer)
 
     def end(self) -> None:
-        """The subscription goes, or has come to the end of the logs."""
+        """The subscription goes, or has come to the end of the streams."""
         self._subscription.reader = None
         self._subscription.outbox.starved.pop(self, None)
         self._streams.do_not_read(self)
@@ -156,7 +156,7 @@ class StreamReader:
         return False
 
     def _visit(self, streams: Iterator[Stream]) -> bool:
-        """Look at logs for the first time; False: there are more of them, for another turn."""
+        """Look at streams for the first time; False: there are more of them, for another turn."""
         count = 0
         for stream in islice(streams, _LOGS_PER_TURN):
             count += 1
@@ -174,7 +174,7 @@ class StreamReader:
         return True
 
     def _first_of(self, stream: Stream) -> tuple[StreamEntry | None, bool]:
-        """The first message of a log that is asked for, and whether others are gone that were."""
+        """The first message of a stream that is asked for; True: earlier ones were asked for, and are gone."""
         start = self._start
         if start is None:
             return stream.behind(self.position), stream.lost > self.position
@@ -190,7 +190,7 @@ class StreamReader:
         return stream.behind(0), False
 
     def _follow(self) -> None:
-        """All that was there is given: look what came meanwhile, and what went."""
+        """All messages were given: look for those that came meanwhile, and for those that went."""
         stream, end = self._topic.stream, self._run.end
         streams: Iterable[Stream] = self._news if stream is None else (stream,)
         self._run, self._news = MergedStreams(self._context.last_number), {}
@@ -201,7 +201,7 @@ class StreamReader:
             self._run.add(stream.behind(end))
 
     def _next_entries(self) -> list[StreamEntry]:
-        """The next ones that the logs have."""
+        """The next messages that the streams have."""
         entries: list[StreamEntry] = []
         nbytes = _PAGE_BYTES
         while len(entries) < _PAGE and nbytes > 0 and (entry := self._run.next()) is not None:
@@ -262,14 +262,14 @@ class StreamReader:
         self._topic.give(subscription, message)
 
     def _tell(self, message: Message, streams: Iterable[Stream | None]) -> None:
-        """A message tells that these have lost something; whoever has not acknowledged it is to be told again."""
+        """A message tells of a gap in these streams; until it is acknowledged, the client is told again."""
         lost = min([self._gaps.pop(stream) for stream in streams])
         offset = self._offsets.of(self._subscription)
         if offset is not None:
             offset.gaps[message.number] = lost
 
     def _go_live(self) -> None:
-        """All that the logs have was given: what comes next comes from the topic."""
+        """All messages of the streams were given: the next ones come from the topic."""
         self.end()
         for stream in list(self._gaps):
             notice = self._notice(stream)

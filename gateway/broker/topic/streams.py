@@ -1,7 +1,8 @@
-"""The logs of all topics: which there are, and how several are read as one.
+"""Streams of all topics: which there are, and how several are read as one.
 
-A log comes into being with its topic.  One that is empty, and that nobody subscribes to, is remembered among the last
-`_MOST_RESTING`, for what it lost; who comes back to one of the others is told of a gap, though there may be none.
+A stream is created with its topic.  One that is empty and has no subscribers is remembered among the last
+`_MOST_RESTING`, for the messages that it lost; a client that comes back to another one is told of a gap, though there
+may be none.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from ..model.policy import Policy
 from ..model.trie import NameTree
 from .stream import KIND, Stream, StreamEntry
 
-# Empty logs without a subscriber that are remembered.
+# Empty streams without a subscriber that are remembered.
 _MOST_RESTING = 10_000
-# What a topic costs that has a log, beside what is in it.
+# Bytes that a topic with a stream costs beside its messages.
 _EMPTY = 2_048
 # Readers of the store at a time.
 _MOST_READING = 4
-# Logs that have gone, beside as many as there are, before they are struck from the list of the oldest messages.
+# Streams that have gone, beside as many as there are, before they are struck from the list of the oldest messages.
 _SLACK = 1_024
 
 
 class Streams:
-    """The logs of all topics.
+    """The streams of all topics.
 
     Attributes:
-        nbytes: what they have in memory costs.
-        index: what it costs to know of the messages in the store.
-        forgotten: of a log that is not known, messages up to that number may be lost.
-        unused: names of logs that the store holds, and that no policy keeps there any more.
-        started: of a log in memory, messages up to that number are lost: the last process had them.
+        nbytes: bytes that their messages in memory cost.
+        index: bytes that the knowledge of those in the store costs.
+        forgotten: of a stream that is not known, messages up to that number may be lost.
+        unused: names of streams that the store holds, and that no policy keeps there any more.
+        started: of a stream in memory, messages up to that number are lost: the last process had them.
     """
 
     def __init__(self, context: Context) -> None:
@@ -51,7 +52,7 @@ class Streams:
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
         self._place = 0  # in the store, for what was forgotten
-        # By the number of its first message, or of one that was the first before: each log once that has any.
+        # By the number of its first message, or of one that was the first before: each stream once that has any.
         self._in_memory: list[tuple[int, Stream]] = []
         self._in_store: list[tuple[int, Stream]] = []
         self._offset: float | None = None
@@ -63,11 +64,11 @@ class Streams:
 
     @property
     def messages(self) -> int:
-        """How many there are in all logs."""
+        """The number of messages in all streams."""
         return sum([len(stream) for stream in self._streams.values()])
 
     def of(self, name: str, policy: Policy) -> Stream | None:
-        """The log of a topic that comes into being; None: its policy asks for none."""
+        """The stream of a new topic; None: its policy asks for none."""
         if not policy.keeps_log or name.startswith(REPLY_TOPIC):
             return None
         stream = self._resting.pop(name, None) or self._streams.get(name)
@@ -78,14 +79,14 @@ class Streams:
         return stream
 
     def now(self) -> float:
-        """Seconds since the epoch, as they go on from the start, whatever becomes of the system's clock."""
+        """Seconds since the epoch, as they go on from the start, also if the system's clock is set anew."""
         scheduler = self._context.scheduler
         if self._offset is None:
             self._offset = scheduler.epoch() - scheduler.clock()
         return scheduler.clock() + self._offset
 
     def begun(self, stream: Stream, number: int) -> None:
-        """A log has its first message, with that number."""
+        """A stream has its first message, with that number."""
         if stream.is_listed:
             return
         heads = self._in_store if stream.is_stored else self._in_memory
@@ -98,7 +99,7 @@ class Streams:
         heapq.heappush(heads, (number, stream))
 
     def make_room(self) -> None:
-        """Keep what all logs may cost: the oldest messages go."""
+        """Keep to the bytes that all streams may cost: the oldest messages go."""
         while self.nbytes > self.most_bytes and (stream := _oldest(self._in_memory)) is not None:
             self._drop_first(stream)
         while self.index > self.most_bytes and (stream := _oldest(self._in_store)) is not None:
@@ -111,13 +112,13 @@ class Streams:
             self.emptied(stream)
 
     def emptied(self, stream: Stream) -> None:
-        """A log has become empty by time: its topic may go."""
+        """A stream has become empty by time: its topic may go."""
         topic = self._context.destinations.find(stream.name)
         if topic is not None:
             self._context.destinations.forget_if_idle(topic)
 
     def rest(self, stream: Stream) -> None:
-        """The topic of an empty log goes: what was lost of it is remembered for a while."""
+        """The topic of an empty stream goes: its losses are remembered for a while."""
         self._context.memory.release(_EMPTY)
         if stream.lost <= self.forgotten and not stream.has_place:
             self._forget(stream)
@@ -129,7 +130,7 @@ class Streams:
             self._forget(oldest)
 
     def forget_up_to(self, number: int) -> None:
-        """Of logs that are not known any more, messages up to that number may be lost."""
+        """Of streams that are not known any more, messages up to that number may be lost."""
         if number <= self.forgotten:
             return
         self.forgotten = number
@@ -142,14 +143,14 @@ class Streams:
             self._place = storage.place(KIND, "", facts)
 
     def leave_unused(self, place: Container) -> None:
-        """A log stays in the store, and what comes meanwhile is not in it."""
+        """A stream stays in the store, and messages that come meanwhile are not in it."""
         self.unused.append(place.name)
         storage = self._context.storage
-        assert storage is not None  # it holds the log
+        assert storage is not None  # it holds the stream
         storage.describe(place._replace(facts=json.dumps(json.loads(place.facts) | {"missed": True})))
 
     def restore(self, place: Container) -> None:
-        """What the store knows of logs that were forgotten."""
+        """Take over what the store has of streams that were forgotten."""
         self._place = place.number
         self.forgotten = json.loads(place.facts)["forgotten"]
 
@@ -166,7 +167,7 @@ class Streams:
         stream.end()
 
     def matching(self, text: str) -> list[Stream]:
-        """The logs that a name or pattern means."""
+        """The streams that a name or pattern means."""
         return self._streams.matching(text)
 
     # reading
@@ -194,12 +195,15 @@ class Streams:
         self._read_on()
 
     def each(self, text: str) -> Iterator[Stream]:
-        """The same one by one, in no order; it may take many turns, and those that come meanwhile may be left out."""
+        """The streams that a name or pattern means, one by one, in no order.
+
+        It may take many turns, and streams that come meanwhile may be left out.
+        """
         return self._streams.each(text)
 
 
 class MergedStreams:
-    """The messages of several logs up to a certain one, in the order in which they came.
+    """The messages of several streams up to a certain one, in the order in which they came.
 
     Attributes:
         end: the number of the last one that may be in it.
@@ -212,21 +216,23 @@ class MergedStreams:
         self._heap: list[tuple[int, Stream]] = []
 
     def __len__(self) -> int:
-        """Logs that have more."""
+        """Streams that have more messages."""
         return len(self._heap)
 
     def add(self, first: StreamEntry | None) -> None:
-        """A log begins with that message, if with any."""
+        """Add a stream that begins with that message; None: it has none."""
         if first is not None and first.number <= self.end:
             heapq.heappush(self._heap, (first.number, first.stream))
 
     def keep_last(self) -> None:
-        """Only the last of what the logs begin with stays."""
+        """Keep one stream: the one with the last first message."""
         self._heap = [max(self._heap)] if self._heap else []
 
     def next(self) -> StreamEntry | None:
-        """What comes next.  Whoever takes his time finds some of it gone: the first of these of a log comes without
-        message and size."""
+        """The next message.
+
+        A slow reader finds some of them gone: the first of these of a stream comes without message and size.
+        """
         if not self._heap:
             return None
         number, stream = self._heap[0]
@@ -239,7 +245,7 @@ class MergedStreams:
 
 
 def _oldest(heads: list[tuple[int, Stream]]) -> Stream | None:
-    """The log with the oldest message of all."""
+    """The stream with the oldest message of all."""
     while heads:
         number, stream = heads[0]
         if not len(stream):

@@ -1,12 +1,13 @@
-"""A topic: every current subscriber gets a copy, nothing is kept.
+"""Topic: every current subscriber gets a copy, and no message is kept (unless the topic has a stream).
 
 The fan-out is the hottest loop of the broker, so it does nothing but append two references per receiver: the message is
-encoded once per form (version, and what ends a frame), and the outbox's `append` is written out in place.  Who wants
-only some of the messages is asked about each, in a loop of its own.  Whoever must acknowledge, or is not to hold
-publishers back when he is slow, gets a private queue instead, which brings window, ledger, redelivery and limits with
-it.
+encoded once per form (version, and the bytes that end a frame), and the outbox's `append` is written out in place.  A
+subscriber that wants only some of the messages is asked about each, in a loop of its own.  A subscriber that must
+acknowledge, or must not hold publishers back when it is slow, gets a private queue instead, with its window, ledger,
+redelivery and limits.
 
-A subscription with wildcards has a topic, too, whose name is the pattern; the router hands it what matches.
+A subscription with wildcards has a topic, too, with the pattern as its name; the router hands it the messages that
+match.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..queue.queue import Queue
 from ..queue.subscription import Subscription
 from .stream import Stream
 
-# Bytes in the outbox of a subscriber whose messages are conflated or dropped: little, so that what it gets is news.
+# Bytes in the outbox of a subscriber with a queue that conflates or drops: few, so that it gets news.
 _WINDOW_OF_NEWS = 16 * 1024
 
 
@@ -50,12 +51,12 @@ class Durable(Protocol):
 
 
 class Topic:
-    """A topic with at least one subscriber, or a log.
+    """A topic with at least one subscriber, or a stream.
 
     Attributes:
-        stream: what it keeps for replay; None: nothing.
+        stream: the messages that it keeps for replay; None: it keeps none.
         durable_subscriptions: the durable subscriptions that it fills, by name.
-        last: the number of the last message that came while somebody had to acknowledge; 0: none did.
+        last: the number of the last message that came while a subscriber had to acknowledge; 0: none did.
     """
 
     __slots__ = (
@@ -80,9 +81,9 @@ class Topic:
         self._context = context
         self._auto: dict[int, dict[Subscription, None]] = {}  # by form; none is empty
         self._choosy: dict[Subscription, None] = {}
-        self._queues: dict[Subscription, Queue] = {}  # those of `_queued`, and of `_late`
+        self._queues: dict[Subscription, Queue] = {}  # the queues of `_queued`, and of `_late`
         self._queued: dict[Subscription, Queue] = {}
-        self._late: dict[Subscription, LateReader] = {}  # they get what they missed, first
+        self._late: dict[Subscription, LateReader] = {}  # they read the messages that they missed, first
         self.durable_subscriptions: dict[str, Durable] = {}
 
     @property
@@ -93,23 +94,23 @@ class Topic:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody subscribes, and nothing is kept."""
+        """True if the broker may drop it: it has no subscribers, and keeps no message."""
         return not (
             self._auto or self._queued or self.durable_subscriptions or self._choosy or self._late or self.stream
         )
 
     @property
     def queued(self) -> Mapping[Subscription, Queue]:
-        """Those who must acknowledge, or may lose messages when they are slow; and what waits for each."""
+        """The subscribers that must acknowledge, or may lose messages when they are slow, each with its queue."""
         return self._queued
 
     @property
     def has_late(self) -> bool:
-        """Some of those who subscribe get what they missed, first."""
+        """True if some subscribers still read the messages that they missed."""
         return bool(self._late)
 
     def accept(self, message: Message, sender: str, wire: Wire | None = None, name: str = "") -> None:
-        """Copy a message to everybody.
+        """Copy a message to all subscribers.
 
         Args:
             sender: id of the session that sent it; empty: the broker itself.
@@ -118,6 +119,7 @@ class Topic:
         """
         context = self._context
         for form, group in self._auto.items():
+            # The bytes are shared with the other topics and patterns that get this message.
             if wire is not None:
                 shared = wire[form]
             else:
@@ -128,18 +130,21 @@ class Topic:
             for subscription in group:
                 outbox = subscription.outbox
                 parts = outbox.parts
+                # As in `Outbox.append`: the first frame behind a flush lists the outbox for the next one.
                 if not parts:
                     outbox.dirty.append(outbox)
                 prefix = subscription.prefix
                 parts.append(prefix)
                 parts.append(shared)
                 outbox.size += len(prefix) + size
+                # Over the mark the publisher is held back; the message is in, and nothing of it is lost.
                 if outbox.size > outbox.high:
                     outbox.on_high(outbox)
             if context.records is not None:
                 context.records.fanned_out(group, message)
         if self._choosy:
             wire = wire or Wire(message)
+            # A selector is called here, and not in the loop above, which must not pay for it.
             for subscription in self._choosy:
                 if wants(subscription, message, sender, name):
                     context.counters.delivered += 1
@@ -151,14 +156,18 @@ class Topic:
                         context.records.delivered(subscription, message)
         if self._queued:
             wire = wire or Wire(message)
+            # An offset (`topic/offsets.py`) moves up to here, once all before it is acknowledged.
             self.last = message.number
             for subscription, queue in self._queued.items():
                 if wants(subscription, message, sender, name):
+                    # A copy: attempts, history and row are each subscriber's own; the bytes are shared.
                     queue.accept(_in_line(message.copy(wire)))
         if self.durable_subscriptions:
             wire = wire or Wire(message)
+            # A copy of the list: a queue that is idle again behind this message may be forgotten, and leaves the table.
             for durable in list(self.durable_subscriptions.values()):
                 if durable.wants(message, sender):
+                    # A place of its own: the row in the store is numbered by it, and each queue needs another.
                     durable.queue.accept(message.copy(wire, place=context.next_number()))
 
     def show(self, subscription: Subscription, message: Message, name: str) -> None:
@@ -178,16 +187,18 @@ class Topic:
                 subscription.records.delivered(subscription, message)
 
     def join(self, subscription: Subscription, *, late: LateReader | None = None) -> None:
-        """A new subscriber.
+        """Add a subscriber.
 
         Args:
             late: gives it what it missed, and then makes it `welcome`; None: there is nothing.
         """
+        # Set before the queue joins, which may deliver at once.
         subscription.topic = self
         options = subscription.options
         policy, asked = self.policy, options.slow_messages
-        if options.resume:  # who falls behind comes back to the log; what is dropped it would never get
+        if options.resume:  # nothing may be dropped: one that falls behind comes back and reads on in the stream
             policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumerAction.BLOCK), None
+        # Compared below: arguments that change the policy make the subscriber one that does not hold publishers back.
         ours = policy
         if options.queue_arguments is not None:  # to RabbitMQ a topic's subscription is a queue
             policy = options.queue_arguments.applied_to(policy)
@@ -195,33 +206,39 @@ class Topic:
         holds_back = policy.slow_consumer is SlowConsumerAction.BLOCK and asked is None and policy == ours
         if subscription.ledger is not None or not holds_back:
             if not holds_back:
+                # What is in the outbox can no longer be conflated or dropped: so most of it must wait in the queue.
                 subscription.narrow(_WINDOW_OF_NEWS)
+            # The private queue may hold no more than the outbox, which would hold it else.
             most = subscription.outbox.limit
             limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
             queue = self._queues[subscription] = Queue(self._context, self.name, policy, limits=limits)
             queue.join(subscription)
         if late is not None:
+            # It is in no other table until `welcome`, so that no live message comes before one that it missed.
             self._late[subscription] = late
         else:
             self.welcome(subscription)
 
     def tell_late(self, message: Message, sender: str, stream: Stream | None, name: str) -> None:
-        """A message that this pattern matches, for those who get what they missed first.
+        """Tell the late readers of a message that this pattern matches.
 
         Args:
-            stream: that has it; None: its topic has none, so that they get it at once.
+            stream: that has the message; None: its topic has no stream, so that they get the message at once.
             name: of its topic.
         """
         for subscription, reader in list(self._late.items()):
+            # The reader finds the message in the stream, in its order; to give it now would be too early.
             if stream is not None:
                 reader.note(stream)
             elif wants(subscription, message, sender, name):
                 self.give(subscription, message)
 
     def welcome(self, subscription: Subscription) -> None:
-        """A subscriber gets what comes from now on."""
+        """A subscriber gets the messages that come from now on."""
         self._late.pop(subscription, None)
         options = subscription.options
+        # By the most expensive need: a queue serves all; selectors and header lines need the slower loop; all others
+        # share one form.
         if subscription in self._queues:
             self._queued[subscription] = self._queues[subscription]
         elif options.selector or options.no_local or subscription.extra_headers is not None:
@@ -232,25 +249,28 @@ class Topic:
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes; the last one takes the topic with it."""
         subscription.topic = None
+        # First: a reader that is under way must not give anything to a subscription that has gone.
         if subscription.reader is not None:
             subscription.reader.end()
         self._late.pop(subscription, None)
         self._queued.pop(subscription, None)
         queue = self._queues.pop(subscription, None)
         if queue is not None:
+            # A private queue without its subscription throws away all that comes back (`Registry.home_of`).
             queue.take_back(queue.drop(subscription, lost=lost))
             queue.end()
         else:
             self._choosy.pop(subscription, None)
             group = self._auto.get(subscription.form, {})
             group.pop(subscription, None)
+            # `accept` encodes once for each form in the table: a form without subscribers would cost that for nothing.
             if not group:
                 self._auto.pop(subscription.form, None)
         self._context.destinations.forget_if_idle(self)
 
 
 def wants(subscription: Subscription, message: Message, sender: str, name: str) -> bool:
-    """Whether a message is for a subscriber.
+    """True if a message is for a subscriber.
 
     Args:
         sender: id of the session that sent it.
@@ -263,7 +283,7 @@ def wants(subscription: Subscription, message: Message, sender: str, name: str) 
 
 
 def _in_line(message: Message) -> Message:
-    """A message of a log comes in its order, whatever its priority: clients go by the last number that they saw."""
+    """Give a message of a stream the plain priority: it comes in its order, for clients go by the last number."""
     if isinstance(message.head.derived, int):
         message.rank = PLAIN_RANK
     return message
