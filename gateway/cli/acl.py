@@ -75,8 +75,8 @@ def explain(
 
     DESTINATION is written as in a frame.  Of a pattern all, some or none may be allowed.
 
-    Exit status: 0 when it is allowed, or a part of a pattern; 3 when it is refused; 1 with a sentence when the rules
-    cannot be read, or DESTINATION is wrong.
+    Exit status: 0 when it is allowed; 3 when it is refused, or only a part of a pattern is allowed; 1 with a sentence
+    when the rules cannot be read, or DESTINATION is wrong.
     """
     try:
         settings = load()
@@ -90,7 +90,7 @@ def explain(
     found = [_explained(rules, identity, (transport, address), Action(action), name) for name in names]
     for each in found:
         click.echo(json.dumps(_row(each)) if as_json else each.text)
-    if any(each.reach is Coverage.NONE for each in found):
+    if any(each.reach is not Coverage.ALL for each in found):
         sys.exit(REFUSED)
 
 

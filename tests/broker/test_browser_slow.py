@@ -107,7 +107,7 @@ def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -
         sent += len(fill(producer, 1, size=300))
         assert sent < 40
     assert [str(failure) for failure in client.failures] == ["slow consumer"]
-    assert "8192 octets (max_outbound)" in client.failures[0].detail
+    assert "8192 bytes (max_outbound)" in client.failures[0].detail
     assert "browser" in client.failures[0].detail
     assert client.scene.broker.context.waiting == sent
 

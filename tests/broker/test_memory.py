@@ -41,7 +41,7 @@ class TestIncompleteMessages:
         scene = stage(memory_limit=4_000)
         client = scene.connect()
         scene.broker.memory.buffer(4_000)
-        assert scene.broker.memory.is_full == "kept messages cost 4000 octets, 4000 may (memory_limit)"
+        assert scene.broker.memory.is_full == "kept messages cost 4000 bytes, 4000 may (memory_limit)"
         client.publish("/queue/a", b"x")
         assert client.error().headers["message"] == "memory limit reached"
         scene.broker.memory.buffer(-4_000)
@@ -118,7 +118,7 @@ class TestJudged:
         client.session.outbox.excused = True
         other.publish("/topic/a", b"x")
         (failure,) = client.failures
-        assert failure.detail == ("more than 10000 octets (max_outbound, less while memory is short) wait to be read")
+        assert failure.detail == ("more than 10000 bytes (max_outbound, less while memory is short) wait to be read")
         judge(scene)
         assert other.session.outbox.limit == 320_000
 

@@ -242,7 +242,7 @@ def test_blocking_is_the_default(stage: Stage, version: Version) -> None:
     client.session.outbox.excused = True
     flood(other)
     (failure,) = client.failures
-    assert failure.detail == "more than 16384 octets (max_outbound) wait to be read"
+    assert failure.detail == "more than 16384 bytes (max_outbound) wait to be read"
 
 
 def test_conflation_by_the_header_of_artemis_needs_no_policy(scene: Scene, version: Version) -> None:

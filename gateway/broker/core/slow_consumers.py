@@ -42,7 +42,7 @@ class SlowConsumers:
             self.strained.add(outbox)
         elif outbox.size > outbox.limit:
             setting = "max_outbound, less while memory is short" if self._memory.flooded else "max_outbound"
-            self.end(outbox.peer, SlowConsumer(f"more than {outbox.limit} octets ({setting}) wait to be read", OUTBOX))
+            self.end(outbox.peer, SlowConsumer(f"more than {outbox.limit} bytes ({setting}) wait to be read", OUTBOX))
 
     def take_strained(self) -> set[Outbox]:
         """The outboxes that were filled beyond their high mark in this turn."""

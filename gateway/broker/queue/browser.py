@@ -132,7 +132,7 @@ class Browser:
         self._new.append(message)
         self._behind += message.size
         if self._behind > outbox.limit:
-            why = f"more than {outbox.limit} octets (max_outbound) wait for a browser"
+            why = f"more than {outbox.limit} bytes (max_outbound) wait for a browser"
             self._context.slow_consumers.end(self._subscription.peer, SlowConsumer(why, BROWSER))
         elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()

@@ -76,7 +76,7 @@ class QueueLimits:
         """
         too_many = 0 < self.max_messages < messages
         what = (
-            f"{self.max_messages} messages (slow_messages)" if too_many else f"{self.max_octets} octets (max_outbound)"
+            f"{self.max_messages} messages (slow_messages)" if too_many else f"{self.max_octets} bytes (max_outbound)"
         )
         return errors.SlowConsumer(
             f"more than {what} of {name[:80]!r} wait for this client", errors.NEWS if too_many else errors.OUTBOX

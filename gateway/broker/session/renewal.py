@@ -43,6 +43,6 @@ def renewal_of(head: Head, body: bytes) -> Renewal:
     if not passcode and not authorization:
         raise NotAllowed(
             "a renewal without a token",
-            f"a SEND to {RENEW} has it in passcode, in Authorization, or as its body of at most {_LONGEST} octets",
+            f"a SEND to {RENEW} has it in passcode, in Authorization, or as its body of at most {_LONGEST} bytes",
         )
     return Renewal(headers.get("login", ""), passcode, authorization)

@@ -124,7 +124,7 @@ class Transactions(dict[str, Transaction]):
         limit = self._context.quotas.max_transaction_octets
         if sum([each.nbytes for each in self.values()]) > limit:
             raise NotAllowed(
-                "transaction too large", f"open transactions hold more than {limit} octets (max_transaction_octets)"
+                "transaction too large", f"open transactions hold more than {limit} bytes (max_transaction_octets)"
             )
 
     def commit(self, frame: Frame) -> None:
