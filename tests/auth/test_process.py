@@ -301,11 +301,12 @@ def test_a_users_file_that_changes(tmp_path: Path) -> None:
         os.kill(running.process.pid, signal.SIGHUP)
         assert of_bob.next("ERROR").headers["message"] == "access refused"
         told = [event for event in running.events() if event["event"] in ("login revoked", "groups changed")]
-        assert [(event["login"], event.get("reason")) for event in told] == [
+        # The first two changes may be read together: then the order of the sessions counts.
+        assert {(event["login"], event.get("reason")) for event in told} == {
             ("ada", "user removed"),
             ("eve", "passcode changed"),
             ("bob", None),
-        ]
+        }
         for connection in (ada, bob):
             connection.disconnect()
         running.process.send_signal(signal.SIGTERM)

@@ -791,3 +791,21 @@ def test_rows_of_several_places_in_any_order(stage: Stage) -> None:
     assert (list(marks(again, "/queue/a")), list(marks(again, "/queue/b"))) == ([0, 2, 4], [1, 3, 5])
     assert isinstance(next(iter(first.store.places.values())), Container)
     assert isinstance(next(iter(first.store.rows.values())), StoredRow)
+
+
+def test_of_two_places_of_one_queue_the_first_has_the_arguments(stage: Stage) -> None:
+    """A transaction holds a message of a queue that was forgotten, and that came again with other arguments."""
+    scene = stage(stored=True)
+    sender, consumer = scene.connect(), scene.connect()
+    sender.publish(QUEUE, b"1", persistent="true", **{"x-max-length": "10"})
+    consumer.subscribe(QUEUE, ack="client")
+    scene.commit()
+    message = consumer.message()
+    consumer.begin("t")
+    consumer.ack(message, transaction="t")
+    consumer.unsubscribe()
+    sender.publish(QUEUE, b"2", persistent="true", **{"x-max-length": "20"})
+    scene.commit()
+    queue = scene.crash().broker.destinations[QUEUE]
+    assert isinstance(queue, Queue)
+    assert (queue.policy.max_messages, queue.of_client) == (10, ("max_messages", "when_full"))

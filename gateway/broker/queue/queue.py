@@ -235,10 +235,12 @@ class Queue:
         """Messages were read from the store: they take their places in memory, and then are dispatched."""
         assert self.storage is not None  # they come from there
         before, self._is_arriving = self._is_arriving, True  # none goes out before all are in their places
-        for message in self.storage.messages(found):
-            self.context.memory.keep(message.size)
-            self._place(message)
-        self._is_arriving = before
+        try:
+            for message in self.storage.messages(found):
+                self.context.memory.keep(message.size)
+                self._place(message)
+        finally:
+            self._is_arriving = before
         self.look_for_room()
         self._dispatcher.resume()
 

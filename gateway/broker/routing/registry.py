@@ -122,7 +122,7 @@ class Registry:
         queue.storage = queue.storage or QueueStorage(self._context, queue, storage, queue.policy.durable)
         queue.storage.recover(place)
         arguments = queue.storage.arguments
-        if place.kind == "queue" and arguments is not None:
+        if place.kind == "queue" and arguments is not None and not queue.of_client:
             self._declare(queue, arguments)
         return queue
 

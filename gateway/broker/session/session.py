@@ -342,9 +342,10 @@ class Session:
         if options is None:
             # Kept with the head: equal header blocks of SEND frames share one, and are read once.
             head.derived = options = send_options(head.headers)
-        if destination == RENEW:
-            self._renew(head, frame.body)
-        elif options.is_plain:
+        if options.is_plain:
+            if destination == RENEW:
+                self._renew(head, frame.body)
+                return
             router, access = self._router, self.access
             # The usual case.  Rules are asked once for equal headers; `remember` comes behind `prepare`, which asks
             # them.
@@ -370,6 +371,9 @@ class Session:
             head = Head.of(head.command, headers)
         router = self._router
         transaction = None if options.transaction is None else self.transactions.of(frame)
+        if destination == RENEW:
+            self._renew(head, frame.body)
+            return
         # Checked now, also inside a transaction, so that COMMIT cannot fail half way (TXN-01).
         sending = router.prepare(head, frame.body, destination, options, self)
         if transaction is None:
