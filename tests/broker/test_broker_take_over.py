@@ -7,10 +7,10 @@ import pytest
 from gateway.broker.errors import TakenOver
 from gateway.codec import V12, Version
 
-from . import durable_scenes
 from .client import Client, Scene, Step
 from .conftest import Stage
-from .durable_scenes import publish
+from .topic import durable_scenes
+from .topic.durable_scenes import publish
 
 QUEUE = "/queue/a"
 

@@ -1,0 +1,685 @@
+"""What an operator moves, and sends back: where it comes, what of it is new, what stays, and what a kill leaves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gateway.broker.admin import operations
+from gateway.broker.admin.scan import SLICE
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import WhenFull
+
+from ..client import WITH_NACK, Client, Scene
+from ..conftest import Stage
+from ..durable import P, drain
+from ..recorder import recorded
+from ..wire import Received
+from .operators import Operator, fill, texts
+
+RUN = Message.run.decode()
+
+
+@pytest.fixture
+def operator(scene: Scene) -> Operator:
+    return Operator(scene)
+
+
+def consumed(scene: Scene, name: str) -> list[Received]:
+    client = scene.connect()
+    client.subscribe(name)
+    found = client.messages()
+    client.drop()
+    return found
+
+
+def kill(scene: Scene, count: int, name: str = "a", **headers: str) -> None:
+    """So many dead letters of a queue."""
+    fill(scene, count, name, **headers)
+    client = scene.connect(WITH_NACK[0])
+    client.subscribe(name, ack="client-individual")
+    for message in client.messages():
+        client.nack(message, requeue="false", reason="bad")
+    client.drop()
+
+
+class TestMove:
+    def test_all(self, operator: Operator) -> None:
+        fill(operator.scene, 5)
+        outcome = operator.move("a", "b")
+        assert (outcome.done, outcome.missing, outcome.refused, outcome.stopped) == (5, [], [], "")
+        assert operator.bodies("b") == texts(*range(5))
+        assert list(operator.scene.broker.destinations) == ["/queue/b"]
+        counters = operator.scene.broker.counters
+        assert (counters.moved, counters.dropped, counters.published) == (5, 0, 5)
+
+    def test_some(self, operator: Operator) -> None:
+        fill(operator.scene, 5)
+        ids = operator.ids("a")
+        outcome = operator.move("a", "b", [ids[4], ids[1], f"{RUN}-99"])
+        assert (outcome.done, outcome.missing) == (2, [f"{RUN}-99"])
+        assert (operator.bodies("a"), operator.bodies("b")) == (texts(0, 2, 3), texts(1, 4))
+
+    def test_so_many(self, operator: Operator) -> None:
+        fill(operator.scene, 5)
+        assert operator.move("a", "b", limit=2).done == 2
+        assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), texts(0, 1))
+        assert operator.move("a", "b", limit=0).done == 0
+
+    def test_by_a_selector(self, operator: Operator) -> None:
+        client = operator.scene.connect()
+        for number in range(6):
+            client.publish("a", b"%d" % number, n=str(number % 2))
+        assert operator.move("a", "b", selector="n = 1", limit=2).done == 2
+        assert operator.bodies("b") == texts(1, 3)
+
+    def test_behind_what_waits_there(self, operator: Operator) -> None:
+        """In order, by priority; as if they had been sent now."""
+        client = operator.scene.connect()
+        for number, priority in enumerate("494"):
+            client.publish("a", b"%d" % number, priority=priority)
+        client.publish("b", b"there")
+        operator.move("a", "b")
+        assert operator.bodies("b") == ["1", "there", "0", "2"]
+
+    def test_what_is_new_of_it(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, 1, color="red", **{"content-type": "text/plain"})
+        (before,) = operator.browse("a").messages
+        operator.move("a", "/amq/queue/b")
+        (message,) = consumed(scene, "b")
+        assert message.headers["destination"] == "/queue/b"
+        assert (message.headers["color"], message.headers["content-type"]) == ("red", "text/plain")
+        assert message.message_id != before["id"]
+        assert not message.redelivered
+
+    def test_its_failures_do_not_count_any_more(self, stage: Stage) -> None:
+        scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}, "/queue/a": {"backoff": 5.0}})
+        client = scene.connect(WITH_NACK[0])
+        client.subscribe("a", ack="client-individual")
+        client.publish("a")
+        client.nack(client.message())
+        assert Operator(scene).move("a", "b").done == 1
+        client.subscribe("b", "1", ack="client-individual")
+        client.nack(client.message())
+        assert client.message().headers["destination"] == "/queue/b"
+
+    def test_its_time_goes_on(self, operator: Operator) -> None:
+        fill(operator.scene, 1, ttl="2000")
+        operator.scene.wait(1.0)
+        operator.move("a", "b")
+        operator.scene.wait(1.1)
+        assert not operator.scene.broker.destinations
+        assert operator.scene.broker.counters.expired == 1
+
+    def test_what_has_expired_does_not_go(self, operator: Operator) -> None:
+        fill(operator.scene, 1, ttl="10")
+        ids = operator.ids("a")
+        operator.scene.now += 1.0
+        outcome = operator.move("a", "b", ids)
+        assert (outcome.done, outcome.missing) == (0, ids)
+        operator.scene.broker.scheduler.tick()
+        assert operator.scene.broker.counters.expired == 1
+
+    def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, 2)
+        ids = operator.ids("a")
+        consumer = scene.connect()
+        consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
+        outcome = operator.move("a", "b", ids)
+        assert (outcome.done, outcome.missing) == (1, ids[:1])
+        consumer.ack(consumer.message())
+
+    def test_messages_that_a_consumer_gets_meanwhile_stay_there(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, 1_200)
+        consumer = scene.connect()
+        operator.administration.move("a", "b", None, "", None, operator.told.append)
+        scene.broker.scheduler.proceed()
+        consumer.subscribe("a", ack="client", **{"prefetch-count": "0"})
+        scene.settle()
+        (outcome,) = operator.told
+        had = len(consumer.messages())
+        assert had > 0
+        assert outcome.done + had == 1_200
+        consumer.drop()
+
+    def test_to_a_consumer(self, operator: Operator) -> None:
+        consumer = operator.scene.connect()
+        consumer.subscribe("b")
+        fill(operator.scene, 3)
+        operator.move("a", "b")
+        assert consumer.bodies() == [b"0", b"1", b"2"]
+
+    def test_groups(self, operator: Operator) -> None:
+        scene = operator.scene
+        client = scene.connect()
+        for number, group in enumerate("abab"):
+            client.publish("a", b"%d" % number, JMSXGroupID=group)
+        operator.move("a", "b")
+        first, second = scene.connect(), scene.connect()
+        for consumer in (first, second):
+            consumer.subscribe("b", ack="client", **{"prefetch-count": "1"})
+        got: list[set[bytes]] = []
+        for consumer in (first, second):
+            bodies = set()
+            while messages := consumer.messages():
+                bodies.add(messages[0].body)
+                consumer.ack(messages[0])
+            got.append(bodies)
+        assert got == [{b"0", b"2"}, {b"1", b"3"}]
+
+    def test_a_newer_one_of_its_key(self, operator: Operator) -> None:
+        """What is moved is the newest there: it replaces what waits."""
+        scene = operator.scene
+        client = scene.connect()
+        client.publish("a", b"moved", _AMQ_LVQ_NAME="k")
+        client.publish("b", b"there", _AMQ_LVQ_NAME="k")
+        operator.move("a", "b")
+        assert operator.bodies("b") == ["moved"]
+        assert scene.broker.counters.conflated == 1
+
+    def test_a_dead_letter_stays_one(self, operator: Operator) -> None:
+        kill(operator.scene, 1)
+        operator.move("dlq.a", "parked")
+        assert operator.redrive("parked").done == 1
+        assert operator.bodies("a") == ["0"]
+
+    def test_to_a_hidden_queue(self, operator: Operator) -> None:
+        client = operator.scene.connect()
+        client.subscribe("/topic/t", "d", durable="true")
+        (name,) = operator.scene.broker.registry.durable_subscriptions._found
+        fill(operator.scene, 2)
+        assert operator.move("a", name).done == 2
+        assert client.bodies() == [b"0", b"1"]
+        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
+
+    def test_records(self, operator: Operator) -> None:
+        notebook = recorded(operator.scene)
+        fill(operator.scene, 1)
+        number = notebook.one("accepted").number
+        operator.move("a", "b")
+        consumed(operator.scene, "b")
+        assert notebook.one("dropped").has(destination="/queue/a", number=number, reason="moved")
+        delivered = notebook.one("delivered")
+        assert delivered.destination == "/queue/b"
+        assert delivered.number != number
+        assert len(notebook.of("accepted")) == 1
+
+
+class TestNoRoom:
+    @pytest.mark.parametrize("when_full", list(WhenFull))
+    def test_the_target_is_full(self, stage: Stage, when_full: WhenFull) -> None:
+        """Nothing there has to go for what is moved; what did not find room stays."""
+        scene = stage({"/queue/b": {"max_messages": 3, "when_full": when_full}})
+        operator = Operator(scene)
+        fill(scene, 5)
+        client = scene.connect()
+        client.publish("b", b"there")
+        outcome = operator.move("a", "b")
+        assert (outcome.done, outcome.refused) == (2, [])
+        assert outcome.stopped == "3 messages wait in '/queue/b', and max_messages is 3"
+        assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), ["there", "0", "1"])
+        assert not scene.broker.context.full
+
+    def test_bytes(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"max_octets": 1_000}})
+        fill(scene, 5)
+        outcome = Operator(scene).move("a", "b")
+        assert 0 < outcome.done < 5
+        assert outcome.stopped.endswith(" bytes wait in '/queue/b', and max_octets is 1000")
+
+    @pytest.mark.parametrize("when_full", [each for each in WhenFull if each is not WhenFull.BLOCK])
+    def test_bytes_that_another_message_would_be_dropped_for(self, stage: Stage, when_full: WhenFull) -> None:
+        """Neither what waits there nor what is moved is lost, though the queue is not full yet."""
+        scene = stage({"/queue/b": {"max_octets": 1_000, "when_full": when_full}})
+        operator = Operator(scene)
+        fill(scene, 1, filling="x" * 200)
+        fill(scene, 1, "b")
+        outcome = operator.move("a", "b")
+        assert outcome.done == 0
+        assert re.fullmatch(
+            r"the message costs \d+ bytes, \d+ wait in '/queue/b', and max_octets is 1000", outcome.stopped
+        )
+        assert (len(operator.bodies("a")), len(operator.bodies("b"))) == (1, 1)
+        assert (scene.broker.counters.dropped, scene.broker.counters.dead_lettered) == (0, 0)
+
+    def test_a_queue_that_is_not_there_yet(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"max_octets": 300, "when_full": WhenFull.DROP_NEWEST}})
+        operator = Operator(scene)
+        fill(scene, 1)
+        assert "0 wait in '/queue/b', and max_octets is 300" in operator.move("a", "b").stopped
+        assert operator.bodies("a") == texts(0)
+
+    def test_too_many_destinations(self, stage: Stage) -> None:
+        scene = stage(max_destinations=1)
+        fill(scene, 1)
+        assert "max_destinations" in Operator(scene).move("a", "b").stopped
+
+    def test_no_memory(self, stage: Stage) -> None:
+        scene = stage(memory_limit=4_000)
+        fill(scene, 2)
+        scene.broker.judge_memory(scarce=True, flooded=False, nearly_exhausted=True, exhausted="memory is short")
+        assert Operator(scene).move("a", "b").stopped == "memory is short"
+        scene.broker.judge_memory(scarce=False, flooded=False, nearly_exhausted=False, exhausted="")
+
+    def test_the_store_refuses(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        operator = Operator(scene)
+        fill(scene, 2, **P)
+        scene.commit()
+        scene.vault.storage.run_short("no room", "the disk is nearly full")
+        outcome = operator.move("a", "b")
+        assert (outcome.done, outcome.stopped) == (0, "durable messages are refused for now: the disk is nearly full")
+        scene.vault.storage.has_room()
+        assert operator.bodies("a") == texts(0, 1)
+
+    def test_a_temporary_queue_that_is_gone(self, operator: Operator) -> None:
+        fill(operator.scene, 1)
+        outcome = operator.move("a", "/reply-queue/x")
+        assert outcome.stopped == "'/reply-queue/x' does not exist any more"
+        assert operator.bodies("a") == ["0"]
+
+
+class TestToATopic:
+    def test_all_who_subscribe_get_it(self, operator: Operator) -> None:
+        clients = [operator.scene.connect() for _ in range(2)]
+        clients[0].subscribe("/topic/t")
+        clients[1].subscribe("/topic/*", ack="client")
+        fill(operator.scene, 2)
+        assert operator.move("a", "/topic/t").done == 2
+        for client in clients:
+            messages = client.messages()
+            assert [message.body for message in messages] == [b"0", b"1"]
+            assert {message.headers["destination"] for message in messages} == {"/topic/t"}
+
+    def test_without_subscribers(self, operator: Operator) -> None:
+        fill(operator.scene, 2)
+        outcome = operator.move("a", "/topic/t")
+        assert (outcome.done, outcome.stopped) == (
+            0,
+            "'/topic/t' has no subscriber, so the message would be lost",
+        )
+        assert operator.bodies("a") == texts(0, 1)
+
+    @pytest.mark.parametrize("when_full", list(WhenFull))
+    def test_a_durable_subscription_is_full(self, stage: Stage, when_full: WhenFull) -> None:
+        """As any queue that is; also where it is the only one of many that take the message."""
+        scene = stage({"/topic/#": {"max_messages": 2, "when_full": when_full}})
+        operator, client = Operator(scene), scene.connect()
+        client.subscribe("/topic/*", "d", ack="client", durable="true")
+        client.subscribe("/topic/t", "e", ack="client", durable="true", selector="color = 'red'")
+        client.drop()
+        fill(scene, 5)
+        outcome = operator.move("a", "/topic/t")
+        assert outcome.done == 2
+        assert outcome.stopped.startswith("2 messages wait in '/dsub/")
+        assert operator.bodies("a") == texts(2, 3, 4)
+        assert scene.broker.counters.dropped == 0
+        for name in list(scene.broker.registry.hidden):
+            operator.administration.delete_durable(name, lambda: None)
+
+    def test_it_keeps_a_log(self, stage: Stage) -> None:
+        scene = stage({"/topic/t": {"log_messages": 5}})
+        fill(scene, 2)
+        assert Operator(scene).move("a", "/topic/t").done == 2
+        client = scene.connect()
+        client.subscribe("/topic/t", **{"from-seq": "0"})
+        assert client.bodies() == [b"0", b"1"]
+
+    def slow(self, stage: Stage, ack: str = "auto") -> tuple[Scene, Client]:
+        """A subscriber that does not read, or ("client") does not acknowledge; and 20 messages to move to it."""
+        scene = stage(max_outbound=8_000)
+        fill(scene, 20, filling="x" * 1_000)
+        client = scene.connect()
+        client.subscribe("/topic/t", ack=ack, **{"prefetch-count": "1"})
+        client.stalled = ack == "auto"
+        return scene, client
+
+    def test_a_slow_subscriber_is_waited_for(self, stage: Stage) -> None:
+        scene, client = self.slow(stage)
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.settle()
+        assert operator.told == []
+        assert client.session.outbox.size < 8_000
+        assert not scene.broker.context.slow_consumers.strained
+        for _ in range(10):
+            client.resume()
+            client.stalled = True
+            scene.wait(0.1)
+        assert [outcome.done for outcome in operator.told] == [20]
+        client.resume()
+        assert len(client.messages()) == 20
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_but_not_for_ever(self, stage: Stage, ack: str) -> None:
+        scene, client = self.slow(stage, ack)
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.wait(operations._PATIENCE + 1)
+        (outcome,) = operator.told
+        told = f"session {client.session.id} (anonymous) does not read or acknowledge what it subscribed to"
+        assert outcome.stopped == told
+        assert 0 < outcome.done < 20
+        assert len(operator.bodies("a")) == 20 - outcome.done
+        assert not client.closed
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_a_client_that_goes_is_waited_for_no_more(self, stage: Stage, ack: str) -> None:
+        scene, client = self.slow(stage, ack)
+        scene.connect().subscribe("/topic/t")
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.settle()
+        assert operator.told == []
+        client.drop()
+        scene.wait(1.0)
+        assert [outcome.done for outcome in operator.told] == [20]
+
+    @pytest.mark.parametrize(
+        "policy",
+        [{}, {"slow_messages": 6, "slow_consumer": "disconnect"}, {"slow_messages": 6, "slow_consumer": "drop-newest"}],
+    )
+    def test_a_subscriber_that_must_acknowledge_is_waited_for(self, stage: Stage, policy: dict[str, Any]) -> None:
+        """Its waiting messages would else cost it messages, or its connection."""
+        scene = stage({"/topic/t": policy}, max_outbound=20_000)
+        fill(scene, 20, filling="x" * 1_000)
+        client = scene.connect()
+        client.subscribe("/topic/t", ack="client", **{"prefetch-count": "1"})
+        operator = Operator(scene)
+        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
+        scene.wait(0.1)
+        assert operator.told == []
+        found = []
+        for _ in range(20):
+            found.append(client.message())
+            client.ack(found[-1])
+            scene.wait(0.1)
+        assert [message.body for message in found] == [b"%d" % number for number in range(20)]
+        assert [outcome.done for outcome in operator.told] == [20]
+        assert scene.broker.counters.dropped == 0
+
+
+class TestRedrive:
+    def test_all(self, operator: Operator) -> None:
+        kill(operator.scene, 3, color="red")
+        assert operator.redrive("dlq.a").done == 3
+        assert list(operator.scene.broker.destinations) == ["/queue/a"]
+        for message in consumed(operator.scene, "a"):
+            headers = {name: value for name, value in message.headers.items() if name not in ("message-id", "ack")}
+            assert headers == {"subscription": "0", "destination": "a", "color": "red", "content-length": "1"}
+        assert operator.scene.broker.counters.moved == 3
+
+    def test_some(self, operator: Operator) -> None:
+        kill(operator.scene, 4)
+        ids = operator.ids("dlq.a")
+        outcome = operator.redrive("dlq.a", [ids[2], "x"])
+        assert (outcome.done, outcome.missing) == (1, ["x"])
+        assert operator.redrive("dlq.a", limit=1).done == 1
+        assert (operator.bodies("a"), operator.bodies("dlq.a")) == (texts(2, 0), texts(1, 3))
+
+    def test_failures_count_anew(self, stage: Stage) -> None:
+        scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}})
+        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        client.subscribe("a", ack="client-individual")
+        client.publish("a")
+        for _ in range(2):
+            client.nack(client.message())
+        assert operator.redrive("dlq.a").done == 1
+        for _ in range(2):
+            client.nack(client.message())
+        (row,) = operator.browse("dlq.a").messages
+        letter: Any = row["dead_letter"]
+        assert (letter["failures"], letter["reason"], letter["destination"]) == (2, "max-attempts", "a")
+
+    def test_priority_and_group_are_as_they_were(self, operator: Operator) -> None:
+        kill(operator.scene, 1, priority="8", JMSXGroupID="g")
+        operator.redrive("dlq.a")
+        (message,) = operator.scene.message_admin._queue("a").waiting_messages()
+        assert (message.options.priority, message.options.group, message.rank) == (8, "g", 1)
+
+    def test_what_is_no_dead_letter_stays(self, operator: Operator) -> None:
+        """Nor a message that a client made look like one: it could send where it must not."""
+        kill(operator.scene, 1)
+        client = operator.scene.connect()
+        headers = {"dlq-source": "/queue/secret", "original-destination": "/queue/secret", "dlq-reason": "rejected"}
+        client.publish("dlq.a", b"forged", **headers)
+        ids = operator.ids("dlq.a")
+        outcome = operator.redrive("dlq.a")
+        why = "it is no dead letter of this server, so its source is not known; move it instead"
+        assert (outcome.done, outcome.refusals, outcome.refused) == (1, 1, [(ids[1], why)])
+        assert operator.bodies("dlq.a") == ["forged"]
+        assert operator.redrive("dlq.a", ids[1:]).refused == [(ids[1], why)]
+
+    def test_so_many_refusals_are_told(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(operations, "MOST_REFUSED", 2)
+        fill(operator.scene, 5)
+        outcome = operator.redrive("a")
+        assert (outcome.done, outcome.refusals, len(outcome.refused)) == (0, 5, 2)
+
+    def test_where_there_is_no_room_it_stays(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 2}})
+        operator = Operator(scene)
+        kill(scene, 2)
+        kill(scene, 1, "b", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dlq.a"})
+        fill(scene, 1)
+        outcome = operator.redrive("dlq.a")
+        assert (outcome.done, outcome.stopped) == (2, "")
+        assert [why for _, why in outcome.refused] == ["2 messages wait in '/queue/a', and max_messages is 2"]
+        assert (operator.bodies("a"), operator.bodies("b")) == (texts(0, 0), ["0"])
+
+    def test_one_that_died_where_it_is(self, stage: Stage) -> None:
+        """It was moved back by hand."""
+        scene = stage()
+        operator = Operator(scene)
+        kill(scene, 1)
+        operator.move("dlq.a", "a")
+        outcome = operator.redrive("a")
+        assert [why for _, why in outcome.refused] == ["it died in '/queue/a', where it is now; move it"]
+
+    @pytest.mark.parametrize(
+        ("sent", "told"),
+        [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")],
+    )
+    def test_its_destination_is_as_the_sender_named_it(self, operator: Operator, sent: str, told: str) -> None:
+        kill(operator.scene, 1, sent)
+        operator.redrive("dlq.a")
+        assert [message.headers["destination"] for message in consumed(operator.scene, "a")] == [told]
+
+    def test_of_the_dead_letter_of_a_dead_letter(self, stage: Stage) -> None:
+        """It goes back to where it died last, one grave up."""
+        scene = stage({"/queue/dlq.a": {"dead_letter": "/queue/grave"}})
+        operator = Operator(scene)
+        kill(scene, 1)
+        client = scene.connect(WITH_NACK[0])
+        client.subscribe("dlq.a", ack="client-individual")
+        client.nack(client.message(), requeue="false")
+        client.drop()
+        assert operator.redrive("grave").done == 1
+        (message,) = consumed(scene, "dlq.a")
+        assert message.headers["destination"] == "/queue/dlq.a"
+
+    def test_of_one_that_died_in_a_temporary_queue_first(self, stage: Stage) -> None:
+        """What the SEND named means nothing to others than its sender."""
+        scene = stage(
+            {"/reply-queue/#": {"dead_letter": "/queue/grave"}, "/queue/grave": {"dead_letter": "/queue/two"}}
+        )
+        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        client.subscribe("/temp-queue/t", "0", ack="client-individual")
+        client.subscribe("grave", "1", ack="client-individual")
+        client.publish("/temp-queue/t")
+        for _ in range(2):
+            client.nack(client.message(), requeue="false")
+        assert operator.redrive("two").done == 1
+        message = client.message()
+        assert message.headers["destination"] == "/queue/grave"
+        client.ack(message)
+
+    def test_to_a_temporary_queue(self, stage: Stage) -> None:
+        scene = stage({"/reply-queue/#": {"dead_letter": "/queue/grave"}})
+        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        client.subscribe("/temp-queue/t", ack="client-individual")
+        for body in (b"0", b"1"):
+            client.publish("/temp-queue/t", body)
+        for message in client.messages():
+            client.nack(message, requeue="false")
+        assert operator.redrive("grave", limit=1).done == 1
+        assert client.message().headers["destination"].startswith(("/temp-queue/", "/reply-queue/"))
+        client.drop()
+        (why,) = [why for _, why in operator.redrive("grave").refused]
+        assert why.endswith("does not exist any more")
+
+    def test_to_a_topic(self, stage: Stage) -> None:
+        """All subscribers get it once more."""
+        scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
+        operator, client, other = Operator(scene), scene.connect(WITH_NACK[0]), scene.connect()
+        client.subscribe("/topic/*", ack="client-individual")
+        other.subscribe("/topic/t")
+        client.publish("/topic/t", b"x")
+        client.nack(client.message(), requeue="false")
+        assert operator.redrive("grave").done == 1
+        assert (client.message().headers["destination"], other.bodies()) == ("/topic/t", [b"x", b"x"])
+
+    def test_to_a_durable_subscription(self, stage: Stage) -> None:
+        """It alone gets it, and not the other ones of its topic."""
+        scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
+        operator, client, other = Operator(scene), scene.connect(WITH_NACK[0]), scene.connect()
+        client.subscribe("/topic/t", "d", ack="client-individual", durable="true")
+        other.subscribe("/topic/t")
+        for body in (b"0", b"1"):
+            client.publish("/topic/t", body)
+        for message in client.messages():
+            client.nack(message, requeue="false")
+        assert operator.redrive("grave", limit=1).done == 1
+        message = client.message()
+        assert (message.body, message.headers["destination"]) == (b"0", "/topic/t")
+        assert other.bodies() == [b"0", b"1"]
+        client.ack(message)
+        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
+        (why,) = [why for _, why in operator.redrive("grave").refused]
+        assert why.startswith("'/dsub/")
+        assert why.endswith("does not exist any more")
+
+    def test_records(self, operator: Operator) -> None:
+        notebook = recorded(operator.scene)
+        kill(operator.scene, 1)
+        operator.redrive("dlq.a")
+        assert notebook.one("dropped").has(destination="/queue/dlq.a", reason="redriven")
+
+
+class TestStored:
+    """What is durable stands in one of both queues, whenever the process is killed."""
+
+    @pytest.fixture
+    def scene(self, stage: Stage) -> Scene:
+        return stage(stored=True)
+
+    def places(self, scene: Scene) -> dict[str, list[bytes]]:
+        """What the next process finds."""
+        again = scene.crash()
+        return {name: [each.body for each in drain(again, name)] for name in list(again.broker.destinations)}
+
+    def test_a_move(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, 5, **P)
+        scene.commit()
+        operator.administration.move("a", "b", None, "", 3, operator.told.append)
+        scene.settle()
+        batch = scene.vault.take()
+        assert batch is not None
+        assert (len(batch.rows), len(batch.gone)) == (3, 3)
+        assert operator.told == []
+        scene.vault.write(batch)
+        assert [outcome.done for outcome in operator.told] == [3]
+        assert self.places(scene) == {"/queue/a": [b"3", b"4"], "/queue/b": [b"0", b"1", b"2"]}
+
+    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, 3, **P)
+        scene.commit()
+        work = operator.administration.move("a", "b", None, "", None, operator.told.append)
+        scene.settle()
+        work.cancel()
+        scene.commit()
+        assert operator.told == []
+        assert operator.bodies("b") == texts(0, 1, 2)
+
+    def test_a_kill_before_it_is_written(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, 3, **P)
+        scene.commit()
+        operator.administration.move("a", "b", None, "", None, operator.told.append)
+        scene.settle()
+        assert scene.vault.take() is not None
+        assert self.places(scene) == {"/queue/a": [b"0", b"1", b"2"]}
+        assert operator.told == []
+
+    def test_a_kill_between_two_slices(self, operator: Operator) -> None:
+        scene = operator.scene
+        fill(scene, SLICE + 300, **P)
+        scene.commit()
+        operator.administration.move("a", "b", None, "", None, operator.told.append)
+        scene.broker.scheduler.proceed()
+        batch = scene.vault.take()
+        assert batch is not None
+        assert len(batch.rows) == len(batch.gone) == SLICE
+        scene.store.write(batch)
+        found = self.places(scene)
+        assert found == {
+            "/queue/a": [b"%d" % number for number in range(SLICE, SLICE + 300)],
+            "/queue/b": [b"%d" % number for number in range(SLICE)],
+        }
+
+    def test_of_an_earlier_process(self, operator: Operator) -> None:
+        fill(operator.scene, 3, **P)
+        operator.scene.commit()
+        again = Operator(operator.scene.crash())
+        assert again.move("a", "b").done == 3
+        assert again.bodies("b") == texts(0, 1, 2)
+        assert self.places(again.scene) == {"/queue/b": [b"0", b"1", b"2"]}
+
+    def test_a_target_that_keeps_nothing(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"durable": False}}, stored=True)
+        operator = Operator(scene)
+        fill(scene, 2, **P)
+        scene.commit()
+        operator.move("a", "b")
+        assert operator.bodies("b") == texts(0, 1)
+        assert self.places(scene) == {}
+
+    def test_a_target_that_keeps_all(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"durable": True}}, stored=True)
+        fill(scene, 2)
+        Operator(scene).move("a", "b")
+        assert self.places(scene) == {"/queue/b": [b"0", b"1"]}
+
+    def test_what_was_said_to_be_persistent_is_so_there(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"durable": False}}, stored=True)
+        fill(scene, 1, **P)
+        Operator(scene).move("a", "b")
+        assert self.places(scene) == {"/queue/b": [b"0"]}
+
+    def test_a_redrive_of_an_earlier_process(self, operator: Operator) -> None:
+        kill(operator.scene, 3, **P)
+        operator.scene.commit()
+        again = Operator(operator.scene.crash())
+        assert again.redrive("dlq.a", limit=2).done == 2
+        assert self.places(again.scene) == {"/queue/a": [b"0", b"1"], "/queue/dlq.a": [b"2"]}
+
+    def test_while_the_store_is_behind_nothing_is_added(
+        self, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("gateway.broker.core.storage.MOST_WAITING", 10_000)
+        scene = operator.scene
+        fill(scene, 1_300, **P)
+        scene.commit()
+        operator.administration.move("a", "b", None, "", None, operator.told.append)
+        scene.settle()
+        assert scene.vault.storage.is_behind
+        assert len(operator.administration._queue("b").waiting_messages()) == SLICE
+        scene.commit()
+        assert [outcome.done for outcome in operator.told] == [1_300]

@@ -1,0 +1,379 @@
+"""Sessions, subscriptions and destinations as the admin API lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+
+from gateway.broker import Broker
+from gateway.broker.admin import rows
+from gateway.broker.model.policy import SlowConsumerAction, WhenFull
+from gateway.broker.queue.subscription import Subscription
+from gateway.codec import V12, Version
+
+from ..client import ALL, EPOCH, WITH_NACK, Client, Scene
+from ..conftest import Stage
+
+
+def destinations(scene: Scene) -> list[dict[str, object]]:
+    return [rows.of_destination(target) for target in rows.every_destination(scene.broker)]
+
+
+def destination(scene: Scene, name: str) -> dict[str, object]:
+    (row,) = [row for row in destinations(scene) if row["name"] == name]
+    return row
+
+
+def every_subscription(broker: Broker) -> Iterator[Subscription]:
+    return chain.from_iterable(session.subscriptions.values() for session in broker.sessions.values())
+
+
+class TestSessions:
+    def test_a_session(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version, transport="websocket")
+        client.stalled = True
+        client.subscribe("/queue/a", "0", ack="client")
+        client.subscribe("/topic/a", "1")
+        client.publish("/queue/a")
+        client.begin()
+        client.session.heart_beat = (1000, 500)
+        assert rows.of_session(client.session) == {
+            "id": client.session.id,
+            "login": "anonymous",
+            "client_id": "",
+            "version": version.name,
+            "transport": "websocket",
+            "peer": "127.0.0.1:50000",
+            "connected_at": EPOCH,
+            "subscriptions": 2,
+            "unacknowledged": 1,
+            "oldest_unacknowledged_age": 0.0,
+            "transactions": 1,
+            "pending_octets": len(b"".join(client.session.outbox.parts)),
+            "frames_in": 4,
+            "delivered": 0,
+            "heart_beat": [1000, 500],
+        }
+
+    def test_frames_count_once_the_connection_has_them(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("a")
+        for _ in range(3):
+            client.publish("a", receipt="r")
+        client.stalled = True
+        client.publish("a", receipt="r")
+        assert rows.of_session(client.session)["delivered"] == 6
+        outbox = client.session.outbox
+        nbytes = sum(map(len, outbox.take(2)))
+        outbox.written(nbytes)
+        assert rows.of_session(client.session)["delivered"] == 7
+
+    def test_oldest_first(self, scene: Scene) -> None:
+        clients = [scene.connect(version) for version in ALL]
+        found = list(rows.every_session(scene.broker))
+        assert found == [client.session for client in clients]
+        assert sorted(found, key=rows.SESSION_KEYS["version"]) == found
+
+
+class TestSubscriptions:
+    def test_of_a_queue(self, scene: Scene) -> None:
+        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\n\n\0")
+        client.subscribe("a", "7", ack="client", selector="x = 1", **{"prefetch-count": "5"})
+        client.publish("a", x="1")
+        (subscription,) = every_subscription(scene.broker)
+        assert rows.of_subscription(subscription) == {
+            "session": client.session.id,
+            "login": "ann",
+            "id": "7",
+            "destination": "a",
+            "target": "/queue/a",
+            "ack": "client",
+            "selector": "x = 1",
+            "prefetch": 5,
+            "unacknowledged": 1,
+            "oldest_unacknowledged_age": 0.0,
+            "delivered": 1,
+            "durable": None,
+            "browser": False,
+        }
+
+    def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene, version: Version) -> None:
+        for id, ack in enumerate(("auto", "client", "client-individual")):
+            client = scene.connect(version)
+            client.subscribe(f"/queue/{id}", str(id), ack=ack)
+            for _ in range(id + 2):
+                client.publish(f"/queue/{id}")
+        found = [rows.of_subscription(each)["delivered"] for each in every_subscription(scene.broker)]
+        assert found == [2, 3, 4]
+
+    def test_of_a_topic_that_writes_straight_to_it(self, scene: Scene) -> None:
+        client = scene.connect(V12)
+        client.subscribe("/topic/a.*")
+        client.publish("/topic/a.b")
+        (subscription,) = every_subscription(scene.broker)
+        row = rows.of_subscription(subscription)
+        assert (row["delivered"], row["target"], row["unacknowledged"]) == (None, "/topic/a.*", 0)
+
+    def test_of_a_browser(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("a")
+        client.subscribe("a", browser="true", **{"browser-end": "false"})
+        (subscription,) = every_subscription(scene.broker)
+        row = rows.of_subscription(subscription)
+        assert (row["browser"], row["delivered"], row["target"]) == (True, None, "/queue/a")
+        assert rows.subscriptions_of(scene.broker.destinations["/queue/a"]) == [subscription]
+
+    def test_of_a_durable_one(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/topic/a", "d", durable="true")
+        (subscription,) = every_subscription(scene.broker)
+        (name,) = scene.broker.registry.durable_subscriptions._found
+        row = rows.of_subscription(subscription)
+        assert (row["durable"], row["target"], row["destination"]) == (name, name, "/topic/a")
+        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
+
+    def test_of_one_without_an_id(self, scene: Scene) -> None:
+        client = scene.connect(ALL[0])
+        client.send("SUBSCRIBE", {"destination": "a"})
+        (subscription,) = every_subscription(scene.broker)
+        assert rows.of_subscription(subscription)["id"] is None
+        assert rows.SUBSCRIPTION_KEYS["id"](subscription) == ""
+        assert rows.of_subscription(subscription)["prefetch"] is None
+        assert rows.SUBSCRIPTION_KEYS["prefetch"](subscription) == 0
+
+    def test_of_one_that_has_nothing_yet(self, scene: Scene) -> None:
+        """Before it has its place in a queue it counts nowhere."""
+        client = scene.connect()
+        client.subscribe("a")
+        (subscription,) = every_subscription(scene.broker)
+        queue, subscription.queue = subscription.queue, None
+        assert rows.target_of(subscription) == ""
+        assert rows.SUBSCRIPTION_KEYS["durable"](subscription) == ""
+        subscription.queue = queue
+
+
+class TestDestinations:
+    def test_queues_and_topics(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"backoff": 1.0}})
+        client, other = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", "0")
+        other.subscribe("/topic/a", "0")
+        for _ in range(3):
+            client.publish("b", b"x")
+        other.subscribe("b", "1", ack="client-individual")
+        other.nack(other.messages()[0])
+        for _ in range(2):
+            client.publish("c", b"x")
+        nbytes = scene.broker.memory.used // 5 * 2
+        names = ["name", "kind", "subscriptions", "waiting", "oldest_age", "oldest_age_is_least"]
+        names += ["delayed", "unacknowledged", "octets"]
+        expected = [
+            ("/topic/a", "topic", 2, 0, None, False, 0, 0, 0),
+            ("/queue/b", "queue", 1, 0, None, False, 1, 2, 0),
+            ("/queue/c", "queue", 0, 2, 0.0, True, 0, 0, nbytes),
+        ]
+        plain = {"stored": 0, "full": False, "durable": False, "dead_letters": False, "log": None}
+        assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
+        queue, topic = scene.broker.destinations["/queue/b"], scene.broker.destinations["/topic/a"]
+        assert (rows.groups_of(queue), rows.groups_of(topic)) == (0, None)
+        client.publish("b", b"", JMSXGroupID="g")
+
+    def test_those_in_use_and_then_patterns_and_then_hidden_ones(self, scene: Scene) -> None:
+        client = scene.connect()
+        for id, name in enumerate(("/topic/b.*", "/user/queue/x", "/queue/c", "/topic/a")):
+            client.subscribe(name, str(id))
+        client.publish("d")
+        found = [(row["name"], row["kind"]) for row in destinations(scene)]
+        mail = f"/user/{client.session.id}/queue/x"
+        assert found == [
+            ("/queue/c", "queue"),
+            ("/topic/a", "topic"),
+            ("/queue/d", "queue"),
+            ("/topic/b.*", "pattern"),
+            (mail, "topic"),
+        ]
+
+    def test_what_a_topics_subscriber_has_not_acknowledged(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_unacknowledged=2)
+        client = scene.connect(version)
+        client.subscribe("/topic/a.*", ack="client")
+        for _ in range(5):
+            client.publish("/topic/a.b", b"m")
+        (row,) = destinations(scene)
+        assert (row["name"], row["unacknowledged"]) == ("/topic/a.*", 2)
+
+    def test_the_log_of_a_topic(self) -> None:
+        scene = Scene({"/topic/a": {"log_messages": 2}})
+        client = scene.connect()
+        client.subscribe("/topic/a")
+        for _ in range(3):
+            client.publish("/topic/a", b"x")
+        *_, last = client.messages()
+        seq = int(last.headers["seq"])
+        (row,) = destinations(scene)
+        stream = scene.broker.registry.streams.matching("/topic/a")[0]
+        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": stream.nbytes}
+        assert not row["durable"]
+
+    def test_groups_that_are_known(self, scene: Scene) -> None:
+        client = scene.connect()
+        for group in "ggh":
+            client.publish("a", b"", JMSXGroupID=group)
+        assert rows.groups_of(scene.broker.destinations["/queue/a"]) == 2
+
+    def test_what_outlives_the_process(self) -> None:
+        scene = Scene({"/queue/d": {"durable": True}, "/topic/l": {"log_messages": 5}}, stored=True)
+        client = scene.connect()
+        client.subscribe("/topic/t", "0", durable="true")
+        client.unsubscribe("0")
+        client.publish("/topic/l", b"x", persistent="true")
+        for name in ("d", "e"):
+            client.publish(name, b"x", persistent="true")
+            client.publish(name, b"x")
+        found = {str(row["name"])[:8]: (row["durable"], row["stored"]) for row in destinations(scene)}
+        assert found == {
+            "/topic/l": (True, 0),
+            "/queue/d": (True, 2),
+            "/queue/e": (False, 1),
+            "/dsub/an": (True, 0),
+            "/topic/t": (False, 0),
+        }
+
+    def test_where_dead_letters_go(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"dead_letter": "/queue/grave"}, "/queue/b": {"dead_letter": ""}})
+        client = scene.connect()
+        for name in ("grave", "dlq.b", "a", "/queue/b"):
+            client.publish(name)
+        client.subscribe("/topic/dlq.b")
+        found = {row["name"]: row["dead_letters"] for row in destinations(scene)}
+        assert found == {
+            "/queue/grave": True,
+            "/queue/dlq.b": True,
+            "/queue/a": False,
+            "/queue/b": False,
+            "/topic/dlq.b": False,
+        }
+
+    def test_states(self, stage: Stage) -> None:
+        scene = stage({"/queue/full": {"max_messages": 1}, "/queue/later": {"backoff": 5.0}})
+        client = scene.connect()
+        client.publish("full")
+        client.subscribe("empty", "0")
+        client.subscribe("/topic/a", "1")
+        client.publish("dlq.x")
+        reader = scene.connect(WITH_NACK[0])
+        reader.subscribe("later", "0", ack="client-individual")
+        reader.publish("later")
+        reader.nack(reader.message())
+        assert destination(scene, "/queue/full")["full"]
+        found = {
+            state: {target.name for target in rows.every_destination(scene.broker) if test(target)}
+            for state, test in rows.DESTINATION_STATES.items()
+        }
+        assert found == {
+            "waiting": {"/queue/full", "/queue/later", "/queue/dlq.x"},
+            "full": {"/queue/full"},
+            "no-consumer": {"/queue/full", "/queue/dlq.x"},
+            "dead-letters": {"/queue/dlq.x"},
+        }
+
+    def test_the_policy_in_force(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 7, "slow_consumer": SlowConsumerAction.CONFLATE}})
+        client = scene.connect()
+        client.publish("a", b"", **{"x-max-length": "3"})
+        policy = rows.policy_of(scene.broker.destinations["/queue/a"])
+        assert (policy["max_messages"], policy["when_full"]) == (3, WhenFull.BLOCK.value)
+        assert (policy["slow_consumer"], policy["durable"]) == ("conflate", None)
+        assert rows.policy_of_clients(scene.broker.destinations["/queue/a"]) == ["max_messages"]
+
+    def test_what_clients_have_no_part_in(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/topic/a", "0")
+        client.subscribe("/queue/a", "1")
+        for name in ("/topic/a", "/queue/a"):
+            assert rows.policy_of_clients(scene.broker.destinations[name]) == []
+
+
+@pytest.fixture
+def harness(scene: Scene) -> Scene:
+    """Something of each kind."""
+    client: Client = scene.connect()
+    client.subscribe("/topic/a", "0")
+    client.subscribe("/topic/a.*", "1", ack="client")
+    client.subscribe("a", "2")
+    client.publish("b")
+    return scene
+
+
+@pytest.mark.parametrize("kind", ["session", "subscription", "destination"])
+def test_sorting_needs_no_rows(harness: Scene, kind: str) -> None:
+    """A key says what the row says, but for what is null there; so a page can be found without any."""
+    every = {
+        "session": (rows.every_session, rows.SESSION_KEYS, rows.of_session),
+        "subscription": (every_subscription, rows.SUBSCRIPTION_KEYS, rows.of_subscription),
+        "destination": (rows.every_destination, rows.DESTINATION_KEYS, rows.of_destination),
+    }
+    each, keys, row_of = every[kind]
+    found = list(each(harness.broker))
+    assert found
+    for one in found:
+        row = row_of(one)  # type: ignore[operator]
+        for name, key in keys.items():  # type: ignore[attr-defined]
+            assert row[name] == key(one) or (row[name] is None and key(one) in ("", 0)), name
+
+
+class TestAges:
+    @pytest.fixture
+    def client(self, scene: Scene) -> Client:
+        """A message has waited for a minute and another one for 20 s, with notes in between."""
+        client = scene.connect()
+        scene.broker.dates.note(scene.broker.router.number)
+        for seconds in (40, 20):
+            client.publish("a")
+            scene.broker.dates.note(scene.broker.router.number)
+            scene.wait(seconds)
+        return client
+
+    def test_of_what_waits(self, scene: Scene, client: Client) -> None:
+        row = destination(scene, "/queue/a")
+        assert (row["oldest_age"], row["oldest_age_is_least"]) == (60.0, False)
+        client.subscribe("a", ack="client", **{"prefetch-count": "1"})
+        assert destination(scene, "/queue/a")["oldest_age"] == 20.0
+
+    def test_of_messages_without_an_ack(self, scene: Scene, client: Client) -> None:
+        client.subscribe("/queue/b", "b", ack="client")
+        client.subscribe("/topic/c", "c")
+        key = rows.SESSION_KEYS["oldest_unacknowledged_age"]
+        assert (rows.of_session(client.session)["oldest_unacknowledged_age"], key(client.session)) == (None, 0)
+        client.subscribe("a", "a", ack="client-individual")
+        found = {
+            row["id"]: row["oldest_unacknowledged_age"]
+            for row in map(rows.of_subscription, every_subscription(scene.broker))
+        }
+        assert found == {"a": 60.0, "b": None, "c": None}
+        assert (rows.of_session(client.session)["oldest_unacknowledged_age"], key(client.session)) == (60.0, 60.0)
+        client.ack(client.messages()[0])
+        assert key(client.session) == 20.0
+
+    @pytest.mark.parametrize("name", ["a", "/topic/a"])
+    def test_of_what_the_store_kept_from_the_last_process(self, name: str) -> None:
+        scene = Scene(stored=True)
+        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\nclient-id:c\n\n\0")
+        if name == "/topic/a":
+            client.subscribe(name, "d", durable="true", ack="client")
+        client.drop()
+        scene.connect().publish(name, b"", persistent="true")
+        scene.commit()
+        scene = scene.restart()
+        scene.broker.dates.note(scene.broker.router.number)
+        scene.wait(7)
+        (row,) = [row for row in destinations(scene) if row["waiting"]]
+        assert (row["oldest_age"], row["oldest_age_is_least"]) == (7.0, True)
+
+    def test_they_can_be_sorted_by(self, scene: Scene, client: Client) -> None:
+        client.publish("b")
+        client.subscribe("/topic/c")
+        found = sorted(rows.every_destination(scene.broker), key=rows.DESTINATION_KEYS["oldest_age"])
+        assert [target.name for target in found][-1] == "/queue/a"

@@ -1,0 +1,461 @@
+"""Queue scans: slices, messages that only the store has, and changes of the queue meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.admin import scan as module
+from gateway.broker.admin.scan import SLICE, QueueScan, ScanPosition
+from gateway.broker.model.message import Message
+from gateway.broker.queue import durable as shelf_module
+from gateway.broker.queue import page_index
+from gateway.broker.queue import paging as backlog_module
+from gateway.broker.queue.queue import Queue
+
+from ..client import WITH_NACK, Scene
+from ..conftest import Stage
+from ..durable import ONE, P, drain, fill, storage
+from ..recorder import recorded
+from .operators import Operator, texts
+
+QUEUE = "/queue/a"
+
+
+def queue(scene: Scene) -> Queue:
+    found = scene.broker.destinations[QUEUE]
+    assert isinstance(found, Queue)
+    return found
+
+
+class Stroller:
+    """Notes what it sees, in which turn, and where."""
+
+    def __init__(self, most: int = 1_000_000) -> None:
+        self.needs_pause = False
+        self.turns: list[list[str]] = [[]]
+        self.where: list[ScanPosition] = []
+        self.is_over = False
+        self._most = most
+
+    @property
+    def seen(self) -> list[str]:
+        return [body for turn in self.turns for body in turn]
+
+    def visit(self, message: Message, where: ScanPosition) -> bool:
+        self.turns[-1].append(message.body.decode())
+        self.where.append(where)
+        return len(self.seen) < self._most
+
+    def turn_over(self) -> None:
+        self.turns.append([])
+
+    def over(self) -> None:
+        self.is_over = True
+
+
+def send(scene: Scene, count: int) -> None:
+    client = scene.connect()
+    for number in range(count):
+        client.publish("a", b"%d" % number)
+
+
+class TestInMemory:
+    def test_slices(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(1_100):
+            client.publish("a", b"%d" % number)
+        stroller = Stroller()
+        QueueScan(queue(scene), stroller)
+        scene.settle()
+        assert stroller.seen == texts(*range(1_100))
+        assert max(map(len, stroller.turns)) == SLICE
+        assert stroller.is_over
+
+    def test_slices_of_groups(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(1_100):
+            client.publish("a", b"%d" % number, JMSXGroupID=str(number % 7))
+        stroller = Stroller()
+        QueueScan(queue(scene), stroller)
+        turns = 0
+        while scene.broker.scheduler.proceed():
+            turns += 1
+        assert stroller.seen == texts(*range(1_100))
+        assert max(map(len, stroller.turns)) <= SLICE
+        assert turns >= 2 * (1_100 // SLICE)  # to gather them, too
+
+    def test_slices_of_what_comes_back_later(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"backoff": 50.0}}, max_unacknowledged=1_000)
+        client = scene.connect(WITH_NACK[0])
+        client.subscribe("a", ack="client-individual")
+        for number in range(SLICE + 10):
+            client.publish("a", b"%d" % number)
+        for message in client.messages():
+            client.nack(message)
+        stroller = Stroller()
+        QueueScan(queue(scene), stroller)
+        scene.settle()
+        assert stroller.seen == texts(*range(SLICE + 10))
+        assert set(stroller.where) == {ScanPosition.RESTING}
+        assert max(map(len, stroller.turns)) == SLICE
+        last = Stroller(most=3)
+        QueueScan(queue(scene), last)
+        scene.settle()
+        assert (last.seen, last.is_over) == (texts(0, 1, 2), True)
+
+    def test_until_the_visitor_has_enough(self, scene: Scene) -> None:
+        send(scene, 5)
+        stroller = Stroller(most=2)
+        QueueScan(queue(scene), stroller, skip=1)
+        scene.settle()
+        assert (stroller.seen, stroller.is_over) == (texts(1, 2), True)
+
+    def test_only_some(self, scene: Scene) -> None:
+        send(scene, 5)
+        numbers = [message.number for message in queue(scene).waiting_messages()]
+        stroller = Stroller()
+        QueueScan(queue(scene), stroller, only=numbers[1:3])
+        scene.settle()
+        assert stroller.seen == texts(1, 2)
+
+    def test_a_queue_that_goes_meanwhile(self, scene: Scene) -> None:
+        """Another one of its name is not walked through."""
+        client = scene.connect()
+        for _ in range(SLICE + 1):
+            client.publish("a", b"old")
+        stroller = Stroller()
+        QueueScan(queue(scene), stroller)
+        scene.broker.scheduler.proceed()
+        old = queue(scene)
+        old.purge()
+        scene.broker.forget_if_idle(old)
+        client.publish("a", b"new")
+        scene.settle()
+        assert stroller.seen == ["old"] * SLICE
+        assert stroller.is_over
+
+    def test_pauses(self, scene: Scene) -> None:
+        send(scene, 3)
+        stroller = Stroller()
+        stroller.needs_pause = True
+        QueueScan(queue(scene), stroller)
+        scene.settle()
+        assert stroller.seen == ["0"]
+        scene.wait(1.0)
+        assert stroller.seen == ["0"]
+        stroller.needs_pause = False
+        scene.wait(1.0)
+        assert stroller.seen == texts(0, 1, 2)
+
+    def test_pauses_among_what_comes_back_later(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"backoff": 50.0}})
+        client = scene.connect(WITH_NACK[0])
+        client.subscribe("a", ack="client-individual")
+        for number in range(2):
+            client.publish("a", b"%d" % number)
+        for message in client.messages():
+            client.nack(message)
+        stroller = Stroller()
+        stroller.needs_pause = True
+        QueueScan(queue(scene), stroller)
+        scene.settle()
+        assert stroller.seen == ["0"]
+        stroller.needs_pause = False
+        scene.wait(1.0)
+        assert stroller.seen == ["0", "1"]
+
+    def test_the_recorder_catches_up_first(self, scene: Scene) -> None:
+        notebook = recorded(scene)
+        client = scene.connect()
+        for _ in range(SLICE + 1):
+            client.publish("a")
+        notebook.is_behind = True
+        stroller = Stroller()
+        QueueScan(queue(scene), stroller)
+        scene.settle()
+        assert len(stroller.seen) == SLICE
+        notebook.is_behind = False
+        scene.wait(1.0)
+        assert stroller.is_over
+
+    def test_cancelled_by_a_visit(self, scene: Scene) -> None:
+        send(scene, 3)
+
+        class Hasty(Stroller):
+            def visit(self, message: Message, where: ScanPosition) -> bool:
+                walk.cancel()
+                return super().visit(message, where)
+
+        hasty = Hasty()
+        walk = QueueScan(queue(scene), hasty)
+        scene.settle()
+        assert (hasty.seen, hasty.is_over) == (["0"], False)
+
+
+class TestBacklog:
+    """A queue with two messages in memory, and more in the store."""
+
+    @pytest.fixture(autouse=True)
+    def _little_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 1_500)
+        monkeypatch.setattr(backlog_module, "_LOW", 2)
+        monkeypatch.setattr(backlog_module, "_PAGE", 3)
+        monkeypatch.setattr(page_index, "_SLACK", 4)
+        monkeypatch.setattr(module, "_PAGE", 4)
+
+    @pytest.fixture
+    def scene(self, stage: Stage) -> Scene:
+        return stage(stored=True)
+
+    @pytest.fixture
+    def operator(self, scene: Scene) -> Operator:
+        fill(scene, 20)
+        assert queue(scene).in_memory.count < 5
+        return Operator(scene)
+
+    @pytest.mark.parametrize("offset", range(0, 22, 3))
+    @pytest.mark.parametrize("limit", [1, 4, 30])
+    def test_a_page(self, operator: Operator, offset: int, limit: int) -> None:
+        page = operator.browse("a", offset, limit)
+        shown = range(20)[offset : offset + limit]
+        assert [row["body"] for row in page.messages] == texts(*shown)
+        assert [row["position"] for row in page.messages] == list(shown)
+        assert page.total == 20
+        assert queue(operator.scene).in_memory.count < 5
+
+    def test_priorities(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(20):
+            client.publish("a", b"%d" % number, **P, priority="94"[number % 2])
+        scene.commit()
+        shown = Operator(scene).bodies("a")
+        assert shown == texts(*range(0, 20, 2), *range(1, 20, 2))
+
+    def test_bytes_of_a_page(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PAGE_BYTES", 700)
+        reads: list[int] = []
+        read = operator.scene.store.read
+        operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
+        assert operator.bodies("a") == texts(*range(20))
+        assert max(reads) == 2
+
+    def test_one(self, operator: Operator) -> None:
+        for number, id in enumerate(operator.ids("a")):
+            found = operator.find("a", id)
+            assert found is not None
+            assert found["body"] == str(number)
+
+    def test_one_is_found_without_reading_others(self, operator: Operator) -> None:
+        ids = operator.ids("a")
+        reads: list[int] = []
+        read = operator.scene.store.read
+        operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
+        operator.find("a", ids[15])
+        assert reads == [1]
+
+    def test_delete(self, operator: Operator) -> None:
+        ids = operator.ids("a")
+        wanted = [ids[number] for number in (0, 7, 8, 19)]
+        outcome = operator.delete("a", wanted)
+        assert (outcome.done, outcome.missing) == (4, [])
+        left = [number for number in range(20) if number not in (0, 7, 8, 19)]
+        assert operator.bodies("a") == texts(*left)
+        assert operator.bodies("a", 7, 3) == texts(*left[7:10])
+        assert [int(message.body) for message in drain(operator.scene)] == left
+
+    def test_purge(self, operator: Operator) -> None:
+        reads: list[int] = []
+        read = operator.scene.store.read
+        operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
+        assert operator.purge("a").done == 20
+        assert reads == []
+        assert not operator.scene.broker.destinations
+        assert not operator.scene.crash().broker.destinations
+
+    def test_a_purge_is_over_when_the_last_slice_is_written(
+        self, operator: Operator, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(backlog_module, "_SLICE", 5)
+        scene = operator.scene
+        operator.administration.purge("a", "", operator.told.append)
+        scene.settle()
+        left = []
+        while not operator.told:
+            scene.vault.write(scene.vault.take())
+            left.append(len(scene.store.rows))
+        assert left[-1] == 0
+        assert len(left) > 3
+        assert left[-2] > 0
+
+    def test_two_purges(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backlog_module, "_SLICE", 5)
+        for _ in range(2):
+            operator.administration.purge("a", "", operator.told.append)
+        operator.scene.settle()
+        operator.scene.commit()
+        assert sorted(outcome.done for outcome in operator.told) == [0, 20]
+
+    def test_purge_by_a_selector(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(20):
+            client.publish("a", b"%d" % number, **P, n=str(number % 2))
+        scene.commit()
+        operator = Operator(scene)
+        assert operator.purge("a", "n = 1").done == 10
+        assert operator.bodies("a") == texts(*range(0, 20, 2))
+
+    def test_a_purge_lets_publishers_go_on(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_messages": 20}}, stored=True)
+        fill(scene, 20)
+        consumer = scene.connect()
+        consumer.subscribe("a", ack="client", **ONE)
+        scene.commit()
+        Operator(scene).purge("a")
+        assert not queue(scene).full
+        consumer.ack(consumer.message())
+
+    def test_move(self, operator: Operator) -> None:
+        scene = operator.scene
+        assert operator.move("a", "b").done == 20
+        assert operator.bodies("b") == texts(*range(20))
+        found = [int(message.body) for message in drain(scene.crash(), "/queue/b")]
+        assert found == list(range(20))
+
+    @pytest.mark.parametrize("limit", [1, 5, 19])
+    def test_move_some(self, operator: Operator, limit: int) -> None:
+        assert operator.move("a", "b", limit=limit).done == limit
+        assert operator.bodies("a") == texts(*range(limit, 20))
+        assert operator.bodies("b") == texts(*range(limit))
+
+    def test_what_is_not_durable(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(20):
+            client.publish("a", b"%d" % number)
+        scene.commit()
+        operator = Operator(scene)
+        assert storage(scene).transient
+        ids = operator.ids("a")
+        assert operator.delete("a", ids[15:]).done == 5
+        assert operator.move("a", "b").done == 15
+        assert operator.bodies("b") == texts(*range(15))
+
+    def test_consumers_go_on_meanwhile(self, operator: Operator) -> None:
+        """What is read for them has left the backlog when the walk comes to it; so it is looked for in memory."""
+        scene = operator.scene
+        consumer = scene.connect()
+        consumer.subscribe("a", ack="client", **ONE)
+        operator.administration.purge("a", "kind IS NULL", operator.told.append)
+        got = []
+        for _ in range(40):
+            scene.settle()
+            scene.vault.write(scene.vault.take())
+            for message in consumer.messages():
+                got.append(int(message.body))
+                consumer.ack(message)
+        (outcome,) = operator.told
+        assert outcome.done + len(got) == 20
+        assert got == sorted(got)
+        assert outcome.done > 0
+
+    def test_what_is_being_read_for_a_consumer(self, scene: Scene) -> None:
+        """It is purged before it comes; then no consumer gets it."""
+        fill(scene, 20)
+        operator = Operator(scene)
+        ids = operator.ids("a")
+        consumer = scene.connect()
+        consumer.subscribe("a", ack="client-individual", **{"prefetch-count": "3"})
+        paged = storage(scene).paged
+        assert paged is not None
+        while not paged._reading:
+            scene.vault.write(scene.vault.take())
+        reading = {abs(row) for row in paged._reading}
+        wanted = [id for id in ids if int(id.partition("-")[2]) in reading][1:]
+        assert wanted
+        operator.administration.delete("a", wanted, operator.told.append)
+        scene.settle()
+        scene.commit()
+        assert [(each.done, each.missing) for each in operator.told] == [(len(wanted), [])]
+        got = {str(message.message_id) for message in drain_all(scene, consumer)}
+        assert got == set(ids) - set(wanted)
+
+    def test_what_was_more_urgent_was_in_the_way(self, scene: Scene) -> None:
+        """A message in memory waits for a more urgent one that is still to be read; when that goes, it is its turn."""
+        client = scene.connect()
+        for number in range(8):
+            client.publish("a", b"%d" % number, **P, priority="4")
+        scene.commit()
+        assert queue(scene).in_memory.count < 8
+        operator = Operator(scene)
+        consumer = scene.connect()
+        consumer.subscribe("a", ack="client-individual", **ONE)
+        scene.commit()
+        ids = operator.ids("a")
+        operator.delete("a", ids[:-1])
+        consumer.ack(consumer.message())
+        scene.commit()
+        assert consumer.message().body == b"7"
+
+    def test_browsers_pass_over_what_has_gone(self, operator: Operator) -> None:
+        scene = operator.scene
+        browser = scene.connect()
+        browser.stalled = True
+        browser.subscribe("a", "0", browser="true")
+        operator.move("a", "b")
+        browser.resume()
+        scene.commit()
+        assert browser.messages()[-1].headers["browser"] == "end"
+
+    def test_pauses(self, operator: Operator) -> None:
+        class Tired(Stroller):
+            def visit(self, message: Message, where: ScanPosition) -> bool:
+                self.needs_pause = True
+                return super().visit(message, where)
+
+        stroller = Tired()
+        QueueScan(queue(operator.scene), stroller)
+        for _ in range(60):
+            operator.scene.commit()
+            stroller.needs_pause = False
+            operator.scene.wait(0.1)
+        assert stroller.seen == texts(*range(20))
+        assert max(map(len, stroller.turns)) == 1
+
+    def test_enough(self, operator: Operator) -> None:
+        stroller = Stroller(most=8)
+        QueueScan(queue(operator.scene), stroller)
+        operator.scene.settle()
+        operator.scene.commit()
+        assert stroller.seen == texts(*range(8))
+
+    def test_durable_subscription(self, scene: Scene) -> None:
+        """The number of a row is not that of its message there."""
+        client = scene.connect()
+        client.subscribe("/topic/t", "d", durable="true")
+        client.subscribe("/topic/t", "e", durable="true")
+        client.drop()
+        client = scene.connect()
+        for number in range(20):
+            client.publish("/topic/t", b"%d" % number, **P)
+        scene.commit()
+        operator = Operator(scene)
+        first, second = scene.broker.registry.durable_subscriptions._found
+        ids = operator.ids(first)
+        assert operator.ids(second) == ids
+        assert operator.delete(second, [ids[2], ids[17]]).done == 2
+        assert operator.move(first, "b", ids[15:]).done == 5
+        assert len(operator.bodies(first)) == 15
+        assert len(operator.bodies(second)) == 18
+        for name in (first, second):
+            operator.administration.delete_durable(name, lambda: None)
+        scene.commit()
+
+
+def drain_all(scene: Scene, consumer: object) -> list[object]:
+    """Acknowledge all that comes."""
+    found: list[object] = []
+    while messages := consumer.messages():  # type: ignore[attr-defined]
+        for message in messages:
+            found.append(message)
+            consumer.ack(message)  # type: ignore[attr-defined]
+        scene.commit()
+    return found

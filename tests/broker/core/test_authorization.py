@@ -1,0 +1,504 @@
+"""Rules in the broker: which questions it asks for which frame, and what it does when the answer is no."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.core import authorization
+from gateway.broker.errors import AccessLost, AccessRefused
+from gateway.broker.model.access import Action, Coverage
+from gateway.broker.session.recheck import recheck, recheck_session
+from gateway.broker.session.subscribe import INTERNAL
+
+from ..client import Client, Scene
+from ..conftest import Stage
+from ..granted import Granted, client_of, refused
+from ..routing.test_router_functions import Functions
+from ..topic.logged import FIRST, LOGS
+
+WHY = "; `gateway acl explain alice {action} {name}` says why"
+DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+def why(action: str, name: str) -> str:
+    return WHY.format(action=action, name=name)
+
+
+def functions(scene: Scene) -> Client:
+    """The session in which the operator's functions run: no rule is for it."""
+    scene.broker.context.application = Functions()
+    function = scene.connect(transport=INTERNAL)
+    for id in ("add", "subscribed"):
+        function.subscribe(f"/handlers/{id}", id)
+    return function
+
+
+class TestSend:
+    def test_allowed(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a"))
+        client.publish("/queue/a", b"1", receipt="r")
+        assert client.receipts() == ["r"]
+
+    @pytest.mark.parametrize("name", ["/queue/x", "x", "/amq/queue/x", "/topic/x", "/user/bob/queue/x", "/app/x"])
+    @pytest.mark.parametrize("headers", [{}, {"persistent": "true"}, {"priority": "9"}, {"transaction": "t"}])
+    def test_refused(self, scene: Scene, name: str, headers: dict[str, str]) -> None:
+        client = client_of(scene, Granted(send="/queue/a"))
+        client.begin()
+        client.publish(name, b"1", **headers)
+        assert refused(client) == f"alice may not send to {name!r}{why('send', name)}"
+        assert not scene.broker.context.waiting
+        assert scene.broker.counters.forbidden == {"send": 1, "subscribe": 0, "admin": 0}
+        assert scene.broker.counters.failures["access-refused"] == 1
+
+    def test_asked_once_by_the_canonical_name(self, scene: Scene) -> None:
+        granted = Granted(send="/queue/a")
+        client = client_of(scene, granted)
+        for _ in range(3):
+            client.publish("/amq/queue/a", b"1")
+        assert granted.asked[0] == (Action.SEND, "/queue/a")
+        assert granted.sendable == {"/amq/queue/a"}
+        for _ in range(2):
+            client.publish("/queue/a", b"1")
+        assert len(granted.asked) == 4  # an alias is looked up each time: no destination is called so
+
+    def test_a_bare_name_is_that_of_its_type(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a"))
+        client.publish("a", b"1")
+        client.publish("a", b"1", **{"destination-type": "MULTICAST"})
+        assert refused(client).startswith("alice may not send to 'a'; ")
+
+    def test_all_parts_or_nothing(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a /queue/b"))
+        client.publish("/queue/a,/queue/b", b"1")
+        assert scene.broker.context.waiting == 2
+        client.publish("/queue/a,/queue/c,/queue/b", b"1")
+        assert refused(client).startswith("alice may not send to '/queue/c'; ")
+        assert scene.broker.context.waiting == 2
+
+    def test_a_transaction_is_not_carried_out(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a"))
+        client.begin()
+        client.publish("/queue/a", b"1", transaction="t")
+        client.publish("/queue/b", b"1", transaction="t")
+        refused(client)
+        assert not scene.broker.context.waiting
+
+    def test_what_was_accepted_stays_accepted(self, scene: Scene) -> None:
+        granted = Granted(send="/queue/a")
+        client = client_of(scene, granted)
+        client.begin()
+        client.publish("/queue/a", b"1", transaction="t")
+        client.publish("/queue/a", b"2", **{"x-delay": "1000"})
+        granted.allowed[Action.SEND] = []
+        client.commit()
+        scene.wait(1.1)
+        assert scene.broker.context.waiting == 2
+
+    def test_temporary_destinations(self, scene: Scene) -> None:
+        """One's own are free, and so are those of others: who knows the name was told it."""
+        client, other = client_of(scene, Granted()), client_of(scene, Granted(send="/queue/a"))
+        client.subscribe("/temp-queue/mine")
+        client.publish("/temp-queue/mine", b"1")
+        other.publish("/queue/a", b"2", **{"reply-to": "/temp-queue/replies"})
+        worker = client_of(scene, Granted(subscribe="/queue/a"), "bob")
+        worker.subscribe("/queue/a")
+        worker.publish(worker.message().headers["reply-to"], b"answer")
+        assert (client.bodies(), other.bodies()) == ([b"1"], [b"answer"])
+
+    def test_functions(self, scene: Scene) -> None:
+        function = functions(scene)
+        client = client_of(scene, Granted(send="/app/add"))
+        client.publish("/app/add", b"1")
+        client.publish("/app/other", b"1")
+        assert refused(client).startswith("alice may not send to '/app/other'; ")
+        assert function.bodies() == [b"1"]
+
+    def test_what_is_remembered_is_bounded(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(authorization, "_MOST_REMEMBERED", 2)
+        granted = Granted(send="/topic/#")
+        client = client_of(scene, granted)
+        sizes = []
+        for name in ("/topic/a", "/topic/b", "/topic/c", "/topic/" + 200 * "d"):
+            client.publish(name, b"1")
+            sizes.append(len(granted.sendable))
+        assert sizes == [1, 2, 1, 1]
+        assert granted.sendable == {"/topic/c"}
+
+    def test_the_command_is_one_that_can_be_typed(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(), "a lice")
+        client.publish("/queue/x y", b"1")
+        assert refused(client).endswith("; `gateway acl explain 'a lice' send '/queue/x y'` says why")
+        client = client_of(scene, Granted())
+        client.publish("/queue/x\ny", b"1")
+        assert refused(client) == "alice may not send to '/queue/x\\ny'; `gateway acl explain` says why"
+
+    def test_the_command_says_what_the_name_does_not(self, scene: Scene) -> None:
+        granted = Granted()
+        granted.asking = ["--group=a b", "--transport=websocket"]
+        client = client_of(scene, granted)
+        client.publish("/queue/x", b"1")
+        assert refused(client).endswith(
+            "; `gateway acl explain '--group=a b' --transport=websocket alice send /queue/x` says why"
+        )
+
+    def test_the_rule_is_for_the_log(self, scene: Scene) -> None:
+        client = client_of(scene, Granted())
+        client.publish("/amq/queue/x", b"1")
+        refused(client)
+        (error,) = client.failures
+        assert isinstance(error, AccessRefused)
+        assert error.rule == "send /queue/x"
+
+
+class TestReplyTo:
+    GRANTED = "/queue/work /queue/answers"
+
+    @pytest.mark.parametrize("headers", [{}, {"priority": "9"}])
+    @pytest.mark.parametrize(
+        ("reply_to", "sentence"),
+        [
+            ("/queue/secret", "reply-to: alice may not subscribe to '/queue/secret'"),
+            ("/queue/answers, secret", "reply-to: alice may not subscribe to 'secret'"),
+            ("/topic/prices", "reply-to: alice may not send to '/topic/prices'"),
+            ("/user/bob/queue/x", "reply-to names somebody else's mail: alice may not subscribe to"),
+            ("/user/alice/queue/secret", "reply-to: alice may not subscribe to '/user/alice/queue/secret'"),
+            ("/app/x", "reply-to: alice may not subscribe to '/app/x'"),
+        ],
+    )
+    def test_refused(self, scene: Scene, reply_to: str, sentence: str, headers: dict[str, str]) -> None:
+        """Whoever answers, a function above all, would do what the client may not."""
+        subscribe = "/queue/answers /topic/prices /user/bob/queue/x /user/alice/queue/a"
+        client = client_of(scene, Granted(send=self.GRANTED, subscribe=subscribe))
+        client.publish("/queue/work", b"1")
+        client.publish("/queue/work", b"2", **{"reply-to": reply_to}, **headers)
+        assert refused(client).startswith(sentence)
+        assert scene.broker.context.waiting == 1
+
+    @pytest.mark.parametrize(
+        "reply_to",
+        [
+            "/queue/answers",
+            "/temp-queue/mine",
+            "/user/alice/queue/a",
+            "/reply-queue/1234",
+            "/elsewhere/x",
+            "/queue/*",
+            "",
+        ],
+    )
+    def test_allowed(self, scene: Scene, reply_to: str) -> None:
+        """Where it may do both; its own mail, temporary destinations, and what is no destination of this server."""
+        client = client_of(scene, Granted(send=self.GRANTED, subscribe="/queue/answers /user/alice/queue/a"))
+        for _ in range(2):
+            client.publish("/queue/work", b"1", **{"reply-to": reply_to})
+        assert scene.broker.context.waiting == 2
+
+    def test_asked_once_but_for_mail(self, scene: Scene) -> None:
+        """All who have no name share what is remembered, and each has mail of its own."""
+        granted = Granted(send=self.GRANTED, subscribe="/queue/answers /user/anonymous/queue/a")
+        client, other = client_of(scene, granted, ""), client_of(scene, granted, "")
+        mine = f"/user/{client.session.user}/queue/a"
+        for _ in range(2):
+            client.publish("/queue/work", b"1", **{"reply-to": "/queue/answers"})
+            client.publish("/queue/work", b"1", **{"reply-to": mine})
+        assert granted.answerable == {"/queue/answers"}
+        asked = [name for _, name in granted.asked]
+        assert (asked.count("/queue/answers"), asked.count("/user/anonymous/queue/a")) == (2, 2)
+        other.publish("/queue/work", b"1", **{"reply-to": mine})
+        assert refused(other).startswith("reply-to names somebody else's mail: ")
+
+    def test_where_it_may_not_send_any_more(self, scene: Scene) -> None:
+        granted = Granted(send=self.GRANTED, subscribe="/queue/answers")
+        client = client_of(scene, granted)
+        client.publish("/queue/work", b"1", **{"reply-to": "/queue/answers"})
+        granted.answerable.clear()
+        granted.allowed[Action.SUBSCRIBE] = []
+        client.publish("/queue/work", b"1")
+        client.publish("/queue/work", b"1", **{"reply-to": "/queue/answers"})
+        refused(client)
+
+    def test_without_rules(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/work", b"1", **{"reply-to": "/queue/secret"})
+        assert scene.broker.context.waiting == 1
+
+    def test_only_so_many_are_looked_at(self, scene: Scene) -> None:
+        """A header line has room for 30,000 of them, which took a tenth of a second for each frame."""
+        granted = Granted(send=self.GRANTED, subscribe="/queue/answers")
+        client = client_of(scene, granted)
+        client.publish("/queue/work", b"1", **{"reply-to": ",".join(["answers"] * 64)})
+        assert scene.broker.context.waiting == 1
+        asked = len(granted.asked)
+        client.publish("/queue/work", b"1", **{"reply-to": ",".join(["answers"] * 65)})
+        error = client.error()
+        assert (error.headers["message"], error.body) == (
+            "too many destinations in a SEND",
+            b"the frame names 65; at most 64 are allowed, so send more frames",
+        )
+        assert len(granted.asked) == asked
+
+
+class TestLongNames:
+    """A name of thousands of words makes a search of rules slow, so there is none; topics have no such names anyway."""
+
+    NAME = "/queue/" + "a." * 63
+
+    @pytest.mark.parametrize(
+        ("command", "headers"),
+        [
+            ("SEND", {"destination": NAME}),
+            ("SEND", {"destination": "/queue/a", "reply-to": NAME}),
+            ("SUBSCRIBE", {"destination": NAME, "id": "0"}),
+            ("SUBSCRIBE", {"destination": "/topic/a", "id": "0", "x-queue-name": NAME.removeprefix("/queue/")}),
+        ],
+    )
+    def test_refused(self, scene: Scene, command: str, headers: dict[str, str]) -> None:
+        granted = Granted(send="#", subscribe="#")
+        client = client_of(scene, granted)
+        client.send(command, headers)
+        assert client.error().headers["message"] == "too many words in a destination"
+        assert (Action.SEND, self.NAME) not in granted.asked
+        assert (Action.SUBSCRIBE, self.NAME) not in granted.asked
+
+    def test_without_rules(self, scene: Scene) -> None:
+        scene.connect().publish(self.NAME, b"1")
+        assert scene.broker.context.waiting == 1
+
+
+class TestArguments:
+    def test_of_a_queue_need_admin(self, scene: Scene) -> None:
+        granted = Granted(send="/queue/#", subscribe="/queue/#", admin="/queue/a")
+        client_of(scene, granted).publish("/queue/a", b"1", **{"x-max-length": "1"})
+        client = client_of(scene, granted)
+        client.publish("/queue/b", b"1", **{"x-max-length": "1"})
+        expected = "queue arguments change it for everybody: alice may not administer '/queue/b'"
+        assert refused(client) == expected + why("admin", "/queue/b")
+        client = client_of(scene, granted)
+        client.subscribe("/queue/b", **{"x-max-length": "1"})
+        assert refused(client) == expected + why("admin", "/queue/b")
+
+    def test_not_where_they_change_nothing(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a /topic/a", subscribe="/queue/a"))
+        client.publish("/queue/a", b"1", **{"auto-delete": "false"})
+        client.publish("/topic/a", b"1", **{"x-max-length": "1"})
+        client.subscribe("/temp-queue/a", **{"x-max-length": "1"})
+        client.subscribe("/queue/a", "1", **{"auto-delete": "false"})
+        assert client.bodies() == [b"1"]
+
+    @pytest.mark.parametrize("name", ["/queue/a", "/topic/a", "/temp-queue/a"])
+    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+    def test_dead_letters_go_where_one_may_send(self, scene: Scene, command: str, name: str) -> None:
+        granted = Granted("/queue/a /topic/a", "/queue/a /topic/a", "/queue/a")
+        client = client_of(scene, granted)
+        client.send(command, {"destination": name, "id": "0"} | DEAD)
+        assert refused(client) == f"alice may not send to '/queue/dead'{why('send', '/queue/dead')}"
+        granted = Granted("/queue/a /topic/a /queue/dead", "/queue/a /topic/a", "/queue/a")
+        client = client_of(scene, granted)
+        client.send(command, {"destination": name, "id": "0"} | DEAD)
+        assert not client.closed
+
+    def test_where_the_operator_wants_none(self, stage: Stage) -> None:
+        scene = stage(client_queue_arguments=False)
+        client = client_of(scene, Granted(send="#", admin="#"))
+        client.publish("/queue/a", b"1", **{"x-max-length": "1"})
+        assert client.error().headers["message"] == "queue arguments are not for clients here"
+
+
+class TestSubscribe:
+    @pytest.mark.parametrize("name", ["/queue/x", "x", "/topic/x", "/topic/x.*", "/user/queue/x", "/app/x"])
+    def test_refused(self, scene: Scene, name: str) -> None:
+        client = client_of(scene, Granted(subscribe="/queue/a /topic/a"))
+        client.subscribe(name)
+        shown = "'/topic/x.*'" if "*" in name else name
+        assert refused(client) == f"alice may not subscribe to {name!r}{why('subscribe', shown)}"
+        assert not scene.broker.registry.count()
+        assert scene.broker.counters.forbidden == {"send": 0, "subscribe": 1, "admin": 0}
+
+    @pytest.mark.parametrize(
+        "headers",
+        [{"browser": "true"}, FIRST, {"resume": "me", "ack": "client"}, {"durable": "true"}],
+    )
+    def test_refused_in_every_way(self, stage: Stage, headers: dict[str, str]) -> None:
+        client = client_of(stage(LOGS), Granted(), client_id="me")
+        client.subscribe("/queue/x" if "browser" in headers else "/topic/x", **headers)
+        assert refused(client).startswith("alice may not subscribe to ")
+
+    def test_allowed(self, scene: Scene) -> None:
+        function = functions(scene)
+        client = client_of(scene, Granted(subscribe="/queue/a /topic/a /user/alice/queue/a /app/add"))
+        for number, name in enumerate(
+            ["/queue/a", "/amq/queue/a", "/exchange/amq.topic/a", "/user/queue/a", "/app/add"]
+        ):
+            client.subscribe(name, str(number))
+        client.subscribe("/temp-queue/a", "t")
+        assert not client.closed
+        assert len(function.messages()) == 1
+
+    def test_the_mail_of_those_without_a_name(self, scene: Scene) -> None:
+        """Each has its own, and rules know it as that of one user."""
+        granted = Granted(subscribe="/user/anonymous/queue/a", send="/user/anonymous/queue/a")
+        client, other = client_of(scene, granted, ""), client_of(scene, granted, "")
+        for each in (client, other):
+            each.subscribe("/user/queue/a")
+        client.publish(f"/user/{client.session.user}/queue/a", b"1")
+        assert (client.bodies(), other.bodies()) == ([b"1"], [])
+        client.publish(f"/user/{other.session.user}/queue/a", b"1")
+        refused(client)
+
+
+SOME = Granted(subscribe="/topic/a.1 /topic/a.2", send="#", some={"/topic/a.*": Coverage.SOME})
+
+
+def bodies(client: Client) -> list[bytes]:
+    """What came, acknowledged where that is needed."""
+    found = client.messages()
+    for message in found:
+        if "ack" in message.headers:
+            client.ack(message)
+    return [message.body for message in found]
+
+
+@pytest.mark.parametrize("ack", ["auto", "client"])
+@pytest.mark.parametrize("headers", [{}, {"durable": "true"}, {"x-queue-name": "q"}, {"from-seq": "0"}])
+def test_a_pattern_of_which_the_rules_allow_a_part_is_refused(scene: Scene, ack: str, headers: dict[str, str]) -> None:
+    granted = Granted(subscribe="/queue/q", some={"/topic/a.*": Coverage.SOME, "/topic/b.*": Coverage.ALL})
+    client = client_of(scene, granted, client_id="me")
+    client.subscribe("/topic/b.*", ack=ack)
+    client.subscribe("/topic/a.*", "1", ack=ack, **headers)
+    assert refused(client) == (
+        "the rules allow a part of what this pattern matches, and it needs all: alice may not subscribe to all of "
+        f"'/topic/a.*'{why('subscribe', chr(39) + '/topic/a.*' + chr(39))}"
+    )
+    end_all(scene)
+
+
+def end_all(scene: Scene) -> None:
+    """No durable subscription is left."""
+    for name in list(scene.broker.registry.hidden):
+        scene.broker.registry.durable_subscriptions.end(name)
+
+
+class TestDurable:
+    WAYS = ({"durable": "true"}, {"durable-subscription-name": "d"}, {"x-queue-name": "q"})
+
+    @pytest.mark.parametrize("headers", WAYS)
+    def test_to_come_back_one_must_be_allowed_still(self, scene: Scene, headers: dict[str, str]) -> None:
+        granted = Granted(subscribe="/topic/a /queue/q")
+        client = client_of(scene, granted, client_id="me")
+        client.subscribe("/topic/a", **headers)
+        client.disconnect()
+        client = client_of(scene, Granted(subscribe="/queue/q"), client_id="me")
+        client.subscribe("/topic/a", **headers)
+        assert refused(client).startswith("alice may not subscribe to '/topic/a'; ")
+        end_all(scene)
+
+    def test_a_shared_one_is_a_queue_to_the_rules(self, scene: Scene) -> None:
+        """Else whoever may read the topic could take away what others are to get."""
+        granted = Granted(subscribe="/topic/a /queue/mine")
+        client = client_of(scene, granted)
+        client.subscribe("/topic/a", **{"x-queue-name": "mine"})
+        client.subscribe("/topic/a", "1", **{"x-queue-name": "yours"})
+        expected = "x-queue-name: alice may not subscribe to '/queue/yours'"
+        assert refused(client) == expected + why("subscribe", "/queue/yours")
+
+    def test_that_of_somebody_else_is_another_one(self, scene: Scene) -> None:
+        granted = Granted(subscribe="/topic/a")
+        headers = {"durable-subscription-name": "d"}
+        for login in ("alice", "bob"):
+            client = client_of(scene, granted, login, "me")
+            client.subscribe("/topic/a", **headers)
+        scene.connect().publish("/topic/a", b"1")
+        assert [client.bodies() for client in scene.clients[:2]] == [[b"1"], [b"1"]]
+        scene.clients[1].send("UNSUBSCRIBE", {"id": "0"} | headers)
+        assert len(scene.broker.registry.durable_subscriptions) == 1
+        scene.clients[0].send("UNSUBSCRIBE", {"id": "0"} | headers)
+
+
+class TestRecheck:
+    """The rules have changed while sessions are open."""
+
+    @pytest.mark.parametrize(
+        ("name", "headers"),
+        [
+            ("/queue/a", {}),
+            ("/topic/a", {}),
+            ("/topic/a", {"ack": "client"}),
+            ("/topic/a", {"x-queue-name": "q"}),
+            ("/topic/a.*", {}),
+            ("/user/queue/a", {}),
+        ],
+    )
+    def test_what_is_allowed_no_more_ends(self, scene: Scene, name: str, headers: dict[str, str]) -> None:
+        granted = Granted(subscribe="#", some={"/topic/a.*": Coverage.ALL})
+        client, other = client_of(scene, granted), client_of(scene, granted)
+        client.subscribe("/temp-queue/t", "t")
+        client.subscribe("/queue/other", "o")
+        client.subscribe(name, **headers)
+        other.subscribe("/queue/other")
+        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        scene.settle()
+        assert not client.closed
+        granted.allowed = Granted(subscribe="/queue/other").allowed
+        granted.some = {"/topic/a.*": Coverage.SOME}
+        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        scene.settle()
+        shown = f"'{name}'" if "*" in name else name
+        assert refused(client) == (
+            f"the rules or groups have changed: alice may no longer subscribe to {name!r} as it did"
+            f"{why('subscribe', shown)}"
+        )
+        (lost,) = client.failures
+        assert isinstance(lost, AccessLost)
+        named = headers.get("x-queue-name")
+        assert lost.rule == f"subscribe {f'/queue/{named}' if named else name.replace('/user/', '/user/alice/')}"
+        assert not other.closed
+
+    def test_a_shared_one_that_is_not_for_it_any_more(self, scene: Scene) -> None:
+        granted = Granted(subscribe="/topic/a /queue/q")
+        client = client_of(scene, granted)
+        client.subscribe("/topic/a", **{"x-queue-name": "q"})
+        granted.allowed = Granted(subscribe="/topic/a").allowed
+        assert not recheck_session(client.session)
+        scene.settle()
+        refused(client)
+        (lost,) = client.failures
+        assert isinstance(lost, AccessLost)
+        assert lost.rule == "subscribe /queue/q", "not its topic, which is allowed"
+
+    def test_a_durable_one_goes_by_its_topic(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(subscribe="/topic/a"))
+        client.subscribe("/topic/a", durable="true")
+        assert recheck_session(client.session)
+        client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+    def test_a_pattern_needs_all_of_it_still(self, scene: Scene) -> None:
+        granted = Granted(some={"/topic/a.*": Coverage.ALL})
+        client = client_of(scene, granted)
+        client.subscribe("/topic/a.*")
+        assert recheck_session(client.session)
+        granted.some["/topic/a.*"] = Coverage.SOME
+        assert not recheck_session(client.session)
+
+    def test_in_turns(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Subscriptions count, too: a session may have thousands."""
+        monkeypatch.setattr("gateway.broker.session.recheck._LOOKS_PER_TURN", 4)
+        granted = Granted(subscribe="/queue/a")
+        clients = [client_of(scene, granted) for _ in range(5)]
+        for client in clients:
+            client.subscribe("/queue/a")
+        clients[2].subscribe("/queue/a", "another")
+        granted.allowed[Action.SUBSCRIBE] = []
+        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        turns = [sum(client.is_ending for client in clients)]
+        while scene.broker.scheduler.proceed():
+            turns.append(sum(client.is_ending for client in clients))
+        assert turns == [2, 4]
+        scene.settle()
+        assert all(client.closed for client in clients)
+
+    def test_sessions_without_rules(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a")
+        recheck(scene.broker.sessions.values(), scene.broker.scheduler)
+        scene.settle()
+        assert not client.closed

@@ -1,0 +1,660 @@
+"""What the recorder is told: which rows there are, what stands in them, and where there are none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from gateway.broker.core import events
+from gateway.broker.core.events import EventLog
+from gateway.broker.core.ports import Recorder
+from gateway.broker.errors import HeaderMissing, SessionEnded
+from gateway.broker.model.options import PLAIN
+from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
+from gateway.broker.queue import durable, paging
+from gateway.codec import V10, Head, Version
+
+from ..client import Client, Scene
+from ..conftest import Stage
+from ..durable import P
+from ..recorder import Notebook, RecordedScene, Row, recorded
+
+Q, T = "/queue/a", "/topic/a"
+INDIVIDUAL = "client-individual"
+
+
+def number_of(message_id: str) -> int:
+    return int(message_id.rpartition("-")[2])
+
+
+def told(rows: list[Row], *names: str) -> list[object]:
+    """One column of some rows, or several."""
+    found = [tuple([getattr(row, name) for name in names]) for row in rows]
+    return [each[0] if len(names) == 1 else each for each in found]
+
+
+class TestMessages:
+    def test_the_life_of_one(self, scene: Scene, version: Version) -> None:
+        notes = recorded(scene)
+        sender, receiver = scene.connect(version), scene.connect(version)
+        receiver.subscribe(Q, "s", ack="client")
+        sender.publish("/amq/queue/a", b"four", kind="x")
+        frame = receiver.message()
+        receiver.ack(frame)
+        accepted, delivered, acked = notes.of("accepted", "delivered", "acked")
+        assert {row.number for row in (accepted, delivered, acked)} == {number_of(frame.message_id)}
+        assert {row.destination for row in (accepted, delivered, acked)} == {Q}
+        assert accepted.has(session=sender.session.id, transport="tcp", peer="127.0.0.1:50000", principal="anonymous")
+        assert accepted.has(size=4, body=b"four", transaction=None)
+        assert accepted.headers is not None
+        assert accepted.headers["kind"] == "x"
+        names = {"session": receiver.session.id, "subscription": "s", "ack_mode": "client", "delivery_count": 1}
+        assert delivered.has(size=4, **names)
+        assert delivered.queue_us == delivered.now - accepted.now > 0
+        assert acked.has(**names)
+        assert acked.ack_us == acked.now - delivered.now > 0
+
+    def test_a_subscription_of_1_0_has_no_id(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect(V10)
+        client.send("SUBSCRIBE", {"destination": Q})
+        client.publish(Q)
+        assert notes.one("delivered").has(subscription=None, ack_mode="auto", destination=Q)
+
+    def test_each_destination_of_a_send_has_a_row(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        scene.connect().publish("/queue/a,/topic/b")
+        assert told(notes.of("accepted"), "destination") == ["/queue/a", "/topic/b"]
+
+    def test_only_patterns_read_it(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe("/topic/*")
+        for _ in range(2):
+            client.publish(T)  # the second time it is known that there is no topic
+        assert (
+            told(notes.of("accepted", "delivered"), "event", "destination") == [("accepted", T), ("delivered", T)] * 2
+        )
+
+    def test_what_was_rejected_is_delivered_again(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack=INDIVIDUAL)
+        client.publish(Q)
+        client.nack(client.message(), reason="busy")
+        client.ack(client.message())
+        assert told(notes.rows[3:], "event", "delivery_count", "reason") == [
+            ("delivered", 1, None),
+            ("nacked", 1, "busy"),
+            ("redelivered", 2, None),
+            ("acked", 2, None),
+        ]
+        again, acked = notes.rows[-2:]
+        assert again.queue_us == again.now - notes.one("accepted").now
+        assert acked.ack_us == acked.now - again.now
+
+    def test_a_cumulative_ack_has_a_row_for_each(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack="client")
+        for _ in range(3):
+            client.publish(Q)
+        client.ack(client.messages()[1])
+        assert told(notes.of("acked"), "number") == told(notes.of("accepted")[:2], "number")
+
+    @pytest.mark.parametrize(
+        ("destination", "headers"),
+        [
+            ("/topic/*", {}),
+            ("/elsewhere/a", {}),
+            ("/queue/a,/topic/*", {}),
+            (Q, {"persistent": "perhaps"}),
+            (Q, {"transaction": "none"}),
+            (Q, {"user-id": "somebody else"}),
+        ],
+    )
+    def test_what_was_refused_has_no_row(self, scene: Scene, destination: str, headers: dict[str, str]) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.publish(destination, b"", **headers)
+        assert client.error()
+        assert notes.events == ["connected", "error", "disconnected"]
+
+    def test_a_duplicate_has_no_row(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        for _ in range(2):
+            client.publish(Q, b"", **{"dedup-id": "1"})
+        assert notes.counts["accepted"] == scene.broker.counters.duplicates == 1
+
+    def test_a_delayed_one_is_accepted_when_its_time_comes_also_without_its_sender(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.publish(Q, b"1", **{"x-delay": "1000"})
+        client.publish(Q, b"2", **{"x-delay": "3000"})
+        scene.wait(2.0)
+        assert notes.one("accepted").has(body=b"1", session=client.session.id, transport="tcp")
+        client.disconnect()
+        scene.wait(2.0)
+        late = notes.of("accepted")[1]
+        assert late.has(body=b"2", session=client.session.id, transport=None, peer=None, principal=None)
+
+    def test_what_a_function_sends_has_no_session(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        router = scene.broker.router
+        router.send(router.prepare(Head.of("SEND", {"destination": Q}), b"", Q, PLAIN, None))
+        assert notes.one("accepted").has(destination=Q, session=None, transport=None)
+
+    def test_what_did_not_reach_its_client_comes_once_more(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        slow, other = scene.connect(), scene.connect()
+        slow.subscribe(Q)
+        slow.stalled = True
+        other.publish(Q)
+        slow.drop()
+        other.subscribe(Q)
+        assert not other.message().redelivered
+        assert told(notes.of("delivered"), "session", "delivery_count") == [
+            (slow.session.id, 1),
+            (other.session.id, 1),
+        ]
+
+    def test_whoever_looks_for_relief_asks_the_recorder(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        assert scene.broker.records is not None
+        assert scene.broker.records.is_behind is False
+        notes.is_behind = True
+        assert scene.broker.records.is_behind is True
+
+
+class TestTimes:
+    """What the rows tell of times is added up, too."""
+
+    def test_each_first_delivery_and_each_ack_counts(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        client = scene.connect()
+        client.subscribe(Q, ack=INDIVIDUAL)
+        client.publish(Q)
+        client.nack(client.message())
+        client.ack(client.message())  # delivered again, which is not its way to the first receiver
+        assert known.waited.total == notes.one("delivered").queue_us
+        assert known.took.total == notes.one("acked").ack_us
+        assert (sum(known.waited.counts), sum(known.took.counts)) == (1, 1)
+
+    def test_on_a_topic_each_receiver_counts(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        for _ in range(3):
+            scene.connect().subscribe(T)
+        scene.connect().publish(T)
+        assert sum(known.waited.counts) == 3
+        assert known.waited.total == sum([row.queue_us or 0 for row in notes.of("delivered")]) > 0
+
+    def test_what_was_retained_does_not_count(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        client = scene.connect()
+        client.publish(T, b"", retain="true")
+        client.subscribe(T)
+        assert notes.one("delivered").queue_us is None
+        assert known.waited.total == sum(known.waited.counts) == 0
+
+    def test_what_went_out_before_does_not_count(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        known = scene.broker.records
+        assert known is not None
+        client = scene.connect()
+        client.subscribe(T, ack="client")
+        client.publish(T)
+        (subscription,) = client.session.subscriptions.acknowledging.values()
+        assert subscription.ledger is not None
+        (delivery,) = subscription.ledger.values()
+        delivery.at = delivery.message.at = 0
+        known.fanned_out([subscription], delivery.message)
+        client.ack(client.message())
+        assert notes.one("acked").ack_us is None
+        assert sum(known.waited.counts) == 1
+        assert known.took.total == sum(known.took.counts) == 0
+
+
+class TestTopics:
+    def test_everybody_has_a_row(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        sender, *others = [scene.connect() for _ in range(4)]
+        others[0].subscribe(T)
+        others[1].subscribe(T, ack="client")
+        others[2].subscribe(T, selector="kind = 'x'")
+        sender.publish(T, kind="x")
+        sender.publish(T, kind="y")
+        found = Counter(told(notes.of("delivered"), "session", "destination", "delivery_count"))
+        counts = [2, 2, 1]
+        assert found == {(each.session.id, T, 1): count for each, count in zip(others, counts, strict=True)}
+        accepted = notes.of("accepted")[0]
+        first = notes.of("delivered", number=accepted.number)
+        assert [row.queue_us for row in first] == [row.now - accepted.now for row in first]
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    @pytest.mark.parametrize("headers", [{}, {"selector": "kind = 'x'"}])
+    def test_what_a_pattern_reads_has_the_name_it_was_sent_to(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, ack: str, headers: dict[str, str]
+    ) -> None:
+        monkeypatch.setattr(events, "_MOST_NAMES", 2)
+        monkeypatch.setattr(events, "_MOST_DESTINATIONS", 1)
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe("/topic/#", "all", ack, **headers)
+        for name in ["/topic/a", "/exchange/amq.topic/a", "/topic/b", "/topic/a"]:
+            client.publish(name, kind="x")
+        if ack == "client":
+            client.ack(client.messages()[-1])
+        expected = ["/topic/a", "/topic/a", "/topic/b", "/topic/a"]
+        assert told(notes.of("accepted"), "destination") == expected
+        assert told(notes.of("delivered"), "destination") == expected
+        assert told(notes.of("acked"), "destination") == (expected if ack == "client" else [])
+        client.unsubscribe("all")
+        assert told(notes.of("subscribed", "unsubscribed"), "destination") == ["/topic/#"] * 2
+
+    def test_what_a_durable_subscription_reads_has_the_name_it_was_sent_to(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client, other = scene.connect(), scene.connect()
+        client.subscribe("/topic/*", ack="client", durable="true")
+        client.publish("/topic/b")
+        client.nack(client.message())
+        client.unsubscribe()
+        client.publish("/exchange/amq.topic/c")
+        other.subscribe("/topic/*", ack="client", durable="true")  # it has them before it is told that it is there
+        other.ack(other.messages()[-1])
+        other.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+        expected = [("accepted", "/topic/b"), ("delivered", "/topic/b"), ("nacked", "/topic/b")]
+        expected += [("redelivered", "/topic/b"), ("accepted", "/topic/c")]
+        expected += [("redelivered", "/topic/b"), ("delivered", "/topic/c")]
+        expected += [("acked", "/topic/b"), ("acked", "/topic/c")]
+        assert told([row for row in notes.rows if row.number], "event", "destination") == expected
+        assert {row.destination for row in notes.of("subscribed", "unsubscribed")} == {
+            "/dsub/anonymous//0/%2Ftopic%2F%2A"
+        }
+
+    @pytest.mark.parametrize("name", [T, "/topic/*"])
+    @pytest.mark.parametrize("headers", [{}, {"durable": "true"}])
+    def test_what_waits_for_a_subscriber_ends_under_the_name_it_was_sent_to(
+        self, stage: Stage, name: str, headers: dict[str, str]
+    ) -> None:
+        scene = stage({name: {"dead_letter": "/queue/dead", "time_to_live": 1.0, "max_attempts": 1}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(name, ack="client", **{"prefetch-count": "1"}, **headers)
+        for _ in range(3):
+            client.publish("/exchange/amq.topic/a")
+        client.nack(client.message())
+        scene.wait(2.0)
+        client.send("UNSUBSCRIBE", {"id": "0", **headers})
+        ends = notes.of("dead_lettered", "expired", "dropped")
+        assert told(ends, "event", "destination", "reason") == [
+            ("dead_lettered", T, "max-attempts"),
+            ("expired", T, None),
+            ("expired", T, None) if headers else ("dropped", T, "queue-gone"),  # a durable one takes it back first
+        ]
+
+    def test_what_a_log_has_shown_has_no_latency(self, stage: Stage) -> None:
+        scene = stage({T: {"log_messages": 9}})
+        notes = recorded(scene)
+        early, late, slow = (scene.connect() for _ in range(3))
+        early.subscribe(T)
+        early.publish(T)
+        late.subscribe(T, **{"from-seq": "0"})
+        slow.subscribe(T, ack="client", **{"from-seq": "0"})
+        early.publish(T)
+        live = [row.queue_us is not None for row in notes.of("delivered")]
+        assert live == [True, False, False, True, True, True]
+        assert scene.broker.counters.delivered == 6
+
+    def test_a_notice_about_a_pattern_has_the_name_of_the_pattern(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"log_messages": 1}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe("/topic/*", ack="client", resume="me")
+        client.publish(T)
+        client.ack(client.message())
+        client.unsubscribe()
+        scene.broker.registry.streams.forgotten = scene.broker.router.number + 5
+        client.subscribe("/topic/*", ack="client", resume="me")
+        notice = client.message()
+        assert notice.headers["gap"] == "true"
+        client.ack(notice)
+        assert notes.rows[-1].has(event="acked", destination="/topic/*", number=number_of(notice.message_id))
+        assert notes.counts["delivered"] == scene.broker.counters.delivered == 2
+
+    def test_retained(self, stage: Stage) -> None:
+        scene = stage(max_retained=1)
+        notes = recorded(scene)
+        client = scene.connect()
+        client.publish(T, b"", retain="set", **{"x-delay": "100"})
+        client.publish("/topic/b", b"two", retain="set", ttl="1000")
+        scene.wait(0.5)
+        dropped = notes.one("dropped")
+        assert dropped.has(destination=T, reason="too many retained messages", delivery_count=0)
+        client.subscribe("/topic/#", selector="TRUE")
+        delivered = notes.one("delivered")
+        assert delivered.has(destination="/topic/b", delivery_count=1, queue_us=None, size=3)
+        scene.wait(1.0)
+        assert notes.one("expired").has(destination="/topic/b", number=delivered.number, size=3)
+        assert scene.broker.counters.dropped == scene.broker.counters.expired == scene.broker.counters.delivered == 1
+
+    def test_what_expires_on_its_way(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        scene.connect().publish(T, expires="1")
+        assert told(notes.of("accepted", "expired"), "event", "destination") == [("accepted", T), ("expired", T)]
+
+
+class TestEnds:
+    """What becomes of messages that nobody consumes."""
+
+    @pytest.mark.parametrize(
+        ("policy", "expected"),
+        [
+            ({"when_full": WhenFull.DROP_OLDEST}, [("dropped", b"1", "queue-full")]),
+            ({"when_full": WhenFull.DROP_NEWEST}, [("dropped", b"2", "queue-full")]),
+            ({"when_full": WhenFull.DEAD_LETTER}, [("dead_lettered", b"1", "queue-full")]),
+            ({"when_full": WhenFull.DEAD_LETTER, "dead_letter": ""}, [("dropped", b"1", "queue-full")]),
+            ({"conflate_by": "key"}, [("dropped", b"1", "conflated")]),
+        ],
+    )
+    def test_limits(self, stage: Stage, policy: dict[str, object], expected: list[tuple[str, bytes, str]]) -> None:
+        scene = stage({Q: {"max_messages": 1, **policy}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.publish(Q, b"1", key="k")
+        client.publish(Q, b"2", key="k")
+        bodies = {row.number: row.body for row in notes.of("accepted")}
+        found = notes.of("dropped", "dead_lettered")
+        assert [(row.event, bodies[row.number], row.reason) for row in found] == expected
+        assert found[0].has(destination=Q, size=1, delivery_count=0)
+        assert found[0].queue_us == found[0].now - notes.one("accepted", number=found[0].number).now
+
+    @pytest.mark.parametrize("policy", [SlowConsumerAction.DROP_OLDEST, SlowConsumerAction.DROP_NEWEST])
+    def test_slow_subscribers(self, stage: Stage, policy: SlowConsumerAction) -> None:
+        scene = stage({T: {"slow_consumer": policy, "slow_messages": 1}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(T, ack="client", **{"prefetch-count": "1"})
+        for _ in range(3):
+            client.publish(T)
+        assert notes.one("dropped").has(destination=T, reason="queue-full")
+        assert scene.broker.counters.dropped == 1
+
+    def test_an_older_one_comes_back_to_a_newer_one_of_its_key(self, stage: Stage) -> None:
+        scene = stage({Q: {"conflate_by": "key"}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack="client", **{"prefetch-count": "1"})
+        client.publish(Q, b"1", key="k")
+        client.publish(Q, b"2", key="k")
+        client.nack(client.message())
+        assert notes.one("dropped").has(reason="conflated", number=notes.of("accepted")[0].number, delivery_count=1)
+        assert scene.broker.counters.conflated == 1
+
+    @pytest.mark.parametrize("dies", [True, False])
+    def test_expiry(self, stage: Stage, dies: bool) -> None:
+        scene = stage({Q: {"dead_letter_expired": dies}})
+        notes = recorded(scene)
+        scene.connect().publish(Q, b"1", ttl="1000")
+        scene.wait(2.0)
+        number = notes.one("accepted").number
+        assert notes.one("expired").has(number=number, destination=Q, size=1, delivery_count=0)
+        dead = notes.of("dead_lettered")
+        assert told(dead, "number", "destination", "reason") == ([(number, Q, "expired")] if dies else [])
+
+    def test_a_dead_letter_goes_on_under_another_number(self, stage: Stage) -> None:
+        scene = stage({Q: {"on_nack": OnNack.DEAD_LETTER}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack="client")
+        client.publish(Q, b"1", key="k")
+        client.nack(client.message(), reason="bad")
+        client.subscribe("/queue/dlq.a", "dead")
+        dead, delivered = notes.one("dead_lettered"), notes.one("delivered", subscription="dead")
+        assert dead.has(destination=Q, number=notes.one("accepted").number, delivery_count=1, reason="rejected")
+        assert dead.headers is not None
+        assert {"key": "k", "reason": "bad", "dlq-source": Q}.items() <= dead.headers.items()
+        assert delivered.number == number_of(client.message().message_id) != dead.number
+        assert delivered.queue_us == delivered.now - dead.now - 1  # it is a message from then on
+        assert notes.counts["accepted"] == 1
+
+    def test_dropped_by_nack(self, stage: Stage) -> None:
+        scene = stage({Q: {"on_nack": OnNack.DROP}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack="client")
+        client.publish(Q)
+        client.nack(client.message())
+        assert told(notes.rows[-2:], "event", "reason") == [("nacked", None), ("dropped", "rejected")]
+
+    def test_gone_with_their_queue(self, stage: Stage) -> None:
+        scene = stage({Q: {"auto_delete": True}, "/queue/b": {"idle_timeout": 1.0}})
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack="client", **{"prefetch-count": "1"})
+        client.subscribe(T, "t", ack="client", **{"prefetch-count": "1"})
+        client.subscribe("/temp-queue/c", "c", ack="client", **{"prefetch-count": "1"})
+        for name in [Q, "/queue/b", T, "/temp-queue/c"]:
+            client.publish(name)
+            client.publish(name)
+        temporary = notes.of("accepted")[-1].destination
+        client.disconnect()
+        scene.wait(2.0)
+        found = Counter(told(notes.of("dropped"), "destination", "reason", "delivery_count"))
+        kept = {(name, "queue-gone", count): 1 for name in [Q, T, temporary] for count in [0, 1]}
+        assert found == kept | {("/queue/b", "queue-gone", 0): 2}
+        assert scene.broker.counters.drops["queue-gone"] == scene.broker.counters.dropped == 8
+
+    def test_gone_with_what_the_store_alone_has(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
+        monkeypatch.setattr(paging, "_SLICE", 2)
+        scene = stage({Q: {"idle_timeout": 5.0}}, stored=True)
+        notes = recorded(scene)
+        client = scene.connect()
+        for _ in range(6):
+            client.publish(Q, b"1", **P)
+        client.publish(Q, b"2", persistent="false")
+        scene.commit()
+        scene.wait(6.0)
+        scene.commit()
+        dropped = notes.of("dropped")
+        assert sorted(told(dropped, "number")) == sorted(told(notes.of("accepted"), "number"))  # type: ignore[type-var]
+        unknown = [row for row in dropped if row.size is None]
+        assert len(unknown) > 2
+        assert all(row.has(destination=Q, reason="queue-gone", delivery_count=None, queue_us=None) for row in unknown)
+        assert scene.broker.counters.dropped == 7
+
+    def test_of_an_earlier_process_the_time_is_not_known(self) -> None:
+        notebook: list[Notebook] = []
+
+        def make() -> Recorder:
+            notebook.append(Notebook())
+            return cast(Recorder, notebook[-1])
+
+        scene = RecordedScene(make, stored=True)
+        scene.connect().publish(Q, b"1", **P)
+        scene.commit()
+        again = scene.crash()
+        client = again.connect()
+        client.subscribe(Q, ack="client")
+        again.commit()
+        client.ack(client.message())
+        assert notebook[0].counts["accepted"] == 1
+        assert notebook[1].counts["accepted"] == 0
+        assert notebook[1].one("delivered", "redelivered").has(queue_us=None, size=1, destination=Q)
+        assert notebook[1].one("acked").ack_us is not None
+        scene.finish()
+
+
+class TestBrowsers:
+    def test_what_they_get_was_not_delivered_to_be_consumed(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, "s", ack="client")
+        client.publish(Q)
+        client.nack(client.message())
+        client.unsubscribe("s")
+        client.received()
+        client.subscribe(Q, "b", browser="true")
+        first, end = client.messages()
+        assert end.headers["browser"] == "end"
+        row = notes.one("delivered", subscription="b")
+        assert row.has(number=number_of(first.message_id), delivery_count=0, queue_us=None, destination=Q)
+        counters, counts = scene.broker.counters, notes.counts
+        assert (counters.delivered, counters.redelivered) == (counts["delivered"] + counts["redelivered"], 1)
+
+
+class TestTransactions:
+    def test_committed(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack=INDIVIDUAL)
+        for _ in range(2):
+            client.publish(Q)
+        first, second = client.messages()
+        client.begin("tx")
+        client.publish("/queue/b", transaction="tx")
+        client.ack(first, transaction="tx")
+        client.nack(second, transaction="tx", requeue="false")
+        assert notes.rows[-1].has(event="tx_begun", transaction="tx", session=client.session.id)
+        before = len(notes.rows)
+        client.commit("tx")
+        assert told(notes.rows[before:], "event", "transaction") == [
+            ("tx_committed", "tx"),
+            ("accepted", "tx"),
+            ("acked", "tx"),
+            ("nacked", "tx"),
+            ("dead_lettered", None),
+        ]
+        client.publish("/queue/b")
+        assert notes.rows[-1].has(event="accepted", transaction=None)
+
+    @pytest.mark.parametrize(
+        ("end", "reason"),
+        [
+            (lambda client: client.abort("tx"), None),
+            (Client.disconnect, "session ended"),
+            (Client.drop, "session ended"),
+            (lambda client: client.send("BOGUS"), "session ended"),
+        ],
+    )
+    def test_aborted(self, scene: Scene, end: Callable[[Client], None], reason: str | None) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.subscribe(Q, ack="client")
+        client.publish(Q)
+        client.begin("tx")
+        client.publish("/queue/b", transaction="tx")
+        client.ack(client.message(), transaction="tx")
+        end(client)
+        assert notes.one("tx_aborted").has(transaction="tx", reason=reason, session=client.session.id)
+        assert notes.counts["accepted"] == 1
+        assert not notes.of("acked", "tx_committed")
+
+    def test_a_refused_commit_has_no_row(self, stage: Stage) -> None:
+        scene = stage(max_delayed=0)
+        notes = recorded(scene)
+        client = scene.connect()
+        client.begin("tx")
+        client.publish("/queue/b", transaction="tx")
+        client.send("COMMIT", {"transaction": "other"})
+        assert client.error()
+        assert not notes.of("accepted", "tx_committed")
+        assert notes.counts["tx_aborted"] == 1
+
+    def test_what_goes_wrong_inside_leaves_no_name_behind(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        recorded(scene)
+        client = scene.connect()
+        client.begin("tx")
+        client.publish("/queue/b", transaction="tx")
+        monkeypatch.setattr(scene.broker.router, "send", lambda sending: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            client.commit("tx")
+        assert scene.broker.records is not None
+        assert scene.broker.records.transaction is None
+
+
+class TestSessions:
+    def test_from_the_beginning_to_the_end(self, scene: Scene, version: Version) -> None:
+        notes = recorded(scene)
+        client = scene.connect(version, transport="websocket")
+        client.subscribe(Q, "a", ack="client")
+        client.subscribe(T, "b")
+        client.unsubscribe("a")
+        client.disconnect()
+        names = {"session": client.session.id, "transport": "websocket", "principal": "anonymous"}
+        assert all(row.has(**names, peer="127.0.0.1:50000") for row in notes.rows)
+        assert told(notes.rows, "event", "subscription", "ack_mode", "destination", "reason") == [
+            ("connected", None, None, None, None),
+            ("subscribed", "a", "client", Q, None),
+            ("subscribed", "b", "auto", T, None),
+            ("unsubscribed", "a", "client", Q, None),
+            ("unsubscribed", "b", "auto", T, "session ended"),
+            ("disconnected", None, None, None, None),
+        ]
+
+    @pytest.mark.parametrize(
+        ("end", "error", "reason"),
+        [
+            (Client.disconnect, None, None),
+            (Client.drop, None, "connection lost"),
+            (lambda client: client.send("BOGUS"), "unknown command", "error"),
+            (lambda client: client.end(SessionEnded("go away")), "go away", "error"),
+        ],
+    )
+    def test_why_they_end(
+        self, scene: Scene, end: Callable[[Client], None], error: str | None, reason: str | None
+    ) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        end(client)
+        scene.settle()
+        assert told(notes.of("error"), "reason", "session") == ([(error, client.session.id)] if error else [])
+        assert notes.one("disconnected").reason == reason
+
+    def test_what_waits_comes_behind_the_row_of_the_subscription(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        client.publish(Q)
+        client.subscribe(Q)
+        assert notes.events == ["connected", "accepted", "subscribed", "delivered"]
+
+    def test_a_refused_subscription_has_no_row(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        scene.connect().subscribe(Q, selector="=")
+        assert notes.events == ["connected", "error", "disconnected"]
+
+    def test_whom_the_transports_tell_of(self, scene: Scene) -> None:
+        notes = recorded(scene)
+        client = scene.connect()
+        told_of = scene.broker.records
+        assert told_of is not None
+        told_of.silent(client.session)
+        told_of.refused("tcp", "127.0.0.1:1", "ada", HeaderMissing("CONNECT", "host"))
+        missed, refused = notes.rows[-2:]
+        assert missed.has(event="heartbeat_missed", session=client.session.id, transport="tcp")
+        assert refused.has(event="error", session=None, peer="127.0.0.1:1", principal="ada", transport="tcp")
+        assert refused.reason == "CONNECT needs the header host"
+
+    def test_records_may_begin_when_sessions_are_there(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe(Q, ack="client")
+        client.publish(Q)
+        notes = Notebook()
+        scene.broker.records = found = EventLog(scene.broker.sessions, cast(Recorder, notes))
+        (subscription,) = client.session.subscriptions.values()
+        assert subscription.ledger is not None
+        found.pending(subscription, 1, next(iter(subscription.ledger.values())))
+        client.ack(client.message())
+        assert notes.events == ["subscribed", "gauge_subscription", "acked"]
+        assert notes.rows[1].has(pending=1, oldest_us=None)
+        assert notes.rows[2].has(ack_us=None, session=client.session.id)

@@ -1,0 +1,301 @@
+"""The verified sender: who sent a message, in the broker's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.broker.model.options import PLAIN
+from gateway.broker.queue.queue import Queue
+from gateway.broker.session.subscribe import INTERNAL
+from gateway.codec import V10, V11, V12, Head, Version
+
+from ..client import Client, Scene, waiting
+from ..conftest import Stage
+from ..recorder import recorded
+from ..routing.test_router_functions import Functions
+
+ON = {"add_user_id": True}
+EVERYWHERE: dict[str, dict[str, Any]] = {"#": {**ON, "backoff": 0.0}}
+
+
+def come(scene: Scene, login: str = "ada", version: Version = V12) -> Client:
+    accept = f"accept-version:{version.name}\nhost:localhost\n" if version.subscription_id else ""
+    return scene.connect_by(f"CONNECT\nlogin:{login}\n{accept}\n\0".encode())
+
+
+def senders(client: Client) -> list[str | None]:
+    """Whom the messages that came name."""
+    return [message.headers.get("user-id") for message in client.messages()]
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    """Where each message tells who sent it."""
+    return stage(EVERYWHERE)
+
+
+@pytest.fixture
+def reader(scene: Scene) -> Client:
+    return scene.connect()
+
+
+class TestWhere:
+    def test_nowhere_unless_a_policy_says_so(self, stage: Stage, version: Version) -> None:
+        scene = stage()
+        reader = scene.connect()
+        reader.subscribe("/queue/a")
+        come(scene, version=version).publish("/queue/a")
+        assert senders(reader) == [None]
+
+    @pytest.mark.parametrize(
+        "destination",
+        ["/queue/a", "/topic/a", "/amq/queue/a", "a", "/exchange/amq.topic/a", "/exchange/amq.direct/a"],
+    )
+    def test_each_message(self, scene: Scene, reader: Client, version: Version, destination: str) -> None:
+        """The first of a header block, those after it, and those that ask for a receipt."""
+        reader.subscribe(destination)
+        client = come(scene, version=version)
+        for number in range(3):
+            client.publish(destination, b"m", kind="k", receipt=str(number))
+            client.publish(destination, b"m", kind="k")
+        messages = reader.messages()
+        assert [message.headers["user-id"] for message in messages] == ["ada"] * 6
+        assert {(message.headers["kind"], message.headers["destination"]) for message in messages} == {
+            ("k", destination)
+        }
+
+    def test_to_those_who_subscribed_a_pattern_only(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/topic/#")
+        client = come(scene)
+        client.publish("/topic/a")
+        client.publish("/topic/a")
+        assert senders(reader) == ["ada", "ada"]
+
+    def test_by_the_name_it_was_sent_to(self, stage: Stage) -> None:
+        """The last policy that says anything of it counts, and what others say does not matter."""
+        scene = stage({"/queue/#": ON, "/queue/quiet.#": {"add_user_id": False}, "/queue/quiet.b": {"max_attempts": 2}})
+        client, reader = come(scene), scene.connect()
+        for id, name in enumerate(("/queue/a", "/queue/quiet.b", "/topic/a")):
+            reader.subscribe(name, str(id))
+            client.publish(name)
+            client.publish(name)
+        assert senders(reader) == ["ada", "ada", None, None, None, None]
+
+    def test_one_send_to_several(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": ON})
+        client, reader = come(scene), scene.connect()
+        for name in ("/queue/a", "/queue/b"):
+            reader.subscribe(name, name)
+        for _ in range(2):
+            client.publish("/queue/a,/queue/b")
+        found = [(message.subscription, message.headers.get("user-id")) for message in reader.messages()]
+        assert found == [("/queue/a", "ada"), ("/queue/b", None)] * 2
+
+    def test_while_memory_is_short(self, scene: Scene, reader: Client) -> None:
+        """Each SEND is looked at then."""
+        reader.subscribe("/topic/a")
+        scene.broker.context.checks_sends = True
+        client = come(scene)
+        client.publish("/topic/a")
+        client.publish("/topic/a")
+        assert senders(reader) == ["ada", "ada"]
+
+
+class TestWho:
+    def test_equal_headers_of_two_clients(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/a")
+        for login in ("ada", "bob"):
+            client = come(scene, login)
+            client.publish("/queue/a")
+            client.publish("/queue/a")
+        assert senders(reader) == ["ada", "ada", "bob", "bob"]
+
+    def test_who_says_it_himself(self, scene: Scene, reader: Client, version: Version) -> None:
+        reader.subscribe("/queue/a")
+        come(scene, version=version).publish("/queue/a", b"m", **{"user-id": "ada"})
+        assert senders(reader) == ["ada"]
+
+    def test_who_says_he_is_somebody_else_is_refused(self, scene: Scene, reader: Client, version: Version) -> None:
+        reader.subscribe("/queue/a")
+        client = come(scene, version=version)
+        client.publish("/queue/a", b"m", **{"user-id": "bob"})
+        assert client.error().headers["message"] == "user-id of somebody else"
+        assert not reader.received()
+
+    @pytest.mark.parametrize("headers", [{}, {"user-id": "anonymous"}, {"User-Id": "root"}])
+    def test_nobody_in_particular(
+        self, scene: Scene, reader: Client, version: Version, headers: dict[str, str]
+    ) -> None:
+        reader.subscribe("/queue/a")
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m", **headers)
+        client.publish("/queue/a", b"m", **headers)
+        assert [message.headers.keys() & {"user-id", "User-Id"} for message in reader.messages()] == [set(), set()]
+
+    @pytest.mark.parametrize("name", ["User-Id", "USER-ID", "user-id ", " user-id", "user-id\r"])
+    @pytest.mark.parametrize("to", [V10, V12], ids=lambda version: version.name)
+    def test_no_other_spelling_reaches_anybody(self, scene: Scene, name: str, to: Version) -> None:
+        """Clients of 1.0 trim, and may read names in any case."""
+        reader = scene.connect(to)
+        reader.subscribe("/queue/a")
+        come(scene).publish("/queue/a", b"m", **{name: "root"})
+        headers = reader.message().headers
+        assert [(each, value) for each, value in headers.items() if "user" in each.lower()] == [("user-id", "ada")]
+
+    @pytest.mark.parametrize("login", ["a\\cb", "a\\\\b", "a/b", "*", "ä"])
+    def test_any_name(self, scene: Scene, reader: Client, login: str) -> None:
+        """CONNECT knows no escapes, so these are the names themselves."""
+        reader.subscribe("/queue/a")
+        client = come(scene, login, V11)
+        client.publish("/queue/a")
+        assert senders(reader) == [client.session.login]
+
+    def test_an_operator_and_a_function_have_no_name(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/a")
+        router = scene.broker.router
+        for headers in ({}, {"user-id": "robot"}):
+            head = Head.of("SEND", {"destination": "/queue/a", **headers})
+            router.send(router.prepare(head, b"", "/queue/a", PLAIN, None))
+        scene.settle()
+        assert senders(reader) == [None, "robot"]
+
+    def test_functions_are_told_as_ever(self, scene: Scene) -> None:
+        """Of somebody without a name, the session."""
+        scene.broker.context.application = Functions()
+        function = scene.connect(transport=INTERNAL)
+        function.subscribe("/handlers/add")
+        client = scene.connect()
+        client.publish("/app/add")
+        assert function.message().headers["user-id"] == client.session.id
+
+
+class TestWays:
+    """Whatever way a message takes."""
+
+    def test_a_transaction(self, scene: Scene, reader: Client, version: Version) -> None:
+        reader.subscribe("/queue/a")
+        client = come(scene, version=version)
+        client.begin()
+        client.publish("/queue/a", transaction="t")
+        client.publish("/queue/a", transaction="t")
+        client.commit()
+        assert senders(reader) == ["ada", "ada"]
+
+    def test_mail(self, scene: Scene) -> None:
+        bob = come(scene, "bob")
+        bob.subscribe("/user/queue/a")
+        come(scene).publish("/user/bob/queue/a")
+        assert senders(bob) == ["ada"]
+
+    def test_question_and_answer(self, scene: Scene) -> None:
+        ada, bob = come(scene), come(scene, "bob")
+        bob.subscribe("/queue/questions")
+        ada.publish("/queue/questions", b"m", **{"reply-to": "/temp-queue/a"})
+        question = bob.message()
+        bob.publish(question.headers["reply-to"])
+        assert (question.headers["user-id"], senders(ada)) == ("ada", ["bob"])
+
+    def test_after_a_delay(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/a")
+        come(scene).publish("/queue/a", b"m", **{"x-delay": "1000"})
+        scene.wait(1.1)
+        assert senders(reader) == ["ada"]
+
+    def test_with_a_time_to_live(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/a")
+        come(scene).publish("/queue/a", ttl="1000", priority="7")
+        assert senders(reader) == ["ada"]
+
+    def test_what_a_topic_retains(self, scene: Scene, reader: Client) -> None:
+        come(scene).publish("/topic/a", retain="set")
+        reader.subscribe("/topic/a")
+        assert senders(reader) == ["ada"]
+
+    def test_what_a_topic_logs(self, stage: Stage) -> None:
+        scene = stage({"/topic/a": {**ON, "log_messages": 9}})
+        client = come(scene)
+        client.publish("/topic/a")
+        client.publish("/topic/a")
+        reader = scene.connect()
+        reader.subscribe("/topic/a", **{"from-seq": "0"})
+        assert senders(reader) == ["ada", "ada"]
+
+    def test_a_dead_letter_names_who_sent_the_message(self, stage: Stage) -> None:
+        """The broker sends it, and whoever rejected it has no part in that."""
+        scene = stage({"#": {**ON, "max_attempts": 1}})
+        bob = come(scene, "bob")
+        bob.subscribe("/queue/a", ack="client-individual")
+        come(scene).publish("/queue/a")
+        bob.nack(bob.message())
+        bob.subscribe("/queue/dlq.a", "1")
+        assert senders(bob) == ["ada"]
+
+    def test_redelivered(self, scene: Scene) -> None:
+        bob = come(scene, "bob")
+        bob.subscribe("/queue/a", ack="client-individual")
+        come(scene).publish("/queue/a")
+        bob.nack(bob.message())
+        message = bob.message()
+        assert (message.headers["user-id"], message.headers["redelivered"]) == ("ada", "true")
+
+    def test_a_selector(self, scene: Scene, reader: Client) -> None:
+        reader.subscribe("/queue/a", selector="JMSXUserID = 'bob'")
+        for login in ("ada", "bob"):
+            come(scene, login).publish("/queue/a", login.encode())
+        assert reader.bodies() == [b"bob"]
+        reader.subscribe("/queue/a", "1")
+        assert reader.bodies() == [b"ada"]
+
+    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/queue/a,/queue/b"])
+    def test_the_journal(self, scene: Scene, reader: Client, destination: str) -> None:
+        notes = recorded(scene)
+        reader.subscribe("/topic/#")
+        client = come(scene)
+        client.publish(destination)
+        client.publish(destination)
+        rows = notes.of("accepted")
+        assert len(rows) == 2 * len(destination.split(","))
+        assert [row.headers and row.headers["user-id"] for row in rows] == ["ada"] * len(rows)
+
+    def test_the_store(self, stage: Stage) -> None:
+        """A queue, a durable subscription and what is retained, after a kill."""
+        scene = stage({"#": {**ON, "durable": True}}, stored=True)
+        subscriber = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:h\nclient-id:c\nlogin:bob\n\n\0")
+        subscriber.subscribe("/topic/a", durable="true", ack="client-individual")
+        client = come(scene)
+        client.publish("/queue/a")
+        client.publish("/topic/a", retain="set")
+        scene.commit()
+        again = scene.crash()
+        subscriber = again.connect_by(b"CONNECT\naccept-version:1.2\nhost:h\nclient-id:c\nlogin:bob\n\n\0")
+        subscriber.subscribe("/topic/a", durable="true")
+        reader = again.connect()
+        reader.subscribe("/queue/a", "0")
+        reader.subscribe("/topic/a", "1")
+        again.commit()  # what waits is read
+        again.settle()
+        assert (senders(subscriber), senders(reader)) == (["ada"], ["ada", "ada"])
+        subscriber.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+
+def test_what_it_costs_counts(scene: Scene) -> None:
+    """Limits are told what is kept, the header that was added, too."""
+    client, nobody = come(scene, "a" * 500), scene.connect()
+    nobody.publish("/queue/a")
+    without = scene.broker.memory.used
+    client.publish("/queue/a")
+    assert scene.broker.memory.used - without > without + 500
+
+
+def test_equal_headers_of_a_client_share_what_was_written(scene: Scene) -> None:
+    client, nobody = come(scene), scene.connect()
+    for each in (client, client, nobody, nobody):
+        each.publish("/queue/a")
+    queue = scene.broker.destinations["/queue/a"]
+    assert isinstance(queue, Queue)
+    heads = [message.head for message in waiting(queue)]
+    assert heads[0] is heads[1]
+    assert heads[2] is heads[3]
+    assert heads[2].stamped is not heads[2]

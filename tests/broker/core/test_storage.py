@@ -1,0 +1,749 @@
+"""What is stored, in which batch, and who waits for it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from gateway.broker.core import storage as module
+from gateway.broker.model.changes import CHANGE, Batch, Stored
+from gateway.broker.queue.queue import Queue
+from gateway.broker.session.subscribe import INTERNAL
+from gateway.codec import Version
+
+from ..client import Client, Scene, Step
+from ..conftest import Stage
+
+P = {"persistent": "true"}
+DURABLE = {"#": {"backoff": 0.0, "durable": True}}
+
+
+class Functions:
+    """An operator's function, as the broker knows it."""
+
+    def queue_of_send(self, name: str) -> str | None:
+        return "/handlers/add"
+
+    def queue_of_subscribe(self, name: str) -> str | None:
+        return None
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    return stage(stored=True)
+
+
+def bodies(scene: Scene) -> list[bytes]:
+    """Of what is stored, in order."""
+    return [scene.store.contents[scene.store.rows[row].content].body for row in sorted(scene.store.rows)]
+
+
+def changes(batch: Batch) -> tuple[int, int, int]:
+    """Rows that are new, have changed, are gone."""
+    return len(batch.rows), len(batch.facts), len(batch.gone)
+
+
+class TestWhatIsStored:
+    def test_what_its_sender_wants_to_be(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"yes", **P)
+        client.publish("/queue/a", b"no")
+        client.publish("/queue/a", b"no", persistent="false")
+        client.publish("/queue/a", b"yes, too", priority="7", **P)
+        (batch,) = scene.commit()
+        assert [(place.kind, place.name) for place in batch.places.values()] == [("queue", "/queue/a")]
+        assert bodies(scene) == [b"yes", b"yes, too"]
+        assert [row.rank for row in batch.rows.values()] == [5, 2]
+        assert not any(row.transient for row in batch.rows.values())
+
+    @pytest.mark.parametrize(("durable", "expected"), [(True, [b"0", b"1"]), (None, [b"1"]), (False, [])])
+    def test_or_what_the_policy_says(self, stage: Stage, durable: bool | None, expected: list[bytes]) -> None:
+        scene = stage({"/queue/#": {"durable": durable}}, stored=True)
+        client = scene.connect()
+        client.publish("/queue/a", b"0")
+        client.publish("/queue/a", b"1", **P)
+        scene.commit()
+        assert bodies(scene) == expected
+
+    def test_headers_and_body_as_they_came(self, scene: Scene, version: Version) -> None:
+        client, consumer = scene.connect(version), scene.connect(version)
+        headers = {"café": "ß\n:\\" if version.name == "1.2" else "ß", "x": "", **P}
+        client.publish("/queue/a", b"\xff\n\r", **headers)
+        scene.commit()
+        consumer.subscribe("/queue/a")
+        scene.commit()
+        before = consumer.message()
+        consumer.unsubscribe()
+        client.publish("/queue/a", b"\xff\n\r", **headers)
+        scene.commit()
+        again = scene.crash()
+        consumer = again.connect(version)
+        consumer.subscribe("/queue/a")
+        again.commit()
+        after = consumer.message()
+        assert after.body == before.body == b"\xff\n\r"
+        ids = {"message-id": "-", "redelivered": "true", "delivery-count": "2"}
+        assert after.headers | ids == before.headers | ids
+        assert [name for name in after.headers if name not in ("redelivered", "delivery-count")] == list(before.headers)
+
+    @pytest.mark.parametrize("destination", ["/topic/a", "/exchange/amq.direct/a", "/temp-topic/a", "/temp-queue/a"])
+    def test_nothing_of_topics_and_temporary_destinations(self, stage: Stage, destination: str) -> None:
+        scene = stage(DURABLE, stored=True)
+        client = scene.connect()
+        client.subscribe(destination)
+        client.publish(destination, b"m", receipt="r", **P)
+        assert [frame.command for frame in client.received()] == ["MESSAGE", "RECEIPT"]
+        assert not scene.commit()
+
+    def test_nothing_of_replies(self, stage: Stage) -> None:
+        scene = stage(DURABLE, stored=True)
+        asking, answering = scene.connect(), scene.connect()
+        answering.subscribe("/queue/a")
+        asking.stalled = True
+        asking.publish("/queue/a", b"?", **{"reply-to": "/temp-queue/r"})
+        scene.commit()
+        answering.publish(answering.message().headers["reply-to"], b"!", receipt="r", **P)
+        assert answering.receipts() == ["r"]
+        assert not scene.commit()
+
+    def test_each_destination_of_a_composite_for_itself(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"durable": False}}, stored=True)
+        client = scene.connect()
+        client.publish("/queue/a,/queue/b,/topic/c,/queue/d", b"m", **P)
+        scene.commit()
+        places = [scene.store.places[row.place].name for row in scene.store.rows.values()]
+        assert places == ["/queue/a", "/queue/d"]
+        contents = [content.headers["destination"] for content in scene.store.contents.values()]
+        assert contents == ["/queue/a", "/queue/d"]
+
+    def test_what_waits_for_a_function(self, stage: Stage) -> None:
+        scene = stage(DURABLE, stored=True)
+        scene.broker.context.application = Functions()
+        scene.connect().publish("/app/add", b"m")
+        scene.commit()
+        assert bodies(scene) == [b"m"]
+        again = scene.crash()
+        function = again.connect(transport=INTERNAL)
+        function.subscribe("/handlers/add")
+        again.commit()
+        assert function.message().headers["destination"] == "/app/add"
+
+    def test_nothing_without_a_store(self, stage: Stage) -> None:
+        scene = stage(DURABLE)
+        client = scene.connect()
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        assert client.receipts() == ["r"]
+        assert scene.broker.storage is None
+
+
+class TestElision:
+    """What came and went within one batch is never written."""
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_a_message_that_was_consumed_at_once(self, scene: Scene, ack: str) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a", ack=ack)
+        scene.commit()
+        client.publish("/queue/a", b"m", **P)
+        if ack == "client":
+            consumer.ack(consumer.message())
+        batches = scene.commit()
+        assert [changes(batch) for batch in batches] in ([], [(0, 0, 0)])
+
+    def test_a_queue_that_was_made_for_it(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a")
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        client.unsubscribe()
+        assert scene.vault.take() is None
+        scene.settle()
+        assert [frame.command for frame in client.received()] == ["MESSAGE", "RECEIPT"]
+
+    def test_each_of_many_queues(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(5):
+            client.subscribe(f"/queue/{number}", str(number))
+            client.publish(f"/queue/{number}", b"m", **P)
+            client.unsubscribe(str(number))
+        assert not scene.commit()
+
+    def test_the_rest_is(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client-individual")
+        for number in range(3):
+            client.publish("/queue/a", b"%d" % number, **P)
+        first, second, third = client.messages()
+        client.ack(second)
+        (batch,) = scene.commit()
+        assert changes(batch) == (2, 0, 0)
+        assert bodies(scene) == [b"0", b"2"]
+        client.ack(first)
+        client.ack(third)
+        (batch,) = scene.commit()
+        assert changes(batch) == (0, 0, 2)
+        assert not batch.contents
+
+    def test_not_while_it_is_being_written(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        first = scene.vault.take()
+        client.ack(client.message())
+        scene.vault.write(first)
+        assert bodies(scene) == [b"m"]
+        (second,) = scene.commit()
+        assert changes(second) == (0, 0, 1)
+        assert not bodies(scene)
+
+    def test_what_waits_to_be_written_is_counted_down(self, scene: Scene) -> None:
+        storage = scene.vault.storage
+        client = scene.connect()
+        client.publish("/queue/a", b"x" * 100_000, **P)
+        assert storage.nbytes >= 100_000
+        client.subscribe("/queue/a")
+        assert storage.nbytes < 10 * CHANGE
+        scene.commit()
+        assert storage.nbytes == 0
+
+
+class TestBatches:
+    def test_numbers(self, scene: Scene) -> None:
+        client = scene.connect()
+        storage = scene.vault.storage
+        assert (storage.number, storage.committed, storage.unwritten) == (1, 0, False)
+        client.publish("/queue/a", b"m", **P)
+        assert storage.unwritten
+        batch = scene.vault.take()
+        assert batch is not None
+        assert (batch.number, storage.number, storage.committed) == (1, 2, 0)
+        assert storage.unwritten
+        scene.vault.write(batch)
+        assert (storage.number, storage.committed, storage.unwritten) == (2, 1, False)
+
+    def test_an_empty_one_is_not_written(self, scene: Scene) -> None:
+        assert scene.vault.take() is None
+        assert scene.vault.storage.committed == 1
+        assert not scene.store.batches
+
+    def test_the_committer_is_called_once_per_batch(self, scene: Scene) -> None:
+        client = scene.connect()
+        for _ in range(3):
+            client.publish("/queue/a", b"m", **P)
+        assert scene.vault.asked == 1
+        batch = scene.vault.take()
+        client.publish("/queue/a", b"m", **P)
+        assert scene.vault.asked == 2
+        scene.vault.write(batch)
+        client.publish("/queue/a", b"m", **P)
+        assert scene.vault.asked == 2
+
+    def test_a_commit_is_in_one(self, scene: Scene) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        client.publish("/queue/in", b"0", **P)
+        client.publish("/queue/in", b"1", **P)
+        scene.commit()
+        consumer.subscribe("/queue/in", ack="client-individual")
+        scene.commit()
+        first, second = consumer.messages()
+        consumer.begin()
+        consumer.publish("/queue/out", b"a", transaction="t", **P)
+        consumer.ack(first, transaction="t")
+        consumer.publish("/queue/other", b"b", transaction="t", **P)
+        consumer.nack(second, transaction="t", requeue="false")
+        assert not scene.commit()
+        consumer.commit()
+        (batch,) = scene.commit()
+        assert changes(batch) == (3, 0, 2)  # two SENDs and a dead letter; an ACK and a NACK
+        places = {scene.store.places[row.place].name for row in scene.store.rows.values()}
+        assert places == {"/queue/out", "/queue/other", "/queue/dlq.in"}
+
+    @pytest.mark.parametrize("end", [Client.abort, Client.drop, Client.disconnect])
+    def test_nothing_of_what_was_not_committed(self, scene: Scene, end: Step) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        message = client.message()
+        client.begin()
+        client.publish("/queue/b", b"m", transaction="t", **P)
+        client.ack(message, transaction="t")
+        assert not scene.commit()
+        end(client)
+        scene.commit()
+        assert bodies(scene) == [b"m"]
+        assert [place.name for place in scene.store.places.values()] == ["/queue/a"]
+
+    def test_a_dead_letter_comes_with_the_end_of_its_original(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        client.subscribe("/queue/a", ack="client")
+        scene.commit()
+        client.nack(client.message(), requeue="false")
+        (batch,) = scene.commit()
+        assert changes(batch) == (1, 0, 1)
+        (row,) = scene.store.rows.values()
+        assert scene.store.places[row.place].name == "/queue/dlq.a"
+        assert scene.store.contents[row.content].headers["dlq-reason"] == "rejected"
+
+    @pytest.mark.parametrize("persistent", ["true", "false"])
+    def test_a_dead_letter_outlives_the_process_if_its_original_did(self, scene: Scene, persistent: str) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", persistent=persistent)
+        client.nack(client.message(), requeue="false")
+        scene.commit()
+        assert bodies(scene) == ([b"m"] if persistent == "true" else [])
+
+    def test_what_is_known_of_a_message_once_per_batch(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        for _ in range(3):
+            client.nack(client.message())
+        (batch,) = scene.commit()
+        assert changes(batch) == (0, 1, 0)
+        (facts,) = batch.facts.values()
+        assert '"failures":3' in facts
+
+    def test_nothing_of_a_message_that_goes_in_the_same_batch(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        client.nack(client.message())
+        client.ack(client.message())
+        (batch,) = scene.commit()
+        assert changes(batch) == (0, 0, 1)
+
+
+class TestReceipts:
+    @pytest.mark.requirement("RCP-03")
+    def test_waits_for_the_batch_that_holds_the_message(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        assert not client.received()
+        batch = scene.vault.take()
+        assert not client.received()
+        scene.vault.write(batch)
+        assert client.receipts() == ["r"]
+
+    def test_not_for_what_is_not_stored(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", receipt="1")
+        client.publish("/topic/a", b"m", receipt="2", **P)
+        client.send("BEGIN", {"transaction": "t", "receipt": "3"})
+        client.publish("/queue/a", b"m", receipt="4", transaction="t", **P)
+        client.send("ABORT", {"transaction": "t", "receipt": "5"})
+        client.subscribe("/queue/a", ack="client", receipt="6")
+        message = client.received()[-1]
+        assert message.body == b"m"
+        client.ack(message, receipt="7")
+        assert client.receipts() == ["7"]
+        assert not scene.vault.storage.unwritten
+
+    def test_in_order(self, scene: Scene) -> None:
+        """A RECEIPT says that all frames before it were carried out, too."""
+        client = scene.connect()
+        client.publish("/topic/a", b"m", receipt="1")
+        client.publish("/queue/a", b"m", receipt="2", **P)
+        client.publish("/topic/a", b"m", receipt="3")
+        assert client.receipts() == ["1"]
+        batch = scene.vault.take()
+        client.publish("/queue/a", b"m", receipt="4", **P)
+        client.publish("/topic/a", b"m", receipt="5")
+        scene.vault.write(batch)
+        assert client.receipts() == ["2", "3"]
+        scene.commit()
+        client.publish("/topic/a", b"m", receipt="6")
+        assert client.receipts() == ["4", "5", "6"]
+
+    def test_nobody_waits_for_what_others_did(self, scene: Scene) -> None:
+        busy, client = scene.connect(), scene.connect()
+        busy.publish("/queue/a", b"m", receipt="r", **P)
+        client.publish("/queue/b", b"m", receipt="1")
+        assert client.receipts() == ["1"]
+        scene.vault.take()
+        busy.publish("/queue/a", b"m", receipt="r", **P)
+        client.publish("/topic/b", b"m", receipt="2")
+        assert client.receipts() == ["2"]
+
+    def test_nobody_waits_for_a_later_batch_than_his_own(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
+        client.publish("/queue/a", b"m", **P)
+        first = scene.vault.take()
+        other.publish("/queue/b", b"m", receipt="other", **P)
+        client.publish("/topic/a", b"m", receipt="1")
+        scene.vault.write(first)
+        assert client.receipts() == ["1"]
+        assert not other.receipts()
+        scene.commit()
+        assert other.receipts() == ["other"]
+
+    def test_of_an_ack(self, scene: Scene, version: Version) -> None:
+        client, consumer = scene.connect(version), scene.connect(version)
+        consumer.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        consumer.ack(consumer.message(), receipt="r")
+        assert not consumer.received()
+        assert bodies(scene) == [b"m"]
+        scene.commit()
+        assert consumer.receipts() == ["r"]
+        assert not bodies(scene)
+
+    def test_of_a_nack(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        client.nack(client.message(), receipt="r")
+        assert [frame.command for frame in client.received()] == ["MESSAGE"]
+        scene.commit()
+        assert client.receipts() == ["r"]
+
+    def test_of_a_commit(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.begin()
+        client.publish("/queue/a", b"m", transaction="t", receipt="accepted", **P)
+        assert client.receipts() == ["accepted"]
+        client.send("COMMIT", {"transaction": "t", "receipt": "done"})
+        assert not client.receipts()
+        scene.commit()
+        assert client.receipts() == ["done"]
+
+    def test_of_a_message_that_was_consumed_before_it_could_be_written(self, scene: Scene) -> None:
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/queue/a")
+        scene.commit()
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        scene.commit()
+        assert client.receipts() == ["r"]
+        assert consumer.bodies() == [b"m"]
+
+    @pytest.mark.requirement("DSC-03")
+    def test_of_a_disconnect(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m", receipt="1", **P)
+        client.send("DISCONNECT", {"receipt": "2"})
+        assert not client.closed
+        assert not client.receipts()
+        scene.commit()
+        assert client.closed
+        assert client.receipts() == ["1", "2"]
+
+    def test_of_a_disconnect_that_gave_something_back(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        client.send("DISCONNECT", {"receipt": "r"})
+        assert not client.closed
+        scene.commit()
+        assert client.received()[-1].command == "RECEIPT"
+        (row,) = scene.store.rows.values()
+        assert row.facts == '{"attempts":1}'
+
+    def test_of_a_disconnect_that_changed_nothing(self, scene: Scene) -> None:
+        other, client = scene.connect(), scene.connect()
+        other.publish("/queue/a", b"m", **P)
+        client.send("DISCONNECT", {"receipt": "r"})
+        assert client.closed
+        assert client.receipts() == ["r"]
+
+    def test_none_behind_an_error(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", receipt="1", **P)
+        client.send("BOGUS", {"receipt": "2"})
+        assert client.error().headers["receipt-id"] == "2"
+        scene.commit()
+        assert not client.received()
+        assert bodies(scene) == [b"m"]
+
+    @pytest.mark.parametrize("end", [Client.drop, Client.disconnect])
+    def test_none_for_who_is_gone(self, scene: Scene, end: Step) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        end(client)
+        client.drop()
+        scene.commit()
+        assert not client.receipts()
+        assert bodies(scene) == [b"m"]
+
+
+class TestFailure:
+    @pytest.fixture
+    def failing(self, scene: Scene) -> Scene:
+        """A scene whose store has just failed."""
+        client = scene.connect()
+        client.publish("/queue/before", b"before", receipt="r", **P)
+        scene.store.failure = "the disk is full"
+        assert not scene.commit()
+        assert not client.receipts()
+        return scene
+
+    def test_refuses_nothing_while_it_works(self, scene: Scene) -> None:
+        scene.vault.storage.check()
+        assert scene.vault.storage.failure == ""
+
+    @pytest.mark.parametrize(
+        ("destination", "headers"),
+        [
+            ("/queue/before", P),
+            ("/queue/new", P),
+            ("/queue/policy", {}),
+            ("/topic/a,/queue/a", P),
+            ("/queue/a", P | {"priority": "9"}),
+            ("/queue/a", P | {"x-delay": "5000"}),
+        ],
+    )
+    def test_refuses_durable_messages(self, stage: Stage, destination: str, headers: dict[str, str]) -> None:
+        scene = stage({"/queue/policy": {"durable": True}}, stored=True)
+        client, other = scene.connect(), scene.connect()
+        other.publish("/queue/before", b"before", **P)
+        scene.store.failure = "the disk is full"
+        scene.commit()
+        client.publish(destination, b"m", receipt="r", **headers)
+        error = client.error()
+        assert error.headers["message"] == "the store cannot be written"
+        assert b"the disk is full" in error.body
+        assert error.headers["receipt-id"] == "r"
+        assert scene.broker.context.waiting == 1
+
+    def test_refuses_a_commit_as_a_whole(self, failing: Scene) -> None:
+        failing.store.failure = ""
+        failing.commit()
+        client = failing.connect()
+        client.begin()
+        client.publish("/queue/a", b"m", transaction="t")
+        client.publish("/queue/b", b"m", transaction="t", **P)
+        failing.connect().publish("/queue/before", b"m", **P)
+        failing.store.failure = "the disk is full"
+        failing.commit()
+        client.commit()
+        assert client.error().headers["message"] == "the store cannot be written"
+        assert set(failing.broker.destinations) == {"/queue/before"}
+
+    def test_lets_what_is_not_stored_go_on(self, failing: Scene) -> None:
+        client, other = failing.connect(), failing.connect()
+        other.subscribe("/topic/a")
+        other.subscribe("/queue/a", "1")
+        client.publish("/topic/a", b"1", receipt="1")
+        client.publish("/queue/a", b"2", receipt="2")
+        client.begin()
+        client.publish("/queue/a", b"3", transaction="t")
+        client.commit()
+        assert client.receipts() == ["1", "2"]
+        assert other.bodies() == [b"1", b"2", b"3"]
+
+    @pytest.mark.parametrize("destination", ["/topic/a", "/exchange/amq.direct/a", "/temp-queue/a", "/temp-topic/a"])
+    def test_also_where_nothing_is_stored_whatever_is_asked_for(self, stage: Stage, destination: str) -> None:
+        scene = stage(DURABLE, stored=True)
+        client = scene.connect()
+        client.subscribe(destination)
+        client.publish("/queue/a", b"m")
+        scene.store.failure = "the disk is full"
+        scene.commit()
+        client.publish(destination, b"m", **P)
+        assert client.message().body == b"m"
+
+    def test_where_the_policy_says_that_nothing_is_stored(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"durable": False}}, stored=True)
+        client = scene.connect()
+        client.publish("/queue/b", b"m", **P)
+        scene.store.failure = "the disk is full"
+        scene.commit()
+        client.subscribe("/queue/a")
+        client.publish("/queue/a", b"m", **P)
+        assert client.message().body == b"m"
+
+    def test_consumers_go_on_and_their_receipts_wait(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        for number in range(3):
+            client.publish("/queue/a", b"%d" % number, **P)
+        scene.commit()
+        messages = client.messages()
+        scene.store.failure = "the disk is full"
+        client.ack(messages[0], receipt="r")
+        client.nack(messages[2])
+        scene.commit()
+        assert client.bodies() == [b"1", b"2"]
+        scene.store.failure = ""
+        scene.commit()
+        assert client.receipts() == ["r"]
+        assert bodies(scene) == [b"1", b"2"]
+
+    def test_ends_by_itself(self, failing: Scene) -> None:
+        storage = failing.vault.storage
+        assert storage.failure == "the disk is full"
+        assert failing.broker.context.checks_sends
+        before, client = failing.clients[0], failing.connect()
+        failing.store.failure = ""
+        assert [batch.number for batch in failing.commit()] == [1]
+        assert storage.failure == ""
+        assert not failing.broker.context.checks_sends
+        assert before.receipts() == ["r"]
+        client.publish("/queue/a", b"m", receipt="r", **P)
+        failing.commit()
+        assert client.receipts() == ["r"]
+        assert bodies(failing) == [b"before", b"m"]
+
+    def test_the_same_batch_is_tried_again_and_others_gather(self, failing: Scene) -> None:
+        first = failing.vault.take()
+        assert first is not None
+        failing.vault.write(first)
+        client = failing.connect()
+        client.subscribe("/queue/before", ack="client")
+        failing.vault.write(first)
+        assert client.bodies() == [b"before"]
+        client.disconnect()
+        assert failing.vault.take() is first
+        failing.store.failure = ""
+        assert [batch.number for batch in failing.commit()] == [1, 2]
+        (row,) = failing.store.rows.values()
+        assert row.facts == '{"attempts":1}'
+
+    def test_works_again_though_nothing_is_written(self, failing: Scene) -> None:
+        failing.vault.storage.works()
+        assert not failing.broker.context.checks_sends
+        failing.vault.storage.works()
+        failing.store.failure = ""
+
+    def test_careful_stays_while_memory_is_short(self, stage: Stage) -> None:
+        scene = stage(stored=True, memory_limit=8_000)
+        client = scene.connect()
+        client.publish("/queue/a", b"x" * 6_000, **P)
+        assert scene.broker.context.checks_sends
+        scene.store.failure = "the disk is full"
+        scene.commit()
+        scene.store.failure = ""
+        scene.commit()
+        assert scene.broker.context.checks_sends
+        scene.connect().subscribe("/queue/a")
+        scene.commit()
+        assert not scene.broker.context.checks_sends
+
+
+class TestPressure:
+    def test_too_much_waits_to_be_written(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_WAITING", 5_000)
+        storage, client = scene.vault.storage, scene.connect()
+        client.publish("/queue/a", b"x" * 3_000, **P)
+        assert not storage.is_behind
+        first = scene.vault.take()
+        client.publish("/queue/a", b"x" * 3_000, **P)
+        assert storage.is_behind
+        scene.vault.write(first)
+        assert not storage.is_behind
+        assert scene.vault.reliefs == 1
+        scene.commit()
+        assert scene.vault.reliefs == 1
+
+    def test_also_what_fails_to_be(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_WAITING", 5_000)
+        storage, client = scene.vault.storage, scene.connect()
+        client.publish("/queue/a", b"x" * 6_000, **P)
+        scene.store.failure = "the disk is full"
+        scene.commit()
+        assert storage.is_behind
+        scene.store.failure = ""
+        scene.commit()
+        assert not storage.is_behind
+        assert scene.vault.reliefs == 1
+
+
+class TestReads:
+    def test_behind_what_gathers_when_they_are_asked_for(self, scene: Scene) -> None:
+        """While a batch is written, rows of the next one may be asked for."""
+        storage, client = scene.vault.storage, scene.connect()
+        client.publish("/queue/a", b"0", **P)
+        first = scene.vault.take()
+        client.publish("/queue/a", b"1", **P)
+        queue = scene.broker.destinations["/queue/a"]
+        assert isinstance(queue, Queue)
+        rows = [message.row for message in queue.waiting_messages()]
+        found: list[list[Stored]] = []
+        storage.read(rows, found.append)
+        scene.vault.write(first)
+        scene.commit()
+        assert [[each.content.body for each in some] for some in found] == [[b"0", b"1"]]
+
+    def test_behind_the_batch_that_is_being_written_and_no_later(self, scene: Scene) -> None:
+        storage, client = scene.vault.storage, scene.connect()
+        client.publish("/queue/a", b"0", **P)
+        first = scene.vault.take()
+        assert first is not None
+        client.publish("/queue/a", b"1", **P)
+        found: list[bytes] = []
+        storage.read(sorted(first.rows), lambda some: found.extend(each.content.body for each in some))
+        scene.vault.write(None)
+        assert found == []
+        scene.vault.write(first)
+        assert found == [b"0"]
+
+    def test_in_order_and_each_once(self, scene: Scene) -> None:
+        storage, client = scene.vault.storage, scene.connect()
+        for number in range(3):
+            client.publish("/queue/a", b"%d" % number, **P)
+        scene.commit()
+        rows = sorted(scene.store.rows)
+        found: list[bytes] = []
+        asked = scene.vault.asked
+        for row in reversed(rows):
+            storage.read([row], lambda some: found.extend(each.content.body for each in some))
+        assert scene.vault.asked == asked + 1
+        scene.commit()
+        scene.commit()
+        assert found == [b"2", b"1", b"0"]
+
+    def test_an_action_may_ask_for_more(self, scene: Scene) -> None:
+        storage, client = scene.vault.storage, scene.connect()
+        client.publish("/queue/a", b"m", **P)
+        scene.commit()
+        rows = sorted(scene.store.rows)
+        found: list[int] = []
+        storage.read(rows, lambda some: storage.read(rows, lambda more: found.append(len(some) + len(more))))
+        scene.commit()
+        assert found == [2]
+
+
+class TestNumbers:
+    def test_never_the_same_again(self, scene: Scene) -> None:
+        """Neither those that were stored nor those that were not: message-ids are unique over restarts (MSG-02)."""
+        seen: list[str] = []
+        for _ in range(3):
+            client = scene.connect()
+            client.subscribe("/queue/a", ack="client")
+            scene.commit()
+            for headers in ({}, P, {}):
+                client.publish("/queue/a", b"m", **headers)
+            seen += [message.message_id.partition("-")[2] for message in client.messages() if not message.redelivered]
+            scene.commit()
+            scene = scene.crash()
+        assert len(set(seen)) == len(seen) == 9
+        assert all(int(one) < int(other) for one, other in pairwise(seen))
+
+    def test_places_neither(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", **P)
+        client.publish("/queue/b", b"m", **P)
+        scene.commit()
+        again = scene.crash()
+        client = again.connect()
+        client.publish("/queue/c", b"m", **P)
+        client.publish("/queue/a", b"m", **P)
+        again.commit()
+        places = again.store.places.values()
+        assert [(place.number, place.name) for place in places] == [(1, "/queue/a"), (2, "/queue/b"), (3, "/queue/c")]
+
+
+def test_deduplication_ids_are_written(scene: Scene) -> None:
+    storage = scene.vault.storage
+    storage.saw(b"digest", 1_800_000_000.0)
+    (batch,) = scene.commit()
+    assert batch.seen == {b"digest": 1_800_000_000.0}
+    assert scene.store.seen == batch.seen

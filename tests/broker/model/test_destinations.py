@@ -1,0 +1,509 @@
+"""Names of one destination, their kinds, the names that are refused, and the privacy of user destinations."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.broker.errors import NotAllowed
+from gateway.broker.headers.table import INDEX
+from gateway.broker.model.destinations import (
+    _HEADERS,
+    EVENTS,
+    TEMPORARY,
+    canonical,
+    canonical_for,
+    is_temporary,
+    is_topic,
+    lacks_slash,
+    split,
+)
+from gateway.codec import V12, Version
+
+from ..client import Client, Scene
+from ..conftest import Stage
+
+LONG = "/".join("w" * 200)
+
+
+def written(user: str) -> str:
+    """A user's name as a SEND has it."""
+    return user.replace("%", "%25").replace("/", "%2F").replace(",", "%2C")
+
+
+def login(scene: Scene, name: str, version: Version = V12) -> Client:
+    """A client of that name."""
+    accept = f"accept-version:{version.name}\nhost:localhost\n" if version.subscription_id else ""
+    return scene.connect_by(f"CONNECT\nlogin:{name}\n{accept}\n\0".encode())
+
+
+class TestCanonical:
+    def test_every_name_has_one(self) -> None:
+        for destination, name in [
+            ("/queue/a", "/queue/a"),
+            ("/topic/a", "/topic/a"),
+            ("/queue//", "/queue//"),
+            ("/topic/a/b", "/topic/a/b"),
+            ("/topic/a.b", "/topic/a.b"),
+            ("a", "/queue/a"),
+            ("queue/a", "/queue/queue/a"),
+            (" /topic/a", "/queue/ /topic/a"),
+            ("temp-queue", "/queue/temp-queue"),
+            ("user/ada/queue/x", "/queue/user/ada/queue/x"),
+            ("/amq/queue/a", "/queue/a"),
+            ("/exchange/amq.topic/a.b", "/topic/a.b"),
+            ("/exchange/amq.direct/a", "/exchange/amq.direct/a"),
+            ("/exchange/amq.fanout", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/a.b", "/exchange/amq.fanout"),
+            ("/exchange/amq.fanout/#", "/exchange/amq.fanout"),
+            ("/reply-queue/0", "/reply-queue/0"),
+            ("/reply-topic/0", "/reply-topic/0"),
+            ("/app/a", "/app/a"),
+            ("/queue/dlq.a", "/queue/dlq.a"),
+            ("/queue/a*", "/queue/a*"),
+            ("/exchange/amq.direct/c#", "/exchange/amq.direct/c#"),
+            ("/queue/a?b=1", "/queue/a?b=1"),
+            ("/topic/a?", "/topic/a?"),
+            ("/topic/#general", "/topic/#general"),
+            ("/topic/c++.c#", "/topic/c++.c#"),
+            ("/topic/a>b", "/topic/a>b"),
+        ]:
+            assert canonical(destination) == name
+            assert canonical(name) == name
+            topics = ("/topic/", "/exchange/", "/reply-topic/")
+            assert is_topic(name) is destination.startswith(topics)
+            assert not is_temporary(destination)
+            assert split(destination) == [destination]
+
+    def test_a_name_must_not_be_empty(self) -> None:
+        for destination in [
+            "",
+            *("/queue/", "/topic/", "/amq/queue/", "/exchange/amq.topic/", "/exchange/amq.direct/"),
+            *("/reply-queue/", "/reply-topic/", "/app/"),
+        ]:
+            with pytest.raises(NotAllowed, match="destination without a name"):
+                canonical(destination)
+
+    def test_other_kinds_and_slips_of_the_pen_are_refused(self) -> None:
+        for destination in [
+            *(
+                "/exchange/a/b",
+                "/exchange/amq.fanouts/a",
+                "/exchange/amq.headersx",
+                "/exchange/amq.topic",
+                "/amq/a",
+                "/dsub/a",
+            ),
+            *("/temp-queue", "/remote-temp-queue/a", "/user", "/handlers/a", "/temporary/a"),
+            *("/a", "/", "/queue", "/topic", "/Topic/a", "/queues/a", "//queue/a"),
+        ]:
+            for find in (canonical, lambda destination: canonical_for("ada", destination)):
+                with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+                    find(destination)
+                assert repr(destination) in caught.value.detail
+                assert "this server has /queue/NAME, /topic/NAME" in caught.value.detail
+
+    def test_nothing_is_routed_by_headers(self) -> None:
+        for key in ["", "/", "/a", "/a/#"]:
+            for exchange in ["amq.headers", "amq.match"]:
+                for find in (canonical, lambda destination: canonical_for("ada", destination)):
+                    with pytest.raises(NotAllowed, match="no exchange routes by headers") as caught:
+                        find(f"/exchange/{exchange}{key}")
+                    assert repr(f"/exchange/{exchange}{key}") in caught.value.detail
+                    assert "/topic/NAME" in caught.value.detail
+                    assert "selector" in caught.value.detail
+
+    def test_the_key_of_a_fanout_counts_for_nothing(self) -> None:
+        for key in ["", "/", "/a", "/a.*", "/#", "/a*", f"/{LONG}", "/" + "*/" * 7]:
+            assert canonical_for("ada", f"/exchange/amq.fanout{key}") == "/exchange/amq.fanout"
+            assert canonical(f"/exchange/amq.fanout{key}") == "/exchange/amq.fanout"
+            with pytest.raises(NotAllowed, match="another type"):
+                canonical(f"/exchange/amq.fanout{key}", multicast=False)
+
+    def test_what_is_for_one_command(self) -> None:
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical("/session/events")
+        assert caught.value.detail.startswith("'/session/events' is only for SUBSCRIBE: the server sends the events")
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical_for("ada", "/session/renew")
+        assert caught.value.detail.startswith("'/session/renew' is only for SEND: a client sends a new token")
+
+    def test_a_forgotten_slash(self) -> None:
+        for name, lacks in [
+            *(("queue/a", True), ("topic/a.b", True), ("user/queue/a", True), ("temp-topic/a", True), ("app/a", True)),
+            *(("exchange/amq.topic/a", True), ("session/events", True)),
+            *(("topic", False), ("topic.a", False), ("topics/a", False), ("/topic/a", False), ("a/topic/b", False)),
+        ]:
+            assert lacks_slash(name) is lacks
+
+    def test_the_error_names_every_kind_that_there_is(self) -> None:
+        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
+            canonical("/nowhere/a")
+        forms = caught.value.detail.partition("server has ")[2].partition(", and ")[0].split(", ")
+        assert {form.split("/")[1] for form in forms} == {
+            *("queue", "topic", "amq", "exchange", "temp-queue", "temp-topic", "reply-queue", "reply-topic", "user"),
+            *("app", "session"),
+        }
+        for form in forms:
+            if form.startswith("/session/"):
+                assert is_temporary(form) == (form == EVENTS)
+            elif form.startswith(TEMPORARY):
+                assert is_temporary(form)
+            elif form.split("/")[2] in ("queue", "topic", "exchange") and form.startswith("/user/"):
+                assert canonical_for("ada", form) == form.replace("/user/", "/user/ada/")
+            else:
+                assert canonical(form).endswith(form.rpartition("/")[2])
+
+    def test_a_send_goes_to_no_pattern(self) -> None:
+        for kind in ["/topic/", "/queue/", "", "/user/ada/queue/", "/exchange/amq.topic/", "/app/"]:
+            for name in ["*", "a.*", "*/a", "#", "a/#", ">", "a.>", "**", "a/**", "a.#.b"]:
+                with pytest.raises(NotAllowed, match="wildcard"):
+                    canonical(kind + name)
+
+    def test_only_topics_have_patterns(self) -> None:
+        for kind in ["/queue/", "", "/amq/queue/", "/exchange/amq.direct/", "/app/"]:
+            for name in ["*", "a.*", "a/#", ">", "**", "a.#.b"]:
+                with pytest.raises(NotAllowed, match="wildcards are for topics"):
+                    canonical_for("ada", kind + name)
+
+    def test_a_wildcard_inside_of_a_word_is_a_slip(self) -> None:
+        """Whoever subscribed would wait for ever; and nothing is sent there, so that both hear of it."""
+        for kind in ["/topic/", "/exchange/amq.topic/", "/user/queue/"]:
+            for name, word in [
+                ("a*", "a*"),
+                ("a.b*/c", "b*"),
+                ("*.a*.#", "a*"),
+                ("***", "***"),
+            ]:
+                with pytest.raises(NotAllowed, match="a wildcard inside of a word") as caught:
+                    canonical_for("ada", kind + name)
+                assert f"'{kind}{name}' has one in '{word}'" in caught.value.detail
+                with pytest.raises(NotAllowed, match="wildcard in"):
+                    canonical(kind.replace("/user/", "/user/ada/") + name)
+
+    def test_those_of_topics_are_names_to_subscribe_to(self) -> None:
+        for name in ["*", "a.*", "a/#", ">", "**", "a.#.b"]:
+            assert canonical_for("ada", f"/topic/{name}") == f"/topic/{name}"
+            assert canonical_for("ada", f"/exchange/amq.topic/{name}") == f"/topic/{name}"
+            assert canonical_for("ada", name, multicast=True) == f"/topic/{name}"
+            assert canonical_for("ada", f"/user/queue/{name}") == f"/user/ada/queue/{name}"
+
+    def test_the_type_decides_of_a_bare_name(self) -> None:
+        for destination, multicast, name in [
+            ("a", True, "/topic/a"),
+            ("a", False, "/queue/a"),
+            ("/topic/a", True, "/topic/a"),
+            ("/queue/a", False, "/queue/a"),
+            ("/amq/queue/a", False, "/queue/a"),
+            ("/exchange/amq.direct/a", True, "/exchange/amq.direct/a"),
+        ]:
+            assert canonical(destination, multicast) == canonical_for("ada", destination, multicast) == name
+
+    def test_a_prefix_and_another_type_contradict_each_other(self) -> None:
+        for destination, multicast, kind in [("/topic/a", False, "topic"), ("/queue/a", True, "queue")]:
+            with pytest.raises(NotAllowed, match="another type") as caught:
+                canonical(destination, multicast)
+            assert caught.value.detail.endswith(f"is a {kind}")
+
+    def test_a_topic_has_only_so_many_words(self) -> None:
+        """They are the edges of trees; a queue's name is only looked up."""
+        for destination in (f"/topic/{LONG}", f"/exchange/amq.topic/{LONG}", f"/user/ada/queue/{LONG}"):
+            with pytest.raises(NotAllowed, match="too many words"):
+                canonical(destination)
+        for destination in (f"/topic/{LONG}", f"/topic/{LONG}/#", f"/user/queue/{LONG}"):
+            with pytest.raises(NotAllowed, match="too many words"):
+                canonical_for("ada", destination)
+        assert canonical(f"/queue/{LONG}") == f"/queue/{LONG}"
+
+    def test_what_was_written_is_named_and_not_what_it_stands_for(self) -> None:
+        for name in (LONG, "a*", "*/" * 7):
+            with pytest.raises(NotAllowed) as caught:
+                canonical_for("ada", f"/user/queue/{name}")
+            assert f"/user/queue/{name}"[:80] in caught.value.detail
+            assert "ada" not in caught.value.detail
+
+    def test_nothing_comes_to_the_queues_of_activemqs_virtual_topics(self) -> None:
+        with pytest.raises(NotAllowed, match="virtual topics") as caught:
+            canonical_for("ada", "/queue/Consumer.A.VirtualTopic.B")
+        assert "destination:/queue/a,/queue/b" in caught.value.detail
+        assert canonical_for("ada", "/queue/Consumer.A") == "/queue/Consumer.A"
+
+    def test_there_are_no_advisories(self) -> None:
+        for name in ["Queue", "Consumer.Queue.a", ">"]:
+            for kind in ["/topic/", "/exchange/amq.topic/"]:
+                with pytest.raises(NotAllowed, match="advisories") as caught:
+                    canonical_for("ada", f"{kind}ActiveMQ.Advisory.{name}")
+                assert "/api/v1/sessions" in caught.value.detail
+                assert canonical_for("ada", "/topic/ActiveMQ.Advisory") == "/topic/ActiveMQ.Advisory"
+
+    def test_nobody_reads_options_behind_a_name(self) -> None:
+        for kind in ["/queue/a", "/topic/a", "a"]:
+            for options, instead in [
+                ("consumer.prefetchSize=1", "as headers of the SUBSCRIBE: prefetch-count:1"),
+                (
+                    "consumer.exclusive=true&consumer.dispatchAsync=false&consumer.priority=10",
+                    "SUBSCRIBE: exclusive:true, x-priority:10",
+                ),
+                ("consumer.noLocal=true&consumer.selector=a=1", "SUBSCRIBE: no-local:true, selector:a=1"),
+                ("consumer.retroactive=true", "leave them out"),
+                ("producer.windowSize=1", "leave them out"),
+            ]:
+                for find in (canonical, lambda destination: canonical_for("ada", destination)):
+                    with pytest.raises(NotAllowed, match="options in a destination") as caught:
+                        find(f"{kind}?{options}")
+                    assert caught.value.detail.endswith(instead)
+
+    def test_the_headers_that_they_name_are_there(self) -> None:
+        assert {header for header in _HEADERS.values() if header not in INDEX["SUBSCRIBE"]} == set()
+
+    def test_a_subscribe_names_one_destination(self) -> None:
+        for destination in ("/queue/a,/queue/b", "/topic/a,/topic/b", "a,b"):
+            with pytest.raises(NotAllowed, match="comma"):
+                canonical_for("ada", destination)
+
+    def test_a_send_names_several(self) -> None:
+        for destination, parts in [
+            ("a,b", ["a", "b"]),
+            ("/queue/a , /topic/b.c,c", ["/queue/a", "/topic/b.c", "c"]),
+            ("a,", ["a", ""]),
+            (",", ["", ""]),
+            ("a\t,b", ["a\t", "b"]),
+            (" a", [" a"]),
+        ]:
+            assert split(destination) == parts
+
+
+class TestOfUsers:
+    def test_what_is_sent_to_a_user_is_what_the_user_subscribes(self) -> None:
+        for kind in ["queue/a", "topic/a.b", "exchange/amq.topic/a", "queue/queue/a", "queue//"]:
+            assert canonical(f"/user/ada/{kind}") == canonical_for("ada", f"/user/{kind}") == f"/user/ada/{kind}"
+            assert is_topic(f"/user/ada/{kind}")
+
+    NAMES = (
+        *("a/b", "a.b", "*", "#", ">", "**", "50%", "%", "%25", "queue", "topic", "a b", "ünï", "a:b", "'", "a\\b"),
+        *("..", ".", "a.*", "queue/x", "%2a", "%2e", "%2F", "a%2Fb", "a%2Cb", "a,b", "%252F", "%2525", "25"),
+    )
+
+    def test_whatever_the_name_is(self) -> None:
+        for user in self.NAMES:
+            sent = canonical(f"/user/{written(user)}/queue/x")
+            assert sent == canonical_for(user, "/user/queue/x")
+            assert len(sent.split("/")) == 5
+
+    def test_different_users_have_different_names(self) -> None:
+        users = {*self.NAMES, "a%2Eb", "%2A", "%23"}
+        names = {canonical_for(user, "/user/queue/x") for user in users}
+        assert len(names) == len(users)
+
+    def test_a_percent_sign_that_begins_none_of_the_three_stands_for_itself(self) -> None:
+        for user in ["50%", "%", "%2a", "%2E", "a%b", "%2"]:
+            assert canonical(f"/user/{user}/queue/x") == canonical_for(user, "/user/queue/x")
+
+    def test_a_send_needs_user_and_name(self) -> None:
+        for destination in [
+            *("/user/", "/user/ada", "/user/ada/", "/user/ada/queue", "/user/ada/queue/", "/user/ada/topic/"),
+            *("/user//queue/a", "/user/ada/a", "/user/ada/app/a", "/user/ada/temp-queue/a", "/user/queue/a"),
+            *("/user/ada//queue/a", "/user/ada/user/bob/queue/a"),
+        ]:
+            with pytest.raises(NotAllowed, match="unknown user destination"):
+                canonical(destination)
+
+    def test_a_subscribe_names_no_user_not_even_oneself(self) -> None:
+        for destination in [
+            *("/user/", "/user/queue", "/user/queue/", "/user/topic/", "/user/a", "/user/app/a", "/user//queue/a"),
+            *("/user/bob/queue/a", "/user/ada/queue/a", "/user/../bob/queue/a", "/user/*/queue/a", "/user/#"),
+            *("/user/./queue/a", "/user/%2A/queue/a"),
+        ]:
+            with pytest.raises(NotAllowed, match="unknown user destination"):
+                canonical_for("ada", destination)
+
+    def test_dots_lead_nowhere(self) -> None:
+        for destination in ["/user/queue/../../bob/queue/a", "/user/queue/x/queue/a", "/user/exchange/../bob/queue/x"]:
+            assert canonical_for("ada", destination).startswith("/user/ada/")
+
+    def test_nobody_subscribes_to_temporary_destinations_by_the_name_that_others_know(self) -> None:
+        for destination in ["/reply-queue/0123", "/reply-topic/0123", "/reply-topic/#"]:
+            with pytest.raises(NotAllowed, match="temporary destination of another session"):
+                canonical_for("ada", destination)
+
+
+class TestMail:
+    """User destinations through the broker."""
+
+    def test_all_sessions_of_a_user_and_nobody_else(self, scene: Scene, version: Version) -> None:
+        first, second, bob, nobody = (login(scene, name, version) for name in ("ada", "ada", "bob", ""))
+        for each in (first, second, bob, nobody):
+            each.subscribe("/user/queue/x")
+        bob.publish("/user/ada/queue/x", b"m")
+        for each in (first, second):
+            message = each.message()
+            assert (message.body, message.headers["destination"]) == (b"m", "/user/ada/queue/x")
+        assert not bob.received()
+        assert not nobody.received()
+
+    def test_a_name_is_only_a_name(self, stage: Stage) -> None:
+        """Also for a SEND with options, which goes another way through the broker."""
+        for user in [name for name in TestOfUsers.NAMES if not set(name) & set(":\\")]:
+            scene = stage()
+            owner, ada, sender = login(scene, user), login(scene, "ada"), scene.connect()
+            for each in (owner, ada):
+                each.subscribe("/user/queue/x")
+            for headers in ({}, {"priority": "5"}):
+                sender.publish(f"/user/{written(user)}/queue/x", b"m", **headers)
+                sender.publish("/user/ada/queue/x", b"for ada", **headers)
+                assert owner.bodies() == [b"m"]
+                assert ada.bodies() == [b"for ada"]
+
+    def test_a_name_that_is_written_like_the_key_of_another(self, stage: Stage) -> None:
+        for thief, victim in (("a.b", "a%2Eb"), ("*", "%2A"), ("%", "%25"), ("#", "%23")):
+            for headers in ({}, {"priority": "5"}):
+                scene = stage()
+                thieves, victims, sender = login(scene, thief), login(scene, victim), scene.connect()
+                thieves.subscribe("/user/queue/x")
+                sender.publish(f"/user/{written(victim)}/queue/x", b"1", **headers)
+                victims.subscribe("/user/queue/x")
+                sender.publish(f"/user/{written(victim)}/queue/x", b"2", **headers)
+                assert not thieves.received()
+                assert victims.bodies() == [b"2"]
+
+    def test_no_pattern_reaches_somebody_elses(self, scene: Scene) -> None:
+        mallory, ada, sender = login(scene, "mallory"), login(scene, "ada"), scene.connect()
+        patterns = [
+            *("/topic/#", "/topic/**", "/topic/>", "/topic/*", "/topic/../user/#", "/exchange/amq.topic/#"),
+            *("/user/queue/#", "/user/queue/**", "/user/queue/*", "/user/queue/../#", "/user/topic/#"),
+        ]
+        for id, pattern in enumerate(patterns):
+            mallory.subscribe(pattern, str(id))
+        ada.subscribe("/user/queue/x")
+        sender.publish("/user/ada/queue/x", b"secret")
+        sender.publish("/user/ada/topic/x", b"secret")
+        sender.publish("/user/#mallory/queue/x", b"secret")
+        assert ada.bodies() == [b"secret"]
+        assert not mallory.received()
+
+    def test_patterns_of_ones_own(self, scene: Scene) -> None:
+        ada, sender = login(scene, "a.d/a"), scene.connect()
+        ada.subscribe("/user/queue/*.x")
+        for name in ("a.x", "b/x", "a.y"):
+            sender.publish(f"/user/a.d%2Fa/queue/{name}", name.encode())
+        assert ada.bodies() == [b"a.x", b"b/x"]
+
+    def test_somebody_without_a_name_is_the_session(self, scene: Scene) -> None:
+        one, two = scene.connect(), scene.connect()
+        for each in (one, two):
+            each.subscribe("/user/queue/x")
+        two.publish(f"/user/{one.session.id}/queue/x", b"m")
+        two.publish("/user/anonymous/queue/x", b"nobody's")
+        assert one.bodies() == [b"m"]
+        assert not two.received()
+
+    def test_nothing_is_kept_for_who_is_not_there(self, scene: Scene) -> None:
+        sender = scene.connect()
+        sender.publish("/user/ada/queue/x", b"m", receipt="r")
+        assert sender.receipts() == ["r"]
+        login(scene, "ada").subscribe("/user/queue/x")
+        assert scene.broker.counters.unroutable == 1
+        assert scene.broker.memory.used == 0
+
+    def test_each_session_acknowledges_its_own_copy(self, scene: Scene) -> None:
+        first, second = login(scene, "ada"), login(scene, "ada")
+        for each in (first, second):
+            each.subscribe("/user/queue/x", ack="client")
+        first.publish("/user/ada/queue/x", b"m")
+        first.ack(first.message())
+        assert second.message()
+        assert (first.session.outstanding, second.session.outstanding) == (0, 1)
+
+    def test_a_comma_in_a_subscribe(self, scene: Scene) -> None:
+        """No SEND could ever reach it."""
+        for destination in ("/user/queue/a,b", "/user/queue/a,/user/queue/b"):
+            ada = login(scene, "ada")
+            ada.subscribe(destination)
+            assert b"one destination" in ada.error().body
+
+
+@pytest.mark.requirement("SND-03", "SND-04", "ERR-01")
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+def test_a_name_that_cannot_be_ends_the_session(scene: Scene, command: str) -> None:
+    for destination in ("", "/queue/", "/exchange/a", "/a", "/temp-queue/", "/queue/*", "/handlers/a"):
+        client = scene.connect()
+        client.send(command, {"destination": destination, "id": "0"})
+        assert client.error().body
+        assert not scene.broker.destinations
+
+
+@pytest.mark.requirement("SND-04", "MSG-01")
+def test_a_name_is_opaque(scene: Scene, version: Version) -> None:
+    consumer, producer, other = (scene.connect(version) for _ in range(3))
+    names = ["a.b-c_d", "100%", "a/b/c", "a*", "#a", "ünï/日本/😀", "{}", "a;c", "%2F", "a b"]
+    for id, name in enumerate(names):
+        consumer.subscribe(f"/queue/{name}", str(id))
+        other.subscribe(f"/queue/{name}x", str(id))
+        producer.publish(f"/queue/{name}", b"m")
+        assert consumer.message().headers["destination"] == f"/queue/{name}"
+    assert not other.received()
+
+
+@pytest.mark.requirement("SND-01", "MSG-01")
+def test_names_of_one_queue(scene: Scene) -> None:
+    names = ("a", "/queue/a", "/amq/queue/a")
+    producer, consumer = scene.connect(), scene.connect()
+    for name in names:
+        producer.publish(name, name.encode())
+    consumer.subscribe("/amq/queue/a")
+    for name in names:
+        producer.publish(name, name.encode())
+    assert [(each.headers["destination"], each.body) for each in consumer.messages()] == [
+        (name, name.encode()) for name in names * 2
+    ]
+    assert list(scene.broker.destinations) == ["/queue/a"]
+
+
+@pytest.mark.requirement("SND-04", "MSG-01")
+def test_names_of_one_topic(scene: Scene) -> None:
+    names = ("/topic/a", "/exchange/amq.topic/a")
+    producer, consumer = scene.connect(), scene.connect()
+    for id, name in enumerate((*names, "/exchange/amq.topic/*")):
+        consumer.subscribe(name, str(id))
+    for name in names:
+        producer.publish(name, b"m")
+    assert sorted((each.headers["destination"], each.subscription) for each in consumer.messages()) == sorted(
+        (name, id) for name in names for id in "012"
+    )
+
+
+def test_the_direct_exchange_is_apart(scene: Scene) -> None:
+    producer, consumer = scene.connect(), scene.connect()
+    consumer.subscribe("/exchange/amq.direct/a", "0")
+    consumer.subscribe("/topic/#", "1")
+    producer.publish("/exchange/amq.direct/a", b"m")
+    assert consumer.message().subscription == "0"
+
+
+def test_the_fanout_exchange_is_one_topic(scene: Scene) -> None:
+    names = ("/exchange/amq.fanout", "/exchange/amq.fanout/", "/exchange/amq.fanout/a.b")
+    producer, consumer = scene.connect(), scene.connect()
+    for id, name in enumerate((*names, "/exchange/amq.fanout/#")):
+        consumer.subscribe(name, str(id), "client" if id == 1 else "auto")
+    consumer.subscribe("/topic/#", "other")
+    for name in names:
+        producer.publish(name, b"m")
+    messages = consumer.messages()
+    assert sorted((each.headers["destination"], each.subscription) for each in messages) == sorted(
+        (name, id) for name in names for id in "0123"
+    )
+    assert list(scene.broker.destinations) == ["/exchange/amq.fanout"]
+
+
+@pytest.mark.parametrize("header", ["destination-type", "subscription-type"])
+def test_the_type_of_a_subscribe(scene: Scene, header: str) -> None:
+    one, two, producer = (scene.connect() for _ in range(3))
+    for each in (one, two):
+        each.subscribe("a", **{header: "MULTICAST"})
+    producer.publish("a", b"m", **{"destination-type": "MULTICAST"})
+    assert one.bodies() == two.bodies() == [b"m"]
+    one.subscribe("a", "1", **{header: "ANYCAST"})
+    producer.publish("a", b"n")
+    assert one.bodies() == [b"n"]
+    two.subscribe("/topic/b", "1", **{header: "ANYCAST"})
+    assert two.error().headers["message"] == "destination of another type"

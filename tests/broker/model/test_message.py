@@ -1,0 +1,205 @@
+"""What a SEND becomes: the MESSAGE's headers, for consumers of each version, and what keeping one costs."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gateway.broker.model.message import OVERHEAD, History, Message, Wire
+from gateway.broker.model.options import PLAIN, SendOptions
+from gateway.codec import V10, V11, V12, Head, Version, encoder
+
+from ..client import ALL, Client, Scene
+
+PAIRS = [pytest.param(one, two, id=f"{one.name}-{two.name}") for one, two in itertools.product(ALL, ALL)]
+pairs = pytest.mark.parametrize(("version", "reader"), PAIRS)
+
+
+def consumer(scene: Scene, version: Version, destination: str = "/queue/a") -> Client:
+    client = scene.connect(version)
+    client.subscribe(destination)
+    return client
+
+
+def test_an_id_is_unique_stable_and_plain() -> None:
+    messages = [Message(number, Head("SEND", {}), b"") for number in range(1, 100)]
+    ids = [message.id for message in messages]
+    assert len(set(ids)) == len(ids)
+    assert ids == [message.id for message in messages]
+    assert not set(b"".join(ids)) & set(b":\\ \r\n")
+
+
+def test_the_size_is_that_of_head_body_and_overhead() -> None:
+    assert Message(1, Head("SEND", {}, -1, 40), b"12345").size == 45 + OVERHEAD
+    assert Message(1, Head("SEND", {"a": "b", "c": "d"}, -1, 40), b"").size > 40 + OVERHEAD
+
+
+def new(number: int, priority: int = 4) -> Message:
+    return Message(number, Head.of("SEND", {"a": "b"}), b"12345", SendOptions(priority=priority))
+
+
+def test_those_of_higher_priority_are_due_first_then_those_that_came_first() -> None:
+    messages = [new(number, priority) for number, priority in enumerate([0, 9, 4, 4, 9, 0, 5])]
+    assert [each.number for each in sorted(messages, key=lambda message: message.order)] == [1, 4, 6, 2, 3, 0, 5]
+    assert new(1).rank == Message(1, Head.of("SEND", {}), b"").rank
+
+
+def test_what_replaces_another_may_have_its_place() -> None:
+    older, between, newer = new(1), new(2), new(3)
+    newer.place = older.place
+    assert newer.order == older.order < between.order
+    assert older < newer  # in a heap, where both are for a moment
+    assert not newer < older
+
+
+def test_a_new_one_waits_nowhere_and_has_no_past() -> None:
+    message = Message(1, Head.of("SEND", {}), b"")
+    assert message.options is PLAIN
+    assert not message.waits
+    assert (message.attempts, message.expires, message.history, message.wire) == (0, 0.0, None, None)
+
+
+def test_a_copy_is_the_same_message_with_an_account_of_its_own() -> None:
+    message = new(7, priority=9)
+    message.expires, message.attempts, message.waits = 12.5, 3, True
+    message.history = History(1.0)
+    copy = message.copy(Wire(message))
+    assert (copy.id, copy.head, copy.body, copy.size) == (message.id, message.head, message.body, message.size)
+    assert (copy.options, copy.order, copy.expires) == (message.options, message.order, 12.5)
+    assert (copy.attempts, copy.waits, copy.history) == (0, False, None)
+
+
+def test_copies_are_encoded_once_per_form() -> None:
+    message = new(7)
+    wire = Wire(message)
+    for form, (version, end) in enumerate(encoder.FORMS):
+        assert wire[form] is wire[form]
+        assert wire[form] == encoder.message(message.head, message.id, message.body, version, end)
+
+
+@pytest.mark.parametrize("destination", ["/topic/a", "/topic/*"])
+def test_each_receiver_of_a_copy_has_its_own_headers(scene: Scene, destination: str) -> None:
+    clients = [scene.connect(version) for version in (*ALL, *ALL)]
+    for number, client in enumerate(clients):
+        client.subscribe(destination, f"s{number}", ack="client")
+    clients[0].publish("/topic/a", "ü".encode(), x="a:b")
+    messages = [client.message() for client in clients]
+    assert [message.subscription for message in messages] == [f"s{number}" for number in range(6)]
+    assert {message.message_id for message in messages} == {messages[0].message_id}
+    assert {message.body for message in messages} == {"ü".encode()}
+    assert {message.headers["x"] for message in messages} == {"a:b"}
+    for client, message in zip(clients, messages, strict=True):
+        client.ack(message)
+
+
+@pytest.mark.requirement("MSG-02")
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+def test_every_message_has_an_id_of_its_own(scene: Scene, version: Version, destination: str) -> None:
+    client = consumer(scene, version, destination)
+    for _ in range(10):
+        client.publish(destination, b"same")
+    assert len({each.message_id for each in client.messages()}) == 10
+
+
+@pytest.mark.requirement("MSG-06", "MSG-03", "HDR-03")
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+def test_the_servers_headers_are_the_servers(scene: Scene, version: Version, destination: str) -> None:
+    client = scene.connect(version)
+    client.subscribe(destination, "mine", ack="client")
+    forged = dict.fromkeys(("message-id", "subscription", "ack", "redelivered", "delivery-count"), "forged")
+    client.publish(destination, b"m", **forged)
+    message = client.message()
+    assert message.subscription == "mine"
+    assert "forged" not in message.headers.values()
+    client.ack(message)
+    assert not client.received()
+
+
+@pytest.mark.requirement("HDR-02", "FRM-10")
+@pairs
+def test_other_headers_arrive(scene: Scene, version: Version, reader: Version) -> None:
+    headers = {
+        "foo": "World",
+        "Foo": "2",
+        "x-ünï": "😀",
+        "empty": "",
+        "content-type": "text/plain",
+        "persistent": "true",
+    }
+    client = consumer(scene, reader)
+    scene.connect(version).publish("/queue/a", b"m", **headers)
+    assert headers.items() <= client.message().headers.items()
+
+
+def test_headers_that_steer_the_senders_session_do_not(scene: Scene, version: Version) -> None:
+    client = consumer(scene, version)
+    producer = scene.connect(version)
+    producer.begin()
+    producer.publish("/queue/a", b"m", transaction="t", receipt="r")
+    producer.commit()
+    assert client.message().headers.keys() == {"subscription", "destination", "message-id", "content-length"}
+
+
+@pytest.mark.requirement("XTR-01", "BOD-05", "BOD-06", "BOD-07", "BOD-11", "BOD-13")
+@pairs
+@pytest.mark.parametrize("body", [b"", b"m", "ünï".encode(), bytes(range(256)), b"\n\nm\r\n", b"\0", b"x" * 200_000])
+def test_a_body_arrives_octet_for_octet(scene: Scene, version: Version, reader: Version, body: bytes) -> None:
+    producer = scene.connect(version, transport="websocket")
+    client = scene.connect(reader, transport="tcp")
+    client.subscribe("/queue/a")
+    producer.publish("/queue/a", body, **{"content-length": str(len(body))})
+    message = client.message()
+    assert message.body == body
+    assert message.headers["content-length"] == str(len(body))
+
+
+@pytest.mark.requirement("XTR-02", "ENC-01", "ENC-04", "ENC-07")
+@pytest.mark.parametrize(("version", "reader"), [(V11, V12), (V12, V11), (V11, V11), (V12, V12)])
+@pytest.mark.parametrize("text", ["a:b", "a\nb", "a\\b", "a\\nb", " a ", ":", "\\"])
+def test_what_is_escaped_in_one_version_is_escaped_in_the_other(
+    scene: Scene, version: Version, reader: Version, text: str
+) -> None:
+    client = consumer(scene, reader)
+    scene.connect(version).publish("/queue/a", b"m", **{"foo": text, f"x{text}x": "bar"})
+    assert {"foo": text, f"x{text}x": "bar"}.items() <= client.message().headers.items()
+
+
+@pytest.mark.requirement("XTR-02", "LEN-07")
+@pytest.mark.parametrize("version", [V11, V12], ids=lambda version: version.name)
+def test_what_1_0_cannot_say_is_left_out(scene: Scene, version: Version) -> None:
+    client = consumer(scene, V10)
+    scene.connect(version).publish("/queue/a", b"m", **{"lf": "a\nb", "a:b": "c", "tab": "\t", "fine": "a:b\\n"})
+    message = client.message()
+    assert message.headers["fine"] == "a:b\\n"
+    assert message.headers.keys() == {"subscription", "destination", "message-id", "content-length", "fine"}
+
+
+@pytest.mark.requirement("XTR-02", "ENC-10", "ENC-11")
+def test_backslashes_and_crs_keep_their_meaning(scene: Scene) -> None:
+    readers = {version: consumer(scene, version, "/topic/a") for version in ALL}
+    scene.connect(V10).publish("/topic/a", b"m", foo="a\\cb")
+    assert [client.message().headers["foo"] for client in readers.values()] == ["a\\cb"] * 3
+    assert b"foo:a\\\\cb\n" in readers[V12].written
+    scene.connect(V12).publish("/topic/a", b"m", foo="a\rb")
+    assert "foo" not in readers[V10].message().headers
+    assert readers[V11].message().headers["foo"] == readers[V12].message().headers["foo"] == "a\rb"
+    assert b"foo:a\rb\n" in readers[V11].written
+    assert b"foo:a\\rb\n" in readers[V12].written
+
+
+@pytest.mark.requirement("MSG-01")
+def test_the_destination_is_that_of_the_send(scene: Scene, version: Version) -> None:
+    client = consumer(scene, version, "/queue/a:b\\c")
+    client.publish("/queue/a:b\\c")
+    assert client.message().headers["destination"] == "/queue/a:b\\c"
+
+
+def test_equal_sends_are_equal_messages_but_for_the_id(scene: Scene, version: Version) -> None:
+    """Equal header blocks share what was encoded for an earlier message; another version's must not get it."""
+    readers = [consumer(scene, each, "/topic/a") for each in (*ALL, *ALL)]
+    producer = scene.connect(version)
+    for _ in range(3):
+        producer.publish("/topic/a", b"m", foo="a:b")
+    for client in readers:
+        assert [each.headers["foo"] for each in client.messages()] == ["a:b"] * 3

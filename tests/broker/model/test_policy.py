@@ -1,0 +1,302 @@
+"""Policies: which one a name has, what it computes, and what a client may wish for the queue that it creates."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from gateway.broker.model.patterns import Pattern
+from gateway.broker.model.policy import DEFAULT, ClientArguments, OnNack, Policies, Policy, SlowConsumerAction, WhenFull
+from gateway.broker.queue.queue import Queue
+from gateway.codec import Version
+
+from ..client import Scene
+from ..conftest import Stage
+
+
+def policies(*rules: tuple[str, dict[str, Any]]) -> Policies:
+    return Policies([(Pattern(text), values) for text, values in rules])
+
+
+def policy_of(scene: Scene, name: str) -> Policy:
+    """The policy that a queue got when it came into being."""
+    queue = scene.broker.destinations[name]
+    assert isinstance(queue, Queue)
+    return queue.policy
+
+
+class TestPolicy:
+    def test_every_key_is_explained(self) -> None:
+        explained = Policy.__doc__ or ""
+        assert all(f"{field.name}: " in explained for field in dataclasses.fields(Policy))
+
+    def test_the_back_off(self) -> None:
+        for keys, expected in [
+            ({}, [0.1, 0.2, 0.4, 0.8, 1.6]),
+            ({"backoff": 0.0}, [0.0] * 5),
+            ({"backoff": 1.0, "backoff_factor": 1.0}, [1.0] * 5),
+            ({"backoff": 1.0, "backoff_factor": 3.0, "backoff_max": 10.0}, [1.0, 3.0, 9.0, 10.0, 10.0]),
+            ({"backoff": 5.0, "backoff_max": 2.0}, [2.0] * 5),
+        ]:
+            policy = Policy(**keys)
+            assert [policy.delay_after(failures) for failures in range(1, 6)] == pytest.approx(expected)
+
+    def test_the_back_off_of_many_failures_does_not_overflow(self) -> None:
+        for failures in [65, 1_000, 10**6]:
+            policy = Policy(backoff=1.0, backoff_factor=100.0, backoff_max=60.0)
+            assert policy.delay_after(failures) == 60.0
+
+    def test_where_dead_letters_go_by_default(self) -> None:
+        for name, target in [
+            ("/queue/a", "/queue/dlq.a"),
+            ("/queue/a/b.c", "/queue/dlq.a/b.c"),
+            ("/queue//", "/queue/dlq./"),
+            ("/queue/dlq", "/queue/dlq.dlq"),
+            ("/queue/dlq.a", ""),
+            ("/topic/a", ""),
+            ("/topic/#", ""),
+            ("/user/ada/queue/a", ""),
+            ("/exchange/amq.direct/a", ""),
+            ("/reply-queue/0123", ""),
+        ]:
+            assert DEFAULT.target_of(name) == target
+            assert Policy(dead_letter="/queue/x").target_of(name) == "/queue/x"
+            assert Policy(dead_letter="").target_of(name) == ""
+
+
+class TestFind:
+    def test_where_nothing_is_said_it_is_the_default(self) -> None:
+        assert policies().find("/queue/a") is DEFAULT
+        assert policies(("/queue/b", {"max_messages": 1})).find("/queue/a") is DEFAULT
+        assert Policies().find("/topic/a") is DEFAULT
+
+    def test_all_that_match_apply_and_the_last_counts(self) -> None:
+        found = policies(
+            ("/queue/#", {"max_messages": 1, "max_attempts": 1, "time_to_live": 1.0}),
+            ("/topic/#", {"max_attempts": 9}),
+            ("/queue/a.*", {"max_messages": 2, "max_attempts": 2}),
+            ("/queue/a.b", {"max_messages": 3}),
+        ).find("/queue/a.b")
+        assert found == Policy(max_messages=3, max_attempts=2, time_to_live=1.0)
+
+    def test_words_end_at_dots_and_slashes(self) -> None:
+        rules = policies(("/queue/a.*", {"max_messages": 1}))
+        assert rules.find("/queue/a/b").max_messages == rules.find("/queue/a.b").max_messages == 1
+        assert rules.find("/queue/a") is rules.find("/queue/ab") is DEFAULT
+
+    def test_dead_letters_are_not_made_of_dead_letters(self) -> None:
+        assert Policies().find("/queue/dlq.a").max_attempts == 0
+        assert Policies().find("/queue/dlq").max_attempts == 10
+
+    def test_only_who_names_dead_letters_lets_them_go(self) -> None:
+        ends = {"max_attempts": 5, "time_to_live": 60.0, "auto_delete": True, "idle_timeout": 60.0}
+        of_all = ("/queue/#", ends | {"backoff": 2.0})
+        assert policies(of_all).find("/queue/dlq.a") == Policy(max_attempts=0, backoff=2.0)
+        assert policies(of_all, ("/queue/dlq.#", ends)).find("/queue/dlq.a") == Policy(**ends, backoff=2.0)
+        assert policies(of_all).find("/queue/dlq") == Policy(**ends, backoff=2.0)
+
+    def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_attempts": 1}, "/user/ada/#": {"slow_messages": 7}})
+        client = scene.connect_by(b"CONNECT\nlogin:ada\n\n\0")
+        for id, name in enumerate(("a", "/amq/queue/b", "/user/queue/x")):
+            client.subscribe(name, str(id))
+        assert policy_of(scene, "/queue/a").max_attempts == 1
+        assert policy_of(scene, "/queue/b").max_attempts == 10
+        assert scene.broker.registry.hidden["/user/ada/queue/x"].policy.slow_messages == 7
+
+
+class TestHints:
+    def test_none_change_nothing(self) -> None:
+        policy = Policy(max_messages=5, when_full=WhenFull.DEAD_LETTER)
+        assert ClientArguments().applied_to(policy) == policy
+
+    def test_what_they_do_not_speak_of_is_the_operators(self) -> None:
+        policy = Policy(
+            max_attempts=3,
+            backoff=9.0,
+            on_nack=OnNack.DROP,
+            slow_consumer=SlowConsumerAction.DROP_NEWEST,
+            conflate_by="key",
+        )
+        found = ClientArguments(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
+        assert found == dataclasses.replace(policy, time_to_live=1.0, idle_timeout=2.0, auto_delete=True)
+
+    def test_they_never_widen_what_the_operator_allows(self) -> None:
+        for operators, wish, expected in [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)]:
+            for key in ["max_messages", "max_octets", "time_to_live", "idle_timeout"]:
+                found = ClientArguments(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
+                assert getattr(found, key) == expected
+
+    def test_a_queue_that_only_a_client_limits_drops_the_oldest(self) -> None:
+        for wish in [3, 9]:
+            for key in ["max_messages", "max_octets"]:
+                assert ClientArguments(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
+                limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
+                assert ClientArguments(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
+
+    def test_a_client_may_name_where_dead_letters_go(self) -> None:
+        """All of them, as RabbitMQ has it: also those that expired, and those for which there was no room."""
+        found = ClientArguments(dead_letter="/queue/x", max_messages=3).applied_to(Policy())
+        assert found == Policy(
+            dead_letter="/queue/x", dead_letter_expired=True, max_messages=3, when_full=WhenFull.DEAD_LETTER
+        )
+
+    def test_unless_the_operator_did(self) -> None:
+        for operators in ["", "/queue/y"]:
+            policy = Policy(dead_letter=operators)
+            assert ClientArguments(dead_letter="/queue/x").applied_to(policy) == policy
+
+
+HEADERS = {
+    "x-message-ttl": "1500",
+    "x-expires": "2500",
+    "x-max-length": "3",
+    "x-max-length-bytes": "100000",
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "graveyard",
+    "auto-delete": "true",
+}
+EXPECTED = Policy(
+    backoff=0.0,
+    time_to_live=1.5,
+    idle_timeout=2.5,
+    max_messages=3,
+    max_octets=100_000,
+    when_full=WhenFull.DEAD_LETTER,
+    dead_letter="/queue/graveyard",
+    dead_letter_expired=True,
+    auto_delete=True,
+)
+
+
+class TestHintsInFrames:
+    def test_of_a_subscribe_that_creates_the_queue(self, scene: Scene) -> None:
+        scene.connect().subscribe("/queue/a", **HEADERS)
+        assert policy_of(scene, "/queue/a") == EXPECTED
+
+    def test_of_a_send_that_creates_it(self, scene: Scene) -> None:
+        scene.connect().publish("/queue/a", b"m", **HEADERS)
+        assert policy_of(scene, "/queue/a") == EXPECTED
+
+    def test_of_a_send_in_a_transaction(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.begin()
+        client.publish("/queue/a", b"m", transaction="t", **HEADERS)
+        assert not scene.broker.destinations
+        client.commit()
+        assert policy_of(scene, "/queue/a") == EXPECTED
+
+    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+    @pytest.mark.parametrize("used_by", ["messages", "a consumer"])
+    def test_a_queue_that_others_use_does_not_change(self, scene: Scene, used_by: str, command: str) -> None:
+        """What somebody sent, or wants to send, was confirmed to be kept; the stranger's frame is carried out."""
+        client, stranger = scene.connect(), scene.connect()
+        if used_by == "messages":
+            for body in (b"1", b"2"):
+                client.publish("/queue/a", body)
+        else:
+            client.subscribe("/queue/a", ack="client", **{"prefetch-count": "1"})
+        before = policy_of(scene, "/queue/a")
+        stranger.send(command, {"destination": "/queue/a", "id": "0", "browser": "false"} | HEADERS)
+        assert not stranger.closed
+        assert policy_of(scene, "/queue/a") == before
+        (wish,) = scene.wishes
+        assert (wish.queue, wish.heard, wish.session, wish.login) == (
+            "/queue/a",
+            False,
+            stranger.session.id,
+            stranger.session.login,
+        )
+        assert wish.values["time_to_live"] == 1.5
+
+    def test_the_log_hears_what_came_into_force(self, scene: Scene) -> None:
+        client = scene.connect()
+        for _ in range(2):
+            client.publish("/queue/a", b"m", **HEADERS)
+        (wish,) = scene.wishes
+        assert (wish.queue, wish.heard, wish.session, wish.login) == (
+            "/queue/a",
+            True,
+            client.session.id,
+            client.session.login,
+        )
+        assert wish.values == {
+            "max_messages": 3,
+            "max_octets": 100_000,
+            "when_full": "dead-letter",
+            "dead_letter": "/queue/graveyard",
+            "dead_letter_expired": True,
+            "time_to_live": 1.5,
+            "auto_delete": True,
+            "idle_timeout": 2.5,
+        }
+
+    def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", **{"x-delay": "1000", "x-max-length": "1"})
+        client.drop()
+        scene.wait(1.1)
+        (wish,) = scene.wishes
+        assert (wish.session, wish.login, wish.heard) == (client.session.id, "", True)
+
+    @pytest.mark.parametrize("headers", [{"auto-delete": "false"}, {"x-max-length": "9"}])
+    def test_what_changes_nothing_is_not_worth_a_word(self, stage: Stage, headers: dict[str, str]) -> None:
+        scene = stage({"/queue/a": {"max_messages": 5}})
+        client = scene.connect()
+        client.publish("/queue/a", b"m", **headers)
+        client.subscribe("/temp-queue/a", **HEADERS)
+        assert not scene.wishes
+
+    def test_they_are_forgotten_with_the_queue(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", **{**HEADERS, "auto-delete": "false"})
+        client.unsubscribe()
+        assert not scene.broker.destinations
+        client.publish("/queue/a", b"m")
+        assert policy_of(scene, "/queue/a") == Policy(backoff=0.0)
+
+    def test_but_not_where_the_queue_was_to_go_with_its_consumers(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/queue/a", **HEADERS)
+        client.unsubscribe()
+        client.publish("/queue/a", b"m", **{"x-max-length": "7"})
+        assert policy_of(scene, "/queue/a").max_messages == 7
+
+    def test_a_queue_that_is_there_does_not_change_and_nobody_is_refused(self, scene: Scene, version: Version) -> None:
+        """RabbitMQ closes whoever comes with other arguments (PRECONDITION_FAILED)."""
+        client, other = scene.connect(), scene.connect()
+        client.publish("/queue/a", b"m", **{"x-max-length": "5"})
+        other.subscribe("/queue/a", ack="client", **HEADERS)
+        other.publish("/queue/a", b"m", **{"x-max-length": "9"})
+        assert not other.closed
+        assert policy_of(scene, "/queue/a").max_messages == 5
+        assert policy_of(scene, "/queue/a").time_to_live == 0.0
+
+    def test_for_topics_they_mean_nothing(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.subscribe("/topic/a", **HEADERS)
+        client.publish("/topic/a", b"m", **HEADERS)
+        assert client.bodies() == [b"m"]
+
+    def test_no_subscriber_sees_them(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"m", **HEADERS)
+        client.subscribe("/queue/a")
+        assert not [name for name in client.message().headers if name.startswith("x-")]
+
+    def test_they_work(self, scene: Scene) -> None:
+        client = scene.connect()
+        for body in (b"1", b"2", b"3"):
+            client.publish("/queue/a", body, **{"x-max-length": "2", "x-message-ttl": "1000"})
+        assert scene.broker.context.waiting == 2
+        scene.wait(1.1)
+        assert scene.broker.context.waiting == 0
+
+
+def test_which_topics_keep_a_log() -> None:
+    rules = [("/topic/#", {"log_age": 5.0}), ("/topic/b", {"log_age": 0.0}), ("/topic/#", {"max_attempts": 3})]
+    policies = Policies([(Pattern(text), values) for text, values in rules])
+    for name in ["/topic/a", "/topic/b", "/queue/a"]:
+        assert policies.keeps_log(name) is policies.find(name).keeps_log is (name == "/topic/a")

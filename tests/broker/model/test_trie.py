@@ -1,0 +1,378 @@
+"""Many patterns and one name, many names and one pattern: what is found, in which order, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.broker.model.patterns import Pattern, has_wildcard
+from gateway.broker.model.trie import NameTree, PatternTrie
+
+from .pattern_cases import CASES, calls, is_match, names, patterns, words_of
+
+Tree = PatternTrie[int] | NameTree[int]
+
+LONG = "/topic" + ".a" * 30_000
+
+
+def trie_of(texts: Iterable[str]) -> PatternTrie[str]:
+    """A trie whose values are the patterns themselves."""
+    trie: PatternTrie[str] = PatternTrie()
+    for text in texts:
+        trie.add(text, text)
+    return trie
+
+
+def tree_of(texts: Iterable[str]) -> NameTree[str]:
+    """A tree whose values are the names themselves."""
+    tree: NameTree[str] = NameTree()
+    for text in texts:
+        tree.add(text, text)
+    return tree
+
+
+def nodes_for(paths: Iterable[tuple[str, ...]]) -> int:
+    """How many nodes a tree of these words needs: one for each beginning."""
+    return len({path[: end + 1] for path in paths for end in range(len(path))})
+
+
+class TestBoth:
+    @pytest.fixture(params=[PatternTrie, NameTree])
+    def tree(self, request: pytest.FixtureRequest) -> Tree:
+        tree: Tree = request.param()
+        return tree
+
+    @pytest.mark.parametrize("text", ["/topic/a", "/topic/a.*", "", "#"])
+    def test_holds_values_by_text(self, tree: Tree, text: str) -> None:
+        assert tree.get(text) is None
+        tree.add(text, 1)
+        assert tree.get(text) == 1
+        assert tree.get(text + ".b") is None
+        assert len(tree) == 1
+        tree.add(text, 2)
+        assert tree.get(text) == 2
+        assert len(tree) == 1
+        tree.remove(text)
+        assert tree.get(text) is None
+        assert (len(tree), tree.nodes) == (0, 0)
+
+    def test_equal_words_are_not_equal_texts(self, tree: Tree) -> None:
+        tree.add("/topic/a.*", 1)
+        tree.add("/topic/a/*", 2)
+        assert len(tree) == 2
+        assert (tree.get("/topic/a.*"), tree.get("/topic/a/*")) == (1, 2)
+        tree.remove("/topic/a.*")
+        assert (tree.get("/topic/a.*"), tree.get("/topic/a/*")) == (None, 2)
+
+    def test_what_is_not_there_is_removed_already(self, tree: Tree) -> None:
+        tree.add("/topic/a.*", 1)
+        for text in ("/topic/a", "/topic/a.b", "/topic/a/*", "/topic/a.*.b", ""):
+            tree.remove(text)
+        assert len(tree) == 1
+
+    def test_values_are_in_the_order_in_which_they_came(self, tree: Tree) -> None:
+        for text, value in [("/topic/*", 1), ("/topic/a", 2), ("#", 3), ("/topic/*", 4)]:
+            tree.add(text, value)
+        assert list(tree.values()) == [4, 2, 3]
+
+    def test_nodes_go_as_far_as_nothing_else_needs_them(self, tree: Tree) -> None:
+        for text, nodes in [("/topic/a.*", 3), ("/topic/a.*.b.*", 5), ("/topic/c.*", 7), ("/queue/*", 9)]:
+            tree.add(text, 0)
+            assert tree.nodes == nodes
+        for text, nodes in [("/topic/a.*", 9), ("/topic/a.*.b.*", 5), ("/queue/*", 3), ("/topic/c.*", 0)]:
+            tree.remove(text)
+            assert tree.nodes == nodes
+
+    @pytest.mark.parametrize("text", [LONG + ".*", "*." * 30_000, "#.a." * 15_000])
+    def test_very_long_texts_come_and_go(self, tree: Tree, text: str) -> None:
+        tree.add(text, 1)
+        assert tree.nodes > 30_000 - 2
+        tree.remove(text)
+        assert tree.nodes == 0
+
+
+class TestPatternTrie:
+    def test_finds_what_matches_in_the_order_of_insertion(self) -> None:
+        for name, found in [
+            ("/topic/a", ["/topic/*", "/topic/#", "/topic/a.#", "#"]),
+            ("/topic/a.b", ["/topic/#", "/topic/a.#", "/topic/a.*", "/topic/*.b", "/topic/#.b", "#", "/topic/a.b"]),
+            ("/topic/a/b", ["/topic/#", "/topic/a.#", "/topic/a.*", "/topic/*.b", "/topic/#.b", "#"]),
+            ("/topic/a..b", ["/topic/#", "/topic/a.#", "/topic/#.b", "#"]),
+            ("/topic/b", ["/topic/*", "/topic/#", "/topic/#.b", "#"]),
+            ("/topic/#.b", ["/topic/#", "/topic/*.b", "/topic/#.b", "#"]),
+            ("/topic", ["/topic/#", "#"]),
+            ("/queue/a.b", ["#"]),
+            ("", ["#"]),
+        ]:
+            texts = ["/topic/*", "/topic/#", "/topic/a.#", "/topic/a.*", "/topic/*.b", "/topic/#.b", "#", "/topic/a.b"]
+            trie, backwards = trie_of(texts), trie_of(reversed(texts))
+            for _ in ("searched", "remembered"):
+                assert trie.match(name) == tuple(found)
+                assert backwards.match(name) == tuple(reversed(found))
+
+    def test_cases(self) -> None:
+        for text, name, expected in CASES:
+            assert trie_of([text]).match(name) == ((text,) if expected else ())
+
+    def test_finds_a_pattern_once_in_however_many_ways_it_matches(self) -> None:
+        trie = trie_of(["#.a.#", "#.a.#.a.#", "#.*.#", "**.a", "#.a"])
+        assert trie.match("a.a.a.a") == ("#.a.#", "#.a.#.a.#", "#.*.#", "**.a", "#.a")
+
+    def test_a_replaced_value_keeps_its_place(self) -> None:
+        trie: PatternTrie[int] = PatternTrie()
+        for text, value in [("/topic/*", 1), ("/topic/a", 2), ("/topic/#", 3), ("/topic/*", 4), ("/topic/a", 5)]:
+            trie.add(text, value)
+            assert value in trie.match("/topic/a")
+        assert trie.match("/topic/a") == (4, 5, 3)
+        trie.remove("/topic/*")
+        trie.add("/topic/*", 6)
+        assert trie.match("/topic/a") == (5, 3, 6)
+
+    @settings(max_examples=300)
+    @given(
+        st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), patterns)),
+        st.lists(names, min_size=1, max_size=4),
+        st.integers(0, 3),
+    )
+    def test_finds_what_a_list_of_patterns_finds(
+        self, steps: list[tuple[str, str]], asked: list[str], cached: int
+    ) -> None:
+        trie: PatternTrie[int] = PatternTrie(cached)
+        model: dict[str, int] = {}
+        for number, (step, text) in enumerate(steps):
+            if step == "add":
+                trie.add(text, number)
+                model[text] = number
+            else:
+                trie.remove(text)
+                model.pop(text, None)
+            for name in asked:
+                assert list(trie.match(name)) == [value for each, value in model.items() if is_match(each, name)]
+            assert len(trie) == len(model)
+            assert trie.nodes == nodes_for(Pattern(each).words for each in model if has_wildcard(each))
+        for text in model:
+            assert trie.get(text) == model[text]
+            trie.remove(text)
+        assert (len(trie), trie.nodes) == (0, 0)
+        assert trie.match(asked[0]) == ()
+
+
+class TestCache:
+    """What is remembered is the same tuple as before; no other test can tell, nor need anybody else."""
+
+    def test_remembers_until_patterns_change(self) -> None:
+        trie = trie_of(["/topic/*", "/topic/b.*"])
+        before = trie.match("/topic/a")
+        assert trie.match("/topic/a") is before
+        trie.add("/topic/#", "/topic/#")
+        assert trie.match("/topic/a") == ("/topic/*", "/topic/#")
+        trie.remove("/topic/*")
+        assert trie.match("/topic/a") == ("/topic/#",)
+
+    def test_a_text_without_wildcards_changes_its_own_name_only(self) -> None:
+        trie = trie_of(["/topic/*"])
+        before = [trie.match(name) for name in ("/topic/a", "/topic/b")]
+        trie.add("/topic/b", "/topic/b")
+        trie.add("/topic/never.asked", "")
+        assert trie.match("/topic/a") is before[0]
+        assert trie.match("/topic/b") == ("/topic/*", "/topic/b")
+        trie.remove("/topic/b")
+        assert trie.match("/topic/a") is before[0]
+        assert trie.match("/topic/b") == before[1]
+
+    def test_remembers_that_nothing_matched(self) -> None:
+        trie = trie_of(["/topic/*"])
+        first = calls(trie.match, "/queue/a")
+        again = calls(trie.match, "/queue/a")
+        assert trie.match("/queue/a") == ()
+        assert again < first
+
+    def test_forgets_the_oldest_names(self) -> None:
+        trie: PatternTrie[int] = PatternTrie(cached_names=2)
+        trie.add("#", 1)
+        a, b, c = (trie.match(name) for name in "abc")
+        assert trie.match("c") is c
+        assert trie.match("b") is b
+        assert trie.match("a") is not a
+        assert trie.match("b") is not b
+
+    def test_long_names_and_results_do_not_add_up(self) -> None:
+        trie: PatternTrie[int] = PatternTrie(cached_bytes=1_000)
+        trie.add("#", 1)
+        trie.add("/topic/b", 1)
+        small = trie.match("a")
+        half = trie.match("h" * 120)
+        assert trie.match("h" * 120) is half
+        assert trie.match("a") is small
+        other = trie.match("o" * 125)
+        assert trie.match("o" * 125) is other
+        assert trie.match("a") is not small, "the oldest went"
+        huge = trie.match("x" * 250)
+        assert trie.match("x" * 250) is not huge, "what alone is too much is not kept"
+        assert trie.match("a") is trie.match("a")
+        for _ in range(100):  # what is forgotten one by one is counted out
+            trie.match("/topic/b")
+            trie.add("/topic/b", 1)
+        assert trie.match("h" * 120) is trie.match("h" * 120)
+        for _ in range(100):  # and what is forgotten all at once, too
+            trie.match("h" * 120)
+            trie.add("#", 1)
+        assert trie.match("h" * 120) is trie.match("h" * 120)
+
+
+class TestNameTree:
+    def test_cases(self) -> None:
+        for text, name, expected in CASES:
+            found = tree_of([name]).matching(text)
+            assert found == ([name] if expected else [])
+
+    def test_finds_what_matches_in_the_order_of_insertion(self) -> None:
+        for text, found in [
+            ("/topic/*", ["/topic/b", "/topic/a"]),
+            ("/topic/a.*", ["/topic/a.b", "/topic/a/b", "/topic/a."]),
+            ("/topic/a.#", ["/topic/a.b", "/topic/a", "/topic/a/b", "/topic/a.b.c", "/topic/a."]),
+            ("/topic/>.b", ["/topic/b", "/topic/a.b", "/topic/a/b"]),
+            ("/topic/**/c", ["/topic/a.b.c"]),
+            ("#.c", ["/topic/a.b.c"]),
+            ("/topic/a.b", ["/topic/a.b"]),
+            ("/topic/a/b", ["/topic/a/b"]),
+            ("/topic", []),
+            ("/topic/x.*", []),
+            ("/queue/#", []),
+        ]:
+            texts = ["/topic/b", "/topic/a.b", "/topic/a", "/topic/a/b", "/topic/a.b.c", "/topic/a."]
+            assert tree_of(texts).matching(text) == found
+            assert tree_of(reversed(texts)).matching(text) == found[::-1]
+
+    def test_a_replaced_value_keeps_its_place(self) -> None:
+        tree: NameTree[int] = NameTree()
+        for name, value in [("/topic/a", 1), ("/topic/b", 2), ("/topic/a", 3)]:
+            tree.add(name, value)
+        assert tree.matching("/topic/*") == [3, 2]
+
+    @settings(max_examples=300)
+    @given(
+        st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), names)),
+        st.lists(patterns, min_size=1, max_size=4),
+    )
+    def test_finds_what_a_list_of_names_finds(self, steps: list[tuple[str, str]], asked: list[str]) -> None:
+        tree: NameTree[int] = NameTree()
+        model: dict[str, int] = {}
+        for number, (step, name) in enumerate(steps):
+            if step == "add":
+                tree.add(name, number)
+                model[name] = number
+            else:
+                tree.remove(name)
+                model.pop(name, None)
+        for text in asked:
+            assert tree.matching(text) == [value for name, value in model.items() if is_match(text, name)]
+        assert len(tree) == len(model)
+        assert tree.nodes == nodes_for(tuple(words_of(name)) for name in model)
+        for name in model:
+            tree.remove(name)
+        assert (len(tree), tree.nodes) == (0, 0)
+
+
+class TestCosts:
+    """Counted in calls (`patterns.calls`); a search makes at most this many for a node that a word reaches."""
+
+    A_NODE = 5
+
+    def test_patterns_of_other_words_cost_nothing(self) -> None:
+        for name in ["/topic/sensor.3.t", "/topic/other.t"]:
+            for pattern in ["/topic/sensor.{}.*", "/topic/*.{}.*", "/topic/sensor.{}.#", "#.{}.t", "{}.#"]:
+                few, many = (trie_of(pattern.format(number) for number in range(count)) for count in (10, 10_000))
+                assert calls(many.match, name) == calls(few.match, name)
+                assert many.match(name) == few.match(name)
+
+    def test_a_name_that_is_remembered_costs_one_look_up(self) -> None:
+        trie = trie_of(["/topic/#"])
+        trie.match(LONG)
+        assert calls(trie.match, LONG) == calls(len, "") + 1  # `match` and `dict.get`
+
+    def test_hostile_patterns_cost_their_words_for_each_word(self) -> None:
+        for text in [
+            "#.a" * 40,
+            "#.a" * 40 + ".b",
+            "#" + ".a" * 80,
+            "#.*" * 40,
+            "#.a" + ".*" * 80,
+            "*.#.a.#.*" * 8 + ".b",
+        ]:
+            name = ".".join("a" * 120)
+            trie, tree = trie_of([text]), tree_of([name[: 2 * end + 1] for end in range(120)])
+            found = [text] if Pattern(text).matches(name) else []
+            assert list(trie.match(name)) == found
+            trie.add("#.other", "")  # else it is remembered
+            assert calls(trie.match, name) < self.A_NODE * trie.nodes * 121
+            assert (name in tree.matching(text)) is bool(found)
+            assert calls(tree.matching, text) < self.A_NODE * tree.nodes * len(Pattern(text).words)
+
+    def test_patterns_that_share_their_beginnings_share_the_cost(self) -> None:
+        """All 8,191 mixtures of `a`, `*` and rests match; ways through them there are far more."""
+        texts = [".".join(words) for words in product("a*#", repeat=8) if set(words) != {"a"}]
+        trie = trie_of(texts)
+        name = ".".join("a" * 12)
+        assert set(trie.match(name)) == {text for text in texts if is_match(text, name)}
+        trie.add("other.#", "")
+        assert calls(trie.match, name) < self.A_NODE * trie.nodes * 13
+
+    def test_a_rest_at_the_end_ends_the_search(self) -> None:
+        trie = trie_of(["/topic/#"])
+        assert calls(trie.match, LONG) < 50
+
+    def test_nothing_left_to_match_ends_the_search(self) -> None:
+        trie = trie_of(["/topic/a.*"])
+        assert calls(trie.match, LONG) < 50
+
+    def test_very_long_names_are_searched_word_by_word(self) -> None:
+        trie = trie_of(["/topic/#.b", "/topic/#.a"])
+        assert calls(trie.match, LONG) < self.A_NODE * 4 * 30_001
+        assert trie.match(LONG) == ("/topic/#.a",)
+        tree = tree_of([LONG, LONG + ".b"])
+        assert tree.matching("/topic/#.b") == [LONG + ".b"]
+        assert tree.matching("/topic/**/a") == [LONG]
+        assert tree.matching("*." * 30_000 + "*") == [LONG]
+
+    def test_names_of_other_words_cost_nothing(self) -> None:
+        for text in ["/topic/prices.*", "/topic/prices.#", "/topic/prices.*.x", "/topic/prices.3"]:
+            prices = [f"/topic/prices.{number}" for number in range(10)]
+            few, many = tree_of(prices), tree_of(prices + [f"/topic/x{number}.y" for number in range(20_000)])
+            assert calls(many.matching, text) == calls(few.matching, text)
+            assert many.matching(text) == few.matching(text)
+
+
+class TestOneByOne:
+    """`NameTree.each` finds what `matching` finds."""
+
+    def test_the_same(self) -> None:
+        for text in [
+            "/topic/#",
+            "/topic/*.b",
+            "/topic/#.b",
+            "/topic/a.#.b",
+            "/topic/#.b.#",
+            "/topic/*",
+            "/topic/a.b",
+            "#",
+        ]:
+            tree: NameTree[str] = NameTree()
+            for name in ["a", "a.b", "a.b.b", "b", "c.b", "a.c.d.b"]:
+                tree.add(f"/topic/{name}", name)
+            assert sorted(tree.each(text)) == sorted(tree.matching(text))
+
+    def test_while_it_changes(self) -> None:
+        tree: NameTree[int] = NameTree()
+        for number in range(9):
+            tree.add(f"/topic/{number}", number)
+        found = tree.each("/topic/*")
+        first = next(found)
+        for number in range(9):
+            tree.remove(f"/topic/{number}")
+        tree.add("/topic/new", 10)
+        assert {first, *found} <= set(range(9))

@@ -1,0 +1,1 @@
+"""A second, simple broker, and random programs of clients that compare the two."""

@@ -1,0 +1,343 @@
+"""What the model of the broker keeps: lists, and what the rules of destinations mean, read a second time.
+
+Nothing here is fast or clever, and nothing is taken from the broker but the names of its policies, which it must be
+given.  A `Copy` is one message in one `Store`; a store is a queue, or what one subscription of a topic has not got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
+from gateway.broker.queue.subscription import Subscription
+
+from ..client import Client
+from ..wire import Received
+
+# What a consumer may want, and what that means; in SQL no header is neither equal nor unequal to anything.
+SELECTORS: dict[str, Callable[[Mapping[str, str]], bool]] = {
+    "": lambda headers: True,
+    "kind = 'red'": lambda headers: headers.get("kind") == "red",
+    "kind <> 'red'": lambda headers: headers.get("kind", "red") != "red",
+    "kind IS NULL OR n > 1": lambda headers: "kind" not in headers or int(headers.get("n", 0)) > 1,
+}
+
+
+Name = tuple[bytes, str, str]
+"""What tells a message from all others in its store: body, destination, and where it died, if it did."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for a destination; the keys of a policy, with its words."""
+
+    max_messages: int = 0
+    when_full: str = "block"
+    max_attempts: int = 10
+    backoff: float = 0.0
+    backoff_factor: float = 2.0
+    backoff_max: float = 60.0
+    dead_letter_expired: bool = False
+    time_to_live: float = 0.0
+    on_nack: str = "redeliver"
+    slow_consumer: str = "block"
+    slow_messages: int = 1_000
+    conflate_by: str = ""
+    auto_delete: bool = False
+
+    def policy(self) -> dict[str, Any]:
+        """The same as the broker wants it."""
+        return asdict(self) | {
+            "when_full": WhenFull(self.when_full),
+            "on_nack": OnNack(self.on_nack),
+            "slow_consumer": SlowConsumerAction(self.slow_consumer),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """A SEND.
+
+    Attributes:
+        destinations: one, or several with commas between them.
+        headers: those that subscribers see.
+        expires: on the scene's clock; 0: never.
+        delay: seconds.
+        moment: the same on the scene's clock; 0: not given.
+        retain: set, remove, or nothing.
+    """
+
+    client: Client
+    body: bytes
+    destinations: tuple[str, ...]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 4
+    expires: float = 0.0
+    delay: float = 0.0
+    moment: float = 0.0
+    group: str | None = None
+    closes_group: bool = False
+    dedup_id: str = ""
+    retain: str = ""
+    key: str | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Copy:
+    """A message in a store.
+
+    Attributes:
+        destination: as its MESSAGE has it.
+        number: order of arrival; dead letters of one step have the same.
+        place: among those of its priority that wait: its number, or that of one which it replaced; what stands behind
+            the point orders dead letters of one step.
+        vague: it is not known which of the two.
+        gone: it is in no store any more.
+        since: the step in which it came, or came back.
+        source: where it died; empty: it is no dead letter.
+        told: headers that its MESSAGE has because of what happened to it.
+        left_by: the step in which its consumer left: all that comes back so has its place before anybody gets any.
+        given: the step in which somebody got it.
+        at: who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox.
+        transaction: the open one that holds it.
+        back: when it comes back after a failure.
+        avoid: who rejected it last.
+        fresh: nobody ever got it.
+        held: it waited with its group, or was retained, so that later ones may have overtaken it.
+    """
+
+    store: Store
+    sent: Sent
+    destination: str
+    number: int
+    since: int
+    source: str = ""
+    told: Mapping[str, str] = field(default_factory=dict)
+    expires: float = 0.0
+    left_by: int = -1
+    given: int = -1
+    at: Consumer | None = None
+    transaction: Transaction | None = None
+    back: float | None = None
+    attempts: int = 0
+    failures: int = 0
+    failed_at: float | None = None
+    reason: str = ""
+    avoid: Consumer | None = None
+    fresh: bool = True
+    held: bool = False
+    message: Received | None = None
+    size: int = 0
+    place: float = 0
+    vague: bool = False
+    gone: bool = False
+
+    def __post_init__(self) -> None:
+        self.place = self.number
+        self._came = self.since
+
+    def __repr__(self) -> str:
+        return f"{self.sent.body.strip().decode()} of {self.store.name}"
+
+    @property
+    def name(self) -> Name:
+        return self.sent.body, self.destination, self.source
+
+    @property
+    def is_back(self) -> bool:
+        """Somebody had it, perhaps in the very step in which it came, or it was put off."""
+        return self.since > self._came or not self.fresh
+
+    @property
+    def waits(self) -> bool:
+        return self.at is None and self.back is None and not self.gone
+
+    def has_expired(self, now: float) -> bool:
+        return 0 < self.expires <= now
+
+    @property
+    def order(self) -> tuple[int, float]:
+        return -self.sent.priority, self.place
+
+    @property
+    def key(self) -> str | None:
+        """Of those that wait with the same one, only the newest goes on."""
+        by = self.store.conflate_by
+        return self.sent.headers.get(by) if self.sent.key is None else self.sent.key
+
+
+@dataclass(eq=False, repr=False)
+class Store:
+    """A queue, or the private one of a topic's subscription.
+
+    Attributes:
+        limit: messages that may wait; 0: any number.
+        action: what happens then.
+        copies: all that is not done with, in order of arrival.
+        consumers: in the order in which they came.
+        most: that may wait now, after all that was given back.
+        given_up: what waited and was ended in this step without a delivery.
+        abandoned: its last consumer left, and so it goes with all that is still under way to it.
+    """
+
+    name: str
+    rules: Rules
+    owner: Consumer | None = None
+    limit: int = 0
+    action: str = ""
+    conflate_by: str = ""
+    copies: list[Copy] = field(default_factory=list)
+    consumers: list[Consumer] = field(default_factory=list)
+    browsers: list[Consumer] = field(default_factory=list)
+    groups: dict[str, Consumer] = field(default_factory=dict)
+    most: int = 0
+    given_up: list[Copy] = field(default_factory=list)
+    abandoned: bool = False
+
+    @property
+    def waiting(self) -> list[Copy]:
+        return sorted([copy for copy in self.copies if copy.waits], key=lambda copy: copy.order)
+
+    @property
+    def parted(self) -> bool:
+        """Its subscription is gone."""
+        return self.owner is not None and self.owner.ended
+
+    @property
+    def is_used(self) -> bool:
+        """It is a destination of the broker."""
+        return bool(self.consumers or self.browsers or any(copy.at is None for copy in self.copies))
+
+    def stands_by(self, consumer: Consumer) -> bool:
+        """Another consumer is the exclusive one."""
+        exclusive = [each for each in self.consumers if each.exclusive]
+        return self.owner is None and bool(exclusive) and exclusive[0] is not consumer
+
+    def owner_of(self, copy: Copy) -> Consumer | None:
+        """The consumer that has the group and can take the message."""
+        owner = self.groups.get(copy.sent.group) if copy.sent.group is not None else None
+        return owner if owner is not None and owner.wants(copy.sent) else None
+
+    def is_for(self, copy: Copy, consumer: Consumer, step: int, left: Container[Name] = ()) -> bool:
+        """Whether that consumer may get a message; earlier ones of its group go first.
+
+        Args:
+            step: what came before that step has its place.
+            left: so have these, whenever they came, and although they may have been given up afterwards.
+        """
+        if self.stands_by(consumer) or not consumer.wants(copy.sent):
+            return False
+        if copy.sent.group is None:
+            return True
+        owner = self.owner_of(copy)
+        if owner is not None and owner is not consumer:
+            return False
+        before = [each for each in self.copies if each.waits and (each.since < step or each.name in left)]
+        before += [each for each in self.given_up if each.name in left]
+        return not any(each.sent.group == copy.sent.group and each.order < copy.order for each in before)
+
+    def free_groups(self, left: Container[Name] | None = None) -> None:
+        """A group is anybody's if its consumer stands by, or does not want what comes next.
+
+        Args:
+            left: what waits, in the middle of a step: what comes back in the same one may not be there yet, and what
+                was given up in it may have been; None: the step is over.
+        """
+        there = self.waiting
+        if left is not None:
+            there = [copy for copy in [*there, *self.given_up] if copy.name in left]
+            there.sort(key=lambda copy: copy.order)
+        for group, owner in list(self.groups.items()):
+            first = next((copy for copy in there if copy.sent.group == group), None)
+            if self.stands_by(owner) or (first is not None and not owner.wants(first.sent)):
+                del self.groups[group]
+
+
+@dataclass(eq=False, repr=False)
+class Consumer:
+    """A subscription.
+
+    Attributes:
+        prefetch: unacknowledged messages at most; None: the server's default; 0: any number.
+        nbytes: the same in bytes; None: as good as any number.
+        browser: empty; `end`: it ends with what waits; `on`: it does not.
+        slow: messages that wait for it at most; None: as the rules say.
+        store: where its messages come from; None for a topic in mode auto that holds publishers back.
+        ledger: what it has not acknowledged, in order of delivery.
+        retained: what it is still to be shown of what was retained when it came, and the numbers.
+        due: what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses.
+        latest: number of the latest message that it was the first to get, by priority.
+        seen: the broker's name of it.
+    """
+
+    client: Client
+    id: str
+    destination: str
+    mode: str = "auto"
+    selector: str = ""
+    prefetch: int | None = None
+    nbytes: int | None = None
+    priority: int = 0
+    exclusive: bool = False
+    no_local: bool = False
+    browser: str = ""
+    slow: int | None = None
+    store: Store | None = None
+    ended: bool = False
+    ledger: list[Copy] = field(default_factory=list)
+    retained: list[tuple[Sent, str, int]] = field(default_factory=list)
+    due: list[Due] = field(default_factory=list)
+    latest: dict[int, float] = field(default_factory=dict)
+
+    def wants(self, sent: Sent) -> bool:
+        return SELECTORS[self.selector](sent.headers)
+
+    @property
+    def subscription(self) -> Subscription:
+        """What the broker has for it, as long as it has not ended."""
+        return self.client.session.subscriptions[self.id]
+
+
+@dataclass(frozen=True, eq=False)
+class Due:
+    """A message that somebody must be told, and that is not taken from anybody else thereby.
+
+    Attributes:
+        number: those with the same one may come in any order.
+        copy: what a browser found waiting; it is not due when it waits no longer.
+    """
+
+    number: int
+    name: Name
+    told: Mapping[str, str] = field(default_factory=dict)
+    copy: Copy | None = None
+    expires: float = 0.0
+
+    def is_due(self, now: float) -> bool:
+        return (self.copy is None or self.copy.waits) and not 0 < self.expires <= now
+
+
+@dataclass(eq=False)
+class Settlement:
+    """An ACK, or a NACK with what it says."""
+
+    copies: list[Copy]
+    acknowledged: bool
+    requeue: bool = True
+    reason: str = ""
+
+
+@dataclass(eq=False, repr=False)
+class Transaction:
+    """What will happen at COMMIT."""
+
+    client: Client
+    name: str
+    sends: list[Sent] = field(default_factory=list)
+    settlements: list[Settlement] = field(default_factory=list)
+
+    @property
+    def held(self) -> list[Copy]:
+        return [copy for settlement in self.settlements for copy in settlement.copies]

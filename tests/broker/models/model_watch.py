@@ -1,0 +1,341 @@
+"""Watches the broker and compares: whatever the model of it says could not have happened is a failure here.
+
+After each step of a client, or of time, `Watch.look` reads what came into the outboxes.  Bytes are compared, and the
+order among different outboxes is recorded where queues give out messages (`Subscription.deliver`).  A failure is
+
+* a message that somebody else has, that was settled before, or that nobody sent, or not here, or not yet;
+* a redelivery that is not marked and counted as one, or a first delivery that is;
+* a message to a consumer behind a later one of its priority that nobody had before, either;
+* a message that overtakes one which waited before it and which the consumer could have had;
+* a message to somebody who does not want it, stands by, has too many, or is not the owner of its group;
+* a message to somebody while another of higher priority has room, or to him who rejected it while another has;
+* a message whose time is over, or has not come;
+* a message that waits while a consumer has room, or that waits on one side only;
+* one that was given up though its queue was not full, or not the one whose turn it was;
+* other headers, counts, books, or destinations than those that follow from what is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+
+from gateway.broker import Session
+from gateway.broker.core.slow_consumers import SlowConsumers
+from gateway.broker.errors import SlowConsumer
+from gateway.broker.model.message import Message
+from gateway.broker.queue.subscription import Subscription
+from gateway.codec import ProtocolError
+
+from ..client import Client, waiting
+from ..wire import Received, parse
+from .model_books import Consumer, Copy, Name, Sent, Store
+from .model_compare import Delivered, compare, find_given_up, has_room, may_have_more, name_of, waiting_in
+from .simple_broker import Model
+
+# Of a SEND: what only steers the broker.
+_NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVERY", "dedup-id", "retain"}
+
+
+class Given(NamedTuple):
+    """A queue gave a message to a consumer.
+
+    Attributes:
+        left: what waited there at that moment.
+    """
+
+    subscription: Subscription
+    message: Message
+    left: frozenset[Name]
+
+
+class Slow(NamedTuple):
+    """The broker found that a client does not keep up.  It is closed later, and may get everything before that."""
+
+    session: Session
+
+
+class Failed(NamedTuple):
+    """The broker ended a session."""
+
+    session: Session
+    error: ProtocolError
+
+
+class Watch:
+    """Reads what the broker does and tells the model.
+
+    Attributes:
+        failing: a client whose last frame was wrong, and who is to be closed for it.
+        names: what outstanding messages were ever called by: client, subscription and the headers of the MESSAGE.
+    """
+
+    def __init__(self, model: Model, patch: pytest.MonkeyPatch) -> None:
+        self.model = model
+        self.scene = model.scene
+        self.failing: Client | None = None
+        self.names: list[tuple[Client, str, Received]] = []
+        self._log: list[Given | Slow | Failed] = []
+        self._slow: set[Client] = set()
+        self._read_up_to: dict[Client, int] = {}
+        self._came: dict[Client, int] = {}  # bytes in this step
+        self._frames: dict[Client, deque[Received]] = {}
+        # Of each when the step began: bytes in the outbox, and the ledger.
+        self._had_room: dict[Consumer, tuple[int, list[Copy]]] = {}
+        self._unread = False  # what came last to somebody did not reach him
+        self._record(patch)
+
+    def _record(self, patch: pytest.MonkeyPatch) -> None:
+        deliver, end_slow, fail, stream = Subscription.deliver, SlowConsumers.end, Session.fail, self._log
+
+        def delivered(subscription: Subscription, message: Message) -> None:
+            assert subscription.queue is not None  # it is the queue that calls
+            left = [name_of(each.body, each.head.headers) for each in waiting(subscription.queue)]
+            stream.append(Given(subscription, message, frozenset(left)))
+            deliver(subscription, message)
+
+        def slow(slow_consumers: SlowConsumers, session: Session, error: SlowConsumer) -> None:
+            stream.append(Slow(session))
+            end_slow(slow_consumers, session, error)
+
+        def failed(session: Session, error: ProtocolError, *frame: object) -> None:
+            stream.append(Failed(session, error))
+            fail(session, error, *frame)  # type: ignore[arg-type]
+
+        patch.setattr(Subscription, "deliver", delivered)
+        patch.setattr(SlowConsumers, "end", slow)
+        patch.setattr(Session, "fail", failed)
+
+    def look(self) -> None:
+        """Read all that came since the last time, and compare what is left."""
+        model = self.model
+        for client in self.scene.clients:
+            self._read(client)
+        for consumer in model.consumers:
+            self._show_retained(consumer)
+        find_given_up(model, self._given(0))
+        for index, entry in enumerate(self._log):
+            if isinstance(entry, Given):
+                self._deliver(entry)
+            elif isinstance(entry, Slow):
+                self._end_slow(*entry)
+            else:
+                self._fail(*entry)
+                # What that client gave back may have replaced older ones of its key, and gone to the next, at once.
+                find_given_up(model, self._given(index))
+        for client, frames in self._frames.items():
+            self._pass_by(client, frames, None)
+            if not client.stalled and not client.closed:
+                model.written(client)
+        assert self.failing is None, "a wrong frame was taken"
+        if self._unread:
+            model.counts["delivered"], self._unread = self.scene.broker.counters.delivered, False
+        find_given_up(model, {}, last=True)
+        compare(model)
+        free = [each for each in model.consumers if has_room(model, each)]
+        self._had_room = {each: (each.client.session.outbox.size, list(each.ledger)) for each in free}
+        self._log.clear()
+        model.step += 1
+
+    # outboxes
+
+    def _read(self, client: Client) -> None:
+        self._frames[client] = deque()
+        if client.closed and client not in self._read_up_to:
+            return
+        data = client.written + b"".join(client.session.outbox.parts)
+        start, self._read_up_to[client] = self._read_up_to.get(client, 0), len(data)
+        frames = parse(data[start:], client.version)
+        self._came[client] = len(data) - start
+        self._frames[client].extend(frame for frame in frames if frame.command == "MESSAGE")
+        if client.closed:
+            del self._read_up_to[client]
+
+    def _consumer(self, client: Client, id: str | None) -> Consumer:
+        found = [each for each in self.model.consumers if each.client is client and each.id == id]
+        assert found, f"{client} gets something for {id}, which it does not have"
+        return found[0]
+
+    def _client(self, session: Session) -> Client:
+        return next(each for each in self.scene.clients if each.session is session)
+
+    def _pass_by(self, client: Client, frames: deque[Received], until: Consumer | None) -> None:
+        """Read frames of topics and browsers, up to that which a queue gave to a consumer; None: all."""
+        while frames and (until is None or frames[0].subscription != until.id):
+            frame = frames.popleft()
+            consumer = self._consumer(client, frame.headers.get("subscription"))
+            if frame.headers.get("browser") == "end":
+                assert consumer.browser == "end"
+                assert not any(each.is_due(self.scene.now) for each in consumer.due)
+                assert consumer.store is not None
+                consumer.store.browsers.remove(consumer)
+                consumer.browser, consumer.store = "ended", None
+                continue
+            self.model.counts["delivered"] += 1
+            self._is_due(consumer, frame)
+
+    def _show_retained(self, consumer: Consumer) -> None:
+        """Who has a store comes to what was retained as long as there is room in the outbox."""
+        outbox = consumer.client.session.outbox
+        if consumer.retained and consumer.store is not None and not consumer.client.closed:
+            there = set(waiting_in(self.model, consumer.store))
+            for name in [_name(each) for each in consumer.retained]:
+                if name in there or outbox.size < outbox.window:
+                    self.model.show(consumer, name)
+
+    def _is_due(self, consumer: Consumer, frame: Received) -> None:
+        """A topic's message, or one that a browser is shown."""
+        name = name_of(frame.body, frame.headers)
+        if "retained" in frame.headers:
+            self.model.show(consumer, name)
+            self._check_headers(frame, {"retained": "true"})
+            return
+        while True:
+            assert consumer.due, f"{frame} is nothing for {consumer.destination}"
+            now = [each for each in consumer.due if each.number == consumer.due[0].number]
+            found = [each for each in now if each.name == name]
+            if found:
+                break
+            skipped = consumer.due.pop(0)
+            back = skipped.copy is not None and skipped.copy.since == self.model.step
+            assert back or not skipped.is_due(self.scene.now), f"{skipped.name} was left out"
+        assert not 0 < found[0].expires <= self.scene.now
+        consumer.due.remove(found[0])
+        assert not frame.redelivered
+        self._check_headers(frame, found[0].told)
+
+    def _check_headers(self, frame: Received, told: Mapping[str, str]) -> None:
+        for name in ("retained", "reason", *(name for name in (*frame.headers, *told) if name.startswith("dlq-"))):
+            assert frame.headers.get(name) == told.get(name), f"{name} of {frame} is not {told.get(name)}"
+        assert not _NOT_FOR_SUBSCRIBERS & set(frame.headers)
+        assert not told.get("dlq-source") or "expires" not in frame.headers
+
+    # deliveries of queues
+
+    def _given(self, start: int) -> Delivered:
+        """What queues gave out in this step, from that entry of the log on."""
+        return {self._store_of(each): each.message.number for each in self._log[start:] if isinstance(each, Given)}
+
+    def _store_of(self, given: Given) -> tuple[Store, Name]:
+        consumer = self._consumer(self._client(given.subscription.peer), given.subscription.id)
+        assert consumer.store is not None
+        return consumer.store, name_of(given.message.body, given.message.head.headers)
+
+    def _deliver(self, given: Given) -> None:
+        subscription, message, left = given
+        client = self._client(subscription.peer)
+        consumer = self._consumer(client, subscription.id)
+        store, name = self._store_of(given)
+        if "retained" in message.head.headers and any(name == _name(each) for each in consumer.retained):
+            self.model.show(consumer, name)
+        found = [each for each in store.copies if each.name == name]
+        assert found, f"{consumer.id} gets {name}, which {store.name} does not have"
+        (copy,) = found
+        self._check_delivery(copy, consumer, left)
+        frames = self._frames[client]
+        if not (client.stalled and any(isinstance(error, SlowConsumer) for error in client.failures)):
+            self._pass_by(client, frames, consumer)
+            frame = frames.popleft()
+            assert name_of(frame.body, frame.headers) == name
+            assert frame.redelivered is (copy.attempts > 0)
+            assert frame.headers.get("delivery-count", "1") == str(copy.attempts + 1)
+            self._check_headers(frame, copy.told)
+            copy.message = frame
+        self._note_delivery(copy, consumer, left)
+        copy.size = message.size
+
+    def _note_delivery(self, copy: Copy, consumer: Consumer, left: frozenset[Name]) -> None:
+        self.model.counts["delivered"] += 1
+        self.model.counts["redelivered"] += copy.attempts > 0
+        copy.attempts += 1
+        copy.at, copy.given = consumer, self.model.step
+        if copy.fresh and not copy.held and int(copy.place) == copy.number:
+            priority = copy.sent.priority
+            assert copy.place >= consumer.latest.get(priority, 0), f"{copy} comes too late"
+            consumer.latest[priority] = copy.place
+        copy.fresh = False
+        group = copy.sent.group
+        if group is not None:
+            copy.store.groups[group] = consumer
+        if copy.sent.closes_group:
+            copy.store.groups.pop(group or "", None)
+        copy.store.free_groups(left)
+        if consumer.mode != "auto":
+            consumer.ledger.append(copy)
+            if copy.message is not None:
+                self.names.append((consumer.client, consumer.id, copy.message))
+
+    def _check_delivery(self, copy: Copy, consumer: Consumer, left: frozenset[Name]) -> None:
+        """Whether a consumer may get a message; `left`: what waited in the broker's queue when it did."""
+        store, now, step = copy.store, self.scene.now, self.model.step
+        assert copy.at is None, f"{copy} is with {copy.at.id} already"
+        assert copy.back is None, f"{copy} comes back too early"
+        assert not copy.has_expired(now), f"{copy} has expired"
+        assert consumer.wants(copy.sent), f"{copy} does not fulfil {consumer.selector}"
+        assert not store.stands_by(consumer), f"{consumer.id} stands by"
+        assert store.is_for(copy, consumer, step, left), f"{copy} is of a group of {store.owner_of(copy)}"
+        assert may_have_more(self.model, consumer), f"{consumer.id} has enough"
+        for other in [each for each in store.waiting if each.order < copy.order]:
+            has_place = other.since < step or other.left_by == step or other.name in left
+            waited = has_place and not other.has_expired(now)
+            if waited and other.avoid is not consumer and not other.vague and not copy.vague:
+                # It may stand behind one of its group that came back in this step, or was given up later in it, and
+                # that this consumer does not want.  Only what was `left` there at that moment is an excuse.
+                assert not store.is_for(other, consumer, step, left), f"{copy} overtakes {other}"
+        if store.owner_of(copy) is None:
+            for rival in store.consumers:
+                if rival is not consumer and self._could_have(rival, copy):
+                    assert rival.priority <= consumer.priority or copy.avoid is rival, f"{rival.id} has priority"
+                    assert copy.avoid is not consumer, f"{rival.id} had room, too"
+
+    def _could_have(self, rival: Consumer, copy: Copy) -> bool:
+        """Whether it had room when the step began, and has it now, whatever came in between.
+
+        A COMMIT gives it messages before it settles others: it must have room for both.
+        """
+        if rival not in self._had_room:
+            return False
+        nbytes, ledger = self._had_room[rival]
+        outbox = rival.client.session.outbox
+        if nbytes + self._came.get(rival.client, 0) >= outbox.window:
+            return False
+        return copy.store.is_for(copy, rival, self.model.step) and may_have_more(self.model, rival, ledger)
+
+    def _is_behind(self, consumer: Consumer) -> bool:
+        """More waits for a topic's subscriber, or a browser, than may."""
+        store = consumer.store
+        waits = [] if store is None else store.waiting
+        if store is not None and store.action == "disconnect" and len(waits) > store.limit:
+            return True
+        names = [each.name for each in (consumer.due if consumer.browser else waits)]
+        # Its outbox holds an eighth of the limit already; what headers cost is not known here.
+        return sum(len(name[0]) for name in names) > self.scene.broker.quotas.max_outbound // 2
+
+    def _end_slow(self, session: Session) -> None:
+        client = self._client(session)
+        own = [each for each in self.model.consumers if each.client is client]
+        assert any(self._is_behind(each) for each in own), f"{client} is closed for no reason"
+        self._slow.add(client)
+
+    def _fail(self, session: Session, error: ProtocolError) -> None:
+        """The broker ends a session."""
+        client = self._client(session)
+        if isinstance(error, SlowConsumer):
+            assert client in self._slow, f"{client} was closed, and nobody said why"
+            self.model.counts["slow_consumers"] += 1
+        else:
+            assert client is self.failing, error
+            self.failing = None
+        self.model.counts["errors"] += 1
+        self._pass_by(client, self._frames[client], None)
+        if not client.stalled:
+            self.model.written(client)
+        self.model.leave(client, taken=True, lost=True)
+        self._unread = client.stalled and isinstance(error, SlowConsumer)
+
+
+def _name(retained: tuple[Sent, str, int]) -> Name:
+    return retained[0].body, retained[1], ""

@@ -1,0 +1,404 @@
+"""Expiry: by whichever header or policy, wherever the message is at that time, and nothing of it is kept any longer."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import WhenFull
+from gateway.codec import Version
+
+from ..client import EPOCH, WITH_NACK, Client, Scene, Step
+from ..conftest import Stage
+
+with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
+QUEUE = "/queue/a"
+DEAD = "/queue/dlq.a"
+
+
+def moment(scene: Scene, seconds: float) -> str:
+    """So many seconds from now, as `expires` has it."""
+    return str(int((EPOCH + scene.now + seconds) * 1000))
+
+
+def lived(scene: Scene, header: str, seconds: float) -> dict[str, str]:
+    """The header by which a message lives so long."""
+    return {header: moment(scene, seconds) if header == "expires" else str(int(seconds * 1000))}
+
+
+def pass_unseen(scene: Scene, seconds: float) -> None:
+    """Time passes, and the agenda is not looked at yet: between two ticks."""
+    scene.now += seconds
+
+
+HEADERS = ["expires", "expiration", "ttl"]
+
+
+class TestWhileItWaits:
+    @pytest.mark.parametrize("header", HEADERS)
+    def test_it_goes_at_its_time_and_not_before(self, scene: Scene, version: Version, header: str) -> None:
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", **lived(scene, header, 2.0))
+        client.publish(QUEUE, b"other")
+        scene.wait(1.99)
+        assert scene.broker.context.waiting == 2
+        scene.wait(0.03)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (1, 1)
+        client.subscribe(QUEUE)
+        assert client.bodies() == [b"other"]
+
+    def test_by_the_policy(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"time_to_live": 2.0}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m")
+        scene.wait(1.99)
+        assert scene.broker.context.waiting == 1
+        scene.wait(0.03)
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
+        assert not scene.broker.destinations
+
+    @pytest.mark.parametrize("seconds", [1.0, 4.0])
+    @pytest.mark.parametrize("header", HEADERS)
+    def test_the_message_says_more_than_the_policy(
+        self, stage: Stage, version: Version, header: str, seconds: float
+    ) -> None:
+        scene = stage({QUEUE: {"time_to_live": 2.0}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", **lived(scene, header, seconds))
+        scene.wait(seconds - 0.01)
+        assert scene.broker.context.waiting == 1
+        scene.wait(0.03)
+        assert scene.broker.context.waiting == 0
+
+    def test_whichever_comes_first_though_it_was_sent_last(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        for seconds in (5, 1, 3, 2, 4):
+            client.publish(QUEUE, b"%d" % seconds, ttl=str(seconds * 1000))
+        for left in (4, 3, 2, 1, 0):
+            scene.wait(1.01)
+            assert scene.broker.context.waiting == left
+
+    def test_more_than_fit_into_one_turn(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.begin()
+        for _ in range(1_200):
+            client.publish(QUEUE, b"m", ttl="1000", transaction="t")
+        client.commit()
+        pass_unseen(scene, 1.0)
+        scene.broker.scheduler.tick()
+        assert scene.broker.context.waiting == 700
+        scene.settle()
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
+
+    def test_between_two_looks_at_the_agenda(self, stage: Stage, version: Version) -> None:
+        """The agenda is late by some milliseconds; the message is not delivered in these."""
+        scene = stage(max_unacknowledged=1)
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", ttl="1000")
+        client.publish(QUEUE, b"other")
+        pass_unseen(scene, 1.0)
+        client.subscribe(QUEUE)
+        assert client.bodies() == [b"other"]
+        assert scene.broker.counters.expired == 1
+
+    def test_also_one_of_a_group_whose_consumer_is_busy(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_unacknowledged=1)
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"1", JMSXGroupID="g")
+        first = client.message()
+        other.subscribe(QUEUE, ack="client")
+        other.publish(QUEUE, b"2", JMSXGroupID="g", ttl="1000")
+        other.publish(QUEUE, b"3", JMSXGroupID="g")
+        pass_unseen(scene, 1.0)
+        client.ack(first)
+        assert client.bodies() == [b"3"]
+
+    def test_and_one_that_a_selector_wants(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe(QUEUE, selector="color = 'red'")
+        client.publish(QUEUE, b"1", color="blue", ttl="1000")
+        client.publish(QUEUE, b"2", color="red", ttl="1000")
+        assert client.bodies() == [b"2"]
+        scene.wait(1.1)
+        assert scene.broker.context.waiting == 0
+
+    def test_publishers_who_are_held_back_learn_of_the_room(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"max_messages": 1, "when_full": WhenFull.BLOCK}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", ttl="1000")
+        assert scene.broker.context.take_full()
+        scene.wait(1.1)
+        assert scene.rooms == 1
+
+    def test_on_arrival(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        other.subscribe(QUEUE)
+        client.publish(QUEUE, b"m", expires="1", receipt="r")
+        assert client.receipts() == ["r"]
+        assert not other.received()
+        assert scene.broker.counters.expired == 1
+
+    def test_before_it_was_due(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", ttl="1000", **{"x-delay": "2000"})
+        client.publish(QUEUE, b"other", ttl="3000", **{"x-delay": "2000"})
+        scene.wait(2.1)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (1, 1)
+        scene.wait(1.0)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 2)
+
+    def test_on_its_way_to_a_topics_subscriber(self, stage: Stage, version: Version) -> None:
+        """Those who must acknowledge have copies that wait; who need not has it already."""
+        scene = stage(max_unacknowledged=1)
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe("/topic/a", ack="client")
+        other.subscribe("/topic/a")
+        other.publish("/topic/a", b"1")
+        other.publish("/topic/a", b"2", ttl="1000")
+        scene.wait(1.1)
+        client.ack(client.message())
+        assert not client.received()
+        assert other.bodies() == [b"1", b"2"]
+
+    def test_a_subscribers_own_time_to_live_by_policy(self, stage: Stage, version: Version) -> None:
+        scene = stage({"/topic/#": {"time_to_live": 1.0}}, max_unacknowledged=1)
+        client = scene.connect(version)
+        client.subscribe("/topic/*", ack="client")
+        client.publish("/topic/a", b"1")
+        client.publish("/topic/a", b"2")
+        scene.wait(1.1)
+        client.ack(client.message())
+        assert not client.received()
+
+
+class TestWhileSomebodyHasIt:
+    def test_who_has_it_may_consume_it(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(5.0)
+        client.ack(client.message())
+        assert (scene.broker.counters.expired, scene.broker.counters.acknowledged) == (0, 1)
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
+    def test_it_does_not_come_back(self, scene: Scene, version: Version, leave: Step) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        leave(client)
+        other.subscribe(QUEUE)
+        assert not other.received()
+        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
+
+    @with_nack
+    def test_nor_by_nack(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        client.nack(client.message())
+        assert not client.received()
+        assert scene.broker.counters.expired == 1
+
+    @with_nack
+    def test_while_it_is_in_back_off(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"backoff": 3.0}})
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        client.nack(client.message())
+        scene.wait(0.9)
+        assert len(scene.broker.destinations[QUEUE].resting) == 1
+        scene.wait(0.2)
+        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
+        scene.wait(2.0)
+        assert not client.received()
+
+    @with_nack
+    def test_before_its_back_off_begins(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"backoff": 3.0}})
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        client.nack(client.message())
+        assert not client.received()
+        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
+
+    @with_nack
+    def test_behind_its_back_off(self, stage: Stage, version: Version) -> None:
+        """It waits again, with the date that it had."""
+        scene = stage({QUEUE: {"backoff": 1.0}})
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="2000")
+        client.nack(client.message())
+        client.unsubscribe()
+        scene.wait(1.9)
+        assert scene.broker.context.waiting == 1
+        scene.wait(0.2)
+        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 1)
+
+    def test_in_mode_auto_while_it_lay_in_the_outbox(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(QUEUE)
+        client.stalled = True
+        other.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        client.drop()
+        other.subscribe(QUEUE)
+        assert not other.received()
+
+
+class TestTheHeaderExpires:
+    @pytest.mark.parametrize("header", HEADERS)
+    @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
+    def test_has_the_moment(self, scene: Scene, version: Version, header: str, destination: str) -> None:
+        client = scene.connect(version)
+        client.subscribe(destination)
+        expected = moment(scene, 30.5)
+        client.publish(destination, b"m", **lived(scene, header, 30.5))
+        assert client.message().headers["expires"] == expected
+
+    def test_of_a_composite_send(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        for id, name in enumerate("ab"):
+            client.subscribe(name, str(id))
+        client.publish("a,b", b"m", ttl="1000")
+        assert {each.headers["expires"] for each in client.messages()} == {moment(scene, 1.0)}
+
+    def test_in_a_transaction_it_counts_from_the_send(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe(QUEUE)
+        client.begin()
+        expected = moment(scene, 2.0)
+        client.publish(QUEUE, b"m", ttl="2000", transaction="t")
+        scene.wait(1.0)
+        client.commit()
+        assert client.message().headers["expires"] == expected
+
+    def test_none_for_a_policys_time_to_live_and_zero_is_none(self, stage: Stage, version: Version) -> None:
+        scene = stage({"/queue/b": {"time_to_live": 1.0}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", expires="0")
+        scene.wait(100.0)
+        client.subscribe(QUEUE, "0")
+        assert client.message().headers["expires"] == "0"
+        client.subscribe("/queue/b", "1")
+        client.publish("/queue/b", b"m")
+        assert "expires" not in client.message().headers
+
+
+class TestDeadLetters:
+    def test_of_what_waited(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.01)
+        first_at = int(moment(scene, 0.0))
+        client.subscribe(DEAD)
+        headers = client.message().headers
+        assert abs(int(headers.pop("dlq-first-at")) - first_at) <= 20
+        assert {name: value for name, value in headers.items() if name.startswith("dlq-")} == {
+            "dlq-reason": "expired",
+            "dlq-source": QUEUE,
+            "dlq-attempts": "0",
+        }
+        counters = scene.broker.counters
+        assert (counters.expired, counters.dead_lettered, counters.dropped) == (1, 1, 0)
+
+    def test_they_do_not_expire_themselves(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(100.0)
+        client.subscribe(DEAD)
+        assert client.bodies() == [b"m"]
+
+    @with_nack
+    def test_of_what_was_rejected_before(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True, "backoff": 2.0}})
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        first_at = moment(scene, 0.0)
+        client.nack(client.message(), reason="busy")
+        scene.wait(2.1)
+        client.subscribe(DEAD, "1")
+        headers = client.message().headers
+        assert (headers["dlq-reason"], headers["dlq-attempts"], headers["dlq-first-at"], headers["reason"]) == (
+            "expired",
+            "1",
+            first_at,
+            "busy",
+        )
+
+    def test_of_what_somebody_had(self, stage: Stage, version: Version) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}})
+        client = scene.connect(version)
+        client.subscribe(QUEUE, ack="client")
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        client.disconnect()
+        assert list(scene.broker.destinations) == [DEAD]
+
+    @pytest.mark.parametrize("headers", [{"expires": "1"}, {"ttl": "1000", "x-delay": "2000"}])
+    def test_of_what_was_expired_on_arrival(self, stage: Stage, version: Version, headers: dict[str, str]) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}})
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", **headers)
+        scene.wait(2.1)
+        assert scene.broker.counters.expired == 1
+        client.subscribe(DEAD)
+        assert client.bodies() == [b"m"]
+
+    def test_not_where_the_policy_does_not_say_so(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.publish(QUEUE, b"m", ttl="1000")
+        scene.wait(1.1)
+        assert not scene.broker.destinations
+
+    def test_two_queues_that_send_theirs_to_each_other(self, stage: Stage, version: Version) -> None:
+        """Once for each time to live, and no faster."""
+        rules = {"time_to_live": 1.0, "dead_letter_expired": True}
+        scene = stage(
+            {"/queue/a": rules | {"dead_letter": "/queue/b"}, "/queue/b": rules | {"dead_letter": "/queue/a"}}
+        )
+        client = scene.connect(version)
+        client.publish("/queue/a", b"m")
+        scene.wait(5.5)
+        assert scene.broker.counters.dead_lettered == 5
+        client.subscribe("/queue/b")
+        assert client.bodies() == [b"m"]
+
+
+class TestNothingIsKeptUntilThen:
+    """A client chooses the time; what was consumed long before it must not stay in memory."""
+
+    def kept(self, body: bytes) -> int:
+        gc.collect()
+        return sum(isinstance(each, Message) and each.body == body for each in gc.get_objects())
+
+    def test_of_a_queue_that_is_used_on(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        for number in range(1_000):
+            client.publish(QUEUE, b"used on", ttl=str(9_000_000 - number))
+            if number % 100 == 99:
+                other.subscribe(QUEUE)
+                other.unsubscribe()
+        assert scene.broker.context.waiting == 0
+        assert self.kept(b"used on") <= 64
+        assert len(scene.broker.scheduler) <= 200
+
+    def test_of_queues_that_are_gone(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        for number in range(200):
+            client.publish(f"/queue/{number}", b"gone", ttl="9000000")
+            other.subscribe(f"/queue/{number}")
+            other.unsubscribe()
+        assert not scene.broker.destinations
+        assert self.kept(b"gone") <= 64

@@ -1,0 +1,943 @@
+"""What waits beyond what memory holds: it goes out to the store and comes back in time, in order, and is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain, pairwise
+
+import pytest
+
+from gateway.broker.queue import durable as shelf_module
+from gateway.broker.queue import page_index
+from gateway.broker.queue import paging as module
+from gateway.broker.queue.queue import Queue
+
+from ..client import Client, Scene
+from ..conftest import Stage
+from ..durable import ONE, TWO, P, drain, fill, marks, storage, stored
+from ..store import MemoryStore
+
+QUEUE = "/queue/a"
+SMALL = 1_500  # what memory may hold: about two messages
+
+
+@pytest.fixture(autouse=True)
+def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", SMALL)
+    monkeypatch.setattr(module, "_LOW", 2)
+    monkeypatch.setattr(module, "_PAGE", 3)
+    monkeypatch.setattr(page_index, "_SLACK", 4)
+
+
+@pytest.fixture
+def scene(stage: Stage) -> Scene:
+    return stage(stored=True)
+
+
+def queue(scene: Scene) -> Queue:
+    found = scene.broker.destinations[QUEUE]
+    assert isinstance(found, Queue)
+    return found
+
+
+def count(scene: Scene) -> int:
+    """Messages in the backlog."""
+    paged = storage(scene).paged
+    return 0 if paged is None else paged.count
+
+
+def publish(client: Client, numbers: range, **headers: str) -> None:
+    for number in numbers:
+        client.publish(QUEUE, b"%d" % number, **headers)
+
+
+def consume(scene: Scene, consumer: Client, *, most: int = 1_000) -> list[int]:
+    """Acknowledge whatever comes, until nothing does; what came."""
+    found: list[int] = []
+    idle = 0
+    while idle < 3 and len(found) < most:
+        messages = consumer.messages()
+        idle = 0 if messages else idle + 1
+        for message in messages:
+            found.append(int(message.body))
+            consumer.ack(message)
+        scene.vault.write(scene.vault.take())
+    return found
+
+
+class TestSpill:
+    @pytest.mark.parametrize("headers", [P, {}])
+    def test_what_comes_beyond_the_limit(self, scene: Scene, headers: dict[str, str]) -> None:
+        client = scene.connect()
+        publish(client, range(10), **headers)
+        assert 2 <= 10 - count(scene) <= 4
+        assert scene.broker.context.waiting == queue(scene).waiting == 10
+        assert scene.broker.memory.used == queue(scene).nbytes - storage(scene).paged.nbytes  # type: ignore[union-attr]
+        assert scene.broker.memory.used < queue(scene).nbytes
+        assert stored(scene) == (10 if headers else 0)
+
+    def test_what_is_not_durable_is_gone_with_the_process(self, scene: Scene) -> None:
+        client = scene.connect()
+        publish(client, range(10))
+        scene.commit()
+        assert all(row.transient for row in scene.store.rows.values())
+        assert len(scene.store.rows) == count(scene)
+        again = scene.crash()
+        assert not again.broker.destinations
+
+    def test_nobody_waits_for_it(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(10):
+            client.publish(QUEUE, b"m", receipt=str(number))
+        assert client.receipts() == [str(number) for number in range(10)]
+
+    def test_nor_for_its_end(self, scene: Scene) -> None:
+        client = scene.connect()
+        publish(client, range(10))
+        scene.commit()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client")
+        scene.commit()
+        consumer.ack(consumer.messages()[-1], receipt="r")
+        assert consumer.receipts() == ["r"]
+
+    @pytest.mark.parametrize("durable", [None, True])
+    def test_the_next_ones_follow_until_it_is_empty(self, stage: Stage, durable: bool | None) -> None:
+        scene = stage({QUEUE: {"durable": durable}}, stored=True)
+        client, consumer = scene.connect(), scene.connect()
+        publish(client, range(6))
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        got = []
+        for number in range(6, 20):
+            publish(client, range(number, number + 1))
+            got += consume(scene, consumer, most=1)
+        got += consume(scene, consumer)
+        assert got == list(range(20))
+        assert count(scene) == 0
+        publish(client, range(20, 21))  # nothing is before it: it stays in memory
+        assert count(scene) == 0
+        assert consume(scene, consumer) == [20]
+
+    @pytest.mark.parametrize("headers", [P, {}])
+    def test_nobody_has_seen_it_yet(self, scene: Scene, headers: dict[str, str]) -> None:
+        publish(scene.connect(), range(10), **headers)
+        assert marks(scene) == dict.fromkeys(range(10), False)
+
+    def test_all_queues_together_are_counted(self, scene: Scene) -> None:
+        client = fill(scene, 10)
+        for number in range(10):
+            client.publish("/queue/b", b"%d" % number)
+        every = scene.vault.storage
+        other = storage(scene, "/queue/b").paged
+        assert other is not None
+        assert every.in_backlog == count(scene) + other.count > 10
+        scene = scene.crash()
+        assert scene.vault.storage.in_backlog == 10
+        drain(scene)
+        assert scene.vault.storage.in_backlog == 0
+
+    def test_earlier_where_memory_is_short(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """However many queues there are, their backlogs cost no memory that publishers would have to wait for."""
+        monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", 10_000)
+        monkeypatch.setattr(shelf_module, "LEAST_IN_MEMORY", SMALL)
+        scene = stage(stored=True, memory_limit=160_000)
+        client = scene.connect()
+        for name in range(20):
+            for number in range(40):
+                client.publish(f"/queue/{name}", b"%d" % number + b"x" * 500, **P)
+            scene.commit()
+        assert not scene.pressure
+        in_memory = [
+            sum(message.size for message in target.waiting_messages())
+            for target in scene.broker.destinations.values()
+            if isinstance(target, Queue)
+        ]
+        assert all(10_000 <= data < 11_000 for data in in_memory[:3])
+        assert all(SMALL <= data < SMALL + 1_000 for data in in_memory[8:])
+        for name in range(20):
+            assert [int(each.body.strip(b"x")) for each in drain(scene, f"/queue/{name}")] == list(range(40))
+
+    def test_without_a_store_memory_is_all_there_is(self, stage: Stage) -> None:
+        scene = stage()
+        publish(scene.connect(), range(10), **P)
+        assert len(queue(scene).waiting_messages()) == 10
+
+    def test_not_where_the_policy_wants_nothing_stored(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"durable": False}}, stored=True)
+        publish(scene.connect(), range(10), **P)
+        assert len(queue(scene).waiting_messages()) == 10
+        assert not scene.commit()
+
+    def test_a_message_larger_than_a_page(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PAGE_BYTES", 1_000)
+        client, consumer = scene.connect(), scene.connect()
+        for number in range(6):
+            client.publish(QUEUE, b"%d" % number + b"x" * 2_000, **P)
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        got = []
+        for _ in range(6):
+            scene.commit()
+            (message,) = consumer.messages()
+            got.append(message.body[:1])
+            consumer.ack(message)
+        assert got == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+class TestReadingOn:
+    def test_a_page_at_a_time_and_only_when_little_is_left(self, scene: Scene) -> None:
+        fill(scene, 20)
+        scene = scene.crash()
+        assert count(scene) == 20
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        counts = [count(scene)]
+        while counts[-1]:
+            consumer.ack(consumer.message())
+            scene.commit()
+            counts.append(count(scene))
+        assert counts[0] >= 14
+        assert {before - after for before, after in pairwise(counts)} <= {0, 2, 3}
+
+    def test_nothing_while_nobody_wants_it(self, scene: Scene) -> None:
+        fill(scene, 10)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        consumer.unsubscribe()
+        before = count(scene)
+        scene.commit()
+        assert count(scene) == before > 0
+
+    def test_all_of_it_in_order(self, scene: Scene) -> None:
+        fill(scene, 30)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **TWO)
+        assert consume(scene, consumer) == list(range(30))
+        assert scene.broker.context.waiting == scene.broker.memory.used == 0
+
+    def test_to_several(self, scene: Scene) -> None:
+        fill(scene, 30)
+        consumers = [scene.connect() for _ in range(3)]
+        for consumer in consumers:
+            consumer.subscribe(QUEUE, ack="client", **TWO)
+        got: dict[int, list[int]] = {}
+        for _ in range(30):
+            for number, consumer in enumerate(consumers):
+                got.setdefault(number, []).extend(consume(scene, consumer, most=1))
+        assert sorted(number for each in got.values() for number in each) == list(range(30))
+        assert all(each == sorted(each) for each in got.values())
+
+    def test_in_mode_auto(self, scene: Scene) -> None:
+        fill(scene, 30)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE)
+        scene.commit()
+        assert [int(body) for body in consumer.bodies()] == list(range(30))
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_while_rows_are_still_to_be_written(self, scene: Scene) -> None:
+        """Rows are read behind the batch that holds them, also where that is not the one under way."""
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        publish(client, range(1), **P)
+        batch = scene.vault.take()
+        publish(client, range(1, 8), **P)
+        got = []
+        while messages := consumer.messages():
+            got += [int(message.body) for message in messages]
+            consumer.ack(messages[-1])
+        scene.vault.write(batch)
+        assert got + consume(scene, consumer) == list(range(8))
+
+    def test_with_a_consumer_that_left_meanwhile(self, scene: Scene) -> None:
+        fill(scene, 10)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.vault.write(scene.vault.take())
+        consumer.unsubscribe()
+        scene.commit()
+        assert list(marks(scene)) == list(range(10))
+
+    def test_while_the_store_cannot_be_read(self, scene: Scene) -> None:
+        fill(scene, 10)
+        scene = scene.crash()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client")
+        scene.store.failure = "the disk is gone"
+        scene.commit()
+        assert not consumer.received()
+        assert scene.broker.context.waiting == 10
+        scene.store.failure = ""
+        assert consume(scene, consumer) == list(range(10))
+
+    def test_what_cannot_be_read_stays_in_the_store(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        fill(scene, 5)
+        scene = scene.crash()
+        consumer = scene.connect()
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryStore, "read", lambda store, rows: [])
+            patch.setattr(Scene, "audit", lambda scene: None)
+            consumer.subscribe(QUEUE, ack="client")
+            scene.commit()
+            assert not consumer.received()
+            consumer.drop()
+            scene.commit()
+            assert scene.broker.context.waiting == 0
+            again = scene.crash()
+        assert list(marks(again)) == [0, 1, 2, 3, 4]
+
+    def test_not_more_than_memory_allows(self, stage: Stage) -> None:
+        scene = stage(stored=True, memory_limit=8_000)
+        client = fill(scene, 40, kind="a")
+        client.publish(QUEUE, b"40", kind="b", **P)
+        scene.commit()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", selector="kind = 'b'")
+        scene.commit()
+        assert scene.broker.memory.used < 8_000
+        consumer.unsubscribe()
+        assert list(marks(scene)) == list(range(41))
+
+    def test_marks_what_may_have_been_delivered(self, stage: Stage) -> None:
+        """Also where it was handed on at once, as it was read."""
+        scene = stage(stored=True, max_unacknowledged=2)
+        fill(scene, 40)
+        scene = scene.crash()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **{"prefetch-count": "0"})
+        scene.commit()
+        assert len(consumer.messages()) == 40
+        assert all(marks(scene.crash()).values())
+
+
+class TestSelective:
+    """Somebody has room and wants nothing of what is in memory: it is read on for him."""
+
+    def test_by_a_selector(self, scene: Scene) -> None:
+        client = fill(scene, 20, kind="a")
+        client.publish(QUEUE, b"20", kind="b", **P)
+        scene.commit()
+        scene = scene.crash()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, selector="kind = 'b'")
+        scene.commit()
+        assert consumer.bodies() == [b"20"]
+        consumer.unsubscribe()
+        assert [int(message.body) for message in drain(scene)] == list(range(20))
+
+    def test_what_comes_while_all_is_read(self, scene: Scene) -> None:
+        client = fill(scene, 20, kind="a")
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, selector="kind = 'b'")
+        scene.commit()
+        client.publish(QUEUE, b"20", kind="b", **P)
+        scene.commit()
+        assert consumer.bodies() == [b"20"]
+
+    def test_by_a_group_whose_consumer_is_busy(self, scene: Scene) -> None:
+        client = fill(scene, 20, JMSXGroupID="g")
+        client.publish(QUEUE, b"20", JMSXGroupID="h", **P)
+        scene.commit()
+        scene = scene.crash()
+        busy, idle = scene.connect(), scene.connect()
+        busy.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        idle.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        assert (busy.bodies(), idle.bodies()) == ([b"0"], [b"20"])
+
+    def test_beside_a_consumer_that_takes_all(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(20):
+            client.publish(QUEUE, b"%d" % number, kind="ab"[number % 5 == 0], **P)
+        scene.commit()
+        scene = scene.crash()
+        every, some = scene.connect(), scene.connect()
+        every.subscribe(QUEUE, ack="client", **ONE)
+        some.subscribe(QUEUE, ack="client", selector="kind = 'b'", **ONE)
+        got: list[list[int]] = [[], []]
+        for _ in range(30):
+            for each, consumer in zip(got, (every, some), strict=True):
+                each += consume(scene, consumer, most=1)
+        assert sorted(got[0] + got[1]) == list(range(20))
+        assert all(each == sorted(each) for each in got)
+        assert all(number % 5 == 0 for number in got[1])
+
+
+class TestOrder:
+    def test_more_urgent_ones_go_first(self, scene: Scene) -> None:
+        client = fill(scene, 10)
+        publish(client, range(10, 12), priority="9", **P)
+        scene.commit()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == [10, 11, *range(10)]
+
+    def test_less_urgent_ones_in_memory_wait(self, scene: Scene) -> None:
+        client = fill(scene, 4, priority="0")
+        publish(client, range(4, 12), **P)
+        scene.commit()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == [*range(4, 12), *range(4)]
+
+    def test_all_priorities_in_any_order(self, scene: Scene) -> None:
+        client = scene.connect()
+        priorities = [int(digit) for digit in "4491049402294094491903"]
+        for number, priority in enumerate(priorities):
+            client.publish(QUEUE, b"%d" % number, priority=str(priority), **P)
+        scene.commit()
+        expected = sorted(range(len(priorities)), key=lambda number: (-priorities[number], number))
+        scene = scene.crash()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == expected
+
+    def test_what_comes_back_goes_to_its_place(self, scene: Scene) -> None:
+        fill(scene, 12)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **TWO)
+        scene.commit()
+        assert [int(message.body) for message in consumer.messages()] == [0, 1]
+        consumer.drop()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == list(range(12))
+
+    def test_what_comes_back_less_urgent_than_the_backlog_waits(self, scene: Scene) -> None:
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **TWO)
+        client = fill(scene, 2, priority="0")
+        publish(client, range(2, 12), **P)
+        scene.commit()
+        consumer.drop()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == [*range(2, 12), 0, 1]
+
+    def test_what_comes_while_a_page_is_read(self, scene: Scene) -> None:
+        client = fill(scene, 10)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.vault.write(scene.vault.take())
+        publish(client, range(10, 12), **P)
+        publish(client, range(12, 13), priority="9", **P)
+        got = consume(scene, consumer)
+        assert [number for number in got if number != 12] == list(range(12))
+
+    def test_groups(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(20):
+            client.publish(QUEUE, b"%d" % number, JMSXGroupID="gh"[number % 2], **P)
+        scene.commit()
+        consumers = [scene.connect() for _ in range(2)]
+        for consumer in consumers:
+            consumer.subscribe(QUEUE, ack="client", **ONE)
+        got: list[list[int]] = [[], []]
+        for _ in range(20):
+            for each, consumer in zip(got, consumers, strict=True):
+                each += consume(scene, consumer, most=1)
+        assert sorted(got) == [list(range(0, 20, 2)), list(range(1, 20, 2))]
+
+    @pytest.mark.parametrize("headers", [P, {}])
+    @pytest.mark.parametrize("before", range(5))
+    def test_groups_with_less_urgent_messages(self, scene: Scene, headers: dict[str, str], before: int) -> None:
+        """What is parked with a consumer waits for what is more urgent in the backlog, and then it comes."""
+        client = scene.connect()
+        client.publish(QUEUE, b"0", JMSXGroupID="g", **P)
+        client.publish(QUEUE, b"99", JMSXGroupID="g", priority="0", **headers)
+        publish(client, range(1, 1 + before), **headers)
+        filled = 1 + before
+        while not count(scene):
+            client.publish(QUEUE, b"%d" % filled, JMSXGroupID="g", **headers)
+            filled += 1
+        publish(client, range(filled, filled + 2), **headers)
+        scene.commit()
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE)
+        scene.commit()
+        assert [int(body) for body in consumer.bodies()] == [*range(filled + 2), 99]
+
+    def test_keys(self, scene: Scene) -> None:
+        """Of the messages of one key that wait only the newest stays, wherever it waits."""
+        client = fill(scene, 5)
+        for number in range(5, 20):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="ab"[number % 2], **P)
+        scene.commit()
+        assert sorted(marks(scene)) == [0, 1, 2, 3, 4, 18, 19]
+
+    def test_keys_come_before_the_backlog(self, scene: Scene) -> None:
+        """They are in memory, where a newer one finds them."""
+        client = fill(scene, 9)
+        in_memory = 9 - count(scene)
+        for number in range(9, 12):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="a", **P)
+        publish(client, range(12, 14), **P)
+        scene.commit()
+        assert [int(each.body) for each in drain(scene)] == [*range(in_memory), 11, *range(in_memory, 9), 12, 13]
+
+    @pytest.mark.parametrize("turns", [1, 2])
+    def test_keys_in_a_large_backlog_behind_a_restart(self, scene: Scene, turns: int) -> None:
+        """Only those with a key are read at the start."""
+        client = fill(scene, 9)
+        for number in range(9, 12):
+            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="ab"[number % 2], **P)  # 11 in the place of 9
+        publish(client, range(12, 14), **P)
+        scene.commit()
+        for _ in range(turns):
+            scene = scene.crash()
+        assert [message.body for message in queue(scene).waiting_messages()] == [b"11", b"10"]
+        assert count(scene) == 11
+        client = scene.connect()
+        client.publish(QUEUE, b"14", _AMQ_LVQ_NAME="a", **P)  # in the place of 10
+        assert sorted(marks(scene)) == [*range(9), 11, 12, 13, 14]
+
+    def test_keys_behind_a_restart(self, scene: Scene) -> None:
+        scene.connect().publish(QUEUE, b"0", _AMQ_LVQ_NAME="a", **P)
+        scene.commit()
+        scene = scene.crash()
+        scene.connect().publish(QUEUE, b"1", _AMQ_LVQ_NAME="a", **P)
+        assert list(marks(scene)) == [1]
+
+
+class TestLimits:
+    def test_whoever_publishes_waits(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_messages": 8}}, stored=True)
+        client = fill(scene, 7)
+        assert not queue(scene).full
+        publish(client, range(7, 8), **P)
+        assert queue(scene).full
+        assert scene.broker.context.take_full() == {queue(scene)}
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        assert not queue(scene).full
+        assert scene.rooms == 1
+        assert consume(scene, consumer) == list(range(8))
+
+    def test_in_octets(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_octets": 4_000}}, stored=True)
+        client = scene.connect()
+        while not queue(scene).full if scene.broker.destinations else True:
+            publish(client, range(1), **P)
+            assert queue(scene).nbytes < 6_000
+        assert queue(scene).nbytes >= 4_000
+        assert count(scene) > 0
+
+    def test_no_longer_when_it_is_thrown_away(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_messages": 8, "auto_delete": True}}, stored=True)
+        consumer, browser = scene.connect(), scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
+        fill(scene, 9)
+        assert queue(scene).full
+        consumer.unsubscribe()
+        assert queue(scene).waiting == 0
+        assert not queue(scene).full
+        assert scene.rooms == 1
+
+    def test_nor_when_it_has_expired(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"max_messages": 8}}, stored=True)
+        fill(scene, 7, ttl="1000")
+        scene = scene.crash()
+        client = scene.connect()
+        publish(client, range(7, 8), ttl="500")
+        assert queue(scene).full
+        consumer = scene.connect()
+        scene.wait(2.0)
+        consumer.subscribe(QUEUE, ack="client")
+        scene.commit()
+        assert not consumer.received()
+        assert queue(scene).waiting == 0
+        assert not queue(scene).full
+        assert scene.rooms == 1
+
+    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
+    @pytest.mark.parametrize("way", ["SEND", "COMMIT", "delayed", "SUBSCRIBE", "browser"])
+    def test_of_a_client_that_come_too_late(self, scene: Scene, way: str, headers: dict[str, str]) -> None:
+        """They change nothing; a part of the queue is in the store alone."""
+        fill(scene, 12)
+        client = scene.connect()
+        if way == "COMMIT":
+            client.begin()
+            client.publish(QUEUE, b"12", **P, **headers, transaction="t")
+            client.commit()
+        elif way in ("SEND", "delayed"):
+            client.publish(QUEUE, b"12", **P, **headers, **({"x-delay": "1000"} if way == "delayed" else {}))
+            scene.wait(1.1)
+        else:
+            client.subscribe(
+                QUEUE, ack="auto" if way == "browser" else "client", browser=str(way == "browser").lower(), **headers
+            )
+        scene.commit()
+        assert not client.failures
+        assert [wish.heard for wish in scene.wishes] == [False]
+        client.drop()
+        scene.commit()
+        sent = 13 if way in ("SEND", "COMMIT", "delayed") else 12
+        assert sorted(marks(scene)) == list(range(sent))
+
+    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
+    def test_and_hold_where_the_queue_began_with_them(self, scene: Scene, headers: dict[str, str]) -> None:
+        client = scene.connect()
+        for number in range(30):
+            client.publish(QUEUE, b"%d" % number, **P, **headers)
+        scene.commit()
+        scene = scene.crash()
+        assert set(queue(scene).of_client) >= {"when_full"}
+        left = list(marks(scene))
+        assert left == list(range(30 - len(left), 30))
+        assert 0 < len(left) <= 5
+
+
+class TestExpiry:
+    @pytest.mark.parametrize("again", [Scene.crash, Scene.commit])
+    def test_gone_within_moments(self, stage: Stage, again: Callable[[Scene], object]) -> None:
+        scene = stage(stored=True)
+        fill(scene, 10, ttl="1000")
+        if again is Scene.crash:
+            scene = scene.crash(0.1)
+        scene.wait(1.5)
+        scene.commit()
+        scene.wait(0.1)
+        assert not scene.broker.destinations
+        assert scene.broker.counters.expired == 10
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_to_the_dead_letters(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"dead_letter_expired": True}}, stored=True)
+        fill(scene, 10, ttl="1000")
+        scene.wait(1.5)
+        scene.commit()
+        scene.wait(0.1)
+        assert set(scene.broker.destinations) == {"/queue/dlq.a"}
+        assert sorted(marks(scene, "/queue/dlq.a")) == list(range(10))
+
+    def test_never_delivered(self, scene: Scene) -> None:
+        client = fill(scene, 10, ttl="1000")
+        publish(client, range(10, 12), **P)
+        scene.commit()
+        scene.now += 2  # no moment for anybody to look at the clock
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client")
+        scene.commit()
+        assert consumer.bodies() == [b"10", b"11"]
+
+    def test_when_the_consumer_has_left_while_it_was_read(self, scene: Scene) -> None:
+        fill(scene, 3, ttl="1000")
+        scene = scene.crash(0.1)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client")
+        batch = scene.vault.take()
+        if batch is not None:
+            scene.store.write(batch)
+            scene.vault.storage.written()
+        consumer.unsubscribe()
+        scene.now += 2
+        scene.commit()
+        scene.wait(0.1)
+        assert not scene.broker.destinations
+
+    def test_what_stands_behind_comes(self, scene: Scene) -> None:
+        client = fill(scene, 4, ttl="1000")
+        publish(client, range(4, 9), **P)
+        publish(client, range(9, 10), ttl="1000", **P)
+        scene.commit()
+        scene = scene.crash(0.1)
+        scene.wait(2.0)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        assert consume(scene, consumer) == [4, 5, 6, 7, 8]
+        assert scene.broker.counters.expired == 5
+
+    def test_of_several_priorities(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(12):
+            client.publish(
+                QUEUE, b"%d" % number, priority=str(number % 3 * 4), ttl=str(1_000 + number % 2 * 2_000), **P
+            )
+        scene.commit()
+        scene = scene.crash(0.1)
+        scene.wait(1.5)
+        scene.commit()
+        assert queue(scene).waiting == 6
+        assert sorted(marks(scene)) == [1, 3, 5, 7, 9, 11]
+
+    @pytest.mark.parametrize("more", [0, 3])
+    def test_thrown_away_while_it_is_read(self, stage: Stage, more: int) -> None:
+        """It is not counted twice, nor is what expires afterwards."""
+        scene = stage({QUEUE: {"idle_timeout": 1.5}}, stored=True)
+        browser = scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
+        publish(scene.connect(), range(10), ttl="1000")
+        scene.vault.write(scene.vault.take())
+        scene.wait(1.2)  # expired, and not read so far
+        scene.wait(0.5)
+        assert queue(scene).waiting == 0  # nobody has used it
+        publish(scene.connect(), range(10, 10 + 2 * more), ttl="200")
+        scene.wait(1.1)
+        scene.commit()
+        scene.wait(1.1)
+        scene.commit()
+        assert (queue(scene).waiting, queue(scene).nbytes, storage(scene).rows) == (0, 0, 0)
+        assert not scene.store.rows
+
+
+class TestPurge:
+    def test_all_of_it_goes(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 10)
+        assert count(scene) > 0
+        scene.wait(5.1)
+        assert not scene.broker.destinations
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
+        assert scene.broker.counters.dropped == 10
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_a_slice_with_each_batch(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A million rows at once would hold up all receipts."""
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 20)
+        in_memory = 20 - count(scene)
+        scene.wait(5.1)
+        assert not scene.broker.destinations
+        assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 20)
+        batches = scene.commit()
+        assert [len(batch.gone) for batch in batches][:-1] == [in_memory + 4, 4, 4, 4]
+        assert [batch.dropped for batch in batches] == [[], [], [], [], [1]]
+        assert not scene.store.rows
+
+    def test_what_comes_meanwhile_stays(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
+        consumer, browser = scene.connect(), scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
+        client = scene.connect()
+        for start in (0, 20):  # the second time some of the first are still there
+            consumer.subscribe(QUEUE, ack="client", **ONE)
+            publish(client, range(start, start + 20), **P)
+            scene.vault.write(scene.vault.take())
+            consumer.unsubscribe()
+            assert (queue(scene).waiting, count(scene)) == (0, 0)
+        publish(client, range(40, 50), **P)
+        scene.vault.write(scene.vault.take())
+        assert len(scene.store.rows) > 20
+        scene.commit()
+        assert len(scene.store.rows) == stored(scene) == 10
+        assert list(marks(scene)) == list(range(40, 50))
+
+    def test_a_kill_in_between(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 20)
+        in_memory = 20 - count(scene)
+        scene.wait(5.1)
+        for _ in range(2):
+            scene.vault.write(scene.vault.take())
+        assert list(marks(scene.crash())) == list(range(in_memory + 8, 20))
+
+    def test_a_durable_subscription_does_not_come_back(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_SLICE", 4)
+        client, consumer = scene.connect(), scene.connect()
+        consumer.subscribe("/topic/a", ack="client", durable="true", **ONE)
+        for number in range(20):
+            client.publish("/topic/a", b"%d" % number, **P)
+        scene.commit()
+        assert len(scene.store.rows) == 20
+        assert consumer.bodies() == [b"0"]
+        consumer.send("UNSUBSCRIBE", {"id": "0", "durable": "true", "receipt": "r"})
+        scene.vault.write(scene.vault.take())
+        assert consumer.receipts() == ["r"]
+        assert scene.store.rows
+        scene = scene.crash()
+        assert scene.broker.registry.count() == 0
+        scene.commit()
+        assert not scene.store.rows
+
+    def test_not_what_somebody_holds(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
+        consumer = scene.connect()
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        fill(scene, 10)
+        consumer.begin()
+        consumer.ack(consumer.message(), transaction="t")
+        consumer.unsubscribe()
+        scene.commit()
+        assert len(scene.store.rows) == 1
+        assert marks(scene.crash()) == {0: True}
+
+    def test_nor_while_the_store_fails(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Then all slices but one would wait in memory."""
+        monkeypatch.setattr(module, "_SLICE", 4)
+        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
+        fill(scene, 20)
+        scene.store.failure = "the disk is full"
+        scene.wait(5.1)
+        before = scene.vault.storage.nbytes
+        for _ in range(5):
+            scene.commit()
+        assert scene.vault.storage.nbytes == before
+        scene.store.failure = ""
+        scene.commit()
+        assert not scene.store.rows
+
+    @pytest.mark.parametrize("written", [True, False])
+    def test_while_it_is_read(self, stage: Stage, written: bool) -> None:
+        """What was thrown away does not come back; what comes afterwards is not lost."""
+        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
+        fill(scene, 10)
+        browser, consumer, next_one = scene.connect(), scene.connect(), scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
+        consumer.subscribe(QUEUE, ack="client")
+        batch = scene.vault.take()
+        if batch is not None:
+            scene.store.write(batch)
+            scene.vault.storage.written()  # now he may have some, and the backlog is asked for
+        consumer.unsubscribe()
+        assert queue(scene).waiting == 0
+        next_one.subscribe(QUEUE, ack="client", **ONE)
+        publish(scene.connect(), range(10, 20), **P)
+        got = []
+        while not written and (messages := next_one.messages()):  # until it is his turn to read on
+            got += [int(message.body) for message in messages]
+            next_one.ack(messages[-1])
+        assert got + consume(scene, next_one) == list(range(10, 20))
+
+    def test_with_all_counts_at_zero(self, stage: Stage) -> None:
+        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
+        consumer, browser = scene.connect(), scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        publish(scene.connect(), range(10))
+        assert count(scene) > 0
+        consumer.unsubscribe()
+        found = storage(scene)
+        assert (queue(scene).waiting, queue(scene).nbytes, found.rows, found.transient) == (0, 0, 0, 0)
+        assert found.paged is not None
+        assert (found.paged.count, found.paged.nbytes, list(chain(*found.paged.next_rows(9)))) == (0, 0, [])
+
+
+class TestBrowsers:
+    @pytest.mark.parametrize("end", ["true", "false"])
+    def test_see_all_that_waits(self, scene: Scene, end: str) -> None:
+        fill(scene, 12)
+        browser = scene.connect()
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": end})
+        for _ in range(10):
+            scene.commit()
+        found = [message.body for message in browser.messages() if "browser" not in message.headers]
+        assert found == [b"%d" % number for number in range(12)]
+
+    def test_also_behind_a_restart(self, scene: Scene) -> None:
+        fill(scene, 3)
+        scene = scene.crash()
+        browser = scene.connect()
+        browser.subscribe(QUEUE, browser="true")
+        for _ in range(10):
+            scene.commit()
+        found = browser.messages()
+        assert [message.body for message in found] == [b"0", b"1", b"2", b""]
+        assert found[-1].headers["browser"] == "end"
+        assert scene.broker.context.waiting == 3
+
+    @pytest.mark.parametrize("end", ["true", "false"])
+    def test_as_fast_as_they_read(self, stage: Stage, end: str) -> None:
+        scene = stage(stored=True, max_outbound=8_000)
+        client = scene.connect()
+        for number in range(20):
+            client.publish(QUEUE, b"%d" % number + b"x" * 500, **P)
+        browser = scene.connect()
+        browser.stalled = True
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": end})
+        found: list[bytes] = []
+        for _ in range(30):
+            scene.commit()
+            assert browser.session.outbox.size < 2_000
+            browser.resume()
+            found += [message.body for message in browser.messages() if "browser" not in message.headers]
+            browser.stalled = True
+        assert [int(body.strip(b"x")) for body in found] == list(range(20))
+
+    def test_see_nothing_that_expires_while_it_is_read(self, scene: Scene) -> None:
+        client = fill(scene, 9, ttl="1000")
+        publish(client, range(9, 12), **P)
+        browser = scene.connect()
+        browser.subscribe(QUEUE, browser="true")
+        in_memory = len(browser.messages())
+        scene.now += 2
+        scene.commit()
+        assert 0 < in_memory < 9
+        assert browser.bodies() == [b"9", b"10", b"11", b""]
+        scene.wait(2.0)
+        scene.commit()
+
+    def test_follow_what_comes(self, scene: Scene) -> None:
+        browser = scene.connect()
+        fill(scene, 1)
+        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})
+        publish(scene.connect(), range(1, 12), **P)
+        assert browser.bodies() == [b"%d" % number for number in range(12)]
+
+
+class TestQueuesComeAndGo:
+    def test_forgotten_and_back(self, scene: Scene) -> None:
+        for start in (0, 20):
+            client = scene.connect()
+            publish(client, range(start, start + 10), **P)
+            scene.commit()
+            assert count(scene) > 0
+            assert sorted(marks(scene)) == list(range(start, start + 10))
+            assert not scene.broker.destinations
+            assert not scene.store.places
+
+    def test_not_while_something_waits_in_the_store_alone(self, scene: Scene) -> None:
+        fill(scene, 10)
+        scene = scene.crash()
+        assert set(scene.broker.destinations) == {QUEUE}
+        assert not queue(scene).is_idle
+        assert not queue(scene).waiting_messages()
+
+
+class TestWhatIsLetGo:
+    """A deep backlog is no reason to hold on to messages that have gone."""
+
+    def places(self, scene: Scene) -> int:
+        found = queue(scene)
+        ready_lists = sum(len(ready_list) for ready_list in found.in_memory.ready_lists)
+        expiry = found.in_memory._expiry
+        return ready_lists + (len(expiry._heap.heap) if expiry is not None else 0)
+
+    def test_in_the_lanes_of_selectors_and_by_time(self, scene: Scene) -> None:
+        client = scene.connect()
+        for number in range(400):
+            client.publish(QUEUE, b"%d" % number, kind="a", ttl="1000000", **P)
+        scene.commit()
+        scene = scene.crash()
+        busy, consumer = scene.connect(), scene.connect()
+        busy.subscribe(QUEUE, ack="client", selector="kind = 'a'", **ONE)
+        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.commit()
+        for _ in range(200):
+            message = next(iter(consumer.messages()), None)
+            if message is not None:
+                consumer.ack(message)
+            scene.commit()
+        assert count(scene) > 100
+        assert self.places(scene) < 100
+
+
+def test_it_begins_where_the_module_says(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
+    monkeypatch.setattr(shelf_module, "MOST_IN_MEMORY", module.MOST_IN_MEMORY)
+    scene: Scene = stage(stored=True)
+    client = scene.connect()
+    for _ in range(17):
+        client.publish(QUEUE, b"x" * 1_000_000)
+    assert count(scene) == 0
+    client.publish(QUEUE, b"x" * 1_000_000)
+    assert count(scene) == 1

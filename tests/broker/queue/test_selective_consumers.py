@@ -1,0 +1,349 @@
+"""Consumers that want only some of the messages: who is asked about what, in which order, and how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from gateway.broker import selectors
+from gateway.broker.queue import ready
+from gateway.broker.queue.queue import Queue
+
+from ..client import Client, Scene, waiting
+from ..wire import build
+
+QUEUE = "/queue/a"
+RED, BLUE = "color = 'red'", "color = 'blue'"
+Asked = Counter[str]
+
+
+def send(producer: Client, *names: str, **headers: str) -> None:
+    """Send messages whose bodies are these; `red1` is red, `blue2` is blue, `1` has no color."""
+    for name in names:
+        color = name.rstrip("0123456789")
+        producer.publish(QUEUE, name.encode(), **({"color": color} if color else {}), name=name, **headers)
+
+
+def names(client: Client) -> list[str]:
+    return [message.body.decode() for message in client.messages()]
+
+
+def consumer(scene: Scene, selector: str = "", prefetch: int = 1_000, priority: int = 0) -> Client:
+    """A connection that subscribes /queue/a in mode client."""
+    client = scene.connect()
+    headers = {"selector": selector, "prefetch-count": str(prefetch), "x-priority": str(priority)}
+    client.subscribe(QUEUE, ack="client", **headers)
+    return client
+
+
+def go_on(client: Client) -> list[str]:
+    """Acknowledge one by one until nothing comes; returns what came."""
+    found = []
+    while messages := client.messages():
+        for message in messages:
+            found.append(message.body.decode())
+            client.ack(message)
+    return found
+
+
+def queue_of(scene: Scene) -> Queue:
+    queue = scene.broker.destinations[QUEUE]
+    assert isinstance(queue, Queue)
+    return queue
+
+
+def waits(scene: Scene) -> list[str]:
+    return [message.body.decode() for message in waiting(queue_of(scene))]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """How often selectors were asked about each message."""
+    count: Asked = Counter()
+    parse = selectors.parse
+
+    def counting(text: str) -> Callable[[Mapping[str, str]], bool]:
+        wants = parse(text)
+
+        def ask(headers: Mapping[str, str]) -> bool:
+            count[headers["name"]] += 1
+            return wants(headers)
+
+        return ask
+
+    monkeypatch.setattr(selectors, "parse", counting)
+    return count
+
+
+class TestWhoGetsWhat:
+    def test_each_what_it_wants_in_order(self, scene: Scene) -> None:
+        red, blue, producer = consumer(scene, RED), consumer(scene, BLUE), scene.connect()
+        send(producer, "red1", "blue2", "3", "blue4", "red5")
+        assert (names(red), names(blue), waits(scene)) == (["red1", "red5"], ["blue2", "blue4"], ["3"])
+
+    def test_what_nobody_wants_waits_and_is_not_overtaken(self, scene: Scene) -> None:
+        red, producer = consumer(scene, RED), scene.connect()
+        send(producer, "1", "red2", "3", "blue4", "5")
+        assert names(red) == ["red2"]
+        blue, plain = consumer(scene, BLUE), consumer(scene)
+        send(producer, "6")
+        assert (names(blue), names(plain)) == (["blue4"], ["1", "3", "5", "6"])
+
+    def test_a_busy_selective_one_holds_nobody_up(self, scene: Scene) -> None:
+        red, plain, producer = consumer(scene, RED, 1), consumer(scene), scene.connect()
+        send(producer, *(f"red{number}" for number in range(10)))
+        assert sorted(names(red) + names(plain)) == [f"red{number}" for number in range(10)]
+
+    def test_a_busy_plain_one_does_not_hold_it_up(self, scene: Scene) -> None:
+        plain, producer = consumer(scene, prefetch=1), scene.connect()
+        send(producer, "1", "2", "red3", "4", "red5")
+        red = consumer(scene, RED)
+        send(producer, "red6")
+        assert (names(plain), names(red), waits(scene)) == (["1"], ["red3", "red5", "red6"], ["2", "4"])
+
+    def test_from_the_middle_of_a_deep_queue(self, scene: Scene) -> None:
+        producer = scene.connect()
+        send(producer, *(f"{'red' if number % 100 == 50 else ''}{number}" for number in range(300)))
+        red = consumer(scene, RED, 1)
+        assert go_on(red) == ["red50", "red150", "red250"]
+        assert len(waits(scene)) == 297
+
+    def test_plain_and_selective_ones_take_turns(self, scene: Scene) -> None:
+        clients = [consumer(scene), consumer(scene, RED), consumer(scene, BLUE)]
+        send(scene.connect(), *(f"red{number}" for number in range(8)))
+        shares = [names(client) for client in clients]
+        assert [len(share) for share in shares] == [4, 4, 0]
+
+    def test_by_priority(self, scene: Scene) -> None:
+        producer = scene.connect()
+        for number in range(10):
+            send(producer, f"red{number}", f"{number}", priority=str(number))
+        assert names(consumer(scene, RED)) == [f"red{number}" for number in range(9, -1, -1)]
+
+    def test_who_leaves_gives_its_messages_to_those_who_want_them(self, scene: Scene) -> None:
+        red, producer = consumer(scene, RED), scene.connect()
+        send(producer, "red1", "red2")
+        blue, other = consumer(scene, BLUE), consumer(scene, "color LIKE 'r%'")
+        red.drop()
+        assert (names(blue), names(other)) == ([], ["red1", "red2"])
+
+    def test_a_rejected_message_goes_to_another_that_wants_it(self, scene: Scene) -> None:
+        red, blue, plain = consumer(scene, RED), consumer(scene, BLUE), consumer(scene, prefetch=1)
+        send(scene.connect(), "1", "red2")
+        assert names(plain) == ["1"]
+        message = red.message()
+        red.nack(message)
+        assert (names(red), names(blue)) == (["red2"], [])
+
+    def test_in_order_also_what_came_back(self, scene: Scene) -> None:
+        red, plain, producer = consumer(scene, RED, 2), consumer(scene, prefetch=1), scene.connect()
+        send(producer, "0", "red1", "2", "red3", "red4", "red5")
+        first, second = red.messages()
+        red.nack(second)
+        assert [message.body for message in red.messages()] == [b"red1", b"red3"]
+        assert waits(scene) == ["2", "red4", "red5"]
+        plain.drop()
+        assert first.body == b"red1"
+        assert waits(scene) == ["0", "2", "red4", "red5"]
+
+
+class TestLanes:
+    """Which messages wait for whom is kept per selector, however many have it."""
+
+    def test_equal_selectors_share_one(self, scene: Scene, asked: Asked) -> None:
+        plain = consumer(scene, prefetch=1)
+        send(plain, "1", "2", "red3", "4", "red5", "red6")
+        clients = [consumer(scene, RED, 1, number) for number in range(3)]
+        assert len(queue_of(scene).in_memory.ready_lists) == 2
+        assert [names(client) for client in clients] == [["red3"], ["red5"], ["red6"]]
+        assert set(asked.values()) == {1}
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+    def test_it_goes_with_the_last_of_them(self, scene: Scene, order: tuple[int, ...]) -> None:
+        consumer(scene)
+        clients = [consumer(scene, RED, priority=number % 2) for number in range(3)]
+        for left, index in enumerate(reversed(order)):
+            assert len(queue_of(scene).in_memory.ready_lists) == (2 if left < 3 else 1)
+            clients[index].drop()
+        assert len(queue_of(scene).in_memory.ready_lists) == 1
+
+    def test_who_comes_again_finds_all(self, scene: Scene) -> None:
+        red, producer = consumer(scene, RED), scene.connect()
+        red.unsubscribe()
+        send(producer, "1", "red2", "3")
+        for _ in range(2):
+            red.subscribe(QUEUE, ack="client", selector=RED)
+            assert names(red) == ["red2"]
+            red.unsubscribe()
+
+    def test_asked_once_about_what_waits(self, scene: Scene, asked: Asked) -> None:
+        producer = scene.connect()
+        send(producer, *(f"{'red' if number % 10 == 0 else ''}{number}" for number in range(200)))
+        red = consumer(scene, RED, 1)
+        assert len(go_on(red)) == 20
+        assert set(asked.values()) == {1}
+
+    def test_and_about_what_comes_while_it_is_busy(self, scene: Scene, asked: Asked) -> None:
+        red, producer = consumer(scene, RED, 1), scene.connect()
+        send(producer, "red0")
+        for number in range(1, 200):
+            send(producer, f"{'red' if number % 10 == 0 else ''}{number}")
+        assert len(go_on(red)) == 20
+        # The one that met a consumer whose window turned out to be full was asked about when it came, too.
+        assert asked.total() <= 201
+
+    def test_what_came_back_does_not_cost_more_with_each_that_comes(self, scene: Scene, asked: Asked) -> None:
+        one, two, producer = consumer(scene, RED, 1), consumer(scene, RED, 1), scene.connect()
+        send(producer, "red1", "red2", "red3")
+        one.drop()
+        asked.clear()
+        for number in range(50):
+            send(producer, f"{number}", f"blue{number}")
+        assert names(two) == ["red2"]
+        assert waits(scene)[:2] == ["red1", "red3"]
+        assert asked.total() <= 102
+
+    def test_a_publisher_does_not_pay_for_busy_ones(self, scene: Scene, asked: Asked) -> None:
+        for number in range(20):
+            consumer(scene, f"color = 'red' AND {number} = {number}", 1)
+        producer = scene.connect()
+        send(producer, *(f"red{number}" for number in range(21)))
+        asked.clear()
+        send(producer, *(f"red{number}" for number in range(50)))
+        assert asked.total() == 0
+
+    def test_stale_places_do_not_pile_up(self, scene: Scene) -> None:
+        """The plain consumers never read the selective one's lane, and the other way round."""
+        red, plain, producer = consumer(scene, RED, 1), consumer(scene, prefetch=1), scene.connect()
+        send(producer, "red0", "1")
+        for number in range(2, 400):
+            send(producer, f"red{number}", f"{number}")
+            (plain if number % 3 else red).ack((plain if number % 3 else red).messages()[-1])
+            places = [len(each) for each in queue_of(scene).in_memory.ready_lists]
+            assert max(places) <= 2 * len(waits(scene)) + 100
+        for _ in range(2_000):
+            messages = plain.messages()
+            if not messages:
+                break
+            plain.ack(messages[-1])
+        assert waits(scene) == []
+        assert sum(len(each) for each in queue_of(scene).in_memory.ready_lists) < 200
+
+
+@pytest.fixture
+def held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Turns are over after three messages, and none follows until the test says so."""
+    monkeypatch.setattr(ready, "READS_PER_TURN", 3)
+    monkeypatch.setattr(scene, "settle", scene.audit)
+    return scene
+
+
+def turns(scene: Scene, most: int = 1_000) -> int:
+    """Let the broker go on with what it did not finish; returns how many turns it took."""
+    count = 1
+    while count < most and scene.broker.scheduler.proceed():
+        count += 1
+    Scene.settle(scene)
+    return count
+
+
+class TestTurns:
+    """A long run of messages that nobody wants must not stop everything else."""
+
+    def test_a_deep_queue_is_read_in_turns(self, held: Scene, asked: Asked) -> None:
+        producer = held.connect()
+        send(producer, *(str(number) for number in range(20)), "red20")
+        red = consumer(held, RED)
+        assert asked.total() == 3
+        held.broker.scheduler.proceed()
+        assert asked.total() == 6
+        turns(held)
+        assert names(red) == ["red20"]
+        assert asked.total() == 21
+
+    def test_also_where_they_are_urgent(self, held: Scene, asked: Asked) -> None:
+        producer = held.connect()
+        send(producer, "1", priority="0")
+        send(producer, *(str(number) for number in range(2, 20)), "red20", priority="9")
+        red = consumer(held, RED)
+        assert asked.total() <= 4
+        turns(held)
+        assert names(red) == ["red20"]
+
+    def test_what_comes_does_not_overtake(self, held: Scene) -> None:
+        producer = held.connect()
+        send(producer, *(str(number) for number in range(10)), "red10", "red11")
+        red = consumer(held, RED)
+        send(producer, "red12")
+        assert not red.session.outbox.parts
+        turns(held)
+        send(producer, "red13")
+        turns(held)
+        assert names(red) == ["red10", "red11", "red12", "red13"]
+
+    def test_also_not_past_others_with_the_selector(self, held: Scene) -> None:
+        """Who comes while the lane is read, at whatever priority, reads on where it stands."""
+        producer = held.connect()
+        send(producer, *(str(number) for number in range(10)), "red10", "red11", "red12")
+        clients = [consumer(held, RED, 1, number) for number in (0, 5, 0)]
+        send(producer, "red13")
+        turns(held)
+        assert sorted(name for client in clients for name in names(client)) == ["red10", "red11", "red12"]
+        assert waits(held)[-1] == "red13"
+
+    def test_others_go_on_meanwhile(self, held: Scene) -> None:
+        producer = held.connect()
+        send(producer, *(str(number) for number in range(10)), "red10")
+        red = consumer(held, RED)
+        plain = consumer(held)
+        send(producer, "red11")
+        turns(held)
+        assert names(plain) == [*(str(number) for number in range(10)), "red10", "red11"]
+        assert names(red) == []
+
+    def test_what_came_back_meanwhile_is_first(self, held: Scene) -> None:
+        plain, producer = consumer(held, prefetch=1), held.connect()
+        send(producer, "red0", *(str(number) for number in range(1, 11)), "red11")
+        red = consumer(held, RED)
+        plain.drop()
+        send(producer, "red12")
+        turns(held)
+        assert names(red) == ["red0", "red11", "red12"]
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.unsubscribe])
+    def test_the_consumer_leaves_while_its_lane_is_read(self, held: Scene, leave: Callable[[Client], None]) -> None:
+        producer = held.connect()
+        send(producer, *(str(number) for number in range(10)), "red10")
+        red = consumer(held, RED)
+        leave(red)
+        send(producer, "red11")
+        turns(held)
+        later = consumer(held, RED)
+        turns(held)
+        assert names(later) == ["red10", "red11"]
+
+    def test_the_consumer_has_no_room_any_more_when_it_is_its_turn(self, held: Scene) -> None:
+        producer = held.connect()
+        send(producer, *(str(number) for number in range(10)), "red10")
+        red = consumer(held, RED)
+        red.stalled = True
+        red.session.outbox.append(b"\n" * (red.session.outbox.window + 1))
+        turns(held)
+        assert waits(held)[-1] == "red10"
+        red.resume()
+        turns(held)
+        assert red.written.endswith(b"red10\0\n")
+
+    def test_one_chunk_that_subscribes_and_sends(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
+        client = scene.connect()
+        send(client, *(str(number) for number in range(10)), "red10")
+        subscribe = {"destination": QUEUE, "id": "0", "ack": "auto", "selector": RED}
+        nbytes = build("SUBSCRIBE", subscribe, version=client.version)
+        for number in (11, 12):
+            headers = {"destination": QUEUE, "color": "red"}
+            nbytes += build("SEND", headers, b"red%d" % number, version=client.version)
+        client.receive(nbytes)
+        assert names(client) == ["red10", "red11", "red12"]

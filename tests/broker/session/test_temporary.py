@@ -1,0 +1,363 @@
+"""Temporary destinations: one's own to subscribe to, known to others by `reply-to` alone, and gone with the session."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.codec import V10, V12, Version
+
+from ..client import WITH_NACK, Client, Scene, Step
+from ..conftest import Stage
+
+with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
+REPLIES = "/temp-queue/replies"
+both = pytest.mark.parametrize("kind", ["queue", "topic"])
+
+
+def address(client: Client, worker: Client, destination: str = REPLIES) -> str:
+    """The name under which others can send to a temporary destination, as a worker learns it."""
+    worker.subscribe("/queue/work", "work")
+    client.publish("/queue/work", b"request", **{"reply-to": destination})
+    found = worker.message().headers["reply-to"]
+    worker.unsubscribe("work")
+    return found
+
+
+@pytest.fixture
+def client(scene: Scene, version: Version) -> Client:
+    return scene.connect(version)
+
+
+@pytest.fixture
+def worker(scene: Scene, version: Version) -> Client:
+    return scene.connect(version)
+
+
+class TestReplyTo:
+    @both
+    def test_a_request_and_its_reply(self, client: Client, worker: Client, kind: str) -> None:
+        """As RxStompRPC and RabbitMQ's users do it: without a SUBSCRIBE."""
+        worker.subscribe("/queue/work")
+        client.publish("/queue/work", b"2 + 2", **{"reply-to": f"/temp-{kind}/replies", "correlation-id": "7"})
+        request = worker.message()
+        assert request.headers["reply-to"].startswith(f"/reply-{kind}/")
+        worker.publish(request.headers["reply-to"], b"4", **{"correlation-id": request.headers["correlation-id"]})
+        reply = client.message()
+        assert (reply.body, reply.headers["correlation-id"]) == (b"4", "7")
+        assert reply.subscription == f"/temp-{kind}/replies"
+        assert reply.headers["destination"] == request.headers["reply-to"]
+        assert "ack" not in reply.headers
+
+    def test_one_subscription_for_all_requests(self, client: Client, worker: Client) -> None:
+        first, second = address(client, worker), address(client, worker)
+        assert first == second
+        assert len(client.session.subscriptions) == 1
+        worker.publish(first, b"m")
+        assert client.bodies() == [b"m"]
+
+    def test_who_has_subscribed_is_not_subscribed_again(self, client: Client, worker: Client) -> None:
+        client.subscribe(REPLIES, "mine", ack="client")
+        worker.publish(address(client, worker), b"m")
+        message = client.message()
+        assert message.subscription == "mine"
+        client.ack(message)
+        assert list(client.session.subscriptions) == ["mine"]
+
+    def test_who_only_browses_is_subscribed_too(self, client: Client, worker: Client) -> None:
+        client.subscribe(REPLIES, "browser", browser="true", **{"browser-end": "false"})
+        worker.publish(address(client, worker), b"m")
+        assert sorted(each.subscription for each in client.messages()) == [REPLIES, "browser"]
+
+    def test_unsubscribe_by_the_destination_as_id(self, client: Client, worker: Client) -> None:
+        """The queue goes with it, and what comes meanwhile is dropped; the next request makes another one."""
+        name = address(client, worker)
+        client.unsubscribe(REPLIES)
+        assert not client.session.subscriptions
+        worker.publish(name, b"late")
+        assert not client.received()
+        other = address(client, worker)
+        assert other != name
+        assert not client.received()
+        worker.publish(other, b"in time")
+        assert client.bodies() == [b"in time"]
+
+    def test_different_names_are_different_destinations(self, client: Client, worker: Client) -> None:
+        names = {kind: address(client, worker, f"/temp-{kind}") for kind in ("queue/a", "queue/b", "topic/a")}
+        assert len(set(names.values())) == 3
+        for kind, name in names.items():
+            worker.publish(name, kind.encode())
+        assert {each.subscription: each.body for each in client.messages()} == {
+            f"/temp-{kind}": kind.encode() for kind in names
+        }
+
+    @pytest.mark.parametrize(
+        "reply_to", ["/queue/answers", "/topic/answers", "/reply-queue/0123", "answers", "", "/nope/x", "/temp-queue"]
+    )
+    def test_any_other_is_an_ordinary_header(self, client: Client, worker: Client, reply_to: str) -> None:
+        assert address(client, worker, reply_to) == reply_to
+        assert not client.session.subscriptions
+
+    def test_a_worker_may_pass_it_on(self, scene: Scene, client: Client, worker: Client, version: Version) -> None:
+        name, other = address(client, worker), scene.connect(version)
+        assert address(worker, other, name) == name
+        other.publish(name, b"from somebody else")
+        assert client.bodies() == [b"from somebody else"]
+        assert not worker.session.subscriptions
+
+    def test_a_name_is_needed(self, client: Client) -> None:
+        client.publish("/queue/work", b"m", **{"reply-to": "/temp-queue/"})
+        assert client.error().headers["message"] == "destination without a name"
+
+    def test_the_id_may_be_in_use(self, client: Client) -> None:
+        client.subscribe("/topic/a", REPLIES)
+        client.publish("/queue/work", b"m", **{"reply-to": REPLIES})
+        assert client.error().headers["message"] == "subscription id in use"
+
+    @pytest.mark.parametrize("headers", [{"x-delay": "1000"}, {"priority": "9"}, {"ttl": "5000"}])
+    def test_together_with_other_wishes(
+        self, scene: Scene, client: Client, worker: Client, headers: dict[str, str]
+    ) -> None:
+        worker.subscribe("/queue/work")
+        client.publish("/queue/work", b"m", **{"reply-to": REPLIES}, **headers)
+        scene.wait(1.1)
+        worker.publish(worker.message().headers["reply-to"], b"reply")
+        assert client.bodies() == [b"reply"]
+
+    def test_to_several_workers(self, client: Client, worker: Client) -> None:
+        worker.subscribe("/topic/work", "0")
+        worker.subscribe("/queue/work", "1")
+        client.publish("/topic/work,/queue/work", b"m", **{"reply-to": REPLIES})
+        names = {each.headers["reply-to"] for each in worker.messages()}
+        assert len(names) == 1
+        worker.publish(names.pop(), b"reply")
+        assert client.bodies() == [b"reply"]
+
+    @pytest.mark.parametrize("end", [Client.commit, Client.abort])
+    def test_in_a_transaction(self, client: Client, worker: Client, end: Step) -> None:
+        """The request waits for COMMIT; the subscription is there at once, and stays."""
+        worker.subscribe("/queue/work")
+        client.begin()
+        client.publish("/queue/work", b"m", transaction="t", **{"reply-to": REPLIES})
+        assert list(client.session.subscriptions) == [REPLIES]
+        assert not worker.received()
+        end(client)
+        assert list(client.session.subscriptions) == [REPLIES]
+        if end is Client.commit:
+            worker.begin()
+            worker.publish(worker.message().headers["reply-to"], b"reply", transaction="t")
+            assert not client.received()
+            worker.commit()
+            assert client.bodies() == [b"reply"]
+
+    @pytest.mark.parametrize("version", [V10], ids=["1.0"])
+    def test_in_1_0_the_messages_name_it(self, client: Client, worker: Client) -> None:
+        """A client of 1.0 without ids has no other way to tell them from its subscriptions."""
+        client.send("SUBSCRIBE", {"destination": "/queue/other"})
+        worker.publish(address(client, worker), b"m")
+        assert client.message().subscription == REPLIES
+        client.send("UNSUBSCRIBE", {"id": REPLIES})
+        assert list(client.session.subscriptions) == [("/queue/other",)]
+
+
+class TestBySubscribe:
+    @both
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_ones_own(self, client: Client, kind: str, ack: str) -> None:
+        client.subscribe(f"/temp-{kind}/x", ack=ack)
+        client.publish(f"/temp-{kind}/x", b"m")
+        message = client.message()
+        assert (message.body, message.headers["destination"]) == (b"m", f"/temp-{kind}/x")
+
+    def test_a_queue_keeps_what_comes_before(self, client: Client) -> None:
+        client.publish("/temp-queue/x", b"m")
+        client.subscribe("/temp-queue/x")
+        assert client.bodies() == [b"m"]
+
+    def test_equal_names_of_two_sessions_are_two(self, client: Client, worker: Client) -> None:
+        for each in (client, worker):
+            each.subscribe("/temp-queue/x")
+        worker.publish("/temp-queue/x", b"m")
+        assert not client.received()
+        assert worker.bodies() == [b"m"]
+
+    @pytest.mark.parametrize("name", ["#", "*", "a.*", "a,b", "/", "..", "%2A"])
+    def test_a_name_is_only_a_name(self, client: Client, worker: Client, name: str) -> None:
+        client.subscribe(f"/temp-topic/{name}")
+        clients = address(client, worker, f"/temp-topic/{name}")
+        client.publish(address(worker, client, "/temp-topic/x"), b"for the worker")
+        assert worker.bodies() == [b"for the worker"]
+        worker.publish(clients, b"for the client")
+        assert client.bodies() == [b"for the client"]
+
+    @both
+    def test_it_stays_as_long_as_one_subscription_is_left(self, client: Client, worker: Client, kind: str) -> None:
+        for id in "01":
+            client.subscribe(f"/temp-{kind}/x", id)
+        name = address(client, worker, f"/temp-{kind}/x")
+        client.unsubscribe("0")
+        worker.publish(name, b"m")
+        assert client.bodies() == [b"m"]
+
+    def test_its_owner_may_browse_and_select(self, client: Client) -> None:
+        client.publish("/temp-queue/x", b"1", color="blue")
+        client.publish("/temp-queue/x", b"2", color="red")
+        client.subscribe("/temp-queue/x", "0", browser="true")
+        assert client.bodies() == [b"1", b"2", b""]
+        client.subscribe("/temp-queue/x", "1", selector="color = 'red'")
+        assert client.bodies() == [b"2"]
+
+    @pytest.mark.parametrize("destination", ["/temp-queue/", "/temp-topic/"])
+    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+    def test_a_name_is_needed(self, client: Client, destination: str, command: str) -> None:
+        client.send(command, {"destination": destination, "id": "0"})
+        assert client.error().headers["message"] == "destination without a name"
+
+    def test_so_many(self, stage: Stage, version: Version) -> None:
+        scene = stage(max_subscriptions=3)
+        client, other = scene.connect(version), scene.connect(version)
+        for number in range(3):
+            client.publish(f"/temp-queue/{number}", b"m")
+        client.publish("/temp-queue/0", b"m")
+        other.publish("/temp-queue/0", b"m")
+        client.publish("/temp-queue/3", b"m")
+        error = client.error()
+        assert error.headers["message"] == "too many temporary destinations"
+        assert b"(max_subscriptions)" in error.body
+
+
+class TestNobodyElse:
+    @both
+    def test_can_subscribe(self, scene: Scene, client: Client, worker: Client, version: Version, kind: str) -> None:
+        name = address(client, worker, f"/temp-{kind}/replies")
+        for who in (worker, scene.connect(version), client):
+            who.subscribe(name, "spy")
+            assert who.error().headers["message"] == "temporary destination of another session"
+
+    @pytest.mark.parametrize(
+        "pattern", ["/topic/#", "/topic/../reply-topic/#", "/user/queue/#", "/exchange/amq.topic/#"]
+    )
+    def test_by_a_pattern(self, client: Client, worker: Client, pattern: str) -> None:
+        name = address(client, worker, "/temp-topic/replies")
+        worker.subscribe(pattern, "spy")
+        client.publish("/temp-topic/replies", b"secret")
+        worker.publish(name, b"secret")
+        assert client.bodies() == [b"secret", b"secret"]
+        assert not worker.received()
+
+    def test_can_guess_it(self, scene: Scene, client: Client, worker: Client) -> None:
+        names = {address(client, worker, f"/temp-queue/{number}") for number in range(20)}
+        tokens = {name.rpartition("/")[2] for name in names}
+        assert len(tokens) == 20
+        assert all(len(token) == 24 for token in tokens)
+        assert not any(client.session.id in token for token in tokens)
+
+    @both
+    def test_has_it_afterwards(self, scene: Scene, client: Client, worker: Client, version: Version, kind: str) -> None:
+        name = address(client, worker, f"/temp-{kind}/replies")
+        client.drop()
+        other = scene.connect(version)
+        other.subscribe(f"/temp-{kind}/replies")
+        worker.publish(name, b"m")
+        assert not other.received()
+
+
+class TestGone:
+    @both
+    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
+    def test_replies_are_dropped_and_the_worker_has_its_receipt(
+        self, scene: Scene, client: Client, worker: Client, kind: str, leave: Step
+    ) -> None:
+        name = address(client, worker, f"/temp-{kind}/replies")
+        leave(client)
+        worker.publish(name, b"1", receipt="r1")
+        worker.publish(name, b"2", receipt="r2", priority="9")
+        worker.begin()
+        worker.publish(name, b"3", transaction="t")
+        worker.send("COMMIT", {"transaction": "t", "receipt": "r3"})
+        assert worker.receipts() == ["r1", "r2", "r3"]
+        assert not scene.broker.destinations
+        assert scene.broker.memory.used == 0
+        assert scene.broker.counters.unroutable == 3
+
+    def test_one_that_was_under_way(self, scene: Scene, client: Client, worker: Client) -> None:
+        name = address(client, worker)
+        worker.publish(name, b"m", **{"x-delay": "1000"})
+        client.drop()
+        scene.wait(1.1)
+        assert not scene.broker.destinations
+        assert scene.broker.memory.used == 0
+
+    def test_though_there_is_no_room_for_a_new_queue(self, stage: Stage, version: Version) -> None:
+        """None is needed."""
+        scene = stage(max_destinations=2)
+        client, worker = scene.connect(version), scene.connect(version)
+        name = address(client, worker)
+        client.drop()
+        worker.publish("a,b", b"m")
+        worker.publish(name, b"m", receipt="r")
+        assert worker.receipts() == ["r"]
+
+    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_what_waits_goes_too(self, stage: Stage, version: Version, leave: Step, ack: str) -> None:
+        scene = stage(max_unacknowledged=1)
+        client = scene.connect(version)
+        client.publish("/temp-queue/alone", b"m")
+        client.subscribe(REPLIES, ack=ack)
+        client.stalled = True
+        for size in (1, client.session.outbox.window, 1):
+            client.publish(REPLIES, b"x" * size)
+        client.begin()
+        client.publish(REPLIES, b"m", transaction="t")
+        leave(client)
+        assert not scene.broker.destinations
+        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
+
+    @with_nack
+    def test_also_what_comes_back_later(self, stage: Stage, version: Version) -> None:
+        scene = stage({"#": {"backoff": 1.0}})
+        client = scene.connect(version)
+        client.subscribe(REPLIES, ack="client")
+        client.publish(REPLIES, b"m")
+        client.nack(client.message())
+        client.drop()
+        scene.wait(1.1)
+        assert not scene.broker.destinations
+        assert scene.broker.memory.used == 0
+
+    def test_also_what_a_transaction_holds(self, scene: Scene, client: Client) -> None:
+        client.subscribe(REPLIES, ack="client")
+        client.publish(REPLIES, b"m")
+        client.begin()
+        client.ack(client.message(), transaction="t")
+        client.unsubscribe()
+        client.drop()
+        assert not scene.broker.destinations
+        assert scene.broker.memory.used == 0
+
+    def test_by_lost_connections_they_become_no_dead_letters(self, stage: Stage, version: Version) -> None:
+        scene = stage({"#": {"max_attempts": 1}})
+        client = scene.connect(version)
+        client.subscribe(REPLIES, ack="client")
+        client.publish(REPLIES, b"m")
+        client.drop()
+        assert not scene.broker.destinations
+
+    def test_a_policy_may_save_them(self, stage: Stage, version: Version) -> None:
+        scene = stage({"/reply-queue/#": {"max_attempts": 1, "dead_letter": "/queue/lost"}})
+        client, other = scene.connect(version), scene.connect(version)
+        client.subscribe(REPLIES, ack="client")
+        client.publish(REPLIES, b"m")
+        client.drop()
+        other.subscribe("/queue/lost")
+        assert other.message().headers["dlq-source"].startswith("/reply-queue/")
+
+    def test_an_idle_one_is_forgotten_and_comes_again(self, scene: Scene) -> None:
+        client = scene.connect(V12)
+        for _ in range(3):
+            client.subscribe("/temp-queue/x")
+            client.unsubscribe()
+            assert not scene.broker.destinations
+        client.subscribe("/temp-queue/x")
+        client.publish("/temp-queue/x", b"m")
+        assert client.bodies() == [b"m"]

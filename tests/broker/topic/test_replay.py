@@ -1,0 +1,888 @@
+"""Replay: who subscribes to a topic with a log gets what it missed, then what comes; without gap, or told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gateway.broker.core.scheduler import Scheduler
+from gateway.broker.errors import NotAllowed
+from gateway.broker.topic import stream as log_module
+from gateway.broker.topic import stream_reader as replay_module
+from gateway.broker.topic import streams as logs_module
+from gateway.codec import Frame, Head, Version
+
+from ..client import ALL, Client, Scene, Step
+from ..conftest import Stage
+from ..wire import Received, build
+from .logged import FIRST, LOG, LOGS, ME, T, fill, gaps, got, log_of, numbers, seqs, write
+
+BOTH = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+MODES = [(version, ack) for version in ALL for ack in ("auto", "client", "client-individual") if version is not ALL[0]]
+MODES += [(ALL[0], "auto"), (ALL[0], "client")]
+EACH_MODE = pytest.mark.parametrize(("version", "ack"), MODES, ids=[f"{version.name}-{ack}" for version, ack in MODES])
+LEAVE = [Client.drop, Client.disconnect, Client.unsubscribe, lambda client: client.send("ACK", {"id": "none"})]
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are small, and so is what a log in the store has in memory."""
+    monkeypatch.setattr(replay_module, "_PAGE", 3)
+    monkeypatch.setattr(log_module, "_TAIL", 2)
+
+
+def known(scene: Scene, count: int, name: str = T) -> list[int]:
+    """Messages in a log, and their numbers."""
+    client = scene.connect()
+    client.subscribe(name)
+    fill(scene, count, name)
+    found = seqs(client.messages())
+    client.disconnect()
+    return found
+
+
+def come(scene: Scene, name: str = T, version: Any = None, ack: str = "auto", **headers: str) -> Client:
+    client = scene.connect() if version is None else scene.connect(version)
+    client.subscribe(name, ack=ack, **(headers or FIRST))
+    return client
+
+
+@pytest.mark.usefixtures("short")
+class TestFromSeq:
+    @BOTH
+    @EACH_MODE
+    def test_from_there_and_over_to_live(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        seen = known(scene, 10)
+        client = come(scene, T, version, ack, **{"from-seq": str(seen[4])})
+        found = got(client)
+        fill(scene, 3, start=10)
+        found += got(client)
+        assert seqs(found) == list(range(seen[4], seen[-1] + 4))
+        assert [int(each.body) for each in found] == list(range(4, 13))
+        assert gaps(found) == [False] * 9
+        assert len({each.message_id for each in found}) == 9
+
+    @BOTH
+    @pytest.mark.parametrize(
+        ("headers", "expected"),
+        [
+            ({"from-seq": "0"}, [0, 1, 2, 3, 4]),
+            ({"from-seq": "-1"}, []),
+            ({"x-stream-offset": "first"}, [0, 1, 2, 3, 4]),
+            ({"x-stream-offset": "last"}, [4]),
+            ({"x-stream-offset": "next"}, []),
+            ({"activemq.retroactive": "true"}, [0, 1, 2, 3, 4]),
+            ({"activemq.retroactive": "false"}, []),
+        ],
+    )
+    def test_all_spellings(
+        self, stage: Stage, version: Version, stored: bool, headers: dict[str, str], expected: list[int]
+    ) -> None:
+        scene = stage(LOG, stored=stored)
+        fill(scene, 5)
+        client = come(scene, T, version, **headers)
+        fill(scene, 1, start=5)
+        assert numbers(client) == [*expected, 5]
+
+    def test_of_two_spellings_the_canonical_one_counts(self, stage: Stage) -> None:
+        scene = stage(LOG)
+        fill(scene, 2)
+        assert numbers(come(scene, **{"x-stream-offset": "last", "from-seq": "0"})) == [0, 1]
+
+    @BOTH
+    def test_by_number_as_rabbitmq_says_it(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        seen = known(scene, 3)
+        found = got(come(scene, **{"x-stream-offset": f"offset={seen[1]}"}))
+        assert [int(each.headers["x-stream-offset"]) for each in found] == seen[1:]
+
+    @BOTH
+    @pytest.mark.parametrize("name", [T, "/topic/*"])
+    def test_by_time(self, stage: Stage, stored: bool, name: str) -> None:
+        scene = stage(LOGS, stored=stored)
+        fill(scene, 2)
+        scene.wait(10.0)
+        now = int(scene.broker.scheduler.epoch())
+        fill(scene, 2, start=2)
+        fill(scene, 1, "/topic/b", start=9)
+        others = [9] if name != T else []
+        for moment, expected in ((now, [2, 3, *others]), (now + 1, []), (now - 5, [2, 3, *others])):
+            client = come(scene, name, **{"x-stream-offset": f"timestamp={moment}"})
+            found = got(client)
+            assert [int(each.body) for each in found if each.body] == expected
+
+    def test_by_a_time_that_is_gone(self, stage: Stage) -> None:
+        scene = stage({T: {"log_messages": 2}})
+        fill(scene, 3)
+        assert gaps(got(come(scene, **{"x-stream-offset": "timestamp=1"}))) == [True, False]
+
+    @BOTH
+    def test_the_end_of_the_log(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        seen = known(scene, 3)
+        client = come(scene, **{"from-seq": str(seen[-1] + 1)})
+        fill(scene, 1, start=3)
+        found = got(client)
+        assert [int(each.body) for each in found] == [3]
+        assert gaps(found) == [False]
+
+    def test_a_topic_that_is_new(self, stage: Stage) -> None:
+        scene = stage(LOG)
+        client = come(scene)
+        fill(scene, 2)
+        assert numbers(client) == [0, 1]
+
+    def test_behind_the_receipt(self, stage: Stage, version: Version) -> None:
+        scene = stage(LOG)
+        fill(scene, 2)
+        client = scene.connect(version)
+        client.subscribe(T, receipt="r", **FIRST)
+        assert [frame.command for frame in client.received()] == ["RECEIPT", "MESSAGE", "MESSAGE"]
+
+    @BOTH
+    def test_many_at_once(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        fill(scene, 20)
+        clients = [come(scene, T, version, ack) for version, ack in MODES]
+        sender = scene.connect()
+        for number in range(20, 24):
+            sender.publish(T, b"%d" % number)
+        for client in clients:
+            assert numbers(client) == list(range(24))
+
+    @BOTH
+    def test_large_messages_page_by_page(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
+        monkeypatch.setattr(replay_module, "_PAGE", 200)
+        monkeypatch.setattr(replay_module, "_PAGE_BYTES", 2_000)
+        scene = stage(LOG, stored=stored)
+        sender = scene.connect()
+        for number in range(8):
+            sender.publish(T, b"%d" % number + b" " * 1_000)
+        write(scene)
+        assert numbers(come(scene)) == list(range(8))
+
+
+@pytest.mark.usefixtures("short")
+class TestGaps:
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_the_first_says_so(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 3}}, stored=stored)
+        seen = known(scene, 8)
+        found = got(come(scene, T, version, ack, **{"from-seq": str(seen[2])}))
+        assert seqs(found) == seen[5:]
+        assert gaps(found) == [True, False, False]
+        assert found[0].headers["gap"] == "true"
+        assert found[0].headers["first-seq"] == str(seen[5])
+
+    @BOTH
+    def test_just_reached(self, stage: Stage, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 3}}, stored=stored)
+        seen = known(scene, 8)
+        for start, is_gap in ((4, True), (5, False), (6, False)):
+            found = got(come(scene, **{"from-seq": str(seen[start])}))
+            assert gaps(found)[0] is is_gap
+            assert seqs(found) == seen[max(start, 5) :]
+
+    @BOTH
+    @pytest.mark.parametrize("ahead", [2, 10**12])
+    def test_a_number_that_was_never_given(self, stage: Stage, stored: bool, ahead: int) -> None:
+        """The client's numbers are those of something else: it gets all there is."""
+        scene = stage(LOG, stored=stored)
+        seen = known(scene, 3)
+        found = got(come(scene, **{"from-seq": str(seen[-1] + ahead)}))
+        assert seqs(found) == seen
+        assert gaps(found) == [True, False, False]
+
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_an_empty_log(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        """An empty MESSAGE says so, which has no number of its own."""
+        scene = stage({T: {"log_age": 1.0}}, stored=stored)
+        seen = known(scene, 2)
+        scene.wait(3.0)
+        client = come(scene, T, version, ack, **{"from-seq": str(seen[0])})
+        (notice,) = got(client)
+        assert notice.body == b""
+        assert notice.headers["gap"] == "true"
+        assert notice.headers["first-seq"] == str(seen[1] + 1)
+        assert notice.headers["destination"] == T
+        assert "seq" not in notice.headers
+        fill(scene, 1)
+        found = got(client)
+        assert seqs(found) == [seen[1] + 1]
+        assert gaps(found) == [False]
+        if ack != "auto":
+            client.ack(notice)
+            client.ack(found[0])
+
+    @BOTH
+    def test_nothing_that_it_wants(self, stage: Stage, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 2}}, stored=stored)
+        seen = known(scene, 4)
+        client = come(scene, **{"from-seq": str(seen[0]), "selector": "n = 1"})
+        (notice,) = got(client)
+        assert (notice.body, notice.headers["first-seq"]) == (b"", str(seen[2]))
+        fill(scene, 1, n="1")
+        assert gaps(got(client)) == [False]
+
+    def test_the_first_that_it_wants(self, stage: Stage) -> None:
+        scene = stage({T: {"log_messages": 3}})
+        known(scene, 4)
+        fill(scene, 1, start=4, n="1")
+        found = got(come(scene, **{"from-seq": "5", "selector": "n = 1"}))
+        assert [int(each.body) for each in found] == [4]
+        assert gaps(found) == [True]
+
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_overtaken(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        """The log is cut while somebody reads it who does not keep up."""
+        scene = stage({T: {"log_messages": 10}}, stored=stored)
+        known(scene, 10)
+        client = scene.connect(version)
+        window = {"prefetch-count": "2"} if ack == "client" else {}
+        client.session.outbox.window = 1 if ack == "auto" else client.session.outbox.window
+        client.stalled = True
+        client.subscribe(T, ack=ack, **FIRST, **window)
+        write(scene)
+        fill(scene, 10, start=10)
+        client.resume()
+        found = got(client)
+        while ack == "client" and (more := _acknowledge(client, found)):
+            found += more
+        bodies = [int(each.body) for each in found]
+        jump = gaps(found).index(True)
+        assert gaps(found).count(True) == 1
+        assert bodies[:jump] == list(range(jump))
+        assert bodies[jump:] == list(range(10, 20))
+        assert found[jump].headers["first-seq"] == found[jump].headers["seq"]
+
+    def test_while_it_is_being_read(self, stage: Stage) -> None:
+        """Rows that are cut before they are read."""
+        scene = stage({T: {"log_messages": 10}}, stored=True)
+        known(scene, 10)
+        client = come(scene)
+        sender = scene.connect()
+        for number in range(10, 18):
+            sender.publish(T, b"%d" % number)
+        found = got(client)
+        bodies = [int(each.body) for each in found]
+        assert bodies == list(range(bodies[0], 18))
+        assert bodies[0] >= 3
+        assert gaps(found) == [True] + [False] * (len(found) - 1)
+
+    def test_what_is_damaged(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of what is to be read, some cannot be: the next one says so."""
+        scene = stage(LOG, stored=True)
+        seen = known(scene, 9)
+        read, bad = scene.store.read, sorted(scene.store.rows)[3:5]
+        monkeypatch.setattr(scene.store, "read", lambda rows: [each for each in read(rows) if each.row.row not in bad])
+        for _ in range(2):  # it was not acknowledged
+            client = come(scene, ack="client", resume="me", **FIRST)
+            found = got(client)
+            assert seqs(found) == seen[:3] + seen[5:]
+            assert gaps(found) == [False] * 3 + [True] + [False] * 3
+            client.drop()
+        client = come(scene, ack="client", resume="me")
+        client.ack(got(client)[4])
+        client.drop()
+        found = got(come(scene, ack="client", resume="me"))
+        assert seqs(found) == seen[7:]
+        assert gaps(found) == [False, False]
+
+    def test_in_a_pattern_each_log_tells_its_own(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"log_messages": 2}})
+        for name, count in (("/topic/a", 3), ("/topic/b", 2), ("/topic/c", 4)):
+            fill(scene, count, name)
+        client = come(scene, "/topic/*", **{"x-stream-offset": "timestamp=1"})
+        found = got(client)
+        assert [(each.headers["destination"][-1], "gap" in each.headers) for each in found] == [
+            ("a", True),
+            ("a", False),
+            ("b", False),
+            ("b", False),
+            ("c", True),
+            ("c", False),
+        ]
+
+    def test_in_a_pattern_that_of_logs_that_nobody_knows(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(logs_module, "_MOST_RESTING", 0)
+        scene = stage({"/topic/#": {"log_age": 5.0}})
+        client = come(scene, "/topic/*", ack="client", resume="me")
+        fill(scene, 1)
+        client.drop()
+        scene.wait(8.0)
+        (notice,) = got(come(scene, "/topic/*", ack="client", resume="me"))
+        assert notice.headers["destination"] == "/topic/*"
+        assert notice.headers["gap"] == "true"
+        assert "first-seq" not in notice.headers
+
+    def test_in_a_pattern_the_empty_ones_too(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"log_age": 5.0}})
+        client = come(scene, "/topic/*", ack="client", resume="me")
+        fill(scene, 1)
+        fill(scene, 1, "/topic/b")
+        client.drop()
+        scene.wait(8.0)
+        fill(scene, 1, "/topic/c")
+        found = got(come(scene, "/topic/*", ack="client", resume="me"))
+        told = [(each.headers["destination"], "gap" in each.headers) for each in found]
+        assert told[0] == ("/topic/c", False)
+        assert sorted(told[1:]) == [("/topic/a", True), ("/topic/b", True)]
+        assert all(each.headers["first-seq"] for each in found[1:])
+
+
+def _acknowledge(client: Client, found: list[Received]) -> list[Received]:
+    client.ack(found[-1])
+    return got(client)
+
+
+@pytest.mark.usefixtures("short")
+class TestPatterns:
+    @BOTH
+    @pytest.mark.parametrize("headers", [FIRST, {"x-stream-offset": "first"}, {"activemq.retroactive": "true"}])
+    def test_as_one_log_in_the_order_of_arrival(
+        self, stage: Stage, version: Version, stored: bool, headers: dict[str, str]
+    ) -> None:
+        scene = stage(LOGS, stored=stored)
+        for number in range(12):
+            fill(scene, 1, f"/topic/{'abca'[number % 4]}", start=number)
+        client = come(scene, "/topic/*", version, **headers)
+        fill(scene, 1, "/topic/new", start=12)
+        assert numbers(client) == list(range(13))
+
+    @BOTH
+    def test_only_what_it_matches(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOGS, stored=stored)
+        for number, name in enumerate(["/topic/a.b", "/topic/a", "/topic/a.c", "/topic/b.b"]):
+            fill(scene, 1, name, start=number)
+        assert numbers(come(scene, "/topic/a.*")) == [0, 2]
+        assert numbers(come(scene, "/topic/#.b")) == [0, 3]
+
+    @BOTH
+    def test_the_last_of_all(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOGS, stored=stored)
+        fill(scene, 2)
+        fill(scene, 1, "/topic/b", start=2)
+        empty = scene.connect()
+        empty.subscribe("/topic/c")
+        assert numbers(come(scene, "/topic/*", **{"x-stream-offset": "last"})) == [2]
+
+    @pytest.mark.parametrize("offset", ["first", "last", "timestamp=1"])
+    def test_where_there_is_nothing(self, stage: Stage, offset: str) -> None:
+        scene = stage(LOGS)
+        client = come(scene, "/topic/*", **{"x-stream-offset": offset})
+        fill(scene, 1)
+        assert numbers(client) == [0]
+
+    def test_topics_without_a_log_come_live(self, stage: Stage) -> None:
+        scene = stage(LOG)
+        fill(scene, 1)
+        fill(scene, 1, "/topic/b", start=1)
+        client = come(scene, "/topic/*")
+        fill(scene, 1, "/topic/b", start=2)
+        assert numbers(client) == [0, 2]
+
+    def test_a_log_that_begins_meanwhile(self, stage: Stage) -> None:
+        scene = stage(LOGS, stored=True)
+        fill(scene, 6)
+        scene = scene.restart()
+        client = come(scene, "/topic/*")
+        scene.vault.write(scene.vault.take())
+        scene.connect().publish("/topic/new", b"6")
+        found = got(client)
+        assert [int(each.body) for each in found] == list(range(7))
+        assert gaps(found) == [False] * 7
+
+    def test_what_goes_between_others_that_are_read(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(replay_module, "_PAGE", 1)
+        scene = stage({"/topic/a": {"log_messages": 3}, "/topic/b": {"log_messages": 9}})
+        fill(scene, 3)
+        fill(scene, 4, "/topic/b", start=3)
+        client = scene.connect()
+        client.session.outbox.window = 1
+        client.stalled = True
+        client.subscribe("/topic/*", **FIRST)
+        fill(scene, 3, start=7)  # 1 and 2 go, which were not read
+        client.resume()
+        found = got(client)
+        assert [int(each.body) for each in found] == [0, 3, 4, 5, 6, 7, 8, 9]
+        assert [int(each.body) for each in found if "gap" in each.headers] == [7]
+
+    def test_many_logs_by_a_reader_that_does_not_keep_up(self, stage: Stage) -> None:
+        """Some lose what was to be read next, others get more."""
+        scene = stage({"/topic/#": {"log_messages": 3}})
+        for number in range(12):
+            fill(scene, 1, f"/topic/{number % 4}", start=number)
+        client = scene.connect()
+        client.session.outbox.window = 1
+        client.stalled = True
+        client.subscribe("/topic/*", **FIRST)
+        fill(scene, 5, "/topic/3", start=12)
+        fill(scene, 1, "/topic/0", start=17)
+        client.resume()
+        found = got(client)
+        bodies = [int(each.body) for each in found]
+        assert bodies == sorted(set(bodies))
+        assert set(range(12, 17)) - set(bodies) == {12, 13}
+        missed = [int(each.body) for each in found if "gap" in each.headers]
+        assert missed == [14]
+        assert 17 in bodies
+
+
+class TestManyLogs:
+    """They are looked at in turns, while more comes to them, and more of them come."""
+
+    @pytest.fixture(autouse=True)
+    def few(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replay_module, "_LOGS_PER_TURN", 3)
+            yield
+
+    @pytest.mark.parametrize("stored", [False, True])
+    @pytest.mark.parametrize(
+        "start", [FIRST, ME | FIRST, {"x-stream-offset": "timestamp=1"}], ids=["all", "name", "time"]
+    )
+    def test_what_comes_meanwhile_comes_behind(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stored: bool, start: dict[str, str]
+    ) -> None:
+        scene = stage(LOGS, stored=stored)
+        for number in range(10):
+            fill(scene, 1, f"/topic/{number}", start=number)
+        publisher, client = scene.connect(), scene.connect()
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(Scheduler, "later", lambda scheduler, action: waiting.append(action))
+        client.subscribe("/topic/*", **start)
+        number = 10
+        while waiting:
+            turns, waiting[:] = list(waiting), []
+            for name in (number, number - 10):
+                if number < 20:
+                    publisher.publish(f"/topic/{name}", b"%d" % number)
+                    number += 1
+            for turn in turns:
+                turn()
+            scene.settle()
+        monkeypatch.undo()
+        publisher.publish("/topic/0", b"%d" % number)
+        assert numbers(client) == list(range(number + 1))
+
+    def test_topics_without_a_log_come_live(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene = stage({"/topic/l.#": {"log_messages": 9}})
+        for number in range(6):
+            fill(scene, 1, f"/topic/l.{number}", start=number)
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(Scheduler, "later", lambda scheduler, action: waiting.append(action))
+        client = scene.connect()
+        client.subscribe("/topic/#", selector="n IS NULL", **FIRST)
+        scene.connect().publish("/topic/other", b"100")
+        scene.connect().publish("/topic/other", b"101", n="1")  # not wanted
+        monkeypatch.undo()
+        for turn in waiting:
+            turn()
+        scene.settle()
+        assert numbers(client) == [100, 0, 1, 2, 3, 4, 5]
+
+    def test_the_last_one_of_all(self, stage: Stage) -> None:
+        scene = stage(LOGS)
+        for number in range(10):
+            fill(scene, 1, f"/topic/{number}", start=number)
+        client = scene.connect()
+        client.subscribe("/topic/#", **{"x-stream-offset": "last"})
+        assert numbers(client) == [9]
+
+    @pytest.mark.parametrize("leave", LEAVE[:3])
+    def test_who_leaves_between_the_turns(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, leave: Step) -> None:
+        scene = stage(LOGS)
+        for number in range(10):
+            fill(scene, 1, f"/topic/{number}", start=number)
+        client = scene.connect()
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(Scheduler, "later", lambda scheduler, action: waiting.append(action))
+        client.subscribe("/topic/#", **FIRST)
+        leave(client)
+        for turn in waiting:
+            turn()
+        monkeypatch.undo()
+        assert numbers(client) == []
+
+
+@pytest.mark.usefixtures("short")
+class TestStalled:
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_who_does_not_read_holds_up_nobody(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 1_000}}, stored=stored, max_outbound=8_000)
+        sender = scene.connect()
+        for number in range(40):
+            sender.publish(T, b"%d" % number + b" " * 200)
+        write(scene)
+        client = scene.connect(version)
+        client.stalled = True
+        client.subscribe(T, ack=ack, **FIRST)
+        write(scene)
+        assert client.session.outbox.size < 2 * client.session.outbox.window
+        for number in range(40, 60):
+            sender.publish(T, b"%d" % number + b" " * 200)
+        write(scene)
+        assert client.session.outbox.size < 2 * client.session.outbox.window
+        assert not scene.broker.context.slow_consumers.strained
+        client.resume()
+        assert numbers(client) == list(range(60))
+
+    def test_again_and_again(self, stage: Stage) -> None:
+        scene = stage({T: {"log_messages": 1_000}}, stored=True, max_outbound=8_000)
+        sender = scene.connect()
+        for number in range(60):
+            sender.publish(T, b"%d" % number + b" " * 200)
+        write(scene)
+        client = come(scene)
+        found: list[int] = []
+        while len(found) < 60:
+            client.stalled = True
+            write(scene)
+            client.resume()
+            found += [int(body) for body in client.bodies()]
+        assert found == list(range(60))
+
+    @BOTH
+    def test_by_prefetch(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        fill(scene, 9)
+        client = come(scene, ack="client", **FIRST, **{"prefetch-count": "2"})
+        fill(scene, 2, start=9)
+        found = got(client)
+        assert len(found) == 2
+        while more := _acknowledge(client, found):
+            assert len(more) <= 2
+            found += more
+        assert [int(each.body) for each in found] == list(range(11))
+
+    def test_what_waits_may_expire(self, stage: Stage) -> None:
+        """The one that waits in the queue goes, and the next ones come as soon as there is room."""
+        scene = stage({T: {"log_messages": 9}})
+        fill(scene, 1)
+        fill(scene, 1, start=1, ttl="5000")
+        fill(scene, 2, start=2)
+        client = come(scene, ack="client", **FIRST, **{"prefetch-count": "1"})
+        first = client.message()
+        scene.wait(6.0)
+        client.ack(first)
+        assert [int(each.body) for each in client.messages()] == [2]
+
+    @pytest.mark.parametrize("policy", ["drop-oldest", "drop-newest", "conflate", "disconnect"])
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_replay_drops_nothing(self, stage: Stage, policy: str, ack: str) -> None:
+        """Whatever the policy says of who does not keep up: that is for what comes live."""
+        scene = stage(
+            {T: {"log_messages": 100, "slow_consumer": policy, "slow_messages": 2, "conflate_by": "key"}},
+            max_outbound=8_000,
+        )
+        sender = scene.connect()
+        for number in range(30):
+            sender.publish(T, b"%d" % number + b" " * 200, key="k")
+        client = scene.connect()
+        client.stalled = True
+        client.subscribe(T, ack=ack, **FIRST)
+        client.resume()
+        assert numbers(client) == list(range(30))
+        assert not client.closed
+
+    @BOTH
+    @pytest.mark.parametrize("leave", LEAVE)
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_who_leaves_meanwhile(self, stage: Stage, stored: bool, leave: Step, ack: str) -> None:
+        scene = stage(LOG, stored=stored)
+        fill(scene, 9)
+        client = scene.connect()
+        client.stalled = True
+        client.session.outbox.window = 1
+        client.subscribe(T, ack=ack, **FIRST)
+        write(scene)
+        leave(client)
+        client.stalled = False
+        write(scene)
+        scene.settle()
+        fill(scene, 1)
+        assert scene.broker.context.subscriptions == 0
+
+    @pytest.mark.parametrize("leave", LEAVE)
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_who_leaves_while_a_page_is_read(self, stage: Stage, leave: Step, ack: str) -> None:
+        scene = stage(LOG, stored=True)
+        fill(scene, 9)
+        client = come(scene, ack=ack, **FIRST)
+        assert client.messages() == []
+        leave(client)
+        client.received()
+        write(scene)
+        assert client.received() == []
+        assert scene.broker.context.subscriptions == 0
+
+    def test_who_leaves_between_two_turns(self, stage: Stage, version: Version) -> None:
+        scene = stage(LOG)
+        fill(scene, 9)
+        client = scene.connect(version)
+        asked = {"destination": T, "id": "0"} | FIRST
+        frames = [build("SUBSCRIBE", asked, version=version), build("UNSUBSCRIBE", asked, version=version)]
+        client.receive(b"".join(frames))
+        assert numbers(client) == [0, 1, 2]
+
+    def test_who_comes_again_while_a_page_is_read(self, stage: Stage) -> None:
+        scene = stage(LOG, stored=True)
+        fill(scene, 5)
+        client = come(scene)
+        client.unsubscribe()
+        client.subscribe(T, **FIRST)
+        assert numbers(client) == [0, 1, 2, 3, 4]
+
+    def test_that_is_asked_for_room_while_a_page_is_read(self, stage: Stage) -> None:
+        scene = stage(LOG, stored=True)
+        fill(scene, 5)
+        client = come(scene, ack="client", **FIRST)
+        subscription = next(iter(client.session.subscriptions.values()))
+        subscription.offer()
+        assert numbers(client) == [0, 1, 2, 3, 4]
+
+    def test_when_the_store_fails_meanwhile(self, stage: Stage) -> None:
+        scene = stage(LOG, stored=True)
+        fill(scene, 5)
+        scene.store.failure = "a bad block"
+        client = come(scene)
+        assert numbers(client) == []
+        scene.store.failure = ""
+        assert numbers(client) == [0, 1, 2, 3, 4]
+
+
+class TestFilters:
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_selector(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        for number in range(6):
+            fill(scene, 1, start=number, n=str(number % 2))
+        client = come(scene, T, version, ack, **FIRST, selector="n = 1")
+        fill(scene, 1, start=6, n="1")
+        fill(scene, 1, start=7, n="0")
+        assert numbers(client) == [1, 3, 5, 6]
+
+    def test_by_number(self, stage: Stage) -> None:
+        scene = stage(LOG)
+        seen = known(scene, 4)
+        assert numbers(come(scene, **FIRST, selector=f"seq > {seen[1]}")) == [2, 3]
+
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_not_ones_own(self, stage: Stage, version: Version, ack: str, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        client = scene.connect(version)
+        client.publish(T, b"0")
+        fill(scene, 1, start=1)
+        client.subscribe(T, ack=ack, **FIRST, **{"no-local": "true"})
+        client.publish(T, b"2")
+        fill(scene, 1, start=3)
+        assert numbers(client) == [1, 3]
+
+    def test_not_ones_own_that_were_read_back(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_module, "_TAIL", 0)
+        scene = stage(LOG, stored=True)
+        client = scene.connect()
+        client.publish(T, b"0")
+        fill(scene, 1, start=1)
+        client.subscribe(T, **FIRST, **{"no-local": "true"})
+        assert numbers(client) == [1]
+
+    @BOTH
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    @pytest.mark.parametrize("again", [False, True])
+    def test_what_has_expired(self, stage: Stage, stored: bool, ack: str, again: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        fill(scene, 1)
+        fill(scene, 1, start=1, ttl="5000")
+        fill(scene, 1, start=2, ttl="50000")
+        if stored and again:
+            scene = scene.restart(away=3.0)
+        assert len(log_of(scene)) == 3
+        scene.wait(4.0 if stored and again else 6.0)
+        found = got(come(scene, ack=ack, **FIRST))
+        assert [int(each.body) for each in found] == [0, 2]
+        assert gaps(found) == [False, False]
+        assert "expires" in found[1].headers
+
+    def test_what_was_over_on_arrival_has_no_number(self, stage: Stage) -> None:
+        scene = stage(LOG)
+        sender = fill(scene, 1)
+        sender.publish(T, b"1", expires="1")
+        sender.publish(T, b"2")
+        found = got(come(scene))
+        assert [int(each.body) for each in found] == [0, 2]
+        assert seqs(found)[1] == seqs(found)[0] + 1
+
+
+class TestRedelivery:
+    @BOTH
+    def test_nack(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        fill(scene, 3)
+        client = come(scene, ack="client-individual", **FIRST)
+        found = got(client)
+        client.nack(found[1])
+        again = client.message()
+        assert (again.body, again.redelivered, again.headers["seq"]) == (b"1", True, found[1].headers["seq"])
+        for each in (found[0], again, found[2]):
+            client.ack(each)
+
+    def test_dead_letters(self, stage: Stage) -> None:
+        scene = stage({T: {"log_messages": 9, "dead_letter": "/queue/dead", "max_attempts": 1}}, stored=True)
+        fill(scene, 1)
+        client = come(scene, ack="client", **FIRST)
+        client.nack(got(client)[0])
+        other = scene.connect()
+        other.subscribe("/queue/dead")
+        write(scene)
+        assert other.message().headers["dlq-source"] == T
+
+    def test_dead_letters_into_a_log(self, stage: Stage) -> None:
+        scene = stage({**LOG, "/queue/a": {"dead_letter": T}})
+        fill(scene, 1, "/queue/a")
+        client = scene.connect()
+        client.subscribe("/queue/a", ack="client")
+        client.nack(client.message(), requeue="false")
+        assert numbers(come(scene)) == [0]
+
+    def test_priorities_and_keys_come_back_with_them(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_module, "_TAIL", 0)
+        scene = stage(LOG, stored=True)
+        fill(scene, 1, priority="9")
+        fill(scene, 1, start=1, _AMQ_LVQ_NAME="k")
+        fill(scene, 1, start=2, _AMQ_LVQ_NAME="k")
+        assert numbers(come(scene, ack="client", **FIRST)) == [0, 1, 2]
+
+
+class TestRetained:
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_it_is_in_the_log(self, stage: Stage, ack: str) -> None:
+        scene = stage(LOG)
+        fill(scene, 2)
+        fill(scene, 1, start=2, retain="set")
+        found = got(come(scene, ack=ack, **FIRST))
+        assert [int(each.body) for each in found] == [0, 1, 2]
+        assert "retained" not in found[2].headers
+
+    @pytest.mark.parametrize("headers", [{"from-seq": "-1"}, {"x-stream-offset": "next"}, {"include-seq": "n"}])
+    def test_who_is_replayed_nothing_gets_it(self, stage: Stage, headers: dict[str, str]) -> None:
+        scene = stage(LOG)
+        fill(scene, 1, retain="set")
+        fill(scene, 1, start=1)
+        found = got(come(scene, **headers))
+        assert [int(each.body) for each in found] == [0]
+        assert found[0].headers["retained"] == "true"
+        assert "seq" in found[0].headers
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("name", "ack", "headers", "message"),
+        [
+            ("/topic/b", "auto", {"from-seq": "1"}, "the topic keeps no log"),
+            ("/topic/b", "auto", {"from-seq": "0"}, "the topic keeps no log"),
+            ("/topic/b", "auto", {"x-stream-offset": "last"}, "the topic keeps no log"),
+            ("/topic/b", "auto", {"include-seq": "n"}, "the topic keeps no log"),
+            ("/topic/b", "client", {"resume": "me"}, "the topic keeps no log"),
+            ("/temp-topic/b", "auto", {"from-seq": "0"}, "a temporary topic keeps no log"),
+            ("/topic/*", "auto", {"from-seq": "1"}, "from-seq is for one topic"),
+            ("/topic/*", "auto", {"x-stream-offset": "offset=1"}, "from-seq is for one topic"),
+            (T, "auto", {"resume": "me"}, "resume needs acknowledgements"),
+            (T, "auto", {"from-seq": "0", "resume": "me"}, "resume needs acknowledgements"),
+            ("/topic/*", "auto", {"resume": "me"}, "resume needs acknowledgements"),
+            (T, "auto", {"from-seq": "1", "durable": "true"}, "a durable subscription has a queue of its own"),
+            (T, "client", {"resume": "me", "durable": "true"}, "a durable subscription has a queue of its own"),
+            (T, "auto", {"include-seq": "n", "x-queue-name": "q"}, "a durable subscription has a queue of its own"),
+            ("/queue/a", "auto", {"from-seq": "0"}, "replay is for topics"),
+            ("/queue/a", "auto", {"x-stream-offset": "last"}, "replay is for topics"),
+            ("/queue/a", "client", {"resume": "me"}, "replay is for topics"),
+        ],
+    )
+    def test_says_why(
+        self, stage: Stage, version: Version, name: str, ack: str, headers: dict[str, str], message: str
+    ) -> None:
+        scene = stage(LOG)
+        client = come(scene, name, version, ack, **headers)
+        assert isinstance(client.failures[0], NotAllowed)
+        assert client.error().headers["message"] == message
+        assert not scene.broker.destinations
+        assert len(scene.broker.registry.streams) == 0
+
+    @pytest.mark.parametrize(
+        ("name", "headers"),
+        [
+            ("/topic/b", {"from-seq": "-1"}),
+            ("/topic/b", {"x-stream-offset": "next"}),
+            ("/topic/b", {"activemq.retroactive": "true"}),
+            ("/topic/*", {"from-seq": "0"}),
+            (T, {"from-seq": "-1", "durable": "true"}),
+            (T, {"activemq.retroactive": "true", "x-queue-name": "q"}),
+            ("/queue/a", {"from-seq": "-1"}),
+            ("/queue/a", {"x-stream-offset": "next"}),
+            ("/queue/a", {"activemq.retroactive": "true"}),
+        ],
+    )
+    def test_what_asks_for_nothing_passes(self, stage: Stage, name: str, headers: dict[str, str]) -> None:
+        scene = stage(LOG)
+        client = come(scene, name, **headers)
+        fill(scene, 2, name.replace("*", "c"))
+        assert numbers(client) == [0, 1]
+        if "durable" in headers:
+            client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+    def test_a_function_cannot_be_asked_for_the_past(self, stage: Stage) -> None:
+        scene = stage({"#": {"log_messages": 5}})
+        client = come(scene, "/app/a")
+        assert client.closed
+
+
+class TestMemory:
+    def test_what_is_read_back_counts(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_module, "_TAIL", 0)
+        scene = stage(LOG, stored=True)
+        fill(scene, 10)
+        before = scene.broker.memory.used
+        client = scene.connect()
+        client.stalled = True
+        client.session.outbox.window = 1
+        client.subscribe(T, **FIRST)
+        write(scene)
+        assert scene.broker.memory.used - before >= 9 * 300
+        client.resume()
+        assert numbers(client) == list(range(10))
+        assert scene.broker.memory.used == before
+
+    def test_a_turn_is_a_page(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(replay_module, "_PAGE", 3)
+        scene = stage(LOG)
+        fill(scene, 10)
+        client = scene.connect()
+        client.session.handle(Frame(Head.of("SUBSCRIBE", {"destination": T, "id": "0"} | FIRST), b""))
+        for count in (3, 6, 9):
+            assert len(client.session.outbox.parts) == 2 * count
+            scene.broker.scheduler.proceed()
+        scene.settle()
+        assert numbers(client) == list(range(10))
+
+
+def test_who_has_it_all_is_like_any_other(stage: Stage) -> None:
+    """Nothing of replay is left on the hot path."""
+    scene = stage(LOG)
+    fill(scene, 3)
+    client = come(scene)
+    subscription = next(iter(client.session.subscriptions.values()))
+    assert subscription.reader is None
+    assert subscription.extra_headers is None
+    assert subscription.queue is None
+    topic = subscription.topic
+    assert topic is not None
+    assert subscription in topic._auto[client.session.form]
