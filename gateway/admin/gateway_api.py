@@ -233,8 +233,8 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         DestinationCollector(broker, _dead_letter_queues(settings), settings.metrics_destinations),
         TimingCollector(
             (TURN, lambda: gateway.turns),
-            (QUEUE, lambda: None if broker.records is None else broker.records.waited),
-            (ACK, lambda: None if broker.records is None else broker.records.took),
+            (QUEUE, lambda: broker.records.waited if broker.records.is_on else None),
+            (ACK, lambda: broker.records.took if broker.records.is_on else None),
         ),
     ]
     if gateway.tracing is not None:

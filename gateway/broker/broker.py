@@ -150,8 +150,7 @@ class Broker:
             if ghost is not None:
                 ghost.end(TakenOver(peer))
         self.counters.sessions += 1
-        if self.records is not None:
-            self.records.connected(session)
+        self.records.tell("connected", session)
         return session
 
     def _forget_session(self, session: Session) -> None:
@@ -207,10 +206,10 @@ class Broker:
         self.context.storage = storage
 
     @property
-    def records(self) -> EventLog | None:
-        """The event log; None: events are not recorded."""
+    def records(self) -> EventLog:
+        """The event log."""
         return self.context.records
 
     @records.setter
-    def records(self, records: EventLog | None) -> None:
+    def records(self, records: EventLog) -> None:
         self.context.records = records

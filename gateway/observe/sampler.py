@@ -98,8 +98,8 @@ class Sampler:
         self._samples: deque[Second] = deque(maxlen=KEPT)
         self._turns = LatencyWindow(turns, WINDOW)
         records = broker.records
-        self._waited = LatencyWindow(records.waited, WINDOW) if records is not None else None
-        self._took = LatencyWindow(records.took, WINDOW) if records is not None else None
+        self._waited = LatencyWindow(records.waited, WINDOW) if records.is_on else None
+        self._took = LatencyWindow(records.took, WINDOW) if records.is_on else None
         self._before: tuple[float, ...] = ()
         self.started_at = epoch()
         self.last: Second | None = None

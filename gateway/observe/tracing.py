@@ -29,14 +29,14 @@ from collections.abc import Callable, Collection, Iterable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.broker.core.events import Consumer, EventLog, Unsettled
+from gateway.broker.core.events import Consumer, Ending, EventLog, Unsettled
 from gateway.broker.model.destinations import REPLY_QUEUE, REPLY_TOPIC
 from gateway.broker.model.message import Message
 from gateway.codec import Head
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
-    from gateway.broker.core.ports import Recorder
+    from gateway.broker.core.ports import Recorder, Value
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"
 
@@ -50,6 +50,8 @@ _LONGEST_STATE = 512
 
 _LONGEST_NAME = 256
 """Characters of a destination."""
+
+_ENDS: dict[Ending, str] = {"expired": "expire", "dropped": "drop", "dead_lettered": "dead-letter"}
 
 _SECRET = (REPLY_QUEUE, REPLY_TOPIC)
 """Destinations that whoever knows their names may send to."""
@@ -156,20 +158,13 @@ class Traced(EventLog):
             if context := context_of(delivery.message):
                 self._of(subscription, "nack", delivery.message, context, delivery.at)
 
-    def expired(self, name: str, message: Message) -> None:
-        """The time of a message was over."""
-        super().expired(name, message)
-        self._ended("expire", name, message)
-
-    def dead_lettered(self, name: str, message: Message, why: str, headers: dict[str, str]) -> None:
-        """A message became a dead letter."""
-        super().dead_lettered(name, message, why, headers)
-        self._ended("dead-letter", name, message, why)
-
-    def dropped(self, name: str, message: Message, why: str) -> None:
-        """A message was thrown away."""
-        super().dropped(name, message, why)
-        self._ended("drop", name, message, why)
+    def ended(self, event: Ending, name: str, message: Message, **columns: Value) -> None:
+        """A message expired, was thrown away, or became a dead letter."""
+        super().ended(event, name, message, **columns)
+        if context := context_of(message):
+            why = columns.get("reason")
+            facts: dict[str, str | int] = {"gateway.reason": str(why)} if why else {}
+            self._mark(_ENDS[event], message, context, "", "", 0, self._destination(name, message), "", facts)
 
     def _of(
         self,
@@ -183,11 +178,6 @@ class Traced(EventLog):
         """What happened to a message between the gateway and a subscription, beginning at a time or just now."""
         name = self._destination(subscription.source, message)
         self._mark(operation, message, context, "", "", since, name, subscription.peer.id, facts)
-
-    def _ended(self, operation: str, name: str, message: Message, why: str = "") -> None:
-        if context := context_of(message):
-            facts: dict[str, str | int] = {"gateway.reason": why} if why else {}
-            self._mark(operation, message, context, "", "", 0, self._destination(name, message), "", facts)
 
     def _mark(
         self,

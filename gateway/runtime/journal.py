@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from gateway.broker import Broker
-from gateway.broker.core.events import EventLog
+from gateway.broker.core.events import EventLog, NullEventLog
 from gateway.broker.gauges import Gauges
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import Policies
@@ -67,7 +67,7 @@ async def open_journal(settings: Settings, server: Server, policies: Policies) -
 
 async def close_journal(journal: Journal, broker: Broker) -> None:
     """Write the waiting rows, within some seconds."""
-    broker.records = None
+    broker.records = NullEventLog()
     unwritten = await trio.to_thread.run_sync(journal.close, _LONGEST_CLOSE)
     missing = unwritten + journal.rows_dropped + journal.segments.lost
     if missing:

@@ -13,11 +13,12 @@ import structlog
 import trio
 
 from gateway.broker import Broker
+from gateway.broker.core.events import NullEventLog
+from gateway.broker.core.ports import NullRecorder
 from gateway.broker.model.message import Message
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings
 from gateway.journal import Journal
-from gateway.observe.null_recorder import NullRecorder
 from gateway.observe.tracing import Traced
 
 if TYPE_CHECKING:
@@ -57,5 +58,5 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
 
 async def close_tracing(spans: Spans, broker: Broker) -> None:
     """Send the waiting spans, within some seconds."""
-    broker.records = None
+    broker.records = NullEventLog()
     await trio.to_thread.run_sync(partial(spans.close, _LONGEST_CLOSE))

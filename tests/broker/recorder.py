@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 from gateway.broker.core.events import EventLog
@@ -62,8 +61,9 @@ class Row:
 
 
 COLUMNS = frozenset(each.name for each in fields(Row)) - {"event", "now", "number"}
-_NUMBERS = frozenset(("number", "size", "delivery_count", "queue_us", "ack_us", "pending", "depth", "oldest_us"))
-_NEVER_UNKNOWN = frozenset(("number", "pending", "depth"))
+_ROW_NAMES = {"message_id": "number"}
+_NUMBERS = frozenset(("message_id", "size", "delivery_count", "queue_us", "ack_us", "pending", "depth", "oldest_us"))
+_NEVER_UNKNOWN = frozenset(("message_id", "pending", "depth"))
 
 
 class Notes:
@@ -118,37 +118,44 @@ class Notebook(Notes):
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
         return json.dumps([*json.loads(session), subscription, ack_mode, destination]).encode()
 
-    def __getattr__(self, event: str) -> Callable[..., None]:
-        """The methods of `Recorder` that take an event, whose parameters are those of the port."""
-        method = getattr(Recorder, event, None)
-        if method is None or event not in schema.BY_NAME:
-            raise AttributeError(event)
-        parameters = method.__code__.co_varnames[1 : method.__code__.co_argcount]
-        defaults = dict(zip(reversed(parameters), reversed(method.__defaults__ or ()), strict=False))
-        return partial(self._take, event, parameters, defaults)
+    def names_of_destination(self, destination: str) -> bytes:
+        return json.dumps([destination]).encode()
 
-    def _take(
-        self, event: str, parameters: tuple[str, ...], defaults: dict[str, Any], *values: Any, **others: Any
+    def accepted(
+        self,
+        now: int,
+        names: bytes,
+        destination: str,
+        number: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        transaction: str | None = None,
     ) -> None:
-        assert len(values) <= len(parameters)
-        given = dict(zip(parameters, values, strict=False))
-        assert not given.keys() & others.keys()
-        told = defaults | given | others
-        assert told.keys() == set(parameters), (event, told)
-        now, names = told.pop("now"), told.pop("names", None)
+        names = json.dumps([*json.loads(names), destination]).encode()
+        told = {"headers": headers, "body": body, "transaction": transaction}
+        self.record("accepted", now, names, message_id=number, size=len(body), **told)
+
+    def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
+        told = {"size": size, "delivery_count": delivery_count, "queue_us": queue_us}
+        self.record("delivered", now, names, message_id=number, **told)
+
+    def acked(
+        self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
+    ) -> None:
+        told = {"delivery_count": delivery_count, "ack_us": ack_us, "transaction": transaction}
+        self.record("acked", now, names, message_id=number, **told)
+
+    def record(self, event: str, now: int, names: bytes, **columns: Any) -> None:
         assert not self.rows or self.rows[-1].now <= now // 1000
-        columns = set(schema.BY_NAME[event].columns)
-        if names is not None:
-            expected = [name for name in SUBSCRIPTION if name in columns and name not in told]
-            told |= dict(zip(expected, json.loads(names), strict=True))
-        if event == "accepted":
-            told["size"] = len(told["body"])
-        for name in _NUMBERS & told.keys():
-            assert isinstance(told[name], int)
-            assert told[name] >= 0 or name not in _NEVER_UNKNOWN, (event, name)
-            told[name] = told[name] if told[name] >= 0 else None
-        assert {"message_id" if name == "number" else name for name in told} == columns, (event, told)
-        self.rows.append(Row(event, now // 1000, **told))
+        known = schema.BY_NAME[event].columns
+        assert columns.keys() <= set(known), (event, columns)
+        values = dict(zip([name for name in SUBSCRIPTION if name in known], json.loads(names), strict=True))
+        for name, value in columns.items():
+            if name in _NUMBERS:
+                assert isinstance(value, int)
+                assert value >= 0 or name not in _NEVER_UNKNOWN, (event, name)
+            values[_ROW_NAMES.get(name, name)] = value if name not in _NUMBERS or value >= 0 else None
+        self.rows.append(Row(event, now // 1000, **values))
 
 
 def recorded(scene: Scene) -> Notebook:

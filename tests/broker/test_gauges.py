@@ -20,7 +20,6 @@ ONE = {"prefetch-count": "1"}
 def watched(scene: Scene) -> Notebook:
     """A scene whose gauges are told, for the first time when nothing is there."""
     notes = recorded(scene)
-    assert scene.broker.records is not None
     Gauges(scene.broker, scene.broker.records, PAUSE).begin()
     scene.settle()
     assert not notes.rows
@@ -117,7 +116,6 @@ def test_of_an_earlier_process_the_time_is_not_known(stage: Stage) -> None:
 
 def watched_when_filled(scene: Scene) -> Notebook:
     notes = recorded(scene)
-    assert scene.broker.records is not None
     Gauges(scene.broker, scene.broker.records, PAUSE).begin()
     return notes
 
@@ -130,7 +128,6 @@ def test_very_many_are_looked_at_in_turns(scene: Scene, monkeypatch: pytest.Monk
         client.subscribe(f"/queue/{number}", ack="client")
         client.publish(f"/queue/{number}")
     before = len(notes.rows)
-    assert scene.broker.records is not None
     Gauges(scene.broker, scene.broker.records, PAUSE).begin()
     turns = [[row.event for row in notes.rows[before:]]]
     while scene.broker.scheduler._unfinished:

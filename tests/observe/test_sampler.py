@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from gateway.auth.authenticator import Anonymous
-from gateway.broker.core.events import EventLog
+from gateway.broker.core.events import EventLog, NullEventLog
 from gateway.broker.model.identity import Renewal
 from gateway.broker.model.options import PLAIN
 from gateway.codec import V12, Head, ProtocolError
@@ -226,7 +226,7 @@ class TestWindows:
         await trio.sleep(0.5)
         records.waited.add(1_700)
         records.took.add(60_000)
-        server.broker.records = None  # the journal is closed first
+        server.broker.records = NullEventLog()  # the journal is closed first
         await trio.sleep(1)
         waited, took = found.waited(), found.took()
         assert waited is not None

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from gateway.broker import Broker, Session
+from gateway.broker.core.ports import NullRecorder
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies, WhenFull
 from gateway.codec import V12, Frame, Head, ProtocolError
-from gateway.observe.null_recorder import NullRecorder
 from gateway.observe.tracing import Mark, Traced, is_traceparent, shown
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -30,7 +30,7 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
     """
     context = queue.context
     now, headers = context.scheduler.epoch(), message.head.headers
-    age = None if context.records is None else context.records.age_of(message)
+    age = context.records.age_of(message)
     return {
         "id": message.id.decode(),
         "destination": headers.get("destination", queue.name)[:most],

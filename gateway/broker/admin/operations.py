@@ -287,8 +287,7 @@ class Transfer:
         options, body, expires = _properties(message), message.body, message.expires
         queue.let_go(message)
         broker.counters.moved += 1
-        if broker.records is not None:
-            broker.records.dropped(queue.name, message, why)
+        broker.records.ended("dropped", queue.name, message, reason=why)
         slow_consumers = broker.context.slow_consumers
         strained = slow_consumers.strained.copy()
         broker.deposit(target, head, body, options, expires)

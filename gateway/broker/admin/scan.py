@@ -155,7 +155,7 @@ class QueueScan:
         scheduler = context.scheduler
         if context.storage is not None and context.storage.is_behind:
             context.storage.when_settled(lambda: scheduler.later(self._go_on))
-        elif visitor.needs_pause or (context.records is not None and context.records.is_behind):
+        elif visitor.needs_pause or context.records.is_behind:
             scheduler.at(scheduler.clock() + _PAUSE, self._go_on)
         else:
             scheduler.later(self._go_on)

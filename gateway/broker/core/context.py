@@ -14,7 +14,7 @@ from ..headers.parse import Misspelt
 from ..model.policy import Policies, Quotas
 from .ages import MessageAges
 from .counters import Counters
-from .events import EventLog
+from .events import EventLog, NullEventLog
 from .memory import Memory
 from .outbox import Outbox, Source
 from .ports import Application, Destinations, Peer
@@ -34,7 +34,7 @@ class Context:
         scheduler: timers, and work to be done in slices.
         memory: the account of kept messages.
         storage: write-behind to the store; None: messages end with the process.
-        records: the event log; None: events are not recorded.
+        records: the event log.
         destinations: the registry and the router, as queues and topics use them.
         application: the functions behind `/app/`; None: there are none.
         sessions: by id.
@@ -100,7 +100,7 @@ class Context:
         self.scheduler = scheduler
         self.memory = memory
         self.storage: Storage | None = None
-        self.records: EventLog | None = None
+        self.records: EventLog = NullEventLog()
         self.destinations = destinations
         self.application: Application | None = None
         self.sessions = sessions

@@ -1,18 +1,12 @@
-"""Events for the recorder, which is the journal: one method for each event, in the broker's terms.
-
-    broker.records is None     events are not recorded, and this test is all that it costs
-    else                       the row is made of the data at hand; nothing waits and nothing raises
+"""Event log: the broker's events, in its own terms, for the recorder, which is the journal.
 
 Fields that do not change between the rows of a session or subscription are encoded once, with its first row.  Times are
 the recorder's nanoseconds: a message keeps when it was accepted, and a delivery when it went out, so that each row
 tells how long it took.  That is not known of a message of an earlier process, nor of one that was retained, or kept in
 a stream.
 
-Which destination a row names:
-
-    of a message         the one that it was sent to, as in its `accepted`, so that they can be added up: also where a
-                         pattern, or a durable subscription, has it
-    of a subscription    what it consumes: a pattern, or the queue of a durable subscription, as operators see it
+Rows of a message name the destination that it was sent to, as in its `accepted`, so that they can be added up.  Rows of
+a subscription name what it consumes: a pattern, or the queue of a durable subscription, as operators see it.
 
 Sums of rows.  For each SEND that was taken, one `accepted` for each destination.  For each MESSAGE that was put into an
 outbox, one `delivered` or `redelivered`; but for the one that tells a browser of its end.  What a browser got was not
@@ -32,7 +26,7 @@ The retained message of a topic is a copy, too, and may end as `expired` or `dro
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from gateway.codec import ProtocolError
 
@@ -42,7 +36,11 @@ from ..model.message import Message
 from ..model.options import AckMode
 from ..model.patterns import has_wildcard
 from .histogram import Histogram
-from .ports import Peer, Recorder
+from .ports import NullRecorder, Peer, Recorder, Value
+
+SessionEvent = Literal["connected", "disconnected", "error", "heartbeat_missed", "tx_begun", "tx_aborted"]
+Ending = Literal["expired", "dropped", "dead_lettered"]
+"""Why a message ends without an ACK."""
 
 # A time that is not known.
 _UNKNOWN = -1
@@ -87,10 +85,13 @@ class EventLog:
     """The broker's side of the recorder.
 
     Attributes:
+        is_on: events are recorded; False: the methods do nothing, and the hot path does not call them.
         transaction: the one that is being carried out; None: none.
         waited: how long messages were on their way to their first delivery, to each receiver.
         took: how long deliveries were with a client until its ACK.
     """
+
+    is_on = True
 
     def __init__(self, sessions: Mapping[str, Peer], recorder: Recorder) -> None:
         self.transaction: str | None = None
@@ -134,14 +135,16 @@ class EventLog:
         now = recorder.clock()
         if delivery is not None:
             delivery.at = now
-        at, count = message.at, message.attempts or 1
+        at, number, size, count = message.at, message.number, len(message.body), message.attempts or 1
         waited = (now - at) // 1000 if at else _UNKNOWN  # `_since`, without the call: this is for each message
         if count == 1:
             if at:
                 self.waited.add(waited)
-            recorder.delivered(now, names, message.number, len(message.body), count, waited)
+            recorder.delivered(now, names, number, size, count, waited)
         else:
-            recorder.redelivered(now, names, message.number, len(message.body), count, waited)
+            recorder.record(
+                "redelivered", now, names, message_id=number, size=size, delivery_count=count, queue_us=waited
+            )
 
     def shown(self, subscription: Consumer, message: Message) -> None:
         """A browser got a message, which stays in the queue for a consumer."""
@@ -173,38 +176,39 @@ class EventLog:
     def rejected(self, subscription: Consumer, deliveries: Iterable[Unsettled], reason: str) -> None:
         """Deliveries were settled by NACK."""
         recorder = self._recorder
-        now, own = recorder.clock(), subscription.names
+        now = recorder.clock()
         for delivery in deliveries:
-            message, took = delivery.message, _since(delivery.at, now)
-            names = own or self._names(subscription, message)
-            recorder.nacked(now, names, message.number, message.attempts, took, reason or None, self.transaction)
+            message = delivery.message
+            recorder.record(
+                "nacked",
+                now,
+                self._names(subscription, message),
+                message_id=message.number,
+                delivery_count=message.attempts,
+                ack_us=_since(delivery.at, now),
+                reason=reason or None,
+                transaction=self.transaction,
+            )
 
-    def expired(self, name: str, message: Message) -> None:
-        """The time of a message was over.
+    def ended(self, event: Ending, name: str, message: Message, **columns: Value) -> None:
+        """A message expired, was thrown away, or became a dead letter.
 
         Args:
-            name: of the queue, or topic, where it was; it means the same in the next three methods.
+            name: of the queue, or topic, where it was.
+            columns: others that the event has: the reason, the headers of the dead letter.
         """
         recorder = self._recorder
-        now, destination = recorder.clock(), self._destination(name, message)
-        waited = _since(message.at, now)
-        recorder.expired(now, destination, message.number, len(message.body), message.attempts, waited)
-
-    def dead_lettered(self, name: str, message: Message, why: str, headers: dict[str, str]) -> None:
-        """A message became a dead letter with these headers."""
-        recorder = self._recorder
-        now, destination = recorder.clock(), self._destination(name, message)
-        waited = _since(message.at, now)
-        recorder.dead_lettered(
-            now, destination, message.number, len(message.body), message.attempts, waited, why, headers
+        now = recorder.clock()
+        recorder.record(
+            event,
+            now,
+            recorder.names_of_destination(self._destination(name, message)),
+            message_id=message.number,
+            size=len(message.body),
+            delivery_count=message.attempts,
+            queue_us=_since(message.at, now),
+            **columns,
         )
-
-    def dropped(self, name: str, message: Message, why: str) -> None:
-        """A message was thrown away."""
-        recorder = self._recorder
-        now, destination = recorder.clock(), self._destination(name, message)
-        waited = _since(message.at, now)
-        recorder.dropped(now, destination, message.number, len(message.body), message.attempts, waited, why)
 
     def purged(self, name: str, rows: Sequence[int], why: str) -> None:
         """Messages were thrown away that only the store has: nothing is known of them but the numbers of their rows.
@@ -212,9 +216,9 @@ class EventLog:
         That is the message's own, but in the queue of a durable subscription.
         """
         recorder = self._recorder
-        now = recorder.clock()
+        now, names = recorder.clock(), recorder.names_of_destination(name)
         for row in rows:
-            recorder.dropped(now, name, row, _UNKNOWN, _UNKNOWN, _UNKNOWN, why)
+            recorder.record("dropped", now, names, message_id=row, reason=why)
 
     def age_of(self, message: Message) -> float | None:
         """Seconds since a message was accepted; None: that is not known."""
@@ -222,18 +226,20 @@ class EventLog:
 
     # sessions
 
-    def begun(self, session: Peer, transaction: str) -> None:
-        """BEGIN."""
-        self._recorder.tx_begun(self._recorder.clock(), self._names_of_session(session), transaction)
+    def tell(self, event: SessionEvent, session: Peer, **columns: Value) -> None:
+        """An event of a session, with the columns that it has besides."""
+        self._recorder.record(event, self._recorder.clock(), self._names_of_session(session), **columns)
 
     def committed(self, session: Peer, transaction: str) -> None:
         """COMMIT; what it held follows, until `transaction` is None again."""
         self.transaction = transaction
-        self._recorder.tx_committed(self._recorder.clock(), self._names_of_session(session), transaction)
+        names = self._names_of_session(session)
+        self._recorder.record("tx_committed", self._recorder.clock(), names, transaction=transaction)
 
-    def aborted(self, session: Peer, transaction: str, reason: str | None = None) -> None:
-        """ABORT, or the session ended before."""
-        self._recorder.tx_aborted(self._recorder.clock(), self._names_of_session(session), transaction, reason)
+    def refused(self, transport: str, peer: str, login: str | None, error: ProtocolError) -> None:
+        """A client got an ERROR instead of CONNECTED."""
+        recorder = self._recorder
+        recorder.record("error", recorder.clock(), recorder.names_of_session(transport, peer, login), reason=str(error))
 
     def subscribed(self, subscription: Consumer) -> None:
         """SUBSCRIBE."""
@@ -242,28 +248,8 @@ class EventLog:
 
     def unsubscribed(self, subscription: Consumer, reason: str | None = None) -> None:
         """UNSUBSCRIBE, or the session ended."""
-        self._recorder.unsubscribed(self._recorder.clock(), self._own_names(subscription), reason)
-
-    def connected(self, session: Peer) -> None:
-        """A session began."""
-        self._recorder.connected(self._recorder.clock(), self._names_of_session(session))
-
-    def disconnected(self, session: Peer, reason: str | None) -> None:
-        """A session ended."""
-        self._recorder.disconnected(self._recorder.clock(), self._names_of_session(session), reason)
-
-    def failed(self, session: Peer, error: ProtocolError) -> None:
-        """A client got an ERROR."""
-        self._recorder.error(self._recorder.clock(), self._names_of_session(session), str(error))
-
-    def silent(self, session: Peer) -> None:
-        """A client was silent for longer than agreed."""
-        self._recorder.heartbeat_missed(self._recorder.clock(), self._names_of_session(session))
-
-    def refused(self, transport: str, peer: str, login: str | None, error: ProtocolError) -> None:
-        """A client got an ERROR instead of CONNECTED."""
-        recorder = self._recorder
-        recorder.error(recorder.clock(), recorder.names_of_session(transport, peer, login), str(error))
+        names = self._own_names(subscription)
+        self._recorder.record("unsubscribed", self._recorder.clock(), names, reason=reason)
 
     # gauges
 
@@ -271,13 +257,13 @@ class EventLog:
         """A subscription has not acknowledged so many deliveries."""
         names, now = self._own_names(subscription), self._recorder.clock()
         age = _UNKNOWN if oldest is None else _since(oldest.at, now)
-        self._recorder.gauge_subscription(now, names, count, age)
+        self._recorder.record("gauge_subscription", now, names, pending=count, oldest_us=age)
 
     def waiting(self, destination: str, pending: int, depth: int, first: Message | None) -> None:
         """So many messages wait; so many are unacknowledged."""
-        now = self._recorder.clock()
-        oldest = _UNKNOWN if first is None else _since(first.at, now)
-        self._recorder.gauge_destination(now, destination, pending, depth, oldest)
+        names, now = self._recorder.names_of_destination(destination), self._recorder.clock()
+        age = _UNKNOWN if first is None else _since(first.at, now)
+        self._recorder.record("gauge_destination", now, names, pending=pending, depth=depth, oldest_us=age)
 
     # names
 
@@ -293,6 +279,8 @@ class EventLog:
 
     def _names(self, subscription: Consumer, message: Message) -> bytes:
         """The names in the rows about a message that a subscription has."""
+        if subscription.names:
+            return subscription.names
         names_by = subscription.names_by
         if names_by is None:
             names_by = self._begin(subscription)
@@ -315,7 +303,7 @@ class EventLog:
         subscription.names_by = names_by = {"": own}
         if not _has_many(name):
             subscription.names = own
-        self._recorder.subscribed(self._recorder.clock(), own)
+        self._recorder.record("subscribed", self._recorder.clock(), own)
         return names_by
 
     def _encode(self, subscription: Consumer, destination: str) -> bytes:
@@ -339,8 +327,23 @@ class EventLog:
         return found
 
 
+class NullEventLog(EventLog):
+    """Event log of a broker whose events are not recorded."""
+
+    is_on = False
+
+    def __init__(self) -> None:
+        super().__init__({}, NullRecorder())
+
+    def accepted(self, *_: Any, **__: Any) -> None:
+        """Nothing is recorded, here and in all other methods."""
+
+    came = delivered = shown = fanned_out = acknowledged = rejected = accepted
+    ended = purged = tell = committed = refused = subscribed = unsubscribed = accepted
+
+
 def _has_many(name: str) -> bool:
-    """Whether messages come there from several destinations, or from another one."""
+    """True if messages come there from several destinations, or from another one."""
     return name.startswith(DURABLE) or has_wildcard(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -196,17 +197,22 @@ class Destinations(Protocol):
         ...
 
 
+Value = int | str | None | Mapping[str, str]
+"""The value of a column of an event; None, or a negative number: it is not known."""
+
+
 class Recorder(Protocol):
-    """Takes what happens, in the terms of the journal's schema: one method for each event.
+    """Takes events, in the terms of the journal's schema, which is the table of them (`gateway/journal/schema.py`).
 
     * `now` is the last time of `clock`: the calls come in the order of the times.  One look at the clock may serve
       several calls, like those of one message to many subscribers, or of a cumulative ACK.
-    * `names` was made by `names_of_session` or `names_of_subscription`, once, of the fields that do not change.
+    * `names` was made by one of `names_of_session`, `names_of_subscription` and `names_of_destination`, as the event
+      demands: once, of the fields that do not change.
     * `number` is that of the message in its run; `message_id` is made of it.
     * Times between two events are in microseconds; they, and sizes and counts, are negative where they are not known.
     * The destination of a message is the one that it was sent to, in all rows about it.
 
-    Nothing here waits and nothing raises.
+    Nothing here waits and nothing raises.  The three events that come with each message have methods of their own.
 
     Attributes:
         clock: nanoseconds, monotonic.
@@ -231,7 +237,9 @@ class Recorder(Protocol):
         """
         ...
 
-    # messages
+    def names_of_destination(self, destination: str) -> bytes:
+        """The field of rows that have a destination alone."""
+        ...
 
     def accepted(
         self,
@@ -255,15 +263,10 @@ class Recorder(Protocol):
         """A message went to a subscription for the first time.
 
         Args:
-            names: of the subscription, as in the next three.
             size: bytes of the body.
             delivery_count: 1; or 0: a browser got it, and it stays in the queue for a consumer.
             queue_us: since it was accepted.
         """
-        ...
-
-    def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """A message was delivered once more; called in place of `delivered`."""
         ...
 
     def acked(
@@ -276,104 +279,26 @@ class Recorder(Protocol):
         """
         ...
 
-    def nacked(
-        self,
-        now: int,
-        names: bytes,
-        number: int,
-        delivery_count: int,
-        ack_us: int,
-        reason: str | None = None,
-        transaction: str | None = None,
-    ) -> None:
-        """A delivery was settled by NACK."""
-        ...
-
-    def expired(self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """The time of a message was over.  If it becomes a dead letter, that is told, too."""
-        ...
-
-    def dead_lettered(
-        self,
-        now: int,
-        destination: str,
-        number: int,
-        size: int,
-        delivery_count: int,
-        queue_us: int,
-        reason: str,
-        headers: Mapping[str, str],
-    ) -> None:
-        """A message became a dead letter.
-
-        Args:
-            number: that it had until then.
-            reason: `dlq-reason`.
-            headers: of the dead letter.
+    def record(self, event: str, now: int, names: bytes, **columns: Value) -> None:
+        """Any other event; of its columns, those that are not in `names`.  `message_id` is the number of the message;
+        columns that are left out are not known.
         """
         ...
 
-    def dropped(
-        self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int, reason: str
-    ) -> None:
-        """A message was thrown away."""
-        ...
 
-    # sessions
+class NullRecorder:
+    """A recorder that discards all events."""
 
-    def tx_begun(self, now: int, names: bytes, transaction: str) -> None:
-        """BEGIN."""
-        ...
+    clock = staticmethod(time.monotonic_ns)
+    is_behind = False
 
-    def tx_committed(self, now: int, names: bytes, transaction: str) -> None:
-        """COMMIT; in front of the rows of what it held."""
-        ...
+    def names_of_session(self, *_: object) -> bytes:
+        """Not empty, because the event log asks again for empty names with each message; so are the other names."""
+        return b"-"
 
-    def tx_aborted(self, now: int, names: bytes, transaction: str, reason: str | None = None) -> None:
-        """ABORT, or the session ended before."""
-        ...
+    names_of_subscription = names_of_destination = names_of_session
 
-    def subscribed(self, now: int, names: bytes) -> None:
-        """SUBSCRIBE."""
-        ...
+    def accepted(self, *_: object, **__: object) -> None:
+        """Discard the event, as all other methods do."""
 
-    def unsubscribed(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """UNSUBSCRIBE, or the session ended."""
-        ...
-
-    def connected(self, now: int, names: bytes) -> None:
-        """A session began."""
-        ...
-
-    def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """A session ended."""
-        ...
-
-    def error(self, now: int, names: bytes, reason: str) -> None:
-        """A client got an ERROR, perhaps instead of CONNECTED."""
-        ...
-
-    def heartbeat_missed(self, now: int, names: bytes) -> None:
-        """A client was silent for longer than agreed."""
-        ...
-
-    # gauges
-
-    def gauge_subscription(self, now: int, names: bytes, pending: int, oldest_us: int) -> None:
-        """A subscription with deliveries that are not acknowledged.
-
-        Args:
-            pending: how many.
-            oldest_us: since the oldest was delivered.
-        """
-        ...
-
-    def gauge_destination(self, now: int, destination: str, pending: int, depth: int, oldest_us: int) -> None:
-        """A destination that holds messages.
-
-        Args:
-            pending: deliveries that are not acknowledged.
-            depth: messages that wait.
-            oldest_us: since the oldest of these came.
-        """
-        ...
+    delivered = acked = record = accepted

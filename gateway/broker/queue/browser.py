@@ -155,8 +155,7 @@ class Browser:
             self._context.counters.delivered += 1
             notes = self._subscription.extra_headers
             self._subscription.show(message, b"" if notes is None else notes.of(message))
-            if self._subscription.records is not None:
-                self._subscription.records.shown(self._subscription, message)
+            self._subscription.records.shown(self._subscription, message)
 
     def _end(self) -> None:
         self._ended = True

@@ -297,8 +297,7 @@ class PagedMessages:
             leaving, why = self._leaving[0]
             rows = leaving.take(most)
             most -= len(rows)
-            if self._context.records is not None:
-                self._context.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
+            self._context.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
             for row, _ in rows:
                 self._queue.leave_row(row)
             if not len(leaving):

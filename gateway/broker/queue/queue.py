@@ -387,8 +387,7 @@ class Queue:
         older, newer = (other, message) if other.number < message.number else (message, other)
         self.let_go(older)
         self.context.counters.conflated += 1
-        if self.context.records is not None:
-            self.context.records.dropped(self.name, older, "conflated")
+        self.context.records.ended("dropped", self.name, older, reason="conflated")
         if older is message:
             return False
         # A place counts within one priority only.
@@ -400,8 +399,7 @@ class Queue:
     def expire(self, message: Message) -> None:
         """The time of a kept message, which does not wait any more, is over."""
         self.context.counters.expired += 1
-        if self.context.records is not None:
-            self.context.records.expired(self.name, message)
+        self.context.records.ended("expired", self.name, message)
         if self.policy.dead_letter_expired:
             self._dead_letter(message, "expired")
         else:
@@ -426,8 +424,7 @@ class Queue:
         context.dead_letters_under_way += 1
         try:
             headers = dead_letters.headers_of(message, why, self.name, target, context.scheduler.epoch())
-            if context.records is not None:
-                context.records.dead_lettered(self.name, message, why, headers)
+            context.records.ended("dead_lettered", self.name, message, reason=why, headers=headers)
             context.destinations.deposit(target, dead_letters.head_of(headers), message.body, options)
         finally:
             context.dead_letters_under_way -= 1
@@ -436,8 +433,7 @@ class Queue:
         """A kept message is thrown away."""
         self.let_go(message)
         self.context.counters.drops[why] += 1
-        if self.context.records is not None:
-            self.context.records.dropped(self.name, message, why)
+        self.context.records.ended("dropped", self.name, message, reason=why)
 
     # consumers
 
@@ -521,7 +517,7 @@ class Queue:
         """Deliveries, all of one subscription, are settled for good."""
         subscription = _take_from_ledger(deliveries)
         context = self.context
-        if context.records is not None:
+        if context.records.is_on:
             context.records.acknowledged(subscription, deliveries)
         for delivery in deliveries:
             context.counters.acknowledged += 1
@@ -540,8 +536,7 @@ class Queue:
         """
         subscription = _take_from_ledger(deliveries)
         context = self.context
-        if context.records is not None:
-            context.records.rejected(subscription, deliveries, reason)
+        context.records.rejected(subscription, deliveries, reason)
         again = []
         for delivery in deliveries:
             message = delivery.message

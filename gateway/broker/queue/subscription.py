@@ -196,7 +196,7 @@ class Subscription:
         listed: it stands in its queue's rotation.
         reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
         extra_headers: header lines that it alone gets; None: there are none.
-        records: the event log; None: events are not recorded.
+        records: the event log.
         names, names_by: written and read by the event log alone.
         stands_by: another consumer of the queue is the exclusive one.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
@@ -270,7 +270,7 @@ class Subscription:
         self.topic: FollowedTopic | None = None
         self.reader: Feeder | None = None
         self.extra_headers: ExtraHeaders | None = None
-        self.records: EventLog | None = context.records
+        self.records: EventLog = context.records
         self.names = b""
         self.names_by: dict[str, bytes] | None = None
         self.listed = False
@@ -366,7 +366,7 @@ class Subscription:
             outbox.unsent.append((self.queue, message, outbox.gone + outbox.size))
             if message.row:
                 outbox.rows += 1
-        if self.records is not None:
+        if self.records.is_on:
             self.records.delivered(self, message, next(reversed(self.ledger.values())) if self.ledger else None)
 
     def show(self, message: Message, lines: bytes = b"") -> None:

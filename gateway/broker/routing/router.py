@@ -85,7 +85,7 @@ class Router:
                 context.last_number += 1
                 context.counters.published += 1
                 message = Message(context.last_number, head, body, options)
-                if context.records is not None:
+                if context.records.is_on:
                     context.records.accepted(message, destination, sender.id)
                 self._fan_out(None, destination, message, sender.id)
             else:
@@ -96,7 +96,7 @@ class Router:
         context.last_number += 1
         context.counters.published += 1
         message = Message(context.last_number, head, body, options)
-        if context.records is not None:
+        if context.records.is_on:
             context.records.accepted(message, destination, sender.id)
         if isinstance(target, Queue):
             target.accept(message)
@@ -248,8 +248,7 @@ class Router:
             message = Message(self._context.next_number(), head, sending.body, sending.options)
             message.expires = sending.expires
             self._context.counters.published += 1
-            if self._context.records is not None:
-                self._context.records.accepted(message, name, sending.sender)
+            self._context.records.accepted(message, name, sending.sender)
             self._route(name, message, sending.sender)
 
     # the way to a destination
@@ -258,8 +257,7 @@ class Router:
         options = message.options
         if message.expires and names.is_topic(name) and message.expires <= self._clock():
             self._context.counters.expired += 1
-            if self._context.records is not None:
-                self._context.records.expired(name, message)
+            self._context.records.ended("expired", name, message)
             return
         target = self._registry.find(name)
         if target is None and names.is_topic(name) and self._registry.keeps_log(name):
@@ -296,8 +294,7 @@ class Router:
         full = self._context.full.copy()
         message = Message(self._context.next_number(), head, body, options)
         message.expires = expires
-        if self._context.records is not None:
-            self._context.records.came(message)
+        self._context.records.came(message)
         self._route(name, message, "")
         self._context.full.intersection_update(full)  # the publisher at work did not publish there
 

@@ -259,8 +259,7 @@ class Session:
         self._context.counters.fail(error)
         # Set first: a receipt that is confirmed while the session departs must not go out (see `confirm`).
         self.failed = True
-        if self._context.records is not None:
-            self._context.records.failed(self, error)
+        self._context.records.tell("error", self, reason=str(error))
         # Before the ERROR, so that nothing goes out behind it (ERR-05).  A client that an operator sends away has not
         # failed, so that the message it is at work on does not count as failed either.
         yield from self.departing(lost=not isinstance(error, SessionEnded))
@@ -280,8 +279,7 @@ class Session:
             # In mode auto they were released when they went into the outbox; now they wait in their queues again.
             self._context.memory.keep(message.size)
         self.depart(unsent, lost=not self.ended)
-        if self._context.records is not None:
-            self._context.records.disconnected(self, self._why_it_ended())
+        self._context.records.tell("disconnected", self, reason=self._why_it_ended())
         self._on_close(self)
 
     def _why_it_ended(self) -> str | None:

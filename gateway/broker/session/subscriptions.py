@@ -146,8 +146,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._context.subscriptions += 1
         self._quota.use(options, names)
         self[name] = subscription
-        if subscription.records is not None:
-            subscription.records.subscribed(subscription)
+        subscription.records.subscribed(subscription)
         if subscription.ledger is not None:
             self.acknowledging[subscription.key] = subscription
         return subscription
@@ -236,8 +235,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         subscription = self.pop(key)
         self.acknowledging.pop(subscription.key, None)
         self._context.subscriptions -= 1
-        if subscription.records is not None:
-            subscription.records.unsubscribed(subscription, why)
+        subscription.records.unsubscribed(subscription, why)
         self._quota.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
         self._router.replay.offsets.leave(subscription)
         if subscription.topic is not None:

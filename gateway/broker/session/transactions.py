@@ -110,8 +110,7 @@ class Transactions(dict[str, Transaction]):
         if len(self) >= limit:
             raise NotAllowed("too many transactions", f"a session may have {limit} open (max_transactions)")
         self[name] = Transaction()
-        if self._context.records is not None:
-            self._context.records.begun(self._peer, name)
+        self._context.records.tell("tx_begun", self._peer, transaction=name)
 
     def add_send(self, transaction: Transaction, sending: PreparedSend) -> None:
         """Keep a SEND in one of them.
@@ -140,16 +139,14 @@ class Transactions(dict[str, Transaction]):
         transaction.let_go()
         self._context.memory.release(transaction.nbytes)
         records = self._context.records
-        if records is not None:
-            records.committed(self._peer, name)
+        records.committed(self._peer, name)
         try:
             for sending in transaction.sends:
                 self._router.send(sending)
             for settlement in transaction.settlements:
                 settlement.carry_out()
         finally:
-            if records is not None:
-                records.transaction = None
+            records.transaction = None
 
     def abort(self, frame: Frame) -> None:
         """Undo the transaction that an ABORT names.
@@ -166,8 +163,7 @@ class Transactions(dict[str, Transaction]):
     def undo(self, name: str, returned: Returned, why: str | None = None) -> Transaction:
         """End one without effect; what it held for subscriptions that are gone goes into `returned`."""
         transaction = self.pop(name)
-        if self._context.records is not None:
-            self._context.records.aborted(self._peer, name, why)
+        self._context.records.tell("tx_aborted", self._peer, reason=why, transaction=name)
         self._context.memory.release(transaction.nbytes)
         for delivery in transaction.let_go():
             subscription = delivery.subscription

@@ -88,8 +88,7 @@ class Retained:
             return
         if len(self._kept) >= context.quotas.max_retained:  # others came while it was delayed, or in a transaction
             context.counters.drops["max-retained"] += 1
-            if context.records is not None:
-                context.records.dropped(name, message, "too many retained messages")
+            context.records.ended("dropped", name, message, reason="too many retained messages")
             return
         stored = None
         if context.storage is not None and self._policies.is_durable(name, persistent=message.options.persistent):
@@ -134,8 +133,7 @@ class Retained:
         assert message is not None  # its date goes with it
         self.forget(name)
         self._context.counters.expired += 1
-        if self._context.records is not None:
-            self._context.records.expired(name, message)
+        self._context.records.ended("expired", name, message)
 
     def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
         """Give a new subscriber what is kept for the name or pattern it subscribed to, as fast as it reads."""

@@ -140,7 +140,7 @@ class Topic:
                 # Over the mark the publisher is held back; the message is in, and nothing of it is lost.
                 if outbox.size > outbox.high:
                     outbox.on_high(outbox)
-            if context.records is not None:
+            if context.records.is_on:
                 context.records.fanned_out(group, message)
         if self._choosy:
             wire = wire or Wire(message)
@@ -152,7 +152,7 @@ class Topic:
                     if notes is not None:
                         prefix += notes.of(message)
                     subscription.outbox.append(prefix, wire[subscription.form])
-                    if context.records is not None:
+                    if context.records.is_on:
                         context.records.delivered(subscription, message)
         if self._queued:
             wire = wire or Wire(message)
@@ -183,7 +183,7 @@ class Topic:
         else:
             self._context.counters.delivered += 1
             subscription.show(message, b"" if notes is None else notes.of(message))
-            if subscription.records is not None:
+            if subscription.records.is_on:
                 subscription.records.delivered(subscription, message)
 
     def join(self, subscription: Subscription, *, late: LateReader | None = None) -> None:

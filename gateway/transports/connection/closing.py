@@ -79,8 +79,7 @@ def refused(
     if not told and not warn_of_tls(first_bytes, link.peer):
         # Not the detail: it may quote the passcode.
         log.info("connection refused", peer=link.peer, reason=str(error), **_shown(frame, error))
-    if server.broker.records is not None:
-        server.broker.records.refused(link.transport, link.peer, _login_of(frame, error), error)
+    server.broker.records.refused(link.transport, link.peer, _login_of(frame, error), error)
 
 
 def _shown(frame: Frame | None, error: ProtocolError) -> dict[str, str | None]:

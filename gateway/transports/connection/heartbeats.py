@@ -121,8 +121,7 @@ class Heartbeats:
     def _give_up(self, session: Session, silent: float) -> None:
         broker = self._server.broker
         broker.counters.heartbeat_timeouts += 1
-        if broker.records is not None:
-            broker.records.silent(session)
+        broker.records.tell("heartbeat_missed", session)
         session.end(
             HeartbeatMissing(
                 "heart-beat missing", f"no byte for {silent:.1f} s, allowed are {self._receive_within:.1f} s"

@@ -222,7 +222,7 @@ class BackPressure:
         if turn.has_stored() and not publisher.must_read:
             await self._wait_for_disk(publisher)
         records = broker.records
-        if records is not None and records.is_behind and turn.has_published() and not publisher.must_read:
+        if records.is_behind and turn.has_published() and not publisher.must_read:
             await self._wait_for_relief(publisher, JOURNAL_SLOW, lambda: records.is_behind)
 
     async def _wait_for_memory(self, publisher: Blockable, *, kept: bool) -> None:
