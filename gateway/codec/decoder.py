@@ -62,18 +62,8 @@ class Decoder:
     """
 
     __slots__ = (
-        "_blank",
-        "_buffer",
-        "_cache",
-        "_head",
-        "_in_front",
-        "_later",
-        "_later_size",
-        "_limits",
-        "_position",
-        "_receipt",
-        "_searched",
-        "_version",
+        *("_blank", "_buffer", "_cache", "_head", "_in_front", "_later", "_later_size", "_limits", "_position"),
+        *("_receipt", "_searched", "_version"),
     )
 
     def __init__(self, limits: Limits) -> None:

@@ -6,6 +6,7 @@ close   after the last session; the collector has some seconds for the waiting s
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) ->
     except ImportError as error:
         reason = f"{error.name} is not installed; pip install 'stomp-gateway[otel]' brings it"
         raise StartError(unusable("trace_endpoint", reason)) from None
-    recorder = NullRecorder() if journal is None else journal
+    recorder = NullRecorder(time.monotonic_ns) if journal is None else journal
     exporter = over_http(settings.trace_endpoint)
     spans = Spans(exporter, settings.server_name, lambda: Message.run.decode(), recorder.clock)
     broker.records = Traced(broker, recorder, settings.trace_ratio, spans.tell, spans.may)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from time import monotonic_ns
 
 import pytest
 
@@ -36,7 +37,9 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.broker = Broker(policies=self.policies, clock=lambda: self.now)
-        self.broker.records = Traced(self.broker, NullRecorder(), self.ratio, self.marks.append, random=Random(7))
+        self.broker.records = Traced(
+            self.broker, NullRecorder(monotonic_ns), self.ratio, self.marks.append, random=Random(7)
+        )
 
     def session(self) -> Session:
         return self.broker.open_session(V12, "bob", peer="p", transport="tcp", connected_at=0.0, carrier=Carrier())
@@ -105,7 +108,11 @@ class TestWhoIsTraced:
         scene = Scene()
         asked: list[int] = []
         scene.broker.records = Traced(
-            scene.broker, NullRecorder(), 1.0, scene.marks.append, lambda now: not asked.append(now) and len(asked) < 2
+            scene.broker,
+            NullRecorder(monotonic_ns),
+            1.0,
+            scene.marks.append,
+            lambda now: not asked.append(now) and len(asked) < 2,
         )
         session = scene.session()
         handle(session, "SUBSCRIBE", id=1, destination="/queue/a")

@@ -55,29 +55,9 @@ class Context:
     """
 
     __slots__ = (
-        "ages",
-        "application",
-        "checks_sends",
-        "counters",
-        "dead_letters_under_way",
-        "destinations",
-        "dirty",
-        "full",
-        "group_bytes",
-        "last_number",
-        "memory",
-        "on_arguments",
-        "on_misspelt",
-        "on_room",
-        "policies",
-        "quotas",
-        "records",
-        "scheduler",
-        "sessions",
-        "slow_consumers",
-        "storage",
-        "subscriptions",
-        "waiting",
+        *("ages", "application", "checks_sends", "counters", "dead_letters_under_way", "destinations", "dirty"),
+        *("full", "group_bytes", "last_number", "memory", "on_arguments", "on_misspelt", "on_room", "policies"),
+        *("quotas", "records", "scheduler", "sessions", "slow_consumers", "storage", "subscriptions", "waiting"),
     )
 
     def __init__(

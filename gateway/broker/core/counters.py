@@ -76,31 +76,10 @@ class Counters:
     """
 
     __slots__ = (
-        "acknowledged",
-        "bytes_in",
-        "bytes_out",
-        "conflated",
-        "connections",
-        "dead_lettered",
-        "delivered",
-        "drops",
-        "duplicates",
-        "expired",
-        "failed_logins",
-        "failures",
-        "forbidden",
-        "frames_in",
-        "heartbeat_timeouts",
-        "held_publishers",
-        "misspelt_headers",
-        "moved",
-        "published",
-        "redelivered",
-        "refusals",
-        "rejected",
-        "sessions",
-        "slow_consumers",
-        "unroutable",
+        *("acknowledged", "bytes_in", "bytes_out", "conflated", "connections", "dead_lettered", "delivered"),
+        *("drops", "duplicates", "expired", "failed_logins", "failures", "forbidden", "frames_in"),
+        *("heartbeat_timeouts", "held_publishers", "misspelt_headers", "moved", "published", "redelivered"),
+        *("refusals", "rejected", "sessions", "slow_consumers", "unroutable"),
     )
 
     def __init__(self) -> None:

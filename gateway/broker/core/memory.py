@@ -38,18 +38,8 @@ class Memory:
     """
 
     __slots__ = (
-        "_exhausted",
-        "_high",
-        "_is_nearly_exhausted",
-        "_is_scarce",
-        "_limit",
-        "_on_change",
-        "crowd",
-        "flooded",
-        "kept",
-        "partial",
-        "pressed",
-        "used",
+        *("_exhausted", "_high", "_is_nearly_exhausted", "_is_scarce", "_limit", "_on_change", "crowd"),
+        *("flooded", "kept", "partial", "pressed", "used"),
     )
 
     def __init__(self, quotas: Quotas, on_change: Callable[[], None]) -> None:

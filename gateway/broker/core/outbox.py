@@ -78,26 +78,8 @@ class Outbox:
     """
 
     __slots__ = (
-        "_next",
-        "_rest",
-        "carrier",
-        "closed",
-        "dirty",
-        "excused",
-        "frames",
-        "gone",
-        "high",
-        "limit",
-        "on_high",
-        "parts",
-        "peer",
-        "relief",
-        "rows",
-        "size",
-        "starved",
-        "taken",
-        "unsent",
-        "window",
+        *("_next", "_rest", "carrier", "closed", "dirty", "excused", "frames", "gone", "high", "limit"),
+        *("on_high", "parts", "peer", "relief", "rows", "size", "starved", "taken", "unsent", "window"),
     )
 
     def __init__(

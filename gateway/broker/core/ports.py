@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -289,8 +288,10 @@ class Recorder(Protocol):
 class NullRecorder:
     """A recorder that discards all events."""
 
-    clock = staticmethod(time.monotonic_ns)
     is_behind = False
+
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self.clock = clock
 
     def names_of_session(self, *_: object) -> bytes:
         """Not empty, because the event log asks again for empty names with each message; so are the other names."""

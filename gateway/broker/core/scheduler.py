@@ -46,16 +46,8 @@ class Scheduler:
     """
 
     __slots__ = (
-        "_busy",
-        "_cancelled",
-        "_heap",
-        "_serial",
-        "_swept",
-        "_unfinished",
-        "_wake",
-        "_wakes_at",
-        "clock",
-        "epoch",
+        *("_busy", "_cancelled", "_heap", "_serial", "_swept", "_unfinished", "_wake", "_wakes_at"),
+        *("clock", "epoch"),
     )
 
     def __init__(

@@ -41,9 +41,7 @@ CONNECT = (
         Spelling("Authorization", broker="Spring's clients"),
     ),
     without_effect(
-        _CONNECT,
-        "Send a token as passcode, or in Authorization.",
-        Spelling("token", broker="Spring's clients"),
+        _CONNECT, "Send a token as passcode, or in Authorization.", Spelling("token", broker="Spring's clients")
     ),
     without_effect(_CONNECT, "There is one virtual host, and it accepts every name.", Spelling("host")),
     honoured(

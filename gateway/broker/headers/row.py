@@ -126,8 +126,6 @@ def squashed(name: str) -> str:
 
 def near_misses(index: Mapping[str, HeaderEntry]) -> Mapping[str, HeaderEntry]:
     """Headers of a frame that are honoured or refused, by their squashed names."""
-    known = {
-        name: entry for name, entry in index.items() if entry.row.treatment in (Treatment.HONOURED, Treatment.REFUSED)
-    }
+    known = {name: entry for name, entry in index.items() if entry.row.treatment in _EFFECTIVE}
     others = {other: index[name] for other, name in OTHER_WORDS.items()}
     return {squashed(name): entry for name, entry in (known | others).items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..model.destinations import DIRECT, FANOUT, QUEUE, TOPIC
 from ..model.options import Retain
 from .row import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, HeaderRow, Spelling, Treatment, honoured, refused, without_effect
@@ -25,6 +27,8 @@ from .values import (
 )
 
 _FRAMES = ("SEND",)
+_honoured, _refused = partial(honoured, _FRAMES), partial(refused, _FRAMES)
+_without_effect = partial(without_effect, _FRAMES)
 
 _PRIORITY = Integer(0, 255, note="; above 9 it counts as 9", convert=lambda number: min(number, 9))
 _SEQUENCE = Integer(-(2**31), 2**31 - 1, convert=lambda number: number == -1)
@@ -38,51 +42,41 @@ def _passed_on(name: str, meaning: str, broker: str = "") -> HeaderRow:
 
 
 def _of_the_server(name: str, meaning: str) -> HeaderRow:
-    return without_effect(_FRAMES, meaning, Spelling(name), visible=False)
+    return _without_effect(meaning, Spelling(name), visible=False)
 
 
-def _argument(treatment: Treatment, meaning: str, *spellings: Spelling) -> HeaderRow:
+def _argument(meaning: str, *spellings: Spelling, treatment: Treatment = Treatment.HONOURED) -> HeaderRow:
     return HeaderRow(("SEND", "SUBSCRIBE"), spellings, treatment, meaning, visible=False, argument=True)
 
 
 SEND = (
-    honoured(
-        _FRAMES,
-        "The destination of the message.",
-        Spelling("destination", Anything("a destination")),
-    ),
-    honoured(
-        _FRAMES,
+    _honoured("The destination of the message.", Spelling("destination", Anything("a destination"))),
+    _honoured(
         "The length of the body in bytes. MESSAGE always has it.",
         Spelling("content-length", Anything("a whole number of bytes")),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Asks for a RECEIPT when the SEND is carried out, or accepted into its transaction.",
         Spelling("receipt"),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The transaction that the message belongs to.",
         Spelling("transaction", Anything("a transaction"), field="transaction"),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Messages of higher priority overtake others in a queue. Without the header it is 4.",
         Spelling("priority", _PRIORITY, "priority"),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The moment at which the message expires; the aliases give a time from now on. A time of 1 delivers the "
         "message only if a consumer is ready. MESSAGE always has the moment as `expires`.",
         Spelling("expires", EXPIRY, "expires_at"),
         Spelling("expiration", LIFETIME, "time_to_live", RABBITMQ),
         Spelling("ttl", LIFETIME, "time_to_live", APOLLO),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The message is routed after that time, or at that moment.",
         Spelling("x-delay", DELAY, "delay", RABBITMQ),
         Spelling("AMQ_SCHEDULED_DELAY", DELAY, "delay", ACTIVEMQ),
@@ -90,79 +84,67 @@ SEND = (
         Spelling("_AMQ_SCHED_DELIVERY", MOMENT, "deliver_at", ARTEMIS),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Messages of one group go to one consumer of the queue, as long as it is subscribed.",
         Spelling("JMSXGroupID", KEY, "group", ACTIVEMQ),
         Spelling("message_group", KEY, "group", APOLLO),
         Spelling("_AMQ_GROUP_ID", KEY, "group", ARTEMIS),
         also_canonical=True,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "-1 closes the group after this message: its next message may go to another consumer. Other numbers have no "
         "effect.",
         Spelling("JMSXGroupSeq", _SEQUENCE, "closes_group", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "A second message to the destination with the same id is not routed. Its sender gets the RECEIPT.",
         Spelling("dedup-id", UNIQUE, "dedup_id"),
         Spelling("_AMQ_DUPL_ID", UNIQUE, "dedup_id", ARTEMIS),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "set: the topic keeps the message for later subscribers, in place of the one before. remove: the topic keeps "
         "none. For queues, temporary and user destinations the header is an ERROR.",
         Spelling("retain", _RETAIN, "retain", APOLLO),
         Spelling("ActiveMQ.Retain", _RETAIN_FLAG, "retain", ACTIVEMQ),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The message replaces a waiting message to the same destination with the same value of this header.",
         Spelling("_AMQ_LVQ_NAME", KEY, "conflation_key", ARTEMIS),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header it "
         "is a queue.",
         Spelling("destination-type", ROUTING, "multicast", ARTEMIS),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The destination of the answer. A temporary destination of the session is subscribed, and receivers see a name "
         "to which they can send. Any other destination is passed on unchanged.",
         Spelling("reply-to", ReplyTo(), "temporary_reply"),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The sender; it must be the name that the session logged in with.",
         Spelling("user-id", Anything("a user's name"), field="user_id"),
     ),
-    without_effect(
-        _FRAMES,
+    _without_effect(
         "Receivers of ActiveMQ trust it, because that broker writes it. Use `user-id`, which the gateway verifies.",
         Spelling("JMSXUserID", broker=ACTIVEMQ),
         visible=False,
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The message outlives the server's process, if the server has a store and the destination's policy does not "
         "forbid it. Its RECEIPT comes when it is stored.",
         Spelling("persistent", BOOLEAN, "persistent"),
     ),
-    without_effect(
-        _FRAMES,
+    _without_effect(
         "RabbitMQ reads it as an argument of the queue. To make a message durable, send `persistent:true`, or set the "
         "policy of its destination.",
         Spelling("durable", broker=RABBITMQ),
         visible=False,
     ),
-    without_effect(
-        _FRAMES,
+    _without_effect(
         "The gateway passes on the bytes of a body; it does not turn them into Java objects.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
@@ -190,28 +172,23 @@ SEND = (
     _of_the_server("dlq-attempts", "The server counts the failed attempts of a dead letter."),
     _of_the_server("dlq-first-at", "The server gives the time at which a dead letter first failed."),
     _of_the_server("original-destination", "The server gives the destination of the SEND of a dead letter."),
-    refused(
-        _FRAMES,
+    _refused(
         "The gateway delivers a message once: it has delays, and no schedules.",
         Spelling("AMQ_SCHEDULED_REPEAT", broker=ACTIVEMQ, passes=("0", "")),
     ),
-    refused(
-        _FRAMES,
+    _refused(
         "The gateway delivers a message once: it has delays, and no schedules.",
         Spelling("AMQ_SCHEDULED_PERIOD", broker=ACTIVEMQ, passes=("0", "")),
     ),
-    refused(
-        _FRAMES,
+    _refused(
         "The gateway delivers a message once: it has delays, and no schedules.",
         Spelling("AMQ_SCHEDULED_CRON", broker=ACTIVEMQ, passes=("",)),
     ),
-    refused(
-        _FRAMES,
+    _refused(
         "In RabbitMQ it creates a queue for this connection alone; here all clients share a queue.",
         Spelling("exclusive", broker=RABBITMQ, passes=("false",)),
     ),
-    refused(
-        _FRAMES,
+    _refused(
         "A stream of RabbitMQ is a topic with a log here; filter with the header `selector` of SUBSCRIBE.",
         Spelling("x-stream-filter-value", broker=RABBITMQ),
     ),
@@ -219,65 +196,58 @@ SEND = (
 
 ARGUMENTS = (
     _argument(
-        Treatment.HONOURED,
         "The queue is deleted with its last subscriber, and so are the messages that wait in it.",
         Spelling("auto-delete", BOOLEAN, "auto_delete", RABBITMQ),
     ),
     _argument(
-        Treatment.HONOURED,
         "The time that a message may wait in the queue, unless the message has its own.",
         Spelling("x-message-ttl", LIFETIME, "time_to_live", RABBITMQ),
     ),
     _argument(
-        Treatment.HONOURED,
         "The time that the queue is kept without subscribers. Then it is deleted with the messages that wait in it.",
         Spelling("x-expires", IDLE, "idle_timeout", RABBITMQ),
     ),
     _argument(
-        Treatment.HONOURED,
         "The number of messages that may wait in the queue. A new message replaces the oldest, unless the policy has a "
         "limit: then the policy decides (when_full).",
         Spelling("x-max-length", MESSAGES, "max_messages", RABBITMQ),
     ),
     _argument(
-        Treatment.HONOURED,
         "The bytes that waiting messages may cost, headers included; otherwise like x-max-length.",
         Spelling("x-max-length-bytes", BYTES, "max_octets", RABBITMQ),
     ),
     _argument(
-        Treatment.REFUSED,
         "At a limit that a client sets, the oldest message is dropped; an operator can choose otherwise by policy "
         "(when_full).",
         Spelling("x-overflow", broker=RABBITMQ, passes=("drop-head",)),
+        treatment=Treatment.REFUSED,
     ),
     _argument(
-        Treatment.HONOURED,
         "The destination of the queue's dead letters, together with x-dead-letter-routing-key KEY. Empty is "
         "/queue/KEY, amq.topic is /topic/KEY, amq.direct is /exchange/amq.direct/KEY, amq.fanout is "
         "/exchange/amq.fanout and needs no KEY. There are no other exchanges here.",
         Spelling("x-dead-letter-exchange", _EXCHANGES, "dead_letter_prefix", RABBITMQ),
     ),
     _argument(
-        Treatment.HONOURED,
         "The KEY of x-dead-letter-exchange. Each needs the other, except for amq.fanout: RabbitMQ would take the name "
         "of the queue, and dead letters would return to it.",
         Spelling("x-dead-letter-routing-key", NAME, "dead_letter_key", RABBITMQ),
     ),
     _argument(
-        Treatment.WITHOUT_EFFECT,
         "All queues have the ten levels of priority.",
         Spelling("x-max-priority", broker=RABBITMQ),
+        treatment=Treatment.WITHOUT_EFFECT,
     ),
     _argument(
-        Treatment.REFUSED,
         "There is one kind of queue. A stream of RabbitMQ is a topic with a log here: see `log_messages` of policies.",
         Spelling("x-queue-type", broker=RABBITMQ, passes=("classic", "quorum")),
+        treatment=Treatment.REFUSED,
     ),
     _argument(
-        Treatment.REFUSED,
         "A stream of RabbitMQ is a topic with a log here: see `log_age` and `log_octets` of policies.",
         Spelling("x-max-age", broker=RABBITMQ),
         Spelling("x-stream-max-segment-size-bytes", broker=RABBITMQ),
         Spelling("x-stream-filter-size-bytes", broker=RABBITMQ),
+        treatment=Treatment.REFUSED,
     ),
 )

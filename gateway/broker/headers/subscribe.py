@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .row import ACTIVEMQ, AMQP, APOLLO, ARTEMIS, RABBITMQ, Spelling, honoured, refused, without_effect
 from .values import (
     BOOLEAN,
@@ -19,6 +21,8 @@ from .values import (
 )
 
 _FRAMES = ("SUBSCRIBE",)
+_honoured, _refused = partial(honoured, _FRAMES), partial(refused, _FRAMES)
+_without_effect = partial(without_effect, _FRAMES)
 
 
 def _messages(number: int) -> tuple[int, None]:
@@ -48,29 +52,18 @@ _NOT_STREAMED = "A stream of RabbitMQ is a topic with a log here; filter with `s
 
 
 SUBSCRIBE = (
-    honoured(
-        _FRAMES,
-        "The destination; for topics it may be a pattern.",
-        Spelling("destination", Anything("a destination")),
-    ),
-    honoured(
-        _FRAMES,
+    _honoured("The destination; for topics it may be a pattern.", Spelling("destination", Anything("a destination"))),
+    _honoured(
         "The name of the subscription, unique in the session. It may be missing in 1.0, and with the setting `lenient` "
         "in all versions.",
         Spelling("id"),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The mode of acknowledgement; client-individual is accepted in 1.0 as well. Without the header it is auto.",
         Spelling("ack", MODES),
     ),
-    honoured(
-        _FRAMES,
-        "Asks for a RECEIPT when the subscription exists; its messages follow the RECEIPT.",
-        Spelling("receipt"),
-    ),
-    honoured(
-        _FRAMES,
+    _honoured("Asks for a RECEIPT when the subscription exists; its messages follow the RECEIPT.", Spelling("receipt")),
+    _honoured(
         "The limit of unacknowledged messages. Artemis reads activemq.prefetchSize in bytes; here it counts messages, "
         "as in ActiveMQ.",
         Spelling("prefetch-count", _COUNT, "window", RABBITMQ),
@@ -79,87 +72,73 @@ SUBSCRIBE = (
         Spelling("credit", Credit(), "window", APOLLO),
         Spelling("x-prefetch", _COUNT, "window", AMQP),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Only messages whose headers fulfil the condition are delivered.",
         Spelling("selector", Anything("a condition of JMS; or empty, which counts as no header"), "text"),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Messages of the session itself are not delivered to it. On a queue, true is an ERROR.",
         Spelling("no-local", BOOLEAN, "no_local", ARTEMIS),
         Spelling("activemq.noLocal", BOOLEAN, "no_local", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The consumer is the only one of the queue that gets messages; the others stand by. Unlike in RabbitMQ, the "
         "queue does not belong to the connection. On a topic it has no effect.",
         Spelling("exclusive", BOOLEAN, "exclusive", APOLLO),
         Spelling("activemq.exclusive", BOOLEAN, "exclusive", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Consumers of higher priority get the messages of a queue first, as long as they have room. Without the header "
         "it is 0.",
         Spelling("x-priority", _RANK, "priority", RABBITMQ),
         Spelling("activemq.priority", _RANK, "priority", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Reads the messages that wait in the queue without consuming them; a MESSAGE with browser:end comes last. The "
         "ack mode must be auto. On a topic it is an ERROR.",
         Spelling("browser", BOOLEAN, "browser", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "false: the browser has no end, and goes on with new messages.",
         Spelling("browser-end", BOOLEAN, "browser_end", APOLLO),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header "
         "it is a queue.",
         Spelling("subscription-type", ROUTING, "multicast", ARTEMIS),
         Spelling("destination-type", ROUTING, "multicast", ARTEMIS),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The number of messages of a topic that may wait for a slow subscriber.",
         Spelling("activemq.maximumPendingMessageLimit", _PENDING, "slow_messages", ACTIVEMQ),
     ),
-    without_effect(
-        _FRAMES,
+    _without_effect(
         "The gateway never waits for a consumer, so there is nothing to switch.",
         Spelling("activemq.dispatchAsync", broker=ACTIVEMQ),
     ),
-    without_effect(
-        _FRAMES,
+    _without_effect(
         "The gateway passes on the bytes of a body; it has no Java objects to turn into text.",
         Spelling("transformation", broker=ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Messages to the topic wait while no session is subscribed, and are delivered when the user subscribes again "
         "with the same `id`. Several sessions of a user share the messages. A queue outlives its consumers anyway.",
         Spelling("durable", BOOLEAN, "durable", RABBITMQ),
         Spelling("persistent", BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "A durable subscription of that name: messages to the topic wait while no session is subscribed. It belongs to "
         "the user and the `client-id` of CONNECT. One session has it at a time, the one that subscribed last.",
         Spelling("durable-subscription-name", Text(255), "durable_name", ARTEMIS),
         Spelling("durable-subscriber-name", Text(255), "durable_name", ARTEMIS),
         Spelling("activemq.subscriptionName", Text(255), "durable_name", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Subscriptions with the same name share the messages of the topic. With `durable:true` messages wait while no "
         "session is subscribed.",
         Spelling("x-queue-name", Text(255), "queue_name", RABBITMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The position in the topic's log from which messages are replayed; new messages follow. Numbers are those of "
         "the header `seq`. A topic without a log refuses the header, except -1 and `next`, which replay nothing, and "
         "ActiveMQ's name, which it ignores. If messages are no longer in the log, the first MESSAGE has `gap:true`.",
@@ -167,21 +146,18 @@ SUBSCRIBE = (
         Spelling("x-stream-offset", StreamOffset(), "start", RABBITMQ),
         Spelling("activemq.retroactive", RETROACTIVE, "start", ACTIVEMQ),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "Replay begins after the last message that was acknowledged under this name, by any session of the same user "
         "and `client-id`. A new name begins at `from-seq`, or with the next message. The topic must have a log, and "
         "the ack mode must not be auto.",
         Spelling("resume", Text(255), "resume"),
     ),
-    honoured(
-        _FRAMES,
+    _honoured(
         "The name of a header for the number of each message: of a topic with a log, its `seq`; of a queue, a growing "
         "number. A topic without a log refuses it.",
         Spelling("include-seq", HeaderName(), "include_seq", APOLLO),
     ),
-    refused(
-        _FRAMES,
+    _refused(
         _NOT_STREAMED,
         Spelling("x-stream-filter", broker=RABBITMQ),
         Spelling("x-stream-match-unfiltered", broker=RABBITMQ),

@@ -27,19 +27,7 @@ from .subscribe import MODES, SUBSCRIBE
 
 TABLE: tuple[HeaderRow, ...] = (*CONNECT, *SEND, *SUBSCRIBE, *ARGUMENTS, *OTHERS)
 
-COMMANDS = (
-    "CONNECT",
-    "STOMP",
-    "SEND",
-    "SUBSCRIBE",
-    "UNSUBSCRIBE",
-    "ACK",
-    "NACK",
-    "BEGIN",
-    "COMMIT",
-    "ABORT",
-    "DISCONNECT",
-)
+COMMANDS = tuple("CONNECT STOMP SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT".split())
 
 INDEX = {command: index(TABLE, command) for command in COMMANDS}
 """Command -> name of a header -> its entry."""

@@ -74,19 +74,8 @@ class Message:
     run: ClassVar[bytes] = secrets.token_hex(4).encode()
 
     __slots__ = (
-        "at",
-        "attempts",
-        "body",
-        "expires",
-        "head",
-        "history",
-        "number",
-        "options",
-        "place",
-        "rank",
-        "row",
-        "waits",
-        "wire",
+        *("at", "attempts", "body", "expires", "head", "history", "number", "options", "place", "rank", "row"),
+        *("waits", "wire"),
     )
 
     def __init__(self, number: int, head: Head, body: bytes, options: SendOptions = PLAIN) -> None:
