@@ -11,14 +11,12 @@ from typing import ClassVar
 class ProtocolError(Exception):
     """The peer broke the protocol; the connection ends with one ERROR frame.
 
-    Attributes:
-        cause: the label of the error in metrics; that of this class stands for a fault of the server.
-
     Args:
         message: one short sentence, for the `message` header.
         detail: what is wrong and what to do, for the body.
     """
 
+    # the label of the error in metrics; that of this class stands for a fault of the server
     cause: ClassVar[str] = "internal"
 
     # ERR-01: a frame that cannot be carried out is answered by one ERROR, and the connection closes (STOMP 1.2, ERROR).

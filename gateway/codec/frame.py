@@ -13,31 +13,23 @@ _HEADER_OVERHEAD = 100
 
 
 class Head:
-    """Command and headers of a frame; of repeated headers the first (HDR-01).
-
-    Attributes:
-        command: as the peer wrote it; in 1.0 in upper case.
-        headers: name -> value, unescaped.  Read-only.
-        content_length: octets of the body; -1: the header is missing.
-        size: octets of the block on the wire.
-        cost: bytes of memory, nearly; a shared head counts for each of its frames.
-        encoded: by index of the version, header lines that `encoder.message` keeps.
-        derived: a value that the layer above keeps; None: none yet.
-        stamped: the head, kept by the layer above, that replaces this one in messages; None: none yet.
-    """
+    """Command and headers of a frame; of repeated headers the first (HDR-01)."""
 
     __slots__ = ("command", "content_length", "cost", "derived", "encoded", "headers", "size", "stamped")
 
     def __init__(self, command: str, headers: dict[str, str], content_length: int = -1, size: int = 0) -> None:
-        self.command = command
-        self.headers = headers
+        self.command = command  # as the peer wrote it; in 1.0 in upper case
+        self.headers = headers  # name -> value, unescaped.  Read-only.
         # -1 and not None, so that the decoder compares numbers only.
-        self.content_length = content_length
-        self.size = size
+        self.content_length = content_length  # octets of the body; -1: the header is missing
+        self.size = size  # octets of the block on the wire
         # Once per block: queues add it up for each message.
+        # bytes of memory, nearly; a shared head counts for each of its frames
         self.cost = size + _HEADER_OVERHEAD * len(headers)
+        # by index of the version, header lines that `encoder.message` keeps
         self.encoded: list[bytes | None] | None = None
-        self.derived: Any = None
+        self.derived: Any = None  # a value that the layer above keeps; None: none yet
+        # the head, kept by the layer above, that replaces this one in messages; None: none yet
         self.stamped: Head | None = None
 
     @classmethod
@@ -48,17 +40,14 @@ class Head:
 
 
 class Frame:
-    """One frame of a client: its head and its body.
-
-    Attributes:
-        receipt: the `receipt` header, if `head` lacks it; then the frame shares its head with frames of other receipts.
-    """
+    """One frame of a client: its head and its body."""
 
     __slots__ = ("body", "head", "receipt")
 
     def __init__(self, head: Head, body: bytes, receipt: str | None = None) -> None:
         self.head = head
         self.body = body
+        # the `receipt` header, if `head` lacks it; then the frame shares its head with frames of other receipts
         self.receipt = receipt
 
     @property

@@ -9,21 +9,13 @@ from .errors import LimitExceeded, MalformedFrame
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a frame.
+    """Limits of a frame."""
 
-    Attributes:
-        headers: header lines.
-        header_line: octets of one header line.
-        body: octets of the body.
-        origin: prefix of the settings of the first two, for the ERROR, like `max_`.
-        body_origin: name of the setting of `body`.
-    """
-
-    headers: int = 1_000
-    header_line: int = 64 * 1024
-    body: int = 16 * 1024 * 1024
-    origin: str = "max_"
-    body_origin: str = "max_body"
+    headers: int = 1_000  # header lines
+    header_line: int = 64 * 1024  # octets of one header line
+    body: int = 16 * 1024 * 1024  # octets of the body
+    origin: str = "max_"  # prefix of the settings of the first two, for the ERROR, like `max_`
+    body_origin: str = "max_body"  # name of the setting of `body`
 
     @property
     def header_block(self) -> int:

@@ -18,29 +18,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """The facts of one protocol version.
+    """The facts of one protocol version."""
 
-    Attributes:
-        name: as in `accept-version` and `version`.
-        index: position in `VERSIONS`, oldest first; keys small per-version tables.
-        lenient: the 1.0 dialect: letter case is free, spaces around lines are ignored.
-        strips_cr: a CR before the LF belongs to the end of the line.
-        escapes: character -> its escape in a header; empty if the version has no escapes.
-        unescapes: the reverse.
-        heartbeats: the version has heart-beating.
-        subscription_id: SUBSCRIBE and UNSUBSCRIBE must carry `id`.
-        ack_id: ACK names the delivery by `id`, the value of the MESSAGE's `ack` header.
-    """
-
-    name: str
-    index: int
-    lenient: bool
-    strips_cr: bool
-    escapes: dict[str, str]
-    unescapes: dict[str, str]
-    heartbeats: bool
-    subscription_id: bool
-    ack_id: bool
+    name: str  # as in `accept-version` and `version`
+    index: int  # position in `VERSIONS`, oldest first; keys small per-version tables
+    lenient: bool  # the 1.0 dialect: letter case is free, spaces around lines are ignored
+    strips_cr: bool  # a CR before the LF belongs to the end of the line
+    escapes: dict[str, str]  # character -> its escape in a header; empty if the version has no escapes
+    unescapes: dict[str, str]  # the reverse
+    heartbeats: bool  # the version has heart-beating
+    subscription_id: bool  # SUBSCRIBE and UNSUBSCRIBE must carry `id`
+    ack_id: bool  # ACK names the delivery by `id`, the value of the MESSAGE's `ack` header
 
 
 def _reverse(escapes: dict[str, str]) -> dict[str, str]:

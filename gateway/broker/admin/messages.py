@@ -48,17 +48,11 @@ class Busy(NotAllowed):
 
 @dataclass(frozen=True)
 class Page:
-    """Some of the messages that wait.
+    """Some of the messages that wait."""
 
-    Attributes:
-        messages: rows, in the order in which they are due; delayed messages at the end.
-        total: how many wait.
-        next: the offset of the next page, because this one may end before its limit; None: there is none.
-    """
-
-    messages: list[dict[str, object]]
-    total: int
-    next: int | None
+    messages: list[dict[str, object]]  # rows, in the order in which they are due; delayed messages at the end
+    total: int  # how many wait
+    next: int | None  # the offset of the next page, because this one may end before its limit; None: there is none
 
 
 class Search:

@@ -48,33 +48,22 @@ _OF_A_DEAD_LETTER = frozenset(
 
 @dataclass
 class Outcome:
-    """The result of an operation.
+    """The result of an operation."""
 
-    Attributes:
-        done: how many messages.
-        missing: ids that do not wait there: a consumer has them, or they have gone, or never existed.
-        refused: id and sentence of messages that stay where they are, the first `MOST_REFUSED`.
-        refusals: how many stay.
-        stopped: why it ended early; empty: it did not.
-    """
-
-    done: int = 0
+    done: int = 0  # how many messages
+    # ids that do not wait there: a consumer has them, or they have gone, or never existed
     missing: list[str] = field(default_factory=list)
+    # id and sentence of messages that stay where they are, the first `MOST_REFUSED`
     refused: list[tuple[str, str]] = field(default_factory=list)
-    refusals: int = 0
-    stopped: str = ""
+    refusals: int = 0  # how many stay
+    stopped: str = ""  # why it ended early; empty: it did not
 
 
 class Operation(Protocol):
-    """What is done to each message.
+    """What is done to each message."""
 
-    Attributes:
-        stops: a refusal ends the operation, because all others would be refused, too.
-        is_purge: it drops messages, which is always possible.
-    """
-
-    stops: bool
-    is_purge: bool
+    stops: bool  # a refusal ends the operation, because all others would be refused, too
+    is_purge: bool  # it drops messages, which is always possible
 
     def check(self, queue: Queue, message: Message) -> None:
         """Check if it can be done.
@@ -96,9 +85,6 @@ class Operation(Protocol):
 class RunningOperation:
     """An operation on messages of a queue, at work.
 
-    Attributes:
-        outcome: so far.
-
     Args:
         wanted: number of each message -> its id as the operator gave it; None: all messages.
         selector: of these, the ones that it selects; None: all.
@@ -116,7 +102,7 @@ class RunningOperation:
         selector: Selector | None = None,
         limit: int | None = None,
     ) -> None:
-        self.outcome = Outcome()
+        self.outcome = Outcome()  # so far
         self._queue = queue
         self._context = queue.context
         self._operation = operation

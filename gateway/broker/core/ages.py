@@ -26,24 +26,14 @@ _STEPS = ((1, 600), (60, 1_440), (3_600, 1_440))
 
 
 class Age(NamedTuple):
-    """The age of a message.
+    """The age of a message."""
 
-    Attributes:
-        seconds: since it came.
-        is_least: it may be much older: it came before the first note.
-    """
-
-    seconds: float
-    is_least: bool
+    seconds: float  # since it came
+    is_least: bool  # it may be much older: it came before the first note
 
 
 class _Notes:
-    """Notes in steps of one length.
-
-    Attributes:
-        floor: all numbers above it came since then.
-        since: when that was.
-    """
+    """Notes in steps of one length."""
 
     __slots__ = ("_most", "_numbers", "_step", "_times", "floor", "since")
 
@@ -52,8 +42,8 @@ class _Notes:
         self._most = most
         self._numbers = array("q")
         self._times = array("d")
-        self.floor = number
-        self.since = now
+        self.floor = number  # all numbers above it came since then
+        self.since = now  # when that was
 
     def add(self, number: int, now: float) -> None:
         """Note the number that was the last one then."""

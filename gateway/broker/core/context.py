@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 
 from ..headers.parse import Misspelt
 from ..model.policy import Policies, Quotas
@@ -24,78 +25,39 @@ from .slow_consumers import SlowConsumers
 from .storage import Storage
 
 
+@dataclass(slots=True, eq=False)
 class Context:
-    """The parts that the broker hands down.
+    """The parts that the broker hands down."""
 
-    Attributes:
-        quotas: the limits in force.
-        policies: the rules of destinations.
-        counters: totals since the start.
-        scheduler: timers, and work to be done in slices.
-        memory: the account of kept messages.
-        storage: write-behind to the store; None: messages end with the process.
-        records: the event log.
-        destinations: the registry and the router, as queues and topics use them.
-        application: the functions behind `/app/`; None: there are none.
-        sessions: by id.
-        ages: when messages came, by their numbers.
-        last_number: of the last message; numbers only grow.
-        waiting: messages in queues that no consumer has.
-        subscriptions: of all sessions.
-        group_bytes: nearly what the message groups of all queues cost.
-        dead_letters_under_way: dead letters that are being routed, each because of the one before it.
-        checks_sends: a SEND has to be checked in full, because memory is short or the store has failed.
-        dirty: outboxes with frames to flush.
-        full: queues that the reader at work filled to their limit; it empties the set.
-        slow_consumers: outboxes beyond their marks.
-        on_room: called when a full queue has room again.
-        on_arguments: called when a client's queue arguments come into force, or come too late.
-        on_misspelt: called with a SUBSCRIBE header that looks like a known one and has no effect, the session's id and
-            its login.
-    """
+    quotas: Quotas  # the limits in force
+    policies: Policies  # the rules of destinations
+    scheduler: Scheduler  # timers, and work to be done in slices
+    memory: Memory  # the account of kept messages
+    destinations: Destinations  # the registry and the router, as queues and topics use them
+    sessions: Mapping[str, Peer]  # by id
+    _: KW_ONLY
+    on_room: Callable[[], None]  # called when a full queue has room again
+    on_arguments: Callable[[ArgumentsNotice], None]  # called when a client's queue arguments come into force, or late
+    # called with a SUBSCRIBE header that looks like a known one and has no effect, the session's id and its login
+    on_misspelt: Callable[[Misspelt, str, str], None]
+    storage: Storage | None = None  # write-behind to the store; None: messages end with the process
+    records: EventLog = field(default_factory=NullEventLog)  # the event log
+    application: Application | None = None  # the functions behind `/app/`; None: there are none
+    counters: Counters = field(default_factory=Counters)  # totals since the start
+    ages: MessageAges = field(init=False)  # when messages came, by their numbers
+    slow_consumers: SlowConsumers = field(init=False)  # outboxes beyond their marks
+    last_number: int = 0  # of the last message; numbers only grow
+    waiting: int = 0  # messages in queues that no consumer has
+    subscriptions: int = 0  # of all sessions
+    group_bytes: int = 0  # nearly what the message groups of all queues cost
+    dead_letters_under_way: int = 0  # dead letters that are being routed, each because of the one before it
+    checks_sends: bool = False  # a SEND has to be checked in full, because memory is short or the store has failed
+    dirty: deque[Outbox] = field(default_factory=deque)  # outboxes with frames to flush
+    full: set[Source] = field(default_factory=set)  # queues that the reader at work filled; it empties the set
 
-    __slots__ = (
-        *("ages", "application", "checks_sends", "counters", "dead_letters_under_way", "destinations", "dirty"),
-        *("full", "group_bytes", "last_number", "memory", "on_arguments", "on_misspelt", "on_room", "policies"),
-        *("quotas", "records", "scheduler", "sessions", "slow_consumers", "storage", "subscriptions", "waiting"),
-    )
-
-    def __init__(
-        self,
-        quotas: Quotas,
-        policies: Policies,
-        scheduler: Scheduler,
-        memory: Memory,
-        destinations: Destinations,
-        sessions: Mapping[str, Peer],
-        *,
-        on_room: Callable[[], None],
-        on_arguments: Callable[[ArgumentsNotice], None],
-        on_misspelt: Callable[[Misspelt, str, str], None],
-    ) -> None:
-        self.quotas = quotas
-        self.policies = policies
-        self.ages = MessageAges(scheduler.clock)
-        self.counters = Counters()
-        self.scheduler = scheduler
-        self.memory = memory
-        self.storage: Storage | None = None
-        self.records: EventLog = NullEventLog()
-        self.destinations = destinations
-        self.application: Application | None = None
-        self.sessions = sessions
-        self.last_number = 0
-        self.waiting = 0
-        self.subscriptions = 0
-        self.group_bytes = 0
-        self.dead_letters_under_way = 0
-        self.checks_sends = False
-        self.dirty: deque[Outbox] = deque()
-        self.full: set[Source] = set()
-        self.slow_consumers = SlowConsumers(quotas, memory, self.counters)
-        self.on_room = on_room
-        self.on_arguments = on_arguments
-        self.on_misspelt = on_misspelt
+    def __post_init__(self) -> None:
+        self.ages = MessageAges(self.scheduler.clock)
+        self.slow_consumers = SlowConsumers(self.quotas, self.memory, self.counters)
 
     def next_number(self) -> int:
         """The number of a new message."""

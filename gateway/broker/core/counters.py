@@ -6,6 +6,7 @@ causes: the causes are words of ours, few, and there from the start.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from gateway.codec import ProtocolError
@@ -15,22 +16,9 @@ from ..errors import AccessRefused
 Drop = Literal["queue-full", "rejected", "max-attempts", "expired", "max-retained", "queue-gone", "purged", "deleted"]
 """Why a message was thrown away: a limit; a NACK, its last attempt or its time, where nothing takes dead letters; too
 many retained ones; it went with its queue; an operator purged the queue, or deleted it alone."""
-ERRORS = (
-    "malformed",
-    "too-large",
-    "not-allowed",
-    "access-refused",
-    "access-lost",
-    "login-refused",
-    "renewal-refused",
-    "no-common-version",
-    "too-many",
-    "connect-timeout",
-    "no-heart-beat",
-    "slow-consumer",
-    "memory-full",
-    "ended",
-    "internal",
+ERRORS = tuple(
+    "malformed too-large not-allowed access-refused access-lost login-refused renewal-refused no-common-version "
+    "too-many connect-timeout no-heart-beat slow-consumer memory-full ended internal".split()
 )
 """The `cause` of each `ProtocolError`."""
 EARLY = ("draining", "handshake")
@@ -43,74 +31,38 @@ ACTIONS = ("send", "subscribe", "admin")
 """The actions that rules refuse."""
 
 
+@dataclass(slots=True, eq=False)
 class Counters:
-    """Totals since the start.
+    """Totals since the start."""
 
-    Attributes:
-        connections: transport connections accepted.
-        sessions: sessions that reached CONNECTED.
-        refusals: connections that ended before CONNECTED, by `ERRORS` and `EARLY`.
-        failed_logins: credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket, by
-            `METHODS`.
-        forbidden: actions that rules refused, by `ACTIONS`.
-        frames_in: frames of clients.
-        bytes_in: bytes received, as STOMP.
-        bytes_out: bytes handed to sockets, as STOMP.
-        published: messages accepted from SEND (at COMMIT inside a transaction).
-        delivered: messages put into outboxes.
-        redelivered: those of them that were a further delivery.
-        unroutable: messages to a topic without subscribers.
-        acknowledged: messages settled by ACK.
-        rejected: messages settled by NACK.
-        dead_lettered: messages that went to a dead-letter queue.
-        moved: messages that an operator moved to another destination, or back to where they had come from.
-        expired: messages that reached the end of their time before they were consumed.
-        drops: messages thrown away, by `Drop`.
-        conflated: messages that a newer one of their key replaced.
-        duplicates: messages with a dedup-id that was known.
-        failures: ERROR frames, by `ERRORS`.
-        heartbeat_timeouts: sessions ended because the client was silent.
-        slow_consumers: sessions ended because the client did not read.
-        misspelt_headers: headers of SUBSCRIBE that are not known and look like one that is.
-        held_publishers: times a connection was not read because a receiver or the memory was over its mark.
-    """
-
-    __slots__ = (
-        *("acknowledged", "bytes_in", "bytes_out", "conflated", "connections", "dead_lettered", "delivered"),
-        *("drops", "duplicates", "expired", "failed_logins", "failures", "forbidden", "frames_in"),
-        *("heartbeat_timeouts", "held_publishers", "misspelt_headers", "moved", "published", "redelivered"),
-        *("refusals", "rejected", "sessions", "slow_consumers", "unroutable"),
-    )
-
-    def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, 0)
-        self.drops: dict[Drop, int] = dict.fromkeys(get_args(Drop), 0)
-        self.failed_logins = dict.fromkeys(METHODS, 0)
-        self.failures = dict.fromkeys(ERRORS, 0)
-        self.forbidden = dict.fromkeys(ACTIONS, 0)
-        self.refusals = dict.fromkeys((*ERRORS, *EARLY), 0)
-
-    acknowledged: int
-    conflated: int
-    connections: int
-    dead_lettered: int
-    delivered: int
-    duplicates: int
-    expired: int
-    frames_in: int
-    heartbeat_timeouts: int
-    held_publishers: int
-    misspelt_headers: int
-    moved: int
-    bytes_in: int
-    bytes_out: int
-    published: int
-    redelivered: int
-    rejected: int
-    sessions: int
-    slow_consumers: int
-    unroutable: int
+    connections: int = 0  # transport connections accepted
+    sessions: int = 0  # sessions that reached CONNECTED
+    # connections that ended before CONNECTED, by `ERRORS` and `EARLY`
+    refusals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*ERRORS, *EARLY), 0))
+    # credentials that were refused, or refused unheard, at CONNECT, at a renewal, or for a ticket, by `METHODS`
+    failed_logins: dict[str, int] = field(default_factory=lambda: dict.fromkeys(METHODS, 0))
+    # actions that rules refused, by `ACTIONS`
+    forbidden: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ACTIONS, 0))
+    frames_in: int = 0  # frames of clients
+    bytes_in: int = 0  # bytes received, as STOMP
+    bytes_out: int = 0  # bytes handed to sockets, as STOMP
+    published: int = 0  # messages accepted from SEND (at COMMIT inside a transaction)
+    delivered: int = 0  # messages put into outboxes
+    redelivered: int = 0  # those of them that were a further delivery
+    unroutable: int = 0  # messages to a topic without subscribers
+    acknowledged: int = 0  # messages settled by ACK
+    rejected: int = 0  # messages settled by NACK
+    dead_lettered: int = 0  # messages that went to a dead-letter queue
+    moved: int = 0  # messages that an operator moved to another destination, or back to where they had come from
+    expired: int = 0  # messages that reached the end of their time before they were consumed
+    drops: dict[Drop, int] = field(default_factory=lambda: dict.fromkeys(get_args(Drop), 0))  # messages thrown away
+    conflated: int = 0  # messages that a newer one of their key replaced
+    duplicates: int = 0  # messages with a dedup-id that was known
+    failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(ERRORS, 0))  # ERROR frames
+    heartbeat_timeouts: int = 0  # sessions ended because the client was silent
+    slow_consumers: int = 0  # sessions ended because the client did not read
+    misspelt_headers: int = 0  # headers of SUBSCRIBE that are not known and look like one that is
+    held_publishers: int = 0  # times a connection was not read because a receiver or the memory was over its mark
 
     def fail(self, error: ProtocolError) -> None:
         """A session ends by an ERROR."""
@@ -149,11 +101,8 @@ class Counters:
 
     def totals(self) -> dict[str, int]:
         """Everything by its name, without causes."""
-        found: dict[str, int] = {}
-        for name in self.__slots__:
-            value = getattr(self, name)
-            found[_TOTALS.get(name, name)] = sum(value.values()) if isinstance(value, dict) else value
-        return found
+        values = {_TOTALS.get(each.name, each.name): getattr(self, each.name) for each in fields(self)}
+        return {name: sum(value.values()) if isinstance(value, dict) else value for name, value in values.items()}
 
 
 # What the sum of each count by cause is called.

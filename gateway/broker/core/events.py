@@ -50,18 +50,13 @@ _MOST_NAMES = 1024
 
 
 class Consumer(Protocol):
-    """A subscription, as the event log sees it.
+    """A subscription, as the event log sees it."""
 
-    Attributes:
-        id: as the client named it; None: not at all.
-        names: the fields that its rows have in common; empty: not known yet, or it differs with the message.
-        names_by: its names for each destination that a message of it had, and for itself; None: not known yet.
-    """
-
-    id: str | None
+    id: str | None  # as the client named it; None: not at all
     mode: AckMode
     peer: Peer
-    names: bytes
+    names: bytes  # the fields that its rows have in common; empty: not known yet, or it differs with the message
+    # its names for each destination that a message of it had, and for itself; None: not known yet
     names_by: dict[str, bytes] | None
 
     @property
@@ -71,32 +66,21 @@ class Consumer(Protocol):
 
 
 class Unsettled(Protocol):
-    """A delivery that its consumer has not settled.
-
-    Attributes:
-        at: when it went out, in nanoseconds of the recorder; 0: not known.
-    """
+    """A delivery that its consumer has not settled."""
 
     message: Message
-    at: int
+    at: int  # when it went out, in nanoseconds of the recorder; 0: not known
 
 
 class EventLog:
-    """The broker's side of the recorder.
+    """The broker's side of the recorder."""
 
-    Attributes:
-        is_on: events are recorded; False: the methods do nothing, and the hot path does not call them.
-        transaction: the one that is being carried out; None: none.
-        waited: how long messages were on their way to their first delivery, to each receiver.
-        took: how long deliveries were with a client until its ACK.
-    """
-
-    is_on = True
+    is_on = True  # events are recorded; False: the methods do nothing, and the hot path does not call them
 
     def __init__(self, sessions: Mapping[str, Peer], recorder: Recorder) -> None:
-        self.transaction: str | None = None
-        self.waited = Histogram()
-        self.took = Histogram()
+        self.transaction: str | None = None  # the one that is being carried out; None: none
+        self.waited = Histogram()  # how long messages were on their way to their first delivery, to each receiver
+        self.took = Histogram()  # how long deliveries were with a client until its ACK
         self._sessions = sessions
         self._recorder = recorder
         self._destinations: dict[str, str] = {}  # as a SEND named it -> canonical

@@ -14,18 +14,13 @@ BOUNDS: tuple[int, ...] = (*[step * 10**decade for decade in range(8) for step i
 
 
 class Histogram:
-    """Times, counted.
-
-    Attributes:
-        counts: of each bucket; the last is for times longer than all bounds.
-        total: microseconds, of all together.
-    """
+    """Times, counted."""
 
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.total = 0.0
+        self.counts = [0] * (len(BOUNDS) + 1)  # of each bucket; the last is for times longer than all bounds
+        self.total = 0.0  # microseconds, of all together
 
     def add(self, microseconds: float, times: int = 1) -> None:
         """Count a time, as often as it was measured."""

@@ -25,14 +25,6 @@ _LAST_PART = 16
 class Memory:
     """The account of kept messages, in bytes.
 
-    Attributes:
-        used: cost of all kept messages, partial ones included.
-        kept: cost of all messages that were kept since the start; it only grows.
-        partial: the part of `used` that is partial messages.
-        crowd: bytes of partial messages that are a good part of the memory.
-        pressed: memory is short, by `used` or by what the process takes.
-        flooded: outboxes have a good part of it while it is short, so each may hold only a little.
-
     Args:
         on_change: called when `pressed` has changed.
     """
@@ -43,14 +35,14 @@ class Memory:
     )
 
     def __init__(self, quotas: Quotas, on_change: Callable[[], None]) -> None:
-        self.used = 0
-        self.kept = 0
-        self.partial = 0
-        self.pressed = False
-        self.flooded = False
+        self.used = 0  # cost of all kept messages, partial ones included
+        self.kept = 0  # cost of all messages that were kept since the start; it only grows
+        self.partial = 0  # the part of `used` that is partial messages
+        self.pressed = False  # memory is short, by `used` or by what the process takes
+        self.flooded = False  # outboxes have a good part of it while it is short, so each may hold only a little
         self._limit = quotas.memory_limit
         self._high = quotas.memory_high
-        self.crowd = quotas.memory_limit // _GOOD_PART
+        self.crowd = quotas.memory_limit // _GOOD_PART  # bytes of partial messages that are a good part of the memory
         self._is_scarce = False
         self._is_nearly_exhausted = False
         self._exhausted = ""

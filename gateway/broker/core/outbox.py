@@ -57,20 +57,6 @@ class Feeder(WaitsForRoom, Protocol):
 class Outbox:
     """The outbox of a session.
 
-    Attributes:
-        carrier: the connection, which flushes; None when it is gone.
-        parts: prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
-        size: bytes in `parts` and in the transport's hands.
-        frames: how many the transport took since the start.
-        gone: bytes written since the start; a part's place in the stream is counted from there.
-        taken: the place up to which the transport took parts.
-        unsent: queue, message and the place of its end, for those that need no ACK (mode auto) and that are
-            not with the operating system; should the connection end first, they go back to their queue.
-        rows: how many of them the store holds until they are with the operating system.
-        starved: consumers of queues that got nothing because the window was full.
-        excused: the client was too slow for too long: it no longer holds back publishers.
-        closed: the connection is gone; what is appended is thrown away.
-
     Args:
         limit: bytes that may wait.
         dirty: the list of those to flush.
@@ -92,21 +78,25 @@ class Outbox:
     ) -> None:
         self.peer = peer
         self.on_high = on_high
-        self.carrier: Carrier | None = carrier
+        self.carrier: Carrier | None = carrier  # the connection, which flushes; None when it is gone
+        # prefix, shared, prefix, shared, ... of the frames that the transport did not take yet.
         self.parts: list[bytes] = []
         self._rest: list[bytes] = []  # what was in `parts` before, but for the first `_next`, which are taken
         self._next = 0
-        self.frames = 0
-        self.size = 0
-        self.gone = 0
-        self.taken = 0
+        self.frames = 0  # how many the transport took since the start
+        self.size = 0  # bytes in `parts` and in the transport's hands
+        self.gone = 0  # bytes written since the start; a part's place in the stream is counted from there
+        self.taken = 0  # the place up to which the transport took parts
         self.window = limit // 8
         self.set_limit(limit)
-        self.rows = 0
+        self.rows = 0  # how many of them the store holds until they are with the operating system
+        # queue, message and the place of its end, for those that need no ACK (mode auto) and that are not with the
+        # operating system; should the connection end first, they go back to their queue
         self.unsent: deque[tuple[Source, Message, int]] = deque()
+        # consumers of queues that got nothing because the window was full
         self.starved: OrderedDict[WaitsForRoom, None] = OrderedDict()
-        self.excused = False
-        self.closed = False
+        self.excused = False  # the client was too slow for too long: it no longer holds back publishers
+        self.closed = False  # the connection is gone; what is appended is thrown away
         self.dirty = dirty
 
     def set_limit(self, nbytes: int) -> None:

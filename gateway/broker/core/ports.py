@@ -52,17 +52,11 @@ class Application(Protocol):
 
 
 class StoreError(Exception):
-    """The store cannot do what it should; `str()` is one sentence that names the file and the reason.
+    """The store cannot do what it should; `str()` is one sentence that names the file and the reason."""
 
-    Attributes:
-        public: the reason as a client may read it: nothing of the server's inside.
-        is_damage: the store does not hold what it must; to try again is no use.
-        place: the name of the place where a single damaged message stands; empty: that cannot be told.
-    """
-
-    public = "the log of the server says why"
-    is_damage = False
-    place = ""
+    public = "the log of the server says why"  # the reason as a client may read it: nothing of the server's inside
+    is_damage = False  # the store does not hold what it must; to try again is no use
+    place = ""  # the name of the place where a single damaged message stands; empty: that cannot be told
 
 
 class Store(Protocol):
@@ -144,27 +138,16 @@ class TemporaryNames(Protocol):
 
 
 class Peer(Protocol):
-    """A session, as the layers below it see it.
+    """A session, as the layers below it see it."""
 
-    Attributes:
-        id: unique.
-        login: the user's name.
-        user: owner of the mail in `/user/queue/...`: the login, or the session's id where the user has no name.
-        client_id: the `client-id` of CONNECT; empty: none.
-        peer: address of the other end.
-        transport: `tcp` or `websocket`.
-        access: the user's rights; None: all.
-        names: the fields that its rows in the journal have in common; the event log writes it.
-    """
-
-    id: str
-    login: str
-    user: str
-    client_id: str
-    peer: str
-    transport: str
-    access: Access | None
-    names: bytes
+    id: str  # unique
+    login: str  # the user's name
+    user: str  # owner of the mail in `/user/queue/...`: the login, or the session's id where the user has no name
+    client_id: str  # the `client-id` of CONNECT; empty: none
+    peer: str  # address of the other end
+    transport: str  # `tcp` or `websocket`
+    access: Access | None  # the user's rights; None: all
+    names: bytes  # the fields that its rows in the journal have in common; the event log writes it
 
     @property
     def temporaries(self) -> TemporaryNames:
@@ -212,14 +195,10 @@ class Recorder(Protocol):
     * The destination of a message is the one that it was sent to, in all rows about it.
 
     Nothing here waits and nothing raises.  The three events that come with each message have methods of their own.
-
-    Attributes:
-        clock: nanoseconds, monotonic.
-        is_behind: publishers are to be held back, until it says that there is relief.
     """
 
-    clock: Callable[[], int]
-    is_behind: bool
+    clock: Callable[[], int]  # nanoseconds, monotonic
+    is_behind: bool  # publishers are to be held back, until it says that there is relief
 
     def names_of_session(
         self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None

@@ -24,21 +24,13 @@ _HEADERS["dead_letter"] = _HEADERS["dead_letter_prefix"]
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsNotice:
-    """The effect of a client's queue arguments, for the log.
+    """The effect of a client's queue arguments, for the log."""
 
-    Attributes:
-        queue: its canonical name.
-        values: keys of the policy that they change, or would change, and their values.
-        session: the id of the client's; it may be gone, as with a delayed SEND.
-        login: of that session; empty: it is gone.
-        heard: they came into force; False: the queue was there already, and stays as it is.
-    """
-
-    queue: str
-    values: Mapping[str, object]
-    session: str
-    login: str
-    heard: bool
+    queue: str  # its canonical name
+    values: Mapping[str, object]  # keys of the policy that they change, or would change, and their values
+    session: str  # the id of the client's; it may be gone, as with a delayed SEND
+    login: str  # of that session; empty: it is gone
+    heard: bool  # they came into force; False: the queue was there already, and stays as it is
 
 
 class QueueArguments:

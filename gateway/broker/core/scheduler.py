@@ -16,16 +16,12 @@ Action = Callable[[], None]
 
 
 class Timer:
-    """Something to be done, or no longer.
-
-    Attributes:
-        action: None: it was cancelled, and refers to nothing any more.
-    """
+    """Something to be done, or no longer."""
 
     __slots__ = ("action",)
 
     def __init__(self, action: Action) -> None:
-        self.action: Action | None = action
+        self.action: Action | None = action  # None: it was cancelled, and refers to nothing any more
 
 
 # What is due in one turn; the rest of it follows in the next.

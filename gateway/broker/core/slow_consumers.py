@@ -19,18 +19,14 @@ _HARD_LIMIT = 4
 
 
 class SlowConsumers:
-    """The slow consumers of one broker.
-
-    Attributes:
-        strained: outboxes that the reader at work filled beyond their high mark; it empties the set.
-        by_limit: limit -> sessions that were ended for it.
-    """
+    """The slow consumers of one broker."""
 
     __slots__ = ("_counters", "_ended", "_memory", "_quotas", "by_limit", "strained")
 
     def __init__(self, quotas: Quotas, memory: Memory, counters: Counters) -> None:
+        # outboxes that the reader at work filled beyond their high mark; it empties the set
         self.strained: set[Outbox] = set()
-        self.by_limit = dict.fromkeys(SLOW_LIMITS, 0)
+        self.by_limit = dict.fromkeys(SLOW_LIMITS, 0)  # limit -> sessions that were ended for it
         self._quotas = quotas
         self._memory = memory
         self._counters = counters

@@ -41,17 +41,6 @@ _NOTHING = ("", "")
 class Storage:
     """The changes that the broker has to write, and the actions that wait for them.
 
-    Attributes:
-        changes: how many there were; the session that caused one must wait before its RECEIPT goes out.
-        number: of the batch that gathers now.
-        committed: of the last batch that is written.
-        failure: why durable messages are refused: the last attempt to write failed, or room is short; empty: they are
-            not.
-        is_failing: the last attempt to write failed.
-        nbytes: cost of all that waits to be written, nearly.
-        entered: messages that got a row since the start; it only grows.
-        in_backlog: paged messages of all queues: they wait in the store alone.
-
     Args:
         facts: turns the facts of a message into text and back.
         busy: asks for a call of `take`; called when there is something to write, or to read.
@@ -67,13 +56,14 @@ class Storage:
         on_relief: Callable[[], None] = lambda: None,
         on_state: Callable[[], None] = lambda: None,
     ) -> None:
-        self.changes = 0
-        self.committed = 0
+        self.changes = 0  # how many there were; the session that caused one must wait before its RECEIPT goes out
+        self.committed = 0  # of the last batch that is written
+        # why durable messages are refused: the last attempt to write failed, or room is short; empty: they are not
         self.failure = ""
-        self.is_failing = False
-        self.nbytes = 0
-        self.in_backlog = 0
-        self.entered = 0
+        self.is_failing = False  # the last attempt to write failed
+        self.nbytes = 0  # cost of all that waits to be written, nearly
+        self.in_backlog = 0  # paged messages of all queues: they wait in the store alone
+        self.entered = 0  # messages that got a row since the start; it only grows
         self.facts = facts
         self._failed = self._short = _NOTHING
         self._next_place = 1

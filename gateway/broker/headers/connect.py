@@ -20,25 +20,16 @@ _OPENING = ("CONNECT", "STOMP")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Contents of a CONNECT or STOMP frame.
+    """Contents of a CONNECT or STOMP frame."""
 
-    Attributes:
-        version: the highest common one.
-        heart_beat: (cx, cy) in milliseconds; 0,0 in 1.0.
-        login: the claimed user name, or None.
-        passcode: or None; never logged.
-        host: the requested virtual host; any is accepted (CON-04, CON-10).
-        authorization: the header `Authorization`, as in HTTP; empty: none; never logged.
-        client_id: identifies the client when it connects again; empty: none.
-    """
-
-    version: Version
-    heart_beat: tuple[int, int]
-    login: str | None
-    passcode: str | None = field(repr=False)
+    version: Version  # the highest common one
+    heart_beat: tuple[int, int]  # (cx, cy) in milliseconds; 0,0 in 1.0
+    login: str | None  # the claimed user name, or None
+    passcode: str | None = field(repr=False)  # or None; never logged
+    # the header `Authorization`, as in HTTP; empty: none; never logged
     authorization: str = field(default="", repr=False)
-    host: str | None = None
-    client_id: str = ""
+    host: str | None = None  # the requested virtual host; any is accepted (CON-04, CON-10)
+    client_id: str = ""  # identifies the client when it connects again; empty: none
 
 
 def read_opening(frame: Frame) -> Opening:

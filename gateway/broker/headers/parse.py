@@ -114,15 +114,10 @@ def may_requeue(headers: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Misspelt:
-    """An unknown header of a SUBSCRIBE whose name resembles a known one.
+    """An unknown header of a SUBSCRIBE whose name resembles a known one."""
 
-    Attributes:
-        name: as the client wrote it, 80 characters at most.
-        known: the header that it resembles.
-    """
-
-    name: str
-    known: str
+    name: str  # as the client wrote it, 80 characters at most
+    known: str  # the header that it resembles
 
 
 def misspelt(headers: Mapping[str, str]) -> Iterator[Misspelt]:

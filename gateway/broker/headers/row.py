@@ -29,44 +29,28 @@ class Treatment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """A name of a header, and how its value is read.
+    """A name of a header, and how its value is read."""
 
-    Attributes:
-        name: letter case counts.
-        values: what the value may be; a refused header is not read.
-        field: the field of `SendOptions`, `SubscribeOptions` or `ClientArguments` for the value; empty: another module
-            reads the header.
-        broker: the broker whose name it is; empty: STOMP's or ours.
-        passes: values of a refused header that ask for nothing and are accepted, in small letters.
-    """
-
-    name: str
-    values: Values = ANYTHING
+    name: str  # letter case counts
+    values: Values = ANYTHING  # what the value may be; a refused header is not read
+    # the field of `SendOptions`, `SubscribeOptions` or `ClientArguments` for the value; empty: another module reads the
+    # header
     field: str = ""
-    broker: str = ""
-    passes: tuple[str, ...] = ()
+    broker: str = ""  # the broker whose name it is; empty: STOMP's or ours
+    passes: tuple[str, ...] = ()  # values of a refused header that ask for nothing and are accepted, in small letters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeaderRow:
-    """A header.  If a frame has several of its names, the first in the order of `spellings` counts.
+    """A header.  If a frame has several of its names, the first in the order of `spellings` counts."""
 
-    Attributes:
-        frames: the commands that may have it.
-        spellings: the canonical name, then the aliases.
-        treatment: how the gateway treats it.
-        meaning: its effect, or the reason why it is refused or has no effect.
-        visible: subscribers get it as the SEND had it.
-        also_canonical: where a SEND uses an alias, the MESSAGE has the canonical name as well.
-        argument: it is an argument for the queue that the frame creates; its fields are those of `ClientArguments`.
-    """
-
-    frames: tuple[str, ...]
-    spellings: tuple[Spelling, ...]
-    treatment: Treatment
-    meaning: str
-    visible: bool = True
-    also_canonical: bool = False
+    frames: tuple[str, ...]  # the commands that may have it
+    spellings: tuple[Spelling, ...]  # the canonical name, then the aliases
+    treatment: Treatment  # how the gateway treats it
+    meaning: str  # its effect, or the reason why it is refused or has no effect
+    visible: bool = True  # subscribers get it as the SEND had it
+    also_canonical: bool = False  # where a SEND uses an alias, the MESSAGE has the canonical name as well
+    # it is an argument for the queue that the frame creates; its fields are those of `ClientArguments`
     argument: bool = False
 
     @property
@@ -94,13 +78,9 @@ def refused(frames: tuple[str, ...], meaning: str, *spellings: Spelling) -> Head
 
 @dataclass(frozen=True, slots=True)
 class HeaderEntry:
-    """A name of the table.
+    """A name of the table."""
 
-    Attributes:
-        place: its position among the names of a frame, 0 for the first.
-    """
-
-    place: int
+    place: int  # its position among the names of a frame, 0 for the first
     row: HeaderRow
     spelling: Spelling
 

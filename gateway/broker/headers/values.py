@@ -21,14 +21,12 @@ _CREDIT = re.compile(r"([0-9]{1,10})(?:,([0-9]{1,10}))?")
 
 
 class Values(Protocol):
-    """A kind of value.
-
-    Attributes:
-        allowed: the accepted values, in words.
-    """
+    """A kind of value."""
 
     @property
-    def allowed(self) -> str: ...
+    def allowed(self) -> str:
+        """The accepted values, in words."""
+        ...
 
     def read(self, name: str, value: str) -> Any:
         """The meaning of a value; None: as if the header were missing.
@@ -54,21 +52,13 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A whole number.
+    """A whole number."""
 
-    Attributes:
-        minimum: the lower bound.
-        maximum: the upper bound.
-        unit: what it counts.
-        remark: what else is to be said of it, to be read behind the bounds.
-        convert: turns the number into the value.
-    """
-
-    minimum: int
-    maximum: int
-    unit: str = ""
-    note: str = ""
-    convert: Callable[[int], Any] = int
+    minimum: int  # the lower bound
+    maximum: int  # the upper bound
+    unit: str = ""  # what it counts
+    note: str = ""  # to be read behind the bounds
+    convert: Callable[[int], Any] = int  # turns the number into the value
 
     @property
     def allowed(self) -> str:
@@ -83,17 +73,12 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words.
+    """One of a few words."""
 
-    Attributes:
-        words: word -> value.
-        aliases: word of another broker -> our word, and the broker.
-        any_case: letter case is free: ActiveMQ reads `True`, and Python writes it.
-    """
-
-    words: Mapping[str, Any]
+    words: Mapping[str, Any]  # word -> value
+    # word of another broker -> our word, and the broker
     aliases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    any_case: bool = True
+    any_case: bool = True  # letter case is free: ActiveMQ reads `True`, and Python writes it
 
     @property
     def allowed(self) -> str:
@@ -112,15 +97,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A bounded text, for the broker keeps it in its tables.
+    """A bounded text, for the broker keeps it in its tables."""
 
-    Attributes:
-        most: the number of characters at most.
-        required: an empty text is an error; else it counts as no header.
-    """
-
-    most: int
-    required: bool = False
+    most: int  # the number of characters at most
+    required: bool = False  # an empty text is an error; else it counts as no header
 
     @property
     def allowed(self) -> str:

@@ -26,15 +26,12 @@ class Access(Protocol):
     """Permissions of a session, by canonical names.  Sessions that the rules treat alike share one object.
 
     Frames of clients need permission; what the broker does itself, like a dead letter, does not.
-
-    Attributes:
-        sendable: destinations, as clients write them, that a plain SEND may go to.  The broker adds each allowed one,
-            so that the next frame costs one look-up; a change of the rules empties the set.
-        answerable: the same cache for the `reply-to` of a SEND.
     """
 
+    # destinations, as clients write them, that a plain SEND may go to.  The broker adds each allowed one, so that the
+    # next frame costs one look-up; a change of the rules empties the set.
     sendable: set[str]
-    answerable: set[str]
+    answerable: set[str]  # the same cache for the `reply-to` of a SEND
 
     def may(self, action: Action, name: str) -> bool:
         """True if the action is allowed at the destination of that canonical name."""

@@ -17,49 +17,30 @@ CHANGE = 500
 
 
 class Container(NamedTuple):
-    """A holder of messages.
-
-    Attributes:
-        kind: `queue`, `subscription`, `stream`, `retained` or `delayed`.
-        name: the name of the destination or durable subscription.
-        facts: a JSON object.
-    """
+    """A holder of messages."""
 
     number: int
-    kind: str
-    name: str
-    facts: str = "{}"
+    kind: str  # `queue`, `subscription`, `stream`, `retained` or `delayed`
+    name: str  # the name of the destination or durable subscription
+    facts: str = "{}"  # a JSON object
 
 
 class StoredRow(NamedTuple):
-    """A message in a container.
+    """A message in a container."""
 
-    Attributes:
-        row: unique in the store; later rows of a container have higher numbers.
-        content: the number of its content; equal to `row` where the content is not shared.
-        rank: 0 for the highest priority, 9 for the lowest.
-        size: bytes of memory, nearly.
-        transient: it ends with the process, and is stored only because memory is short.
-        facts: a JSON object; None: empty.
-    """
-
-    row: int
+    row: int  # unique in the store; later rows of a container have higher numbers
     place: int
-    content: int
-    rank: int
-    size: int
-    transient: bool = False
-    facts: str | None = None
+    content: int  # the number of its content; equal to `row` where the content is not shared
+    rank: int  # 0 for the highest priority, 9 for the lowest
+    size: int  # bytes of memory, nearly
+    transient: bool = False  # it ends with the process, and is stored only because memory is short
+    facts: str | None = None  # a JSON object; None: empty
 
 
 class Payload(NamedTuple):
-    """Headers and body of a SEND.
+    """Headers and body of a SEND."""
 
-    Attributes:
-        headers: name -> value.  Shared: do not change.
-    """
-
-    headers: dict[str, str]
+    headers: dict[str, str]  # name -> value.  Shared: do not change.
     body: bytes
 
 
@@ -72,31 +53,20 @@ class Stored(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One group commit: all of it is in the store, or nothing.
+    """One group commit: all of it is in the store, or nothing."""
 
-    Attributes:
-        number: 1 for the first; they are written in order.
-        places: containers that are new or have changed facts.
-        contents: number -> new content.
-        rows: row -> new row.
-        facts: row -> changed facts of a stored row.
-        gone: rows to remove; a content goes with its last row.
-        emptied: containers whose rows are all removed, those of this batch included.
-        dropped: containers that are removed with their rows.
-        seen: de-duplication ids, digest -> seconds since the epoch until which they count.
-        nbytes: bytes of memory until it is written.
-    """
-
-    number: int
-    places: dict[int, Container] = field(default_factory=dict)
-    contents: dict[int, Payload] = field(default_factory=dict)
-    rows: dict[int, StoredRow] = field(default_factory=dict)
-    facts: dict[int, str] = field(default_factory=dict)
-    gone: list[int] = field(default_factory=list)
+    number: int  # 1 for the first; they are written in order
+    places: dict[int, Container] = field(default_factory=dict)  # containers that are new or have changed facts
+    contents: dict[int, Payload] = field(default_factory=dict)  # number -> new content
+    rows: dict[int, StoredRow] = field(default_factory=dict)  # row -> new row
+    facts: dict[int, str] = field(default_factory=dict)  # row -> changed facts of a stored row
+    gone: list[int] = field(default_factory=list)  # rows to remove; a content goes with its last row
+    # containers whose rows are all removed, those of this batch included
     emptied: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)  # containers that are removed with their rows
+    # de-duplication ids, digest -> seconds since the epoch until which they count
     seen: dict[bytes, float] = field(default_factory=dict)
-    nbytes: int = 0
+    nbytes: int = 0  # bytes of memory until it is written
 
     def __bool__(self) -> bool:
         """True if there is something to write."""

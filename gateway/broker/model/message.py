@@ -25,24 +25,16 @@ PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
 
 
 class History:
-    """What happened to a message that was not consumed the first time.
-
-    Attributes:
-        failures: attempts that failed: rejected, or under way when the connection broke.
-        avoid: the serial of the subscription that gave it back with NACK; another one gets it first.
-        first_at: seconds since the epoch, the first failure.
-        reason: what the last NACK gave as its `reason`; empty: nothing.
-        lost: the connection of its consumer broke, which is still to be counted.
-    """
+    """What happened to a message that was not consumed the first time."""
 
     __slots__ = ("avoid", "failures", "first_at", "lost", "reason")
 
     def __init__(self, first_at: float) -> None:
-        self.failures = 0
-        self.avoid = 0
-        self.first_at = first_at
-        self.reason = ""
-        self.lost = False
+        self.failures = 0  # attempts that failed: rejected, or under way when the connection broke
+        self.avoid = 0  # the serial of the subscription that gave it back with NACK; another one gets it first
+        self.first_at = first_at  # seconds since the epoch, the first failure
+        self.reason = ""  # what the last NACK gave as its `reason`; empty: nothing
+        self.lost = False  # the connection of its consumer broke, which is still to be counted
 
 
 class Message:
@@ -51,26 +43,11 @@ class Message:
     Of those that wait the one with the lowest `order` is due first, which is the pair of `rank` and `place`: higher
     priorities before lower ones, and within a priority in the order of arrival.  Both stay with the message, so one
     that comes back stands where it stood.
-
-    Attributes:
-        run: what the message-ids of this process start with; where there is a store, of all that use it.
-        number: order of arrival, unique in this run.
-        head: headers of the SEND, perhaps shared with other messages.
-        body: the bytes.
-        options: what the SEND asked for.
-        rank: 0 for the highest priority, 9 for the lowest.
-        place: among those of its rank that wait: its number, or that of a message which it replaced.
-        expires: on the broker's clock; 0: never.
-        attempts: deliveries so far, counted by the queue.
-        waits: it is in a queue and nobody has it.
-        history: None as long as nothing failed.
-        wire: its bytes, where others have it, too.
-        row: of the store, which holds it; negative: only as long as the process lives; 0: it has none.
-        at: when it was accepted, in nanoseconds of the recorder; 0: it is not known.
     """
 
     # Two runs of the server never issue the same message-id (MSG-02), and none holds `:` or `\`, which some clients
     # unescape wrongly.
+    # what the message-ids of this process start with; where there is a store, of all that use it
     run: ClassVar[bytes] = secrets.token_hex(4).encode()
 
     __slots__ = (
@@ -79,18 +56,20 @@ class Message:
     )
 
     def __init__(self, number: int, head: Head, body: bytes, options: SendOptions = PLAIN) -> None:
-        self.number = self.place = number
-        self.head = head
-        self.body = body
-        self.options = options
+        self.number = number  # order of arrival, unique in this run
+        self.place = number  # among those of its rank that wait: its own, or that of a message which it replaced
+        self.head = head  # headers of the SEND, perhaps shared with other messages
+        self.body = body  # the bytes
+        self.options = options  # what the SEND asked for
+        # 0 for the highest priority, 9 for the lowest
         self.rank = PLAIN_RANK if options is PLAIN else LOWEST_PRIORITY - options.priority
-        self.expires = 0.0
-        self.attempts = 0
-        self.waits = False
-        self.row = 0
-        self.at = 0
-        self.history: History | None = None
-        self.wire: Wire | None = None
+        self.expires = 0.0  # on the broker's clock; 0: never
+        self.attempts = 0  # deliveries so far, counted by the queue
+        self.waits = False  # it is in a queue and nobody has it
+        self.row = 0  # of the store, which holds it; negative: only as long as the process lives; 0: it has none
+        self.at = 0  # when it was accepted, in nanoseconds of the recorder; 0: it is not known
+        self.history: History | None = None  # None as long as nothing failed
+        self.wire: Wire | None = None  # its bytes, where others have it, too
 
     @property
     def id(self) -> bytes:
@@ -144,14 +123,7 @@ class Wire:
 
 
 class PreparedSend:
-    """A SEND that was checked and can be carried out.
-
-    Attributes:
-        targets: canonical name and head, for each destination.
-        sender: id of the session that sent it; empty: the server itself.
-        expires: on the broker's clock; 0: never, as far as the sender is concerned.
-        nbytes: what keeping it costs.
-    """
+    """A SEND that was checked and can be carried out."""
 
     __slots__ = ("body", "expires", "nbytes", "options", "sender", "targets")
 
@@ -163,12 +135,12 @@ class PreparedSend:
         sender: str,
         expires: float,
     ) -> None:
-        self.targets = targets
+        self.targets = targets  # canonical name and head, for each destination
         self.body = body
         self.options = options
-        self.sender = sender
-        self.expires = expires
-        self.nbytes = sum([head.cost + len(body) + OVERHEAD for _, head in targets])
+        self.sender = sender  # id of the session that sent it; empty: the server itself
+        self.expires = expires  # on the broker's clock; 0: never, as far as the sender is concerned
+        self.nbytes = sum([head.cost + len(body) + OVERHEAD for _, head in targets])  # what keeping it costs
 
     @property
     def is_delayed(self) -> bool:

@@ -42,62 +42,37 @@ class Origin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Position in the log of a topic from which a SUBSCRIBE asks for replay.
-
-    Attributes:
-        value: the first seq, or seconds since the epoch.
-        header: the name of a header that tells each message's seq; empty: none.
-        is_optional: a topic without a log ignores the request instead of refusing it.
-    """
+    """Position in the log of a topic from which a SUBSCRIBE asks for replay."""
 
     origin: Origin
-    value: int = 0
-    header: str = ""
-    is_optional: bool = False
+    value: int = 0  # the first seq, or seconds since the epoch
+    header: str = ""  # the name of a header that tells each message's seq; empty: none
+    is_optional: bool = False  # a topic without a log ignores the request instead of refusing it
 
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """Options of a SEND.  All SENDs with an equal header block share one object.
+    """Options of a SEND.  All SENDs with an equal header block share one object."""
 
-    Attributes:
-        priority: 0 to 9.
-        delay: seconds before it is routed.
-        deliver_at: the moment at which it is routed, seconds since the epoch; None: not given.
-        time_to_live: seconds until it expires; None: not given.
-        expires_at: the moment at which it expires, seconds since the epoch; None: not given.
-        group: messages of one group go to one consumer.
-        closes_group: the group may go to another consumer after this message.
-        dedup_id: a second message to the destination with the same id is not routed.
-        retain: the effect on the retained message; None: none.
-        conflation_key: a waiting message to the destination with the same key is replaced.
-        transaction: the transaction it belongs to.
-        temporary_reply: `reply-to`, where that names a temporary destination of the session.
-        user_id: the sender's name as the sender states it.
-        multicast: True: the bare name is a topic's; False: a queue's; None: not given.
-        persistent: it is to outlive the process.
-        queue_arguments: arguments for the queue that the SEND creates; None: none.
-        passed_on: the headers that subscribers see, where some only steer the broker; None: all of them.
-        is_plain: True if the SEND asks for nothing but, perhaps, to be stored.
-    """
-
-    priority: int = 4
-    delay: float = 0.0
-    deliver_at: float | None = None
-    time_to_live: float | None = None
-    expires_at: float | None = None
-    group: str | None = None
-    closes_group: bool = False
-    dedup_id: str | None = None
-    retain: Retain | None = None
-    conflation_key: str | None = None
-    transaction: str | None = None
-    temporary_reply: str | None = None
-    user_id: str | None = None
-    multicast: bool | None = None
-    persistent: bool = False
-    queue_arguments: ClientArguments | None = None
+    priority: int = 4  # 0 to 9
+    delay: float = 0.0  # seconds before it is routed
+    deliver_at: float | None = None  # the moment at which it is routed, seconds since the epoch; None: not given
+    time_to_live: float | None = None  # seconds until it expires; None: not given
+    expires_at: float | None = None  # the moment at which it expires, seconds since the epoch; None: not given
+    group: str | None = None  # messages of one group go to one consumer
+    closes_group: bool = False  # the group may go to another consumer after this message
+    dedup_id: str | None = None  # a second message to the destination with the same id is not routed
+    retain: Retain | None = None  # the effect on the retained message; None: none
+    conflation_key: str | None = None  # a waiting message to the destination with the same key is replaced
+    transaction: str | None = None  # the transaction it belongs to
+    temporary_reply: str | None = None  # `reply-to`, where that names a temporary destination of the session
+    user_id: str | None = None  # the sender's name as the sender states it
+    multicast: bool | None = None  # True: the bare name is a topic's; False: a queue's; None: not given
+    persistent: bool = False  # it is to outlive the process
+    queue_arguments: ClientArguments | None = None  # arguments for the queue that the SEND creates; None: none
+    # the headers that subscribers see, where some only steer the broker; None: all of them
     passed_on: Mapping[str, str] | None = None
+    # True if the SEND asks for nothing but, perhaps, to be stored
     is_plain: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,48 +92,29 @@ PERSISTENT = SendOptions(persistent=True)
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """Options of a SUBSCRIBE, beside destination, id and ack mode.
+    """Options of a SUBSCRIBE, beside destination, id and ack mode."""
 
-    Attributes:
-        prefetch: unacknowledged messages at most; None: the server's default; 0: as many as bytes allow.
-        prefetch_bytes: unacknowledged bytes at most; None: the server's default; 0: as many as messages allow.
-            (If both are 0, the session's memory is the limit.)
-        priority: consumers of higher priority get messages first, as long as they have room.
-        exclusive: the only consumer that gets messages; others stand by.
-        no_local: the session's own messages are left out.
-        selector: decides which messages are delivered; None: all.
-        selector_text: its source; equal texts are equal selectors.
-        browser: read what waits without consuming it.
-        browser_end: the browser ends with what waits; else it goes on with what comes.
-        slow_messages: messages that wait for a topic's subscriber at most; None: the policy's.
-        multicast: True: the bare name is a topic's; False: a queue's; None: not given.
-        durable: it is to outlive its connection.
-        durable_name: the name of a subscription that outlives its connection, beside the client-id; empty: none.
-        queue_name: subscriptions of one such name share their messages; empty: not given.
-        start: where replay begins; None: no replay.
-        resume: the name under which its offset is kept; empty: not given.
-        include_seq: the name of a header that tells each message's seq; empty: none.
-        queue_arguments: arguments for the queue that the SUBSCRIBE creates; None: none.
-    """
-
+    # unacknowledged messages at most; None: the server's default; 0: as many as bytes allow
     prefetch: int | None = None
+    # unacknowledged bytes at most; None: the server's default; 0: as many as messages allow. (If both are 0, the
+    # session's memory is the limit.)
     prefetch_bytes: int | None = None
-    priority: int = 0
-    exclusive: bool = False
-    no_local: bool = False
-    selector: Selector | None = None
-    selector_text: str = ""
-    browser: bool = False
-    browser_end: bool = True
-    slow_messages: int | None = None
-    multicast: bool | None = None
-    durable: bool = False
-    durable_name: str = ""
-    queue_name: str = ""
-    start: Start | None = None
-    resume: str = ""
-    include_seq: str = ""
-    queue_arguments: ClientArguments | None = None
+    priority: int = 0  # consumers of higher priority get messages first, as long as they have room
+    exclusive: bool = False  # the only consumer that gets messages; others stand by
+    no_local: bool = False  # the session's own messages are left out
+    selector: Selector | None = None  # decides which messages are delivered; None: all
+    selector_text: str = ""  # its source; equal texts are equal selectors
+    browser: bool = False  # read what waits without consuming it
+    browser_end: bool = True  # the browser ends with what waits; else it goes on with what comes
+    slow_messages: int | None = None  # messages that wait for a topic's subscriber at most; None: the policy's
+    multicast: bool | None = None  # True: the bare name is a topic's; False: a queue's; None: not given
+    durable: bool = False  # it is to outlive its connection
+    durable_name: str = ""  # the name of a subscription that outlives its connection, beside the client-id; empty: none
+    queue_name: str = ""  # subscriptions of one such name share their messages; empty: not given
+    start: Start | None = None  # where replay begins; None: no replay
+    resume: str = ""  # the name under which its offset is kept; empty: not given
+    include_seq: str = ""  # the name of a header that tells each message's seq; empty: none
+    queue_arguments: ClientArguments | None = None  # arguments for the queue that the SUBSCRIBE creates; None: none
 
 
 NO_OPTIONS = SubscribeOptions()

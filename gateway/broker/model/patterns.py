@@ -105,17 +105,13 @@ class Pattern:
 
     A set of places in the pattern is an integer: bit `i` means that its first `i` words other than rests may have
     matched the words read so far (the shift-and algorithm).  So each word of a name costs the same few operations.
-
-    Attributes:
-        text: the text of the pattern.
-        words: its words, as `pattern_words` has them.
     """
 
     __slots__ = ("_any", "_end", "_masks", "_stay", "text", "words")
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.words = pattern_words(text)
+        self.text = text  # the text of the pattern
+        self.words = pattern_words(text)  # its words, as `pattern_words` has them
         self._masks: dict[str, int] = {}  # word -> the places before it
         self._any = 0  # the places before `*`
         self._stay = 0  # the places of rests

@@ -49,57 +49,38 @@ class OnNack(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Policy of one destination.
+    """Policy of one destination."""
 
-    Attributes:
-        max_messages: messages that may wait in a queue; 0: no limit but memory.
-        max_octets: bytes of memory that they may use; 0: no limit but memory.
-        when_full: the action at these limits.
-        max_attempts: attempts that may fail before a message is a dead letter; 0: no limit.
-        backoff: seconds before a rejected message is delivered again; 0: at once.
-        backoff_factor: factor by which the delay grows with each further failure.
-        backoff_max: seconds of delay at most.
-        dead_letter: the destination of dead letters; None: `/queue/dlq.NAME` for `/queue/NAME`, and none for topics;
-            empty: none, they are dropped.
-        dead_letter_expired: expired messages become dead letters as well.
-        time_to_live: seconds after which a message without a time of its own expires; 0: never.
-        on_nack: the action on a NACK.
-        slow_consumer: the action on a topic's subscriber that does not keep up.
-        slow_messages: messages that wait for such a subscriber at most, where `slow_consumer` is not `block`.
-        conflate_by: the header with the key of a message; a new message replaces the waiting one with the same key.
-        auto_delete: a queue is deleted with its last subscriber, and so are its messages.
-        idle_timeout: seconds without subscribers after which a queue is deleted with its messages; 0: never.
-        durable: messages outlive the process: True: all of them; False: none; None: those that ask for it.
-        log_messages: messages that a topic's log keeps at most; 0: no limit but the other two.
-        log_octets: bytes that the log keeps at most; 0: no limit if `log_messages` is set, else 16 MiB.
-        log_age: seconds that the log keeps a message; 0: no limit but the other two.  A topic has a log if one of
-            these three is more than 0.
-        journal_bodies: the part of a body that the journal keeps, in its words; None: the journal's default.
-        add_user_id: the broker writes the sender's name into a header of each message.
-    """
-
-    max_messages: int = 0
-    max_octets: int = 0
-    when_full: WhenFull = WhenFull.BLOCK
-    max_attempts: int = 10
-    backoff: float = 0.1
-    backoff_factor: float = 2.0
-    backoff_max: float = 60.0
+    max_messages: int = 0  # messages that may wait in a queue; 0: no limit but memory
+    max_octets: int = 0  # bytes of memory that they may use; 0: no limit but memory
+    when_full: WhenFull = WhenFull.BLOCK  # the action at these limits
+    max_attempts: int = 10  # attempts that may fail before a message is a dead letter; 0: no limit
+    backoff: float = 0.1  # seconds before a rejected message is delivered again; 0: at once
+    backoff_factor: float = 2.0  # factor by which the delay grows with each further failure
+    backoff_max: float = 60.0  # seconds of delay at most
+    # the destination of dead letters; None: `/queue/dlq.NAME` for `/queue/NAME`, and none for topics; empty: they are
+    # dropped
     dead_letter: str | None = None
-    dead_letter_expired: bool = False
-    time_to_live: float = 0.0
-    on_nack: OnNack = OnNack.REDELIVER
+    dead_letter_expired: bool = False  # expired messages become dead letters as well
+    time_to_live: float = 0.0  # seconds after which a message without a time of its own expires; 0: never
+    on_nack: OnNack = OnNack.REDELIVER  # the action on a NACK
+    # the action on a topic's subscriber that does not keep up
     slow_consumer: SlowConsumerAction = SlowConsumerAction.BLOCK
-    slow_messages: int = 1_000
+    slow_messages: int = 1_000  # messages that wait for such a subscriber at most, where `slow_consumer` is not `block`
+    # the header with the key of a message; a new message replaces the waiting one with the same key
     conflate_by: str = ""
-    auto_delete: bool = False
-    idle_timeout: float = 0.0
+    auto_delete: bool = False  # a queue is deleted with its last subscriber, and so are its messages
+    idle_timeout: float = 0.0  # seconds without subscribers after which a queue is deleted with its messages; 0: never
+    # messages outlive the process: True: all of them; False: none; None: those that ask for it
     durable: bool | None = None
-    log_messages: int = 0
-    log_octets: int = 0
+    log_messages: int = 0  # messages that a topic's log keeps at most; 0: no limit but the other two
+    log_octets: int = 0  # bytes that the log keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
+    # seconds that the log keeps a message; 0: no limit but the other two.  A topic has a log if one of these three is
+    # more than 0.
     log_age: float = 0.0
+    # the part of a body that the journal keeps, in its words; None: the journal's default
     journal_bodies: str | None = None
-    add_user_id: bool = False
+    add_user_id: bool = False  # the broker writes the sender's name into a header of each message
 
     @property
     def keeps_log(self) -> bool:
@@ -167,16 +148,13 @@ _LIFETIME_KEYS = frozenset(["max_attempts", "time_to_live", "auto_delete", "idle
 class Policies:
     """Policies of the operator.
 
-    Attributes:
-        dead_letters: the destinations that they name for dead letters.
-        add_user_ids: some of them set `add_user_id`.
-
     Args:
         rules: pattern, and keys of `Policy` with their values, in the order of the file.
     """
 
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
+        # the destinations that they name for dead letters
         self.dead_letters = {str(values["dead_letter"]) for _, values in self._rules if values.get("dead_letter")}
         streams = [
             (pattern, {key: values[key] for key in _LOG_KEYS & values.keys()}) for pattern, values in self._rules
@@ -185,7 +163,7 @@ class Policies:
         self._of_senders = [
             (pattern, values["add_user_id"]) for pattern, values in self._rules if "add_user_id" in values
         ]
-        self.add_user_ids = any(adds for _, adds in self._of_senders)
+        self.add_user_ids = any(adds for _, adds in self._of_senders)  # some of them set `add_user_id`
 
     def keeps_log(self, name: str) -> bool:
         """True if the policy of that name keeps a log; faster than `find`, for few policies set one."""

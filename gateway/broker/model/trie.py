@@ -51,14 +51,10 @@ class _Node(Generic[T]):
 
 
 class _Tree(Generic[T]):
-    """Texts with values, and the tree of their words.
-
-    Attributes:
-        nodes: the number of nodes below the root.
-    """
+    """Texts with values, and the tree of their words."""
 
     def __init__(self) -> None:
-        self.nodes = 0
+        self.nodes = 0  # the number of nodes below the root
         self._root: _Node[T] = _Node()
         self._entries: dict[str, _Entry[T]] = {}
         self._serial = 0

@@ -35,23 +35,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A part of a selector that has a value.
+    """A part of a selector that has a value."""
 
-    Attributes:
-        kind: its kind.
-        column: where it begins, from 1.
-        read: returns its value for a message.
-        computed: True for the result of arithmetic.
-        literal: its value, if that is the same for all messages; None: it is no literal.
-        name: the name of a header that is read by its name alone; else empty.
-    """
-
-    kind: Kind
-    column: int
-    read: Callable[[Headers], Any]
-    computed: bool = False
-    literal: str | float | bool | None = None
-    name: str = ""
+    kind: Kind  # its kind
+    column: int  # where it begins, from 1
+    read: Callable[[Headers], Any]  # returns its value for a message
+    computed: bool = False  # True for the result of arithmetic
+    literal: str | float | bool | None = None  # its value, if that is the same for all messages; None: it is no literal
+    name: str = ""  # the name of a header that is read by its name alone; else empty
 
 
 COMPARISONS: dict[str, Comparison] = {

@@ -42,21 +42,13 @@ class Lexeme(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token.
+    """One token."""
 
-    Attributes:
-        kind: a keyword in capitals, a symbol, or a `Lexeme`.
-        column: of its first character, from 1.
-        text: the token as written.
-        string: the name of a NAME, the characters of a STRING.
-        number: the value of a NUMBER.
-    """
-
-    kind: str | Lexeme
-    column: int
-    text: str
-    string: str = ""
-    number: int | float = 0
+    kind: str | Lexeme  # a keyword in capitals, a symbol, or a `Lexeme`
+    column: int  # of its first character, from 1
+    text: str  # the token as written
+    string: str = ""  # the name of a NAME, the characters of a STRING
+    number: int | float = 0  # the value of a NUMBER
 
     @property
     def shown(self) -> str:

