@@ -71,15 +71,12 @@ class Operation(Protocol):
         Raises:
             NotAllowed: it cannot; the message stays.
         """
-        ...
 
     def carry_out(self, queue: Queue, message: Message) -> None:
         """Do it, to a message that was taken out of its queue and still counts as kept."""
-        ...
 
     def strained(self) -> str:
         """Why it must pause; empty: it need not."""
-        ...
 
 
 class RunningOperation:

@@ -55,19 +55,15 @@ class ScanVisitor(Protocol):
     @property
     def needs_pause(self) -> bool:
         """True if other tasks must have time before the next visit."""
-        ...
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
         """A message waits there now; False ends the scan."""
-        ...
 
     def turn_over(self) -> None:
         """The turn ends; other tasks run."""
-        ...
 
     def over(self) -> None:
         """The scan is over; this is its last call."""
-        ...
 
 
 class QueueScan:

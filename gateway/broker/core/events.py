@@ -62,7 +62,6 @@ class Consumer(Protocol):
     @property
     def source(self) -> str:
         """The canonical name, or pattern, that it consumes."""
-        ...
 
 
 class Unsettled(Protocol):

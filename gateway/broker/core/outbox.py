@@ -35,7 +35,6 @@ class Source(Protocol):
 
     def leave(self, message: Message) -> None:
         """Forget a stored message: it is settled for good."""
-        ...
 
 
 class WaitsForRoom(Protocol):
@@ -43,7 +42,6 @@ class WaitsForRoom(Protocol):
 
     def offer(self) -> None:
         """There may be room again."""
-        ...
 
 
 class Feeder(WaitsForRoom, Protocol):
@@ -51,7 +49,6 @@ class Feeder(WaitsForRoom, Protocol):
 
     def end(self) -> None:
         """Give nothing more."""
-        ...
 
 
 class Outbox:

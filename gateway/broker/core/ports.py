@@ -28,7 +28,6 @@ class Authenticator(Protocol):
         Raises:
             LoginRefused: the credentials are refused, and there is more to say than that.
         """
-        ...
 
 
 class Authorizer(Protocol):
@@ -36,7 +35,6 @@ class Authorizer(Protocol):
 
     def access_of(self, identity: Identity, transport: str, address: str) -> Access | None:
         """The rights of a user that came that way, from that address (empty: by a unix socket); None: all rights."""
-        ...
 
 
 class Application(Protocol):
@@ -44,11 +42,9 @@ class Application(Protocol):
 
     def queue_of_send(self, name: str) -> str | None:
         """The queue (`/handlers/...`) in which what is sent to `/app/...` waits for its function; None: no function."""
-        ...
 
     def queue_of_subscribe(self, name: str) -> str | None:
         """The queue in which the request waits that a SUBSCRIBE to `/app/...` is; None: no function."""
-        ...
 
 
 class StoreError(Exception):
@@ -68,7 +64,6 @@ class Store(Protocol):
         Raises:
             StoreError: nothing was written; the same batch may be written again.
         """
-        ...
 
     def read(self, rows: Sequence[int]) -> list[Stored]:
         """Rows with their contents, in that order; those that are not there are left out.
@@ -76,7 +71,6 @@ class Store(Protocol):
         Raises:
             StoreError: it cannot be read; where that is damage, one of these rows is damaged, or several are.
         """
-        ...
 
 
 class TendedStore(Store, Protocol):
@@ -88,11 +82,9 @@ class TendedStore(Store, Protocol):
         Raises:
             StoreError: the disk does not say, or the store is not where it was: nothing can be written.
         """
-        ...
 
     def notice(self) -> str:
         """Events of the store since the last call, for the operator; empty: there were none."""
-        ...
 
     def tidy(self) -> bool:
         """Do some of the work that may wait until nothing else does, mostly none; True: there is more of it.
@@ -100,7 +92,6 @@ class TendedStore(Store, Protocol):
         Raises:
             StoreError: it cannot be done.
         """
-        ...
 
 
 class Carrier(Protocol):
@@ -108,21 +99,18 @@ class Carrier(Protocol):
 
     def flush(self) -> None:
         """Write what lies in the session's outbox, as far as that needs no waiting."""
-        ...
 
     def end(self, error: ProtocolError) -> None:
         """End the connection from outside its own reader: an operator, a shutdown, a full outbox.
 
         Returns at once and changes nothing in the broker yet, for it is called from within its loops.
         """
-        ...
 
     def renew(self, renewal: Renewal) -> None:
         """Find out if the session may last longer; then call its `renewed`, or end it.
 
         Returns at once.
         """
-        ...
 
 
 class TemporaryNames(Protocol):
@@ -134,7 +122,6 @@ class TemporaryNames(Protocol):
         Raises:
             NotAllowed: it has no name, or there are too many.
         """
-        ...
 
 
 class Peer(Protocol):
@@ -152,11 +139,9 @@ class Peer(Protocol):
     @property
     def temporaries(self) -> TemporaryNames:
         """Its temporary destinations."""
-        ...
 
     def end(self, error: ProtocolError) -> None:
         """End the session from outside."""
-        ...
 
 
 class Destinations(Protocol):
@@ -164,19 +149,15 @@ class Destinations(Protocol):
 
     def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
         """Route a message of the broker's own, which must find room: a dead letter, or a moved message."""
-        ...
 
     def forget_if_idle(self, target: Any) -> None:
         """Drop a destination without subscriptions and messages."""
-        ...
 
     def home_of(self, queue: Any) -> Any:
         """The queue that messages of a queue come back to: itself, or its successor; None: there is none."""
-        ...
 
     def find(self, name: str) -> Any:
         """The destination of that canonical name; None: there is none."""
-        ...
 
 
 Value = int | str | None | Mapping[str, str]
@@ -204,7 +185,6 @@ class Recorder(Protocol):
         self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
     ) -> bytes:
         """The fields that the rows of a session have in common; before CONNECTED, some of them are not known."""
-        ...
 
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
         """The fields that the rows of a subscription have in common.
@@ -213,11 +193,9 @@ class Recorder(Protocol):
             session: the names of its session.
             destination: the server's name for it.
         """
-        ...
 
     def names_of_destination(self, destination: str) -> bytes:
         """The field of rows that have a destination alone."""
-        ...
 
     def accepted(
         self,
@@ -235,7 +213,6 @@ class Recorder(Protocol):
             names: of the session.
             headers: of the SEND.  They do not change any more.
         """
-        ...
 
     def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
         """A message went to a subscription for the first time.
@@ -245,7 +222,6 @@ class Recorder(Protocol):
             delivery_count: 1; or 0: a browser got it, and it stays in the queue for a consumer.
             queue_us: since it was accepted.
         """
-        ...
 
     def acked(
         self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
@@ -255,13 +231,11 @@ class Recorder(Protocol):
         Args:
             ack_us: since it was delivered.
         """
-        ...
 
     def record(self, event: str, now: int, names: bytes, **columns: Value) -> None:
         """Any other event; of its columns, those that are not in `names`.  `message_id` is the number of the message;
         columns that are left out are not known.
         """
-        ...
 
 
 class NullRecorder:

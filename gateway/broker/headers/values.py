@@ -26,7 +26,6 @@ class Values(Protocol):
     @property
     def allowed(self) -> str:
         """The accepted values, in words."""
-        ...
 
     def read(self, name: str, value: str) -> Any:
         """The meaning of a value; None: as if the header were missing.
@@ -37,7 +36,6 @@ class Values(Protocol):
         Raises:
             NotAllowed: the value is not accepted.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,16 +35,12 @@ class Access(Protocol):
 
     def may(self, action: Action, name: str) -> bool:
         """True if the action is allowed at the destination of that canonical name."""
-        ...
 
     def reach(self, pattern: str) -> Coverage:
         """Share of the destinations of a canonical pattern that may be subscribed to; SOME if that is unknown."""
-        ...
 
     def options(self) -> list[str]:
         """Options with which `gateway acl explain` gives the same answers for this user."""
-        ...
 
     def reason(self, action: Action, name: str) -> str:
         """The rule, or the rules of a pattern, that decide; for the operator."""
-        ...
