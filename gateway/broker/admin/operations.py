@@ -360,7 +360,6 @@ class PurgeMessages:
         """It is always possible."""
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """As `Operation` says."""
         queue.drop_message(message, self._why)
 
     def strained(self) -> str:
@@ -381,22 +380,17 @@ class MoveMessages:
     def __init__(self, broker: Broker, target: str) -> None:
         self._target = target
         self._transfer = Transfer(broker)
+        self.strained = self._transfer.strained
 
     def check(self, queue: Queue, message: Message) -> None:
-        """As `Operation` says."""
         self._transfer.check(self._target, message)
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """As `Operation` says."""
         old = message.head
         head = Head.of("SEND", old.headers | {"destination": self._target})
         if old.derived is DEAD_LETTER:
             head.derived = DEAD_LETTER
         self._transfer.carry(queue, message, self._target, head, "moved")
-
-    def strained(self) -> str:
-        """As `Operation` says."""
-        return self._transfer.strained()
 
 
 class RedriveMessages:
@@ -407,9 +401,9 @@ class RedriveMessages:
 
     def __init__(self, broker: Broker) -> None:
         self._transfer = Transfer(broker)
+        self.strained = self._transfer.strained
 
     def check(self, queue: Queue, message: Message) -> None:
-        """As `Operation` says."""
         if message.head.derived is not DEAD_LETTER:
             raise NotAllowed(
                 "no dead letter", "it is no dead letter of this server, so its source is not known; move it instead"
@@ -420,15 +414,10 @@ class RedriveMessages:
         self._transfer.check(target, message)
 
     def carry_out(self, queue: Queue, message: Message) -> None:
-        """As `Operation` says."""
         target = _source_of(message)
         headers = {name: value for name, value in message.head.headers.items() if name not in _OF_A_DEAD_LETTER}
         headers["destination"] = _name_for(target, message.head.headers["original-destination"])
         self._transfer.carry(queue, message, target, Head.of("SEND", headers), "redriven")
-
-    def strained(self) -> str:
-        """As `Operation` says."""
-        return self._transfer.strained()
 
 
 def _source_of(message: Message) -> str:

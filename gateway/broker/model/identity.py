@@ -61,13 +61,11 @@ class Identity:
     review: Callable[[Identity], Identity] | None = field(default=None, compare=False, repr=False)
 
 
+@dataclass(slots=True, eq=False)
 class Renewal:
     """What a client shows to stay longer."""
 
-    __slots__ = ("authorization", "login", "passcode", "receipt")
-
-    def __init__(self, login: str, passcode: str, authorization: str) -> None:
-        self.login = login  # the name that it claims; empty: the session's
-        self.passcode = passcode  # empty: none
-        self.authorization = authorization  # likewise, as HTTP has it
-        self.receipt: str | None = None  # that it asked for
+    login: str  # the name that it claims; empty: the session's
+    passcode: str = field(repr=False)  # empty: none
+    authorization: str = field(repr=False)  # likewise, as HTTP has it
+    receipt: str | None = None  # that it asked for

@@ -8,6 +8,7 @@ time.
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from gateway.codec import Head, encoder
@@ -24,17 +25,15 @@ LOWEST_PRIORITY = 9
 PLAIN_RANK = LOWEST_PRIORITY - PLAIN.priority
 
 
+@dataclass(slots=True, eq=False)
 class History:
     """What happened to a message that was not consumed the first time."""
 
-    __slots__ = ("avoid", "failures", "first_at", "lost", "reason")
-
-    def __init__(self, first_at: float) -> None:
-        self.failures = 0  # attempts that failed: rejected, or under way when the connection broke
-        self.avoid = 0  # the serial of the subscription that gave it back with NACK; another one gets it first
-        self.first_at = first_at  # seconds since the epoch, the first failure
-        self.reason = ""  # what the last NACK gave as its `reason`; empty: nothing
-        self.lost = False  # the connection of its consumer broke, which is still to be counted
+    first_at: float  # seconds since the epoch, the first failure
+    failures: int = 0  # attempts that failed: rejected, or under way when the connection broke
+    avoid: int = 0  # the serial of the subscription that gave it back with NACK; another one gets it first
+    reason: str = ""  # what the last NACK gave as its `reason`; empty: nothing
+    lost: bool = False  # the connection of its consumer broke, which is still to be counted
 
 
 class Message:
@@ -122,25 +121,19 @@ class Wire:
         return data
 
 
+@dataclass(slots=True, eq=False)
 class PreparedSend:
     """A SEND that was checked and can be carried out."""
 
-    __slots__ = ("body", "expires", "nbytes", "options", "sender", "targets")
+    targets: list[tuple[str, Head]]  # canonical name and head, for each destination
+    body: bytes
+    options: SendOptions
+    sender: str  # id of the session that sent it; empty: the server itself
+    expires: float  # on the broker's clock; 0: never, as far as the sender is concerned
+    nbytes: int = field(init=False)  # what keeping it costs
 
-    def __init__(
-        self,
-        targets: list[tuple[str, Head]],
-        body: bytes,
-        options: SendOptions,
-        sender: str,
-        expires: float,
-    ) -> None:
-        self.targets = targets  # canonical name and head, for each destination
-        self.body = body
-        self.options = options
-        self.sender = sender  # id of the session that sent it; empty: the server itself
-        self.expires = expires  # on the broker's clock; 0: never, as far as the sender is concerned
-        self.nbytes = sum([head.cost + len(body) + OVERHEAD for _, head in targets])  # what keeping it costs
+    def __post_init__(self) -> None:
+        self.nbytes = sum([head.cost + len(self.body) + OVERHEAD for _, head in self.targets])
 
     @property
     def is_delayed(self) -> bool:

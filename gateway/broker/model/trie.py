@@ -16,7 +16,7 @@ Known weakness: a word costs some 300 bytes, and patterns like `#.a.*.*.*` make 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Generic, TypeVar
 
@@ -214,8 +214,15 @@ class NameTree(_Tree[T]):
 
         The tree may change meanwhile; new names may be left out.
         """
+        return (entry.value for entry in self._search(text))
+
+    def matching(self, text: str) -> list[T]:
+        """Values of all names that a pattern matches, in the order of insertion."""
+        return [entry.value for entry in _in_order(list(self._search(text)))]
+
+    def _search(self, text: str) -> Iterator[_Entry[T]]:
         if not has_wildcard(text):
-            yield from self.matching(text)
+            yield from [self._entries[text]] if text in self._entries else []
             return
         words = pattern_words(text)
         pending = [(self._root, 0)]
@@ -226,7 +233,7 @@ class NameTree(_Tree[T]):
                 continue
             seen.add((id(node), place))
             if place == len(words):
-                yield from [entry.value for entry in node.entries]
+                yield from node.entries
             elif words[place] == REST:
                 pending.append((node, place + 1))
                 pending += [(child, place) for child in node.children.values()]
@@ -234,31 +241,6 @@ class NameTree(_Tree[T]):
                 pending += [(child, place + 1) for child in node.children.values()]
             elif (child := node.children.get(words[place])) is not None:
                 pending.append((child, place + 1))
-
-    def matching(self, text: str) -> list[T]:
-        """Values of all names that a pattern matches, in the order of insertion."""
-        if not has_wildcard(text):
-            return [self._entries[text].value] if text in self._entries else []
-        nodes: Iterable[_Node[T]] = [self._root]
-        for word in pattern_words(text):
-            if word == REST:
-                nodes = _with_all_below(nodes)
-            elif word == ONE:
-                nodes = [child for node in nodes for child in node.children.values()]
-            else:
-                nodes = [child for node in nodes if (child := node.children.get(word)) is not None]
-        return [entry.value for entry in _in_order([entry for node in nodes for entry in node.entries])]
-
-
-def _with_all_below(nodes: Iterable[_Node[T]]) -> set[_Node[T]]:
-    """These nodes and all nodes below them, each once."""
-    found = set(nodes)
-    pending = list(found)
-    while pending:
-        new = set(pending.pop().children.values()) - found
-        found |= new
-        pending += new
-    return found
 
 
 def _in_order(entries: list[_Entry[T]]) -> list[_Entry[T]]:

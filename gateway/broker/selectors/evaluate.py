@@ -92,15 +92,25 @@ def header(column: int, name: str) -> Value:
 
 def all_of(parts: Sequence[Condition]) -> Condition:
     """AND: False if a part is, else unknown if a part is."""
+    return _junction(parts, decisive=False)
+
+
+def any_of(parts: Sequence[Condition]) -> Condition:
+    """OR: True if a part is, else unknown if a part is."""
+    return _junction(parts, decisive=True)
+
+
+def _junction(parts: Sequence[Condition], *, decisive: bool) -> Condition:
+    """AND or OR: a part that is `decisive` decides."""
     if len(parts) == 1:
         return parts[0]
 
     def run(headers: Headers) -> bool | None:
-        result: bool | None = True
+        result: bool | None = not decisive
         for part in parts:
             value = part(headers)
-            if value is False:
-                return False
+            if value is decisive:
+                return decisive
             if value is None:
                 result = None
         return result
@@ -108,32 +118,19 @@ def all_of(parts: Sequence[Condition]) -> Condition:
     return run
 
 
-def any_of(parts: Sequence[Condition]) -> Condition:
-    """OR: True if a part is, else unknown if a part is."""
-    if len(parts) == 1:
-        return parts[0]
+def _unless_unknown(read: Callable[[Headers], Any], function: Callable[[Any], Any]) -> Callable[[Headers], Any]:
+    """A function of a value; of unknown it is unknown."""
 
-    def run(headers: Headers) -> bool | None:
-        result: bool | None = False
-        for part in parts:
-            value = part(headers)
-            if value is True:
-                return True
-            if value is None:
-                result = None
-        return result
+    def run(headers: Headers) -> Any:
+        value = read(headers)
+        return None if value is None else function(value)
 
     return run
 
 
 def negation(part: Condition) -> Condition:
     """NOT; of unknown it is unknown."""
-
-    def run(headers: Headers) -> bool | None:
-        value = part(headers)
-        return None if value is None else not value
-
-    return run
+    return _unless_unknown(part, operator.not_)
 
 
 # Comparison.
@@ -141,12 +138,7 @@ def negation(part: Condition) -> Condition:
 
 def truth(read: Reader) -> Condition:
     """A header as a condition: True if it is `true`, in any letter case."""
-
-    def run(headers: Headers) -> bool | None:
-        text = read(headers)
-        return None if text is None else boolean_of(text) is True
-
-    return run
+    return _unless_unknown(read, lambda text: boolean_of(text) is True)
 
 
 def compare(comparison: Comparison, left: Value, right: Value) -> Condition:
@@ -258,25 +250,14 @@ def member(read: Reader, literals: Sequence[str | int | float]) -> Condition:
     strings = frozenset(each for each in literals if isinstance(each, str))
     numbers = frozenset(each for each in literals if not isinstance(each, str))
 
-    def among_strings(headers: Headers) -> bool | None:
-        text = read(headers)
-        return None if text is None else text in strings
-
-    def among_both(headers: Headers) -> bool | None:
-        text = read(headers)
-        return None if text is None else text in strings or number_of(text) in numbers
-
-    return among_both if numbers else among_strings
+    if not numbers:
+        return _unless_unknown(read, strings.__contains__)
+    return _unless_unknown(read, lambda text: text in strings or number_of(text) in numbers)
 
 
 def like(read: Reader, is_like: Callable[[str], bool | None]) -> Condition:
     """LIKE, of a header and a compiled pattern."""
-
-    def run(headers: Headers) -> bool | None:
-        text = read(headers)
-        return None if text is None else is_like(text)
-
-    return run
+    return _unless_unknown(read, is_like)
 
 
 def missing(read: Reader) -> Condition:
@@ -289,22 +270,12 @@ def missing(read: Reader) -> Condition:
 
 def header_number(read: Reader) -> Number:
     """A header as an operand; unknown if it reads as no number."""
-
-    def run(headers: Headers) -> int | float | None:
-        text = read(headers)
-        return None if text is None else number_of(text)
-
-    return run
+    return _unless_unknown(read, number_of)
 
 
 def negative(read: Number) -> Number:
     """Number with the sign changed."""
-
-    def run(headers: Headers) -> int | float | None:
-        value = read(headers)
-        return None if value is None else -value
-
-    return run
+    return _unless_unknown(read, operator.neg)
 
 
 def arithmetic(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:

