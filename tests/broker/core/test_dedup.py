@@ -5,67 +5,44 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.core.dedup import _SHARES, DedupIds
-from gateway.codec import Version
 
 from ..client import Scene
 from ..conftest import Stage
 
+X = {"dedup-id": "x"}
 
-class TestIds:
-    def test_the_second_is_known_at_its_destination_only(self) -> None:
-        ids = DedupIds(10.0, 100)
-        assert ids.is_new("/queue/a", "1", 0.0)
-        assert not ids.is_new("/queue/a", "1", 0.0)
-        assert ids.is_new("/queue/b", "1", 0.0)
-        assert ids.is_new("/queue/a", "2", 0.0)
-        assert len(ids) == 3
 
-    def test_the_window_begins_with_the_first_and_does_not_grow(self) -> None:
-        ids = DedupIds(10.0, 100)
-        assert ids.is_new("a", "1", 0.0)
-        assert not ids.is_new("a", "1", 9.9)
-        assert ids.is_new("a", "1", 10.0)
-        assert not ids.is_new("a", "1", 19.9)
+def test_an_id_is_known_at_its_destination_within_its_window() -> None:
+    ids = DedupIds(10.0, 100)
+    asked = [
+        *(("/queue/a", "1", 0.0, True), ("/queue/a", "1", 9.9, False)),  # the window does not grow
+        *(("/queue/b", "1", 9.9, True), ("/queue/a", "2", 9.9, True)),
+        *(("/queue/a", "1", 10.0, True), ("/queue/a", "1", 19.9, False)),
+        *(("ab", "c", 19.9, True), ("a", "bc", 19.9, True), ("abc", "", 19.9, True)),  # the two do not run together
+    ]
+    assert [ids.is_new(name, id, now) for name, id, now, _ in asked] == [expected for *_, expected in asked]
+    assert [len(key) for share in ids._shares for key in share] == [16] * len(ids)  # however long they are
+    off = DedupIds(0.0, 100)
+    assert all(off.is_new("a", "1", 0.0) for _ in range(3))
+    assert len(off) == 0
 
-    def test_what_is_behind_the_window_is_forgotten(self) -> None:
-        ids = DedupIds(10.0, 100)
-        for number in range(50):
-            ids.is_new("a", str(number), number / 10)
-        assert len(ids) == 50
-        ids.is_new("a", "x", 12.0)
-        assert len(ids) == 30
 
-    def test_the_oldest_goes_where_there_are_too_many(self) -> None:
-        ids = DedupIds(10.0, 3)
-        for number in range(4):
-            assert ids.is_new("a", str(number), 0.0)
-        assert len(ids) == 3
-        assert not ids.is_new("a", "1", 0.0)
-        assert ids.is_new("a", "0", 0.0)
+def test_what_is_behind_the_window_is_forgotten() -> None:
+    ids = DedupIds(10.0, 100)
+    for number in range(50):
+        ids.is_new("a", str(number), number / 10)
+    assert len(ids) == 50
+    ids.is_new("a", "x", 12.0)
+    assert len(ids) == 30
 
-    def test_one_that_is_known_pushes_nobody_out(self) -> None:
-        ids = DedupIds(10.0, 2)
-        assert ids.is_new("a", "1", 0.0)
-        assert ids.is_new("a", "2", 0.0)
-        for _ in range(5):
-            assert not ids.is_new("a", "2", 0.0)
-        assert not ids.is_new("a", "1", 0.0)
 
-    def test_without_a_window_nothing_is_remembered(self) -> None:
-        ids = DedupIds(0.0, 100)
-        assert all(ids.is_new("a", "1", 0.0) for _ in range(3))
-        assert len(ids) == 0
-
-    def test_destination_and_id_do_not_run_together(self) -> None:
-        ids = DedupIds(10.0, 100)
-        assert ids.is_new("ab", "c", 0.0)
-        assert ids.is_new("a", "bc", 0.0)
-        assert ids.is_new("abc", "", 0.0)
-
-    def test_a_long_id_costs_no_more_than_a_short_one(self) -> None:
-        ids = DedupIds(10.0, 100)
-        ids.is_new("a" * 10_000, "ü" * 1_000, 0.0)
-        assert [len(key) for share in ids._shares for key in share] == [16]
+def test_the_oldest_goes_for_a_new_one_only() -> None:
+    ids = DedupIds(10.0, 3)
+    assert all(ids.is_new("a", str(number), 0.0) for number in range(4))
+    assert len(ids) == 3
+    assert not any(ids.is_new("a", "3", 0.0) for _ in range(5))
+    assert not ids.is_new("a", "1", 0.0)
+    assert ids.is_new("a", "0", 0.0)
 
 
 class TestShares:
@@ -83,36 +60,32 @@ class TestShares:
         flooded, *others = names[:4]
         for number in range(20):
             assert all(ids.is_new(name, str(number), 0.0) for name in others)
-        for number in range(1_000):
-            assert ids.is_new(flooded, str(number), 1.0)
+        assert all(ids.is_new(flooded, str(number), 1.0) for number in range(1_000))
         assert len(ids) == 100
         assert not any(ids.is_new(name, str(number), 2.0) for name in others for number in range(20))
         assert not any(ids.is_new(flooded, str(number), 2.0) for number in range(960, 1_000))
         assert ids.is_new(flooded, "959", 2.0)
 
-    def test_who_has_most_gives_to_who_comes(self, names: list[str]) -> None:
-        ids = DedupIds(10.0, 100)
-        for number in range(100):
-            ids.is_new(names[0], str(number), 0.0)
-        for number in range(200):
-            ids.is_new(names[1], str(number), 0.0)
-        assert sorted(len(share) for share in ids._shares)[-3:] in ([0, 50, 50], [0, 49, 51])
-
-    def test_who_floods_many_pushes_out_all(self, names: list[str]) -> None:
-        ids = DedupIds(10.0, 100)
+    def test_a_flood_at_many_destinations_leaves_equal_shares(self, names: list[str]) -> None:
+        two = DedupIds(10.0, 100)
+        for name, count in ((names[0], 100), (names[1], 200)):
+            for number in range(count):
+                two.is_new(name, str(number), 0.0)
+        assert sorted(len(share) for share in two._shares)[-3:] in ([0, 50, 50], [0, 49, 51])
+        many = DedupIds(10.0, 100)
         for number in range(3_000):
-            ids.is_new(names[number % len(names)], str(number), 0.0)
-        assert len(ids) == 100
-        assert max(len(share) for share in ids._shares) <= 3
+            many.is_new(names[number % len(names)], str(number), 0.0)
+        assert len(many) == 100
+        assert max(len(share) for share in many._shares) <= 3
 
-    def test_one_that_comes_is_never_the_one_that_goes(self, names: list[str]) -> None:
+    def test_a_new_id_never_goes_itself(self, names: list[str]) -> None:
         ids = DedupIds(10.0, 1)
         for name in names:
             assert ids.is_new(name, "1", 0.0)
             assert not ids.is_new(name, "1", 0.0)
         assert len(ids) == 1
 
-    def test_what_is_behind_the_window_goes_wherever_it_is(self, names: list[str]) -> None:
+    def test_what_is_behind_the_window_goes_from_all_shares(self, names: list[str]) -> None:
         ids = DedupIds(10.0, 1_000)
         for name in names:
             ids.is_new(name, "1", 0.0)
@@ -124,10 +97,8 @@ class TestShares:
 
 @pytest.mark.parametrize("header", ["dedup-id", "_AMQ_DUPL_ID"])
 @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-def test_a_duplicate_has_its_receipt_and_goes_nowhere(
-    scene: Scene, version: Version, header: str, destination: str
-) -> None:
-    client, other = scene.connect(version), scene.connect(version)
+def test_a_duplicate_has_its_receipt_and_goes_nowhere(scene: Scene, header: str, destination: str) -> None:
+    client, other = scene.connect(), scene.connect()
     client.subscribe(destination)
     for sender, body in ((client, b"1"), (client, b"2"), (other, b"3")):
         sender.publish(destination, body, receipt="r", **{header: "x"})
@@ -136,115 +107,68 @@ def test_a_duplicate_has_its_receipt_and_goes_nowhere(
     assert frames[0].body == b"1"
     assert header not in frames[0].headers
     assert other.receipts() == ["r"]
-    counters = scene.broker.counters
-    assert (counters.published, counters.duplicates) == (1, 2)
-
-
-def test_after_the_window_it_is_new(stage: Stage, version: Version) -> None:
-    scene = stage(dedup_window=2.0)
-    client = scene.connect(version)
-    client.subscribe("a")
-    client.publish("a", b"1", **{"dedup-id": "x"})
-    scene.wait(1.9)
-    client.publish("a", b"2", **{"dedup-id": "x"})
-    scene.wait(0.2)
-    client.publish("a", b"3", **{"dedup-id": "x"})
-    assert client.bodies() == [b"1", b"3"]
-
-
-def test_consumed_or_not(scene: Scene, version: Version) -> None:
-    client = scene.connect(version)
-    client.publish("a", b"1", **{"dedup-id": "x"})
-    client.subscribe("a")
-    assert client.bodies() == [b"1"]
-    client.publish("/amq/queue/a", b"2", **{"dedup-id": "x"})
+    client.publish(destination.replace("/queue/", "/amq/queue/"), b"4", **{header: "x"})  # consumed, and an alias
     assert not client.received()
+    counters = scene.broker.counters
+    assert (counters.published, counters.duplicates) == (1, 3)
 
 
-def test_there_are_only_so_many(stage: Stage, version: Version) -> None:
-    scene = stage(max_dedup_ids=2)
-    client = scene.connect(version)
+@pytest.mark.parametrize(
+    ("quotas", "steps", "expected"),
+    [
+        ({"dedup_window": 2.0}, [("x", 1.9), ("x", 0.2), ("x", 0)], [b"0", b"2"]),
+        ({"dedup_window": 0.0}, [("x", 0), ("x", 0)], [b"0", b"1"]),
+        ({"max_dedup_ids": 2}, [("1", 0), ("2", 0), ("3", 0), ("1", 0), ("3", 0)], [b"0", b"1", b"2", b"3"]),
+    ],
+    ids=["window", "switched off", "most"],
+)
+def test_the_settings_count(
+    stage: Stage, quotas: dict[str, float], steps: list[tuple[str, float]], expected: list[bytes]
+) -> None:
+    scene = stage(**quotas)
+    client = scene.connect()
     client.subscribe("a")
-    for id in "12313":
-        client.publish("a", id.encode(), **{"dedup-id": id})
-    assert client.bodies() == [b"1", b"2", b"3", b"1"]
+    for number, (id, pause) in enumerate(steps):
+        client.publish("a", b"%d" % number, **{"dedup-id": id})
+        scene.wait(pause)
+    assert client.bodies() == expected
 
 
-def test_switched_off(stage: Stage, version: Version) -> None:
-    scene = stage(dedup_window=0.0)
-    client = scene.connect(version)
+def test_in_a_transaction_it_counts_at_commit(scene: Scene) -> None:
+    client, other = scene.connect(), scene.connect()
     client.subscribe("a")
-    for _ in range(2):
-        client.publish("a", b"m", **{"dedup-id": "x"})
-    assert len(client.messages()) == 2
+    client.begin("undone")
+    client.publish("a", b"undone", transaction="undone", **X)
+    client.abort("undone")
+    client.begin()
+    for body in (b"late", b"later"):
+        client.publish("a", body, transaction="t", **X)
+    other.publish("a", b"first", **X)
+    client.commit()
+    assert client.bodies() == [b"first"]
+    assert scene.broker.counters.duplicates == 2
+    assert scene.broker.memory.used == 0
 
 
-class TestInATransaction:
-    def test_it_counts_at_commit(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("a")
-        client.begin()
-        client.publish("a", b"late", transaction="t", **{"dedup-id": "x"})
-        other.publish("a", b"first", **{"dedup-id": "x"})
-        client.commit()
-        assert client.bodies() == [b"first"]
-        assert scene.broker.counters.duplicates == 1
-
-    def test_what_was_undone_was_never_sent(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("a")
-        client.begin()
-        client.publish("a", b"undone", transaction="t", **{"dedup-id": "x"})
-        client.abort()
-        client.publish("a", b"m", **{"dedup-id": "x"})
-        assert client.bodies() == [b"m"]
-
-    def test_two_in_one(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("a")
-        client.begin()
-        for body in (b"1", b"2"):
-            client.publish("a", body, transaction="t", **{"dedup-id": "x"})
-        client.commit()
-        assert client.bodies() == [b"1"]
-        assert scene.broker.memory.used == 0
+def test_each_of_several_destinations_has_its_own(scene: Scene) -> None:
+    client = scene.connect()
+    for id, name in enumerate("abcd"):
+        client.subscribe(name, str(id))
+    client.publish("a,b", b"1", **X)
+    client.publish("b,c", b"2", **X)
+    client.publish("d,/queue/d", b"3", **X)
+    found = [(each.headers["destination"], each.body) for each in client.messages()]
+    assert found == [("a", b"1"), ("b", b"1"), ("c", b"2"), ("d", b"3")]
+    assert scene.broker.counters.duplicates == 2
 
 
-class TestSeveralDestinations:
-    def test_each_has_its_own(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        for id, name in enumerate("abc"):
-            client.subscribe(name, str(id))
-        client.publish("a,b", b"1", **{"dedup-id": "x"})
-        client.publish("b,c", b"2", **{"dedup-id": "x"})
-        assert [(each.headers["destination"], each.body) for each in client.messages()] == [
-            ("a", b"1"),
-            ("b", b"1"),
-            ("c", b"2"),
-        ]
-        assert scene.broker.counters.duplicates == 1
-
-    def test_one_of_them_twice(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("a")
-        client.publish("a,/queue/a", b"m", **{"dedup-id": "x"})
-        assert len(client.messages()) == 1
-
-    def test_all_known(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("a")
-        for _ in range(2):
-            client.publish("a", b"m", **{"dedup-id": "x", "x-delay": "100"})
-        assert len(scene.broker.router.delayed) == 1
-        scene.wait(0.2)
-        assert len(client.messages()) == 1
-
-
-def test_one_that_is_still_delayed_is_known(scene: Scene, version: Version) -> None:
-    client = scene.connect(version)
+def test_a_delayed_one_is_known_at_once(scene: Scene) -> None:
+    client = scene.connect()
     client.subscribe("a")
-    client.publish("a", b"1", **{"dedup-id": "x", "x-delay": "1000"})
-    client.publish("a", b"2", **{"dedup-id": "x"})
+    for body in (b"1", b"2"):
+        client.publish("a", body, **X, **{"x-delay": "1000"})
+    client.publish("a", b"3", **X)
+    assert len(scene.broker.router.delayed) == 1
     scene.wait(1.1)
     assert client.bodies() == [b"1"]
 

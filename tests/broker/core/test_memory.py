@@ -1,15 +1,15 @@
-"""The account of memory: what counts, who else may say that it is short, and what a session's part of it is."""
+"""Memory account: what counts, which findings make it short, and what the part of a session is."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.broker.errors import OUTBOX
 from gateway.broker.session.cost import SUBSCRIPTION, Cost, cost_of
-from gateway.codec import Version
 
 from ..client import Client, Rules, Scene
 from ..conftest import Stage
+
+LIMIT = "memory limit reached"
 
 
 def judge(
@@ -18,91 +18,72 @@ def judge(
     scene.broker.judge_memory(scarce=scarce, flooded=flooded, nearly_exhausted=nearly, exhausted=exhausted)
 
 
-class TestIncompleteMessages:
-    def test_they_count(self, stage: Stage) -> None:
-        scene = stage(memory_limit=4_000)
-        scene.broker.memory.buffer(3_001)
-        assert (scene.broker.memory.used, scene.broker.memory.partial, scene.broker.memory.kept) == (3_001, 3_001, 0)
-        assert scene.broker.memory.pressed
-        scene.broker.memory.buffer(-1)
-        assert not scene.broker.memory.pressed
-        scene.broker.memory.buffer(-3_000)
-        assert scene.pressure == [True, False]
-
-    def test_an_eighth_of_the_memory_is_a_crowd(self, stage: Stage) -> None:
-        scene = stage(memory_limit=8_000)
-        scene.broker.memory.buffer(1_000)
-        assert not scene.broker.memory.is_crowded
-        scene.broker.memory.buffer(1)
-        assert scene.broker.memory.is_crowded
-        scene.broker.memory.buffer(-1_001)
-
-    def test_full(self, stage: Stage) -> None:
-        scene = stage(memory_limit=4_000)
-        client = scene.connect()
-        scene.broker.memory.buffer(4_000)
-        assert scene.broker.memory.is_full == "kept messages cost 4000 bytes, 4000 may (memory_limit)"
-        client.publish("/queue/a", b"x")
-        assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.memory.buffer(-4_000)
-        assert scene.broker.memory.is_full == ""
+def test_partial_messages_count(stage: Stage) -> None:
+    scene = stage(memory_limit=8_000)
+    memory, client = scene.broker.memory, scene.connect()
+    found = []
+    for nbytes in (1_000, 1, 5_000, -1, 2_000):
+        memory.buffer(nbytes)
+        found.append((memory.is_crowded, memory.pressed, bool(memory.is_full)))
+    no, crowd = (False, False, False), (True, False, False)
+    assert found == [no, crowd, (True, True, False), crowd, (True, True, True)]
+    assert (memory.used, memory.partial, memory.kept) == (8_000, 8_000, 0)
+    assert memory.is_full == "kept messages cost 8000 bytes, 8000 may (memory_limit)"
+    client.publish("/queue/a", b"x")
+    assert client.error().headers["message"] == LIMIT
+    memory.buffer(-8_000)
+    assert memory.is_full == ""
+    assert scene.pressure == [True, False, True, False]
 
 
 class TestJudged:
-    """Somebody looks what the process takes."""
+    """The memory guard looks at what the process takes."""
 
-    def test_scarce(self, stage: Stage) -> None:
-        scene = stage()
+    def test_scarce(self, scene: Scene) -> None:
+        memory, context = scene.broker.memory, scene.broker.context
         judge(scene, scarce=True, flooded=True)
         judge(scene, scarce=True)
-        assert (scene.broker.memory.pressed, scene.broker.memory.flooded, scene.broker.context.checks_sends) == (
-            True,
-            False,
-            True,
-        )
+        assert (memory.pressed, memory.flooded, context.checks_sends) == (True, False, True)
         judge(scene)
-        assert (scene.broker.memory.pressed, scene.broker.context.checks_sends) == (False, False)
+        assert (memory.pressed, context.checks_sends) == (False, False)
         assert scene.pressure == [True, False]
 
     def test_one_pressure_of_two_reasons(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        scene.broker.memory.keep(3_500)
+        memory = scene.broker.memory
+        memory.keep(3_500)
         judge(scene, scarce=True)
-        scene.broker.memory.release(3_500)
-        assert scene.broker.memory.pressed
-        scene.broker.memory.keep(3_500)
+        memory.release(3_500)
+        assert memory.pressed
+        memory.keep(3_500)
         judge(scene)
-        assert scene.broker.memory.pressed
-        scene.broker.memory.release(3_500)
+        assert memory.pressed
+        memory.release(3_500)
         assert scene.pressure == [True, False]
 
-    def test_exhausted(self, stage: Stage, version: Version) -> None:
-        scene = stage()
-        client, other = scene.connect(version), scene.connect(version)
+    def test_exhausted(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         judge(scene, scarce=True, exhausted="the process takes too much (memory_mark)")
         client.publish("/queue/a", b"x")
         error = client.error()
-        assert error.headers["message"] == "memory limit reached"
-        assert error.body == b"the process takes too much (memory_mark)"
+        assert (error.headers["message"], error.body) == (LIMIT, b"the process takes too much (memory_mark)")
         judge(scene)
         other.publish("/queue/a", b"x")
         assert not other.closed
 
     def test_nearly(self, stage: Stage) -> None:
         scene = stage(memory_limit=16_000)
-        broker = scene.broker
-        judge(scene, nearly=True)
-        assert broker.memory.nearly_full
-        judge(scene)
-        assert not broker.memory.nearly_full
-        broker.memory.buffer(14_999)
-        assert not broker.memory.nearly_full
-        broker.memory.buffer(1)
-        assert broker.memory.nearly_full
-        broker.memory.buffer(-15_000)
+        memory = scene.broker.memory
+        for nearly in (True, False):
+            judge(scene, nearly=nearly)
+            assert memory.nearly_full is nearly
+        memory.buffer(14_999)
+        assert not memory.nearly_full
+        memory.buffer(1)
+        assert memory.nearly_full
+        memory.buffer(-15_000)
 
-    def test_a_flood_of_outboxes(self, stage: Stage) -> None:
-        """Each may have but little then, also that of somebody who comes later; and who does not read is closed."""
+    def test_while_outboxes_flood_the_memory_each_holds_little(self, stage: Stage) -> None:
         scene = stage(max_outbound=320_000)
         client, other = scene.connect(), scene.connect()
         client.subscribe("/topic/a")
@@ -118,110 +99,76 @@ class TestJudged:
         client.session.outbox.excused = True
         other.publish("/topic/a", b"x")
         (failure,) = client.failures
-        assert failure.detail == ("more than 10000 bytes (max_outbound, less while memory is short) wait to be read")
+        assert failure.detail == "more than 10000 bytes (max_outbound, less while memory is short) wait to be read"
         judge(scene)
         assert other.session.outbox.limit == 320_000
 
 
-class TestWhatIsKeptNowhere:
-    """Topics flow on at the end, too, where nobody wants their messages kept."""
-
-    def full(self, stage: Stage, policies: Rules | None = None) -> tuple[Scene, Client]:
-        scene = stage(policies, memory_limit=100_000)
-        client = scene.connect()
-        client.subscribe("/topic/a")
-        scene.broker.memory.buffer(100_000)
-        return scene, client
-
-    def test_a_topic(self, stage: Stage) -> None:
-        scene, client = self.full(stage)
-        client.publish("/topic/a", b"x")
-        assert [message.body for message in client.messages()] == [b"x"]
-        scene.broker.memory.buffer(-100_000)
-
-    @pytest.mark.parametrize(
-        ("destination", "headers"),
-        [
-            ("/queue/a", {}),
-            ("/topic/nobody", {}),
-            ("/topic/a,/queue/a", {}),
-            ("/topic/a", {"retain": "set"}),
-            ("/topic/a", {"priority": "7"}),
-        ],
-    )
-    def test_anything_else(self, stage: Stage, destination: str, headers: dict[str, str]) -> None:
-        scene, client = self.full(stage)
-        client.publish(destination, b"x", **headers)
-        assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.memory.buffer(-100_000)
-
-    def test_a_topic_that_keeps_a_log(self, stage: Stage) -> None:
-        scene, client = self.full(stage, {"/topic/a": {"log_messages": 10}})
-        client.publish("/topic/a", b"x")
-        assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.memory.buffer(-100_000)
-
-    def test_where_somebody_has_a_pattern(self, stage: Stage) -> None:
-        """It may be that of a durable subscription."""
-        scene, client = self.full(stage)
-        scene.connect().subscribe("/topic/*")
-        client.publish("/topic/a", b"x")
-        assert client.error().headers["message"] == "memory limit reached"
-        scene.broker.memory.buffer(-100_000)
+@pytest.mark.parametrize(
+    ("destination", "headers", "policies", "goes_on"),
+    [
+        ("/topic/a", {}, None, True),
+        ("/queue/a", {}, None, False),
+        ("/topic/nobody", {}, None, False),
+        ("/topic/a,/queue/a", {}, None, False),
+        ("/topic/a", {"retain": "set"}, None, False),
+        ("/topic/a", {"priority": "7"}, None, False),
+        ("/topic/a", {}, {"/topic/a": {"log_messages": 10}}, False),
+    ],
+)
+def test_at_the_limit_only_topics_that_keep_nothing_go_on(
+    stage: Stage, destination: str, headers: dict[str, str], policies: Rules | None, goes_on: bool
+) -> None:
+    scene = stage(policies, memory_limit=100_000)
+    client = scene.connect()
+    client.subscribe("/topic/a")
+    scene.broker.memory.buffer(100_000)
+    client.publish(destination, b"x", **headers)
+    if goes_on:
+        assert client.bodies() == [b"x"]
+    else:
+        assert client.error().headers["message"] == LIMIT
+    client = scene.connect()
+    client.subscribe("/topic/*")  # it may be that of a durable subscription
+    client.publish("/topic/a", b"x")
+    assert client.error().headers["message"] == LIMIT
+    scene.broker.memory.buffer(-100_000)
 
 
 class TestCost:
-    def test_nothing(self, stage: Stage, version: Version) -> None:
-        client = stage().connect(version)
+    @pytest.fixture
+    def client(self, stage: Stage) -> Client:
+        return stage(max_unacknowledged=2).connect()
+
+    def test_of_a_session_with_nothing(self, client: Client) -> None:
         assert cost_of(client.session) == Cost(0, 0, 0, 0)
         assert cost_of(client.session).own == 0
 
-    def test_what_waits_to_be_written(self, stage: Stage, version: Version) -> None:
-        scene = stage()
-        client, other = scene.connect(version), scene.connect(version)
+    def test_of_what_waits_to_be_written(self, client: Client) -> None:
         client.subscribe("/topic/a")
         client.stalled = True
-        other.publish("/topic/a", b"x" * 1_000)
+        client.scene.connect().publish("/topic/a", b"x" * 1_000)
         cost = cost_of(client.session)
         assert cost.outbox == client.session.outbox.size > 1_000
         assert cost.own == cost.outbox + SUBSCRIPTION
 
-    def test_transactions(self, stage: Stage, version: Version) -> None:
-        client = stage().connect(version)
+    def test_of_transactions(self, client: Client) -> None:
         for name in ("t", "u"):
             client.begin(name)
             client.publish("/queue/a", b"x" * 1_000, transaction=name)
         cost = cost_of(client.session)
         assert cost.transactions == client.scene.broker.memory.used == cost.own
 
-    def test_a_private_queue_goes_with_it(self, stage: Stage, version: Version) -> None:
-        """That is what a topic's subscriber has that acknowledges."""
-        scene = stage(max_unacknowledged=2)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/topic/a", ack="client")
+    @pytest.mark.parametrize("destination", ["/topic/a", "/queue/a"])
+    def test_a_private_queue_goes_with_the_session_and_a_shared_one_stays(
+        self, client: Client, destination: str
+    ) -> None:
+        """A topic's subscriber that acknowledges has a queue of its own."""
+        client.subscribe(destination, ack="client")
+        other = client.scene.connect()
         for _ in range(5):
-            other.publish("/topic/a", b"x" * 1_000)
-        cost = cost_of(client.session)
-        assert cost.subscriptions == scene.broker.memory.used + SUBSCRIPTION
-        assert cost.unacknowledged == 0
-
-    def test_what_others_can_get_stays(self, stage: Stage, version: Version) -> None:
-        scene = stage(max_unacknowledged=2)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        for _ in range(5):
-            other.publish("/queue/a", b"x" * 1_000)
-        cost = cost_of(client.session)
-        assert cost.unacknowledged == pytest.approx(scene.broker.memory.used * 2 / 5)
-        assert cost.subscriptions == SUBSCRIPTION
-
-
-def test_slow_consumers_are_counted_by_the_limit(stage: Stage) -> None:
-    scene = stage(max_outbound=16_384)
-    client, other = scene.connect(), scene.connect()
-    client.subscribe("/topic/a")
-    client.stalled = True
-    client.session.outbox.excused = True
-    while not client.closed:
-        other.publish("/topic/a", b"x" * 1_000)
-    assert scene.broker.context.slow_consumers.by_limit == {OUTBOX: 1, "slow_messages": 0, "browser": 0}
+            other.publish(destination, b"x" * 1_000)
+        cost, used = cost_of(client.session), client.scene.broker.memory.used
+        private = destination == "/topic/a"
+        assert cost.subscriptions == (used if private else 0) + SUBSCRIPTION
+        assert cost.unacknowledged == pytest.approx(0 if private else used * 2 / 5)

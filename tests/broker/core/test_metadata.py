@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,105 +15,64 @@ from gateway.broker.model.options import PERSISTENT, PLAIN, SendOptions
 from gateway.codec import Head
 
 NUMBER = 7
+# The clocks of a process, and of the next one, a minute later.
+NOW, THEN = 1_000.0, 5.0
+OURS = Metadata(lambda: NOW, lambda: 1_700_000_000.0)
+THEIRS = Metadata(lambda: THEN, lambda: 1_700_000_060.0)
 
 
-class Clocks:
-    """The two clocks of a process."""
-
-    def __init__(self, clock: float, epoch: float) -> None:
-        self.now = clock
-        self.facts = Metadata(lambda: self.now, lambda: epoch)
-
-
-@pytest.fixture
-def ours() -> Clocks:
-    return Clocks(1_000.0, 1_700_000_000.0)
-
-
-@pytest.fixture
-def theirs() -> Clocks:
-    """The next process, a minute later."""
-    return Clocks(5.0, 1_700_000_060.0)
-
-
-def message(options: SendOptions = PLAIN) -> Message:
-    head = Head.of("SEND", {"destination": "/queue/a", "x": "ß"})
-    made = Message(NUMBER, head, b"body", options)
+def message(options: SendOptions = PLAIN, change: Callable[[Message], None] = lambda _: None) -> Message:
+    made = Message(NUMBER, Head.of("SEND", {"destination": "/queue/a", "x": "ß"}), b"body", options)
     made.row = NUMBER
+    change(made)
     return made
 
 
-def there_and_back(ours: Clocks, theirs: Clocks, sent: Message) -> Message:
-    text = ours.facts.of(sent, NUMBER)
-    row = StoredRow(NUMBER, 1, sent.number, sent.rank, sent.size, facts=text)
-    return theirs.facts.message(Stored(row, Payload(sent.head.headers, sent.body)))
-
-
-def told(ours: Clocks, sent: Message) -> dict[str, Any] | None:
-    text = ours.facts.of(sent, NUMBER)
-    found: dict[str, Any] | None = None if text is None else json.loads(text)
-    return found
+def there_and_back(sent: Message) -> Message:
+    row = StoredRow(NUMBER, 1, sent.number, sent.rank, sent.size, facts=OURS.of(sent, NUMBER))
+    return THEIRS.message(Stored(row, Payload(sent.head.headers, sent.body)))
 
 
 @pytest.mark.parametrize("options", [PLAIN, PERSISTENT, SendOptions(persistent=True), SendOptions(priority=9)])
-def test_of_most_there_is_nothing_to_tell(ours: Clocks, theirs: Clocks, options: SendOptions) -> None:
+def test_of_most_there_is_nothing_to_tell(options: SendOptions) -> None:
     sent = message(options)
-    assert told(ours, sent) is None
-    found = there_and_back(ours, theirs, sent)
+    assert OURS.of(sent, NUMBER) is None
+    found = there_and_back(sent)
     assert (found.number, found.row, found.place, found.rank) == (NUMBER, NUMBER, NUMBER, sent.rank)
-    assert (found.head.headers, found.body) == (sent.head.headers, b"body")
+    assert (found.head.headers, found.body, found.size) == (sent.head.headers, b"body", sent.size)
     assert (found.attempts, found.expires, found.history, found.waits) == (0, 0.0, None, False)
     assert (found.options is PLAIN) == (options.priority == 4)
     assert found.options.priority == options.priority
 
 
-def test_the_size_is_the_same(ours: Clocks, theirs: Clocks) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "told", "found"),
+    [
+        ("attempts", 3, {"attempts": 3}, 3),
+        ("place", 3, {"place": 3}, 3),
+        ("expires", NOW + 90.0, {"expires": 1_700_000_090_000}, THEN + 30.0),
+        ("expires", NOW + 60.5, {"expires": 1_700_000_060_500}, THEN + 0.5),
+        # A process that has just started has a clock near 0, and 0 would mean never.
+        ("expires", NOW - 5.0, {"expires": 1_699_999_995_000}, 1e-9),
+        ("expires", NOW + 57.0, {"expires": 1_700_000_057_000}, 2.0),
+    ],
+)
+def test_a_field_that_has_changed(field: str, value: float, told: dict[str, Any], found: float) -> None:
+    sent = message(PERSISTENT, lambda made: setattr(made, field, value))
+    assert json.loads(OURS.of(sent, NUMBER) or "") == told
+    again = there_and_back(sent)
+    assert getattr(again, field) == pytest.approx(found)
+    assert again.row == NUMBER
+
+
+def test_what_happened_to_it() -> None:
     sent = message()
-    assert there_and_back(ours, theirs, sent).size == sent.size
-
-
-def test_attempts(ours: Clocks, theirs: Clocks) -> None:
-    sent = message(PERSISTENT)
-    sent.attempts = 3
-    assert told(ours, sent) == {"attempts": 3}
-    assert there_and_back(ours, theirs, sent).attempts == 3
-
-
-def test_the_place_of_one_that_it_replaced(ours: Clocks, theirs: Clocks) -> None:
-    sent = message(PERSISTENT)
-    sent.place = 3
-    assert told(ours, sent) == {"place": 3}
-    found = there_and_back(ours, theirs, sent)
-    assert (found.place, found.row) == (3, NUMBER)
-
-
-def test_what_happened_to_it(ours: Clocks, theirs: Clocks) -> None:
-    sent = message()
-    sent.history = History(1_650_000_000.25)
-    sent.history.failures, sent.history.reason = (2, "no \ud83d such order".encode("utf-8", "replace").decode())
-    sent.history.avoid, sent.history.lost = 5, True  # of this process alone
-    found = there_and_back(ours, theirs, sent).history
+    reason = "no \ud83d such order".encode("utf-8", "replace").decode()
+    sent.history = History(1_650_000_000.25, failures=2, reason=reason, avoid=5, lost=True)
+    found = there_and_back(sent).history
     assert found is not None
-    assert (found.failures, found.reason, found.first_at) == (2, sent.history.reason, 1_650_000_000.25)
-    assert (found.avoid, found.lost) == (0, False)
-
-
-@pytest.mark.parametrize(("seconds", "left"), [(90.0, 30.0), (60.5, 0.5)])
-def test_when_it_expires_by_the_clock_of_another_process(
-    ours: Clocks, theirs: Clocks, seconds: float, left: float
-) -> None:
-    sent = message()
-    sent.expires = ours.now + seconds
-    assert told(ours, sent) == {"expires": round((1_700_000_000 + seconds) * 1000)}
-    assert there_and_back(ours, theirs, sent).expires == pytest.approx(theirs.now + left)
-
-
-@pytest.mark.parametrize("seconds", [-5.0, 10.0, 50.0])
-def test_it_has_expired_meanwhile(ours: Clocks, theirs: Clocks, seconds: float) -> None:
-    """A process that has just started has a clock near 0, and 0 would mean never."""
-    sent = message()
-    sent.expires = ours.now + seconds
-    assert 0 < there_and_back(ours, theirs, sent).expires <= theirs.now
+    assert (found.failures, found.reason, found.first_at) == (2, reason, 1_650_000_000.25)
+    assert (found.avoid, found.lost) == (0, False)  # of one process alone
 
 
 @pytest.mark.parametrize(
@@ -125,20 +85,14 @@ def test_it_has_expired_meanwhile(ours: Clocks, theirs: Clocks, seconds: float) 
         SendOptions(group="g", conflation_key="k", priority=9, persistent=True),
     ],
 )
-def test_what_the_headers_do_not_tell_any_more(ours: Clocks, theirs: Clocks, options: SendOptions) -> None:
-    found = there_and_back(ours, theirs, message(options)).options
-    assert (found.group, found.closes_group, found.conflation_key, found.priority) == (
-        options.group,
-        options.closes_group,
-        options.conflation_key,
-        options.priority,
-    )
+def test_what_the_headers_do_not_tell_any_more(options: SendOptions) -> None:
+    found = there_and_back(message(options)).options
+    for field in ("group", "closes_group", "conflation_key", "priority"):
+        assert getattr(found, field) == getattr(options, field)
 
 
-def test_all_at_once(ours: Clocks, theirs: Clocks) -> None:
+def test_all_at_once() -> None:
     sent = message(SendOptions(group="g", conflation_key="k"))
-    sent.attempts, sent.expires, sent.place = 1, ours.now + 90, 2
+    sent.attempts, sent.expires, sent.place = 1, NOW + 90, 2
     sent.history = History(1.5)
-    found = there_and_back(ours, theirs, sent)
-    again = Metadata(lambda: theirs.now, lambda: 1_700_000_060.0).of(found, NUMBER)
-    assert again == ours.facts.of(sent, NUMBER)
+    assert THEIRS.of(there_and_back(sent), NUMBER) == OURS.of(sent, NUMBER)

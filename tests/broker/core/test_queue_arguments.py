@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import pytest
 
@@ -14,21 +13,20 @@ from gateway.codec import Head
 from ..client import Client, Scene
 from ..conftest import Stage
 
-DEAD_LETTERS = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "mine"}
 EACH = [
     {"x-max-length": "1"},
     {"x-max-length-bytes": "5000"},
     {"x-message-ttl": "1"},
     {"x-expires": "1000"},
     {"auto-delete": "true"},
-    DEAD_LETTERS,
+    {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "mine"},
 ]
 
 
 @pytest.fixture
 def closed(stage: Stage) -> Scene:
     """A broker that takes no arguments of clients."""
-    return stage(client_queue_arguments=False)
+    return stage({"/queue/limited": {"max_messages": 5, "time_to_live": 9.0}}, client_queue_arguments=False)
 
 
 def refusal(client: Client) -> str:
@@ -38,66 +36,51 @@ def refusal(client: Client) -> str:
     return error.body.decode()
 
 
-def test_every_wish_is_tried_here() -> None:
-    fields = {
-        field.name
-        for headers in EACH
-        for field in dataclasses.fields(ClientArguments)
-        if getattr(send_options(headers).queue_arguments, field.name) is not None
-    }
-    assert fields == {field.name for field in dataclasses.fields(ClientArguments)}
+def test_every_argument_is_tried_here() -> None:
+    given = [send_options(headers).queue_arguments for headers in EACH]
+    names = [field.name for field in dataclasses.fields(ClientArguments)]
+    assert {name for each in given for name in names if getattr(each, name) is not None} == set(names)
 
 
-def test_refused(stage: Stage) -> None:
+@pytest.mark.parametrize("headers", EACH)
+def test_each_is_refused_as_a_whole_and_concerns_no_topic(closed: Scene, headers: dict[str, str]) -> None:
     """Nothing of the frame is carried out, and messages of other clients stay."""
-    for headers, command in itertools.product(EACH, ["SEND", "SUBSCRIBE"]):
-        closed = stage(client_queue_arguments=False)
-        client, other = closed.connect(), closed.connect()
-        for body in (b"1", b"2"):
-            other.publish("/queue/a", body)
+    other = closed.connect()
+    for body in (b"1", b"2"):
+        other.publish("/queue/a", body)
+    for command in ("SEND", "SUBSCRIBE"):
+        client = closed.connect()
         client.send(command, {"destination": "/queue/a", "id": "0"} | headers)
         name = next(iter(headers))
         assert refusal(client).startswith(f"{name} would change '/queue/a' for everybody; leave that out")
-        closed.wait(2.0)
-        other.subscribe("/queue/a", "1")
-        assert other.bodies() == [b"1", b"2"]
+    closed.wait(2.0)
+    other.subscribe("/queue/a", "1")
+    assert other.bodies() == [b"1", b"2"]
+    for id, destination in enumerate(["/topic/a", "/temp-queue/a"]):
+        other.subscribe(destination, f"of {id}", **headers)
+        other.publish(destination, b"m", **headers)
+        assert other.bodies() == [b"m"]
 
 
-def test_all_of_them_are_named(closed: Scene) -> None:
+def test_all_of_a_frame_and_each_of_its_destinations_are_named(closed: Scene) -> None:
+    clients = [closed.connect() for _ in range(3)]
+    clients[0].publish("/queue/a", **{"x-max-length": "1", "x-expires": "5"})
+    assert refusal(clients[0]).startswith("x-max-length, x-expires would change '/queue/a'")
+    clients[1].subscribe("/topic/a")
+    clients[2].publish("/topic/a,b", **{"x-max-length": "1"})
+    assert "would change 'b' for everybody" in refusal(clients[2])
+    assert clients[1].messages() == []
+    clients[1].begin()
+    clients[1].publish("/queue/a", transaction="t", **{"x-max-length": "1"})
+    refusal(clients[1])
+
+
+@pytest.mark.parametrize("headers", [{"auto-delete": "false"}, {"x-max-length": "5"}, {"x-message-ttl": "9000"}])
+def test_what_the_policy_says_already_is_accepted(closed: Scene, headers: dict[str, str]) -> None:
     client = closed.connect()
-    client.publish("/queue/a", **{"x-max-length": "1", "x-expires": "5"})
-    assert refusal(client).startswith("x-max-length, x-expires would change '/queue/a'")
-
-
-def test_one_of_several_destinations(closed: Scene) -> None:
-    client, other = closed.connect(), closed.connect()
-    other.subscribe("/topic/a")
-    client.publish("/topic/a,b", **{"x-max-length": "1"})
-    assert "would change 'b' for everybody" in refusal(client)
-    assert other.messages() == []
-
-
-def test_in_a_transaction(closed: Scene) -> None:
-    client = closed.connect()
-    client.begin()
-    client.publish("/queue/a", transaction="t", **{"x-max-length": "1"})
-    refusal(client)
-
-
-def test_what_concerns_nobody_else(stage: Stage) -> None:
-    for headers, destination in itertools.product(EACH, ["/topic/a", "/temp-queue/a"]):
-        client = stage(client_queue_arguments=False).connect()
-        client.subscribe(destination, **headers)
-        client.publish(destination, b"m", **headers)
-        assert client.bodies() == [b"m"]
-
-
-def test_what_the_policy_says_already(stage: Stage) -> None:
-    for headers in ({"auto-delete": "false"}, {"x-max-length": "5"}, {"x-message-ttl": "9000"}):
-        client = stage({"/queue/a": {"max_messages": 5, "time_to_live": 9.0}}, client_queue_arguments=False).connect()
-        client.publish("/queue/a", b"m", **headers)
-        client.subscribe("/queue/a", **headers)
-        assert client.bodies() == [b"m"]
+    client.publish("/queue/limited", b"m", **headers)
+    client.subscribe("/queue/limited", **headers)
+    assert client.bodies() == [b"m"]
 
 
 def test_functions_are_the_operators_own(closed: Scene) -> None:
@@ -107,7 +90,7 @@ def test_functions_are_the_operators_own(closed: Scene) -> None:
     assert closed.broker.context.waiting == 1
 
 
-def test_where_they_are_wanted(scene: Scene) -> None:
+def test_where_they_are_wanted_they_count(scene: Scene) -> None:
     client = scene.connect()
     for body in (b"1", b"2"):
         client.publish("/queue/a", body, **{"x-max-length": "1"})
