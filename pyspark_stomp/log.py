@@ -158,9 +158,7 @@ class Probe:
 def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The messages of a range, over as many connections as it takes.
 
-    Raises:
-        DataLost: some are gone.
-        StompError: the server refuses, or does not come back.
+    `DataLost`: some are gone.  `StompError`: the server refuses, or does not come back.
     """
     reading = _Reading(options, part)
     while not reading.done:
@@ -191,8 +189,7 @@ class _Reading:
     def broke(self) -> None:
         """The connection is lost; rows that were gathered and not handed on are read again.
 
-        Raises:
-            ConnectionLost: no message has come for too long.
+        `ConnectionLost`: no message has come for too long.
         """
         self._collector.clear()
         silent = time.monotonic() - self._last_progress

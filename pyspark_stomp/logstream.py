@@ -46,8 +46,7 @@ def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
 
     Number 0 of `startingOffsets` is the beginning, whichever number that has.
 
-    Raises:
-        OptionError: `startingOffsets` leaves a destination out.
+    `OptionError`: `startingOffsets` leaves a destination out.
     """
     told = options.starting
     if isinstance(told, dict):

@@ -34,11 +34,7 @@ from .stream import StoreStreamReader
 
 
 class DefaultSource(DataSource):
-    """`format("stomp")`.
-
-    Raises:
-        OptionError: an option is unknown or wrong.
-    """
+    """`format("stomp")`.  `OptionError`: an option is unknown or wrong."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -50,20 +46,12 @@ class DefaultSource(DataSource):
         return "stomp"
 
     def schema(self) -> str:
-        """The columns of a source.
-
-        Raises:
-            OptionError: there is no destination.
-        """
+        """The columns of a source.  `OptionError`: there is no destination."""
         self._parsed.check_source()
         return ddl(body=self._parsed.include_body)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """`spark.read`.
-
-        Raises:
-            OptionError: options or schema are wrong.
-        """
+        """`spark.read`.  `OptionError`: options or schema are wrong."""
         options = self._parsed
         options.check_source()
         columns = _columns(schema)
@@ -80,19 +68,11 @@ class DefaultSource(DataSource):
         return LogStreamReader(options, columns) if options.mode == "offset" else StoreStreamReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """`df.write`.
-
-        Raises:
-            OptionError: options or columns are wrong.
-        """
+        """`df.write`.  `OptionError`: options or columns are wrong."""
         return BatchWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """`df.writeStream`.
-
-        Raises:
-            OptionError: options or columns are wrong.
-        """
+        """`df.writeStream`.  `OptionError`: options or columns are wrong."""
         return StreamWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
 

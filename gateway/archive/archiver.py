@@ -110,9 +110,8 @@ class Archiver:
     def _take(self, folder: Path) -> None:
         """Take a gateway that is not known yet.
 
-        Raises:
-            UnusableError: its journal cannot be used.
-            ArchiveError: another archiver has it, or the archive cannot be used.
+        `UnusableError`: its journal cannot be used.  `ArchiveError`: another archiver has it, or the archive cannot be
+        used.
         """
         try:
             is_new = folder.name not in self._gateways and _is_journal(folder)

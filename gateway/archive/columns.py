@@ -51,8 +51,7 @@ _HEADS = {
 def table_of(body: bytes) -> tuple[pa.Table, int]:
     """The rows of a record, in their order, and how many were left out because a newer gateway wrote them.
 
-    Raises:
-        RecordError: the record has another version, or is damaged.
+    `RecordError`: the record has another version, or is damaged.
     """
     with making_sense(body):
         facts, first_seq, count, place = start_of(body)
@@ -91,8 +90,7 @@ def _starts(body: bytes, place: int, count: int) -> list[int]:
 class _Block:
     """Rows of one event in the body of a record, from `starts` to `ends`.
 
-    Raises:
-        ValueError, struct.error: the rows are damaged.
+    `ValueError`, `struct.error`: the rows are damaged.
     """
 
     def __init__(self, body: bytes, facts: RecordFacts, layout: Layout, starts: _Places, ends: _Places) -> None:

@@ -46,21 +46,14 @@ SETTLED = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Raw files that are history now.
+    """Raw files that are history now."""
 
-    Attributes:
-        hour: its beginning.
-        raw: number of raw files, and `files`, the number of new ones.
-        rows, size: in the new files.
-        seconds: duration.
-    """
-
-    hour: datetime
-    raw: int
+    hour: datetime  # its beginning
+    raw: int  # number of raw files, and `files`, the number of new ones
     files: int
-    rows: int
-    size: int
-    seconds: float
+    rows: int  # in the new files
+    size: int  # in the new files
+    seconds: float  # duration
 
     def __str__(self) -> str:
         """One line for people."""
@@ -139,8 +132,7 @@ class _Hour:
     def compact(self) -> Compacted | None:
         """Compact it; None: there is nothing to do.
 
-        Raises:
-            OSError, ArchiveError, ValueError, pa.ArrowException: it cannot be done, and nothing has changed.
+        `OSError`, `ArchiveError`, `ValueError`, `pa.ArrowException`: it cannot be done, and nothing has changed.
         """
         begun = time.monotonic()
         manifest = history.read(self._folder)

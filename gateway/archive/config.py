@@ -10,22 +10,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFile:
-    """A file that is in the archive now.
-
-    Attributes:
-        rows, size: rows and bytes of the file.
-        segments: how many are in its range.
-        rate: rows a second, of all files of this range.
-        lag: seconds since its last row.
-    """
+    """A file that is in the archive now."""
 
     path: Path
     gateway: str
     rows: int
-    size: int
-    segments: int
-    rate: float
-    lag: float
+    size: int  # bytes
+    segments: int  # how many are in its range
+    rate: float  # rows a second, of all files of this range
+    lag: float  # seconds since its last row
 
     def __str__(self) -> str:
         """The file for people."""
@@ -47,22 +40,12 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArchiverOptions:
-    """The options of an archiver, and its callbacks.
+    """The options of an archiver, and its callbacks."""
 
-    Attributes:
-        roll: seconds since its first row, after which a group does not wait for more.
-        most: bytes of segments that become one file; a larger one is alone.
-        tell: called with each file.
-        warn: called with a sentence on an error.
-        stopping: True: end before the next group.
-        at: called after each step that a kill may follow.
-        clock: seconds since 1970.
-    """
-
-    roll: float = 60.0
-    most: int = 64 * 1024 * 1024
-    tell: Callable[[ArchivedFile], None] = lambda _: None
-    warn: Callable[[str], None] = lambda _: None
-    stopping: Callable[[], bool] = lambda: False
-    at: Callable[[str], None] = lambda _: None
-    clock: Callable[[], float] = time.time
+    roll: float = 60.0  # seconds since its first row, after which a group does not wait for more
+    most: int = 64 * 1024 * 1024  # bytes of segments that become one file; a larger one is alone
+    tell: Callable[[ArchivedFile], None] = lambda _: None  # called with each file
+    warn: Callable[[str], None] = lambda _: None  # called with a sentence on an error
+    stopping: Callable[[], bool] = lambda: False  # True: end before the next group
+    at: Callable[[str], None] = lambda _: None  # called after each step that a kill may follow
+    clock: Callable[[], float] = time.time  # seconds since 1970

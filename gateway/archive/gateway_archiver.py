@@ -48,9 +48,8 @@ BAD = ".bad"
 class GatewayArchiver:
     """The journal of one gateway, and its part of the archive.
 
-    Raises:
-        UnusableError: the journal cannot be locked.
-        ArchiveError: another archiver has it, or the archive cannot be used.
+    `UnusableError`: the journal cannot be locked.  `ArchiveError`: another archiver has it, or the archive cannot be
+    used.
     """
 
     def __init__(self, folder: Path, archive: Path, options: ArchiverOptions) -> None:

@@ -48,9 +48,7 @@ class Manifest:
 def read(folder: Path) -> Manifest:
     """The manifest in the folder of an hour; an empty one if there is none.
 
-    Raises:
-        ArchiveError: it is damaged.
-        OSError: it cannot be read.
+    `ArchiveError`: it is damaged.  `OSError`: it cannot be read.
     """
     path = folder / MANIFEST
     try:
@@ -80,9 +78,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 def pending(folder: Path) -> frozenset[str]:
     """The files that do not count unless the manifest lists them.
 
-    Raises:
-        ArchiveError: their list is damaged.
-        OSError: it cannot be read.
+    `ArchiveError`: their list is damaged.  `OSError`: it cannot be read.
     """
     path = folder / PENDING
     try:

@@ -16,8 +16,7 @@ from .errors import ArchiveError, BusyError
 def lock_in(archive: Path, name: str, busy: str) -> int:
     """Take a lock of an archive; a missing archive is made, for its owner alone.
 
-    Raises:
-        BusyError, ArchiveError: as with `lock`.
+    `BusyError`, `ArchiveError`: as with `lock`.
     """
     try:
         files.make_private(archive)

@@ -28,18 +28,16 @@ class ParquetWriter:
     """A Parquet file that is written, under a hidden name.
 
     Attributes:
-        path: its name when it is complete.
         rows, size: in the file so far.
-        latest: the `ts` of the last row, microseconds since 1970.
 
     Raises:
         OSError: it cannot be written.  So do all methods, but `discard`.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path  # its name when it is complete
         self.rows = self.size = 0
-        self.latest = 0
+        self.latest = 0  # the `ts` of the last row, microseconds since 1970
         self._gathered: list[pa.Table] = []
         self._gathered_rows = self._gathered_bytes = 0
         make_folder(path.parent)

@@ -35,8 +35,7 @@ REPEATED = [
 def aligned(table: pa.Table) -> pa.Table:
     """A table of an older version of the schema with the columns of this one; missing columns are null.
 
-    Raises:
-        ValueError: it has columns of a newer version, or a column of another type.
+    `ValueError`: it has columns of a newer version, or a column of another type.
     """
     newer = [name for name in table.column_names if name not in SCHEMA.names]
     if newer:

@@ -81,28 +81,19 @@ def groups(paths: Iterable[Path], most: int) -> list[SegmentGroup]:
 
 
 class SegmentError(Exception):
-    """A segment cannot be archived; `str()` is the reason.
-
-    Attributes:
-        path: of the segment.
-        is_unusable: another attempt will not help.
-    """
+    """A segment cannot be archived; `str()` is the reason."""
 
     def __init__(self, path: Path, reason: str, *, is_unusable: bool) -> None:
         super().__init__(reason)
-        self.path = path
-        self.is_unusable = is_unusable
+        self.path = path  # of the segment
+        self.is_unusable = is_unusable  # another attempt will not help
 
 
 class Tables:
-    """The rows of a segment, a table for each record.
-
-    Attributes:
-        unknown: rows that were left out so far, because a newer gateway wrote them.
-    """
+    """The rows of a segment, a table for each record."""
 
     def __init__(self, path: Path) -> None:
-        self.unknown = 0
+        self.unknown = 0  # rows that were left out so far, because a newer gateway wrote them
         self._path = path
         self._bodies = RecordBodies(path, order(path)[0])
 

@@ -20,18 +20,13 @@ PASSCODE = "GATEWAY_PIPELINE_PASSCODE"
 
 @dataclass(frozen=True)
 class BrokerUrl:
-    """A server and the login there.
-
-    Attributes:
-        login: "": none.
-        destination: the path after the port; "": none.
-    """
+    """A server and the login there."""
 
     host: str
     port: int
-    login: str = ""
+    login: str = ""  # "": none
     tls: bool = False
-    destination: str = ""
+    destination: str = ""  # the path after the port; "": none
 
     @classmethod
     def of(cls, url: str) -> BrokerUrl:
@@ -55,8 +50,7 @@ class BrokerUrl:
     def check(self) -> str:
         """Connect once, so that a wrong password is told early and in few words; returns the name of the server.
 
-        Raises:
-            JobFailure: the server does not answer, or refuses the login.
+        `JobFailure`: the server does not answer, or refuses the login.
         """
         passcode = os.environ.get(PASSCODE, "")
         try:

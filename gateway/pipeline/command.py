@@ -238,8 +238,7 @@ def replay(
 def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
     """True if the plan has messages, and the user agrees to send them.
 
-    Raises:
-        UsageFailure: the plan cannot be carried out.
+    `UsageFailure`: the plan cannot be carried out.
     """
     plan.check()
     if not plan.rows:

@@ -34,9 +34,7 @@ _READ = 2
 def named(path: Path, remedy: str) -> Iterator[None]:
     """A block that reads a file.
 
-    Raises:
-        JobFailure: the file is damaged; the sentence names it and the remedy.
-        OSError: it cannot be read.
+    `JobFailure`: the file is damaged; the sentence names it and the remedy.  `OSError`: it cannot be read.
     """
     try:
         yield
@@ -56,8 +54,7 @@ def of_archive(path: Path) -> str:
 def refuse_empty(path: Path) -> None:
     """Check that a Parquet file is not empty; Spark reads an empty one as no rows, without an error.
 
-    Raises:
-        JobFailure: the file is empty.
+    `JobFailure`: the file is empty.
     """
     with contextlib.suppress(FileNotFoundError):
         if not path.stat().st_size:
@@ -67,9 +64,7 @@ def refuse_empty(path: Path) -> None:
 def check_checkpoint(folder: Path) -> None:
     """Check that Spark can read the files of a checkpoint that exist.
 
-    Raises:
-        JobFailure: a file is damaged.
-        OSError: one cannot be read.
+    `JobFailure`: a file is damaged.  `OSError`: one cannot be read.
     """
     with contextlib.suppress(FileNotFoundError), named(path := folder / "metadata", ANEW):
         json.loads(path.read_bytes())["id"].encode()
@@ -83,8 +78,7 @@ def check_checkpoint(folder: Path) -> None:
 def entries(text: str) -> list[Any]:
     """The JSON values in a log file of Spark: one in each line after the version of the format.
 
-    Raises:
-        ValueError: the version is missing, or a line is no JSON.
+    `ValueError`: the version is missing, or a line is no JSON.
     """
     version, *lines = text.splitlines() or [""]
     if not _VERSION.fullmatch(version):

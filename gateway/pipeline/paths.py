@@ -62,8 +62,7 @@ def existing(option: str, place: str, maker: str) -> str:
 def make(option: str, path: Path) -> Path:
     """The folder itself, which exists now; a new one is for its owner alone.
 
-    Raises:
-        EnvironmentFailure: it cannot be made or written.
+    `EnvironmentFailure`: it cannot be made or written.
     """
     try:
         make_private(path)
@@ -77,8 +76,7 @@ def make(option: str, path: Path) -> Path:
 def writable(option: str, folder: Path) -> None:
     """Check that files can be made in a folder, before the work for them is done.
 
-    Raises:
-        EnvironmentFailure: they cannot.
+    `EnvironmentFailure`: they cannot.
     """
     try:
         with tempfile.TemporaryFile(dir=folder):

@@ -31,14 +31,11 @@ class StopOnSignal:
 
     Args:
         say: called once, with one sentence.
-
-    Attributes:
-        until: the work that is finished first, as the sentence goes on: `this batch is done`.
     """
 
     def __init__(self, say: Callable[[str], None], until: str) -> None:
         self.event = threading.Event()
-        self.until = until
+        self.until = until  # the work that is finished first, as the sentence goes on: `this batch is done`
         self._say = say
         self._at_once = False
         self._before: dict[signal.Signals, Any] = {}

@@ -68,23 +68,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """What a file says of its batches beside its rows.
+    """What a file says of its batches beside its rows."""
 
-    Attributes:
-        rows: rows of the archive that the batches have read.
-        newest: the latest `ts` among them, microseconds since 1970; None: there was none.
-        seconds: duration of the batches.
-        written: end of the last one, microseconds since 1970.
-        missing: files that the batches should have read and that had been deleted.
-        digest: of the names of the files of a batch (`file_log`); "": not known, or several batches.
-    """
-
-    rows: int = 0
-    newest: int | None = None
-    seconds: float = 0.0
-    written: int = 0
-    missing: int = 0
-    digest: str = ""
+    rows: int = 0  # rows of the archive that the batches have read
+    newest: int | None = None  # the latest `ts` among them, microseconds since 1970; None: there was none
+    seconds: float = 0.0  # duration of the batches
+    written: int = 0  # end of the last one, microseconds since 1970
+    missing: int = 0  # files that the batches should have read and that had been deleted
+    digest: str = ""  # of the names of the files of a batch (`file_log`); "": not known, or several batches
 
     def __add__(self, other: BatchSummary) -> BatchSummary:
         times = [each for each in (self.newest, other.newest) if each is not None]
@@ -142,18 +133,12 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class JobTable:
-    """A table.  Its methods raise `OSError` if a file cannot be read or written, `JobFailure` if one is damaged.
-
-    Attributes:
-        keys: rows with equal keys are merged; empty: the table is a list.
-        merges: how each other column is merged.
-        time: the column with the time of a row; "": none.
-    """
+    """A table.  Its methods raise `OSError` if a file cannot be read or written, `JobFailure` if one is damaged."""
 
     folder: Path
-    keys: tuple[str, ...] = ()
-    merges: Mapping[str, Merge] = field(default_factory=dict)
-    time: str = ""
+    keys: tuple[str, ...] = ()  # rows with equal keys are merged; empty: the table is a list
+    merges: Mapping[str, Merge] = field(default_factory=dict)  # how each other column is merged
+    time: str = ""  # the column with the time of a row; "": none
 
     def files(self) -> list[TableFile]:
         """The files that are read, in the order of their batches."""
@@ -166,8 +151,7 @@ class JobTable:
     def check(self, batch: int) -> None:
         """Check that this batch comes next, or is the last one again.
 
-        Raises:
-            JobFailure: it does not, so the checkpoint belongs to another state of the table.
+        `JobFailure`: it does not, so the checkpoint belongs to another state of the table.
         """
         files = self.files()
         last = files[-1].last if files else -1
@@ -187,8 +171,7 @@ class JobTable:
     def write(self, batch: int, rows: pa.Table, summary: BatchSummary | None = None) -> Path:
         """Write the rows of a batch; the same batch again replaces its file.
 
-        Raises:
-            JobFailure: another batch comes next (`check`).
+        `JobFailure`: another batch comes next (`check`).
         """
         self.check(batch)
         make_folder(self.folder)

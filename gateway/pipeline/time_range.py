@@ -47,8 +47,7 @@ def moment(text: str, now: datetime) -> datetime:
 def span(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
     """The moments that two texts name: the range includes the first and not the second.
 
-    Raises:
-        UsageFailure: a text names no moment, or the second is not later.
+    `UsageFailure`: a text names no moment, or the second is not later.
     """
     begin, end = moment(since, now), moment(until, now)
     if begin >= end:

@@ -165,10 +165,7 @@ class TestJournal:
         monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
         monkeypatch.setattr(runner, "run", work)
         result = run("--journal", "journal", "--interval", "0.1")
-        assert (result.exit_code, result.stderr) == (
-            0,
-            "old files cannot be deleted: a manifest makes no sense\n",
-        )
+        assert (result.exit_code, result.stderr) == (0, "old files cannot be deleted: a manifest makes no sense\n")
 
     def test_before_a_report(
         self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch

@@ -46,17 +46,11 @@ def ended(*arguments: str, cwd: Path, seconds: float) -> str:
 
 @dataclass
 class Shop:
-    """A load that is over.
+    """A load that is over."""
 
-    Attributes:
-        folder: the gateway's, with journal, archive and tables.
-        counted: (destination, event) -> what the clients counted.
-        progress: a line of JSON for each batch of each job.
-    """
-
-    folder: Path
-    counted: Counts
-    progress: list[dict[str, Any]]
+    folder: Path  # the gateway's, with journal, archive and tables
+    counted: Counts  # (destination, event) -> what the clients counted
+    progress: list[dict[str, Any]]  # a line of JSON for each batch of each job
 
     def table(self, job: str) -> list[dict[str, Any]]:
         """What a table says."""

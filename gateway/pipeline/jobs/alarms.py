@@ -45,36 +45,18 @@ Key = tuple[str, int, str, str | None, str]
 
 @dataclass(slots=True)
 class Look:
-    """A look at a subscription, or its end.
+    """A look at a subscription, or its end."""
 
-    Attributes:
-        seq, ts: of its row.
-        pending: deliveries without ACK.
-        oldest_us: age of the oldest.
-        is_end: the subscription ended.
-    """
-
-    seq: int
-    ts: int
-    pending: int = 0
-    oldest_us: int = 0
-    is_end: bool = False
+    seq: int  # of its row
+    ts: int  # of its row
+    pending: int = 0  # deliveries without ACK
+    oldest_us: int = 0  # age of the oldest
+    is_end: bool = False  # the subscription ended
 
 
 @dataclass(slots=True)
 class Suspect:
-    """A subscription that was over at its last looks, or has an alarm.
-
-    Attributes:
-        seq, ts, pending, oldest_us: of the last look.
-        pause: time between the last two looks; 0: there was one.
-        settled: something was settled since the last look.
-        settled_at: the last look that saw something settled since the look before; None: none has.
-        under: looks in a row, the last ones, that were not over.
-        kind: of the alarm; None: there is none yet.
-        since: when it was raised.
-        told: time of the last row about it.
-    """
+    """A subscription that was over at its last looks, or has an alarm."""
 
     gateway: str
     epoch: int
@@ -83,17 +65,17 @@ class Suspect:
     destination: str
     principal: str | None
     peer: str | None
-    seq: int
-    ts: int
-    pending: int
-    oldest_us: int
-    pause: int = 0
-    settled: bool = False
-    settled_at: int | None = None
-    under: int = 0
-    kind: str | None = None
-    since: int = 0
-    told: int = 0
+    seq: int  # of the last look
+    ts: int  # of the last look
+    pending: int  # of the last look
+    oldest_us: int  # of the last look
+    pause: int = 0  # time between the last two looks; 0: there was one
+    settled: bool = False  # something was settled since the last look
+    settled_at: int | None = None  # the last look that saw something settled since the look before; None: none has
+    under: int = 0  # looks in a row, the last ones, that were not over
+    kind: str | None = None  # of the alarm; None: there is none yet
+    since: int = 0  # when it was raised
+    told: int = 0  # time of the last row about it
 
     @property
     def key(self) -> Key:

@@ -30,18 +30,12 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of some messages.
+    """The figures of some messages."""
 
-    Attributes:
-        counts: rows of each event; 0 if there was none.
-        body_bytes: of the bodies of these rows.
-        queue, ack: rows in each bucket; fewer than `counts` if a time is not known.
-    """
-
-    counts: Mapping[str, int]
-    body_bytes: Mapping[str, int]
-    queue: Histogram
-    ack: Histogram
+    counts: Mapping[str, int]  # rows of each event; 0 if there was none
+    body_bytes: Mapping[str, int]  # of the bodies of these rows
+    queue: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
+    ack: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
 
     @property
     def messages(self) -> int:
@@ -51,17 +45,11 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Destinations, the busiest first.
+    """Destinations, the busiest first."""
 
-    Attributes:
-        top: names and figures of the first.
-        others: how many more there are.
-        rest: the figures of these, all together.
-    """
-
-    top: list[tuple[str, Figures]]
-    others: int
-    rest: Figures
+    top: list[tuple[str, Figures]]  # names and figures of the first
+    others: int  # how many more there are
+    rest: Figures  # the figures of these, all together
 
 
 def figures(table: pyarrow.Table) -> Figures:

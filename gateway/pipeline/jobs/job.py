@@ -30,13 +30,9 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AlarmLimits:
-    """Limits of alarms.
+    """Limits of alarms."""
 
-    Attributes:
-        stuck_after: seconds that a delivery may be without ACK.
-    """
-
-    stuck_after: float = 60.0
+    stuck_after: float = 60.0  # seconds that a delivery may be without ACK
 
 
 class MakeSnapshot(Protocol):
@@ -57,25 +53,17 @@ class Job:
     """A job.
 
     Attributes:
-        version: another version cannot continue the tables and the state of this one.
-        events: it reads the rows of these.
-        columns: the columns of these rows that it reads.
-        transform: rows of the archive to partial rows.
-        keys: partial rows with equal keys are merged; empty: the table is a list.
-        merges: how each other column is merged; nulls are ignored.
-        time: the column with the time of a row of the table.
-        snapshot: what the console shows.
         fold: the state after the batch before (at first empty) and the partial rows of this one; returns the state
             after it, and the rows of the table.
     """
 
     name: str
-    version: int
-    events: tuple[str, ...]
-    columns: tuple[str, ...]
-    transform: Callable[[DataFrame], DataFrame]
-    keys: tuple[str, ...]
-    merges: Mapping[str, Merge]
-    time: str
-    snapshot: MakeSnapshot
+    version: int  # another version cannot continue the tables and the state of this one
+    events: tuple[str, ...]  # it reads the rows of these
+    columns: tuple[str, ...]  # the columns of these rows that it reads
+    transform: Callable[[DataFrame], DataFrame]  # rows of the archive to partial rows
+    keys: tuple[str, ...]  # partial rows with equal keys are merged; empty: the table is a list
+    merges: Mapping[str, Merge]  # how each other column is merged; nulls are ignored
+    time: str  # the column with the time of a row of the table
+    snapshot: MakeSnapshot  # what the console shows
     fold: Callable[[State, pyarrow.Table, AlarmLimits], tuple[State, pyarrow.Table]] | None = None

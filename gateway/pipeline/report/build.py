@@ -50,12 +50,7 @@ Process = tuple[str, int]
 
 
 def report(
-    spark: SparkSession,
-    archive: str,
-    since: datetime,
-    until: datetime,
-    *,
-    limits: AlarmLimits | None = None,
+    spark: SparkSession, archive: str, since: datetime, until: datetime, *, limits: AlarmLimits | None = None
 ) -> Report:
     """The figures of a span.
 
@@ -106,12 +101,7 @@ def report(
 
 
 def _counted(
-    rows: DataFrame,
-    archive: str,
-    since: datetime,
-    until: datetime,
-    step: timedelta,
-    limits: AlarmLimits,
+    rows: DataFrame, archive: str, since: datetime, until: datetime, step: timedelta, limits: AlarmLimits
 ) -> DataFrame:
     """The merged partial rows of `rows`, which are those of the span."""
     from pyspark import cloudpickle

@@ -36,18 +36,12 @@ Series = Mapping[str, Sequence[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The vertical axis.
+    """The vertical axis."""
 
-    Attributes:
-        low, high: the values at its ends, as `of` measures them.
-        ticks: values with a label.
-        of: from a value to its measure; not the identity for axes that are not linear.
-    """
-
-    low: float
-    high: float
-    ticks: Sequence[tuple[float, str]]
-    of: Callable[[float], float] = float
+    low: float  # the values at its ends, as `of` measures them
+    high: float  # the values at its ends, as `of` measures them
+    ticks: Sequence[tuple[float, str]]  # values with a label
+    of: Callable[[float], float] = float  # from a value to its measure; not the identity for axes that are not linear
 
     def place(self, value: float) -> float:
         """Pixels from the top; a value beyond an end is at that end."""

@@ -79,11 +79,7 @@ _HELD = 500_000
 
 
 def of_files(
-    batches: Iterable[pa.RecordBatch],
-    since: datetime,
-    until: datetime,
-    seconds: int,
-    limit: int,
+    batches: Iterable[pa.RecordBatch], since: datetime, until: datetime, seconds: int, limit: int
 ) -> Iterator[pa.RecordBatch]:
     """The partial rows of files.
 

@@ -48,10 +48,8 @@ def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, d
     Half a minute of traffic would be one line in the chart of a day.  The statistics of the Parquet files tell the
     first and the last time, so no row is read.
 
-    Raises:
-        OSError: the archive cannot be read.
-        ArchiveError: a manifest is damaged or missing.
-        JobFailure: a file is damaged.
+    `OSError`: the archive cannot be read.  `ArchiveError`: a manifest is damaged or missing.  `JobFailure`: a file is
+    damaged.
     """
     import pyarrow.parquet as pq
 

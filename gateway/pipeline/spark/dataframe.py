@@ -65,9 +65,7 @@ def rows(
 def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
     """The files of a folder that have the rows of a span, and maybe others.
 
-    Raises:
-        UsageFailure: there is no archive.
-        JobFailure: it cannot be read.
+    `UsageFailure`: there is no archive.  `JobFailure`: it cannot be read.
     """
     folder = Path(archive)
     if not folder.is_dir():

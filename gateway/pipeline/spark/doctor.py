@@ -38,17 +38,11 @@ _FOLDERS = ("journal", "archive", "tables")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line.
+    """One line."""
 
-    Attributes:
-        what: the thing that was checked.
-        detail: what was found.
-        remedy: how to repair it; "": all is well.
-    """
-
-    what: str
-    detail: str
-    remedy: str = ""
+    what: str  # the thing that was checked
+    detail: str  # what was found
+    remedy: str = ""  # how to repair it; "": all is well
 
     @property
     def ok(self) -> bool:

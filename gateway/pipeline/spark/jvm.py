@@ -53,9 +53,7 @@ def starting(conf: SparkConf, log: Path | None) -> Iterator[JavaGateway]:
 
     An exception that is no `Exception` ends the JVM: a Ctrl-C, SIGTERM, or one that a signal handler raises.
 
-    Raises:
-        PySparkRuntimeError: the JVM ended without an answer.
-        OSError: it cannot be started.
+    `PySparkRuntimeError`: the JVM ended without an answer.  `OSError`: it cannot be started.
     """
     process = None
     with _terminable(), tempfile.TemporaryDirectory() as folder:

@@ -78,8 +78,7 @@ def beside(
 def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event) -> None:
     """Compact the hours that ended before a moment.
 
-    Raises:
-        JobFailure: another compaction is at work, or some hours could not be compacted.
+    `JobFailure`: another compaction is at work, or some hours could not be compacted.
     """
     from gateway.archive.compact import compact as compacted
     from gateway.archive.errors import ArchiveError

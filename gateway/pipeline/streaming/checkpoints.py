@@ -76,12 +76,7 @@ def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
 
 
 def reset(tables: Path, job: str) -> None:
-    """Begin a job anew.
-
-    Raises:
-        UsageFailure: a process runs it.
-        EnvironmentFailure: a file cannot be removed.
-    """
+    """Begin a job anew.  `UsageFailure`: a process runs it.  `EnvironmentFailure`: a file cannot be removed."""
     with _locked(tables, job):
         try:
             for path in (tables / job, tables / STATE / job, folder(tables, job)):

@@ -96,8 +96,7 @@ def settle(checkpoint: Path, batch: int) -> None:
     """Synchronize the plan of a batch to the disk; Spark leaves it to the system's cache, and a power cut would lose
     it.
 
-    Raises:
-        OSError: a file cannot be synchronized.
+    `OSError`: a file cannot be synchronized.
     """
     paths = [checkpoint / "offsets" / str(batch)]
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
@@ -151,8 +150,7 @@ def _looks(checkpoint: Path, batch: int) -> range:
 def _last_look(checkpoint: Path, batch: int) -> int:
     """The look that a batch goes up to.
 
-    Raises:
-        OSError, ValueError, LookupError, TypeError: Spark's file is gone or damaged.
+    `OSError`, `ValueError`, `LookupError`, `TypeError`: Spark's file is gone or damaged.
     """
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return int(json.loads(lines[-1])["logOffset"])

@@ -30,13 +30,10 @@ class MissingData:
 
     Args:
         archive: None: it cannot be looked at.
-
-    Attributes:
-        found: sentences on files found missing for the first time, without those of a new job.
     """
 
     def __init__(self, job: str, tables: Path, archive: Path | None, progress: Progress) -> None:
-        self.found: list[str] = []
+        self.found: list[str] = []  # sentences on files found missing for the first time, without those of a new job
         self._job = job
         self._tables = tables
         self._archive = archive
@@ -65,9 +62,8 @@ class MissingData:
     def deleted(self, planned: frozenset[str] | None) -> list[str]:
         """The files of a batch that no longer exist, as far as that can be known.
 
-        Raises:
-            JobFailure: a file is empty.
-            FileNotFoundError: the whole archive is gone, so a disk was removed rather than the files.
+        `JobFailure`: a file is empty.  `FileNotFoundError`: the whole archive is gone, so a disk was removed rather
+        than the files.
         """
         if planned is None or self._archive is None:
             return []

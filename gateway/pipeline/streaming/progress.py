@@ -22,21 +22,14 @@ from typing import Any, TextIO
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A finished batch.
-
-    Attributes:
-        rows: rows of the archive that the job has read.
-        seconds: duration.
-        newest: the latest `ts` among the rows, microseconds since 1970; None: there was none.
-        at: the end, microseconds since 1970.
-    """
+    """A finished batch."""
 
     job: str
     number: int
-    rows: int
-    seconds: float
-    newest: int | None
-    at: int
+    rows: int  # rows of the archive that the job has read
+    seconds: float  # duration
+    newest: int | None  # the latest `ts` among the rows, microseconds since 1970; None: there was none
+    at: int  # the end, microseconds since 1970
 
     @property
     def speed(self) -> int:

@@ -37,15 +37,11 @@ _END = 60.0
 class SnapshotPublisher:
     """Sends snapshots, newest first, while the jobs go on.
 
-    Attributes:
-        failed: messages that the server did not get.
-
-    Raises:
-        UsageFailure: the URL names no server or no destination.
+    `UsageFailure`: the URL names no server or no destination.
     """
 
     def __init__(self, spark: SparkSession, url: str, progress: Progress) -> None:
-        self.failed = 0
+        self.failed = 0  # messages that the server did not get
         self._broker = BrokerUrl.of(url)
         if not self._broker.destination:
             raise UsageFailure(f"{url!r} names no destination: write {self._broker}/topic/gateway.pipeline")

@@ -143,8 +143,7 @@ def run(
 def prepared(archive: str, progress: Progress) -> str:
     """The archive as Spark names it, one name for each way to write it; its folder `raw` exists now.
 
-    Raises:
-        UsageFailure: it cannot be made.
+    `UsageFailure`: it cannot be made.
     """
     if paths.is_uri(archive):
         return archive.rstrip("/")
@@ -175,10 +174,6 @@ class _Work:
     """A job in this run.  Spark calls it for each batch.
 
     Attributes:
-        closed: no batch may begin any more.
-        stopped: a batch was refused or interrupted for that reason.
-        last: the last batch that was finished; None: none yet.
-        failure: the error of a batch; None: none.
         missing: files that were deleted before the job read them.
     """
 
@@ -189,10 +184,10 @@ class _Work:
         self.tables = into
         self.checkpoint = checkpoint
         self.missing = MissingData(job.name, into, archive, progress)
-        self.closed = threading.Event()
-        self.stopped = False
-        self.last: int | None = None
-        self.failure: BaseException | None = None
+        self.closed = threading.Event()  # no batch may begin any more
+        self.stopped = False  # a batch was refused or interrupted for that reason
+        self.last: int | None = None  # the last batch that was finished; None: none yet
+        self.failure: BaseException | None = None  # the error of a batch; None: none
         self.snapshots = Snapshots(job, into)
         self._table = tables.of(into, job)
         self._states = checkpoints.State(into, job.name)

@@ -87,8 +87,7 @@ class Snapshots:
     def make(self, now: datetime | None = None) -> Snapshot | None:
         """Make one, and write it; None: the table has no rows yet.
 
-        Raises:
-            OSError: a file of the table cannot be read, or the snapshot cannot be written.
+        `OSError`: a file of the table cannot be read, or the snapshot cannot be written.
         """
         began = time.monotonic()
         now = now or datetime.now(UTC)
@@ -126,8 +125,7 @@ class _Recent:
     def update(self, since: datetime) -> tuple[pa.Table | None, datetime]:
         """The rows as they are now, and from when on they are complete; None: there is no file.
 
-        Raises:
-            OSError: a file cannot be read.
+        `OSError`: a file cannot be read.
         """
         self._rows = self._table.steady(lambda: self._updated(since))
         return self._rows, self._since

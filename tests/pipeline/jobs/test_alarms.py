@@ -17,14 +17,10 @@ def seconds(number: float) -> int:
 
 
 class Scene:
-    """One subscription that is looked at.
-
-    Attributes:
-        rows: what was told, in full.
-    """
+    """One subscription that is looked at."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []  # what was told, in full
         self.watch = self.fresh([])
         self.seq = 0
         self.settled: list[tuple[int, int]] = []
