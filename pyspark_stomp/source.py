@@ -9,19 +9,16 @@ earlier, when Spark asks for the columns, and unknown options first of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from .batch import BatchReader, LogReader
@@ -82,29 +79,11 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:
-        """Raises the error."""
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._error
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Raises the error."""
-        raise self._error
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Raises the error."""
-        raise self._error
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Raises the error."""
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Raises the error."""
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises the error."""
-        raise self._error
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
+    latestOffset = partitions = read = _refuse
 
     def stop(self) -> None:
         """Nothing has begun."""

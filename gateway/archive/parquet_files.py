@@ -25,13 +25,9 @@ GROUP_BYTES = 64 * 1024 * 1024
 
 
 class ParquetWriter:
-    """A Parquet file that is written, under a hidden name.
+    """A Parquet file that is written, under a hidden name; `rows` and `size` are those so far.
 
-    Attributes:
-        rows, size: in the file so far.
-
-    Raises:
-        OSError: it cannot be written.  So do all methods, but `discard`.
+    All methods, but `discard`, raise `OSError`: it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,18 +94,12 @@ class ParquetWriter:
 
 
 class HourlyWriters:
-    """The files of a range of segments: one for each hour.
-
-    Args:
-        raw: the folder of all raw files.
-        name: of each of the files.
-        there: hours that have theirs already.
-    """
+    """The files of a range of segments, in the folder `raw`: one for each hour."""
 
     def __init__(self, raw: Path, name: str, there: frozenset[int]) -> None:
         self._raw = raw
-        self._name = name
-        self._there = there
+        self._name = name  # of each of the files
+        self._there = there  # hours that have theirs already
         self._parts: dict[int, ParquetWriter] = {}
 
     @property

@@ -1,7 +1,4 @@
-"""The journal's columns as Arrow types; `gateway.journal.schema` defines them.
-
-The partitions, `date` and `hour`, are in the names of the folders and not in the files.
-"""
+"""The journal's columns as Arrow types; the partitions, `date` and `hour`, are in the names of the folders."""
 
 from __future__ import annotations
 

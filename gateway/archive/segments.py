@@ -2,18 +2,13 @@
 
 A file for each segment of ten seconds would be far too many for Spark, which needs 12 times as long for the same rows
 in a thousand files.  So segments wait for others: until they are old enough, or large enough together.  A group ends
+where a number is missing, because the gateway may still complete that segment, and where the hour of the files' times
+ends: so it mostly becomes one file.
 
-* where a number is missing: the gateway may not have completed that segment yet, and a range with it would claim that
-  it is archived;
-* where the hour of the files' times ends: so a group mostly becomes one file, and after days without an archiver not
-  all segments are open at once.
-
-    a torn end             its rows up to there
-    damage                 its rows before and behind; the segment is kept
-    no whole record        it is unusable
-    a whole record of an unknown format
-                           it is unusable for this program, and perhaps not for a newer one
-    it cannot be read      perhaps later
+    a torn end                           its rows up to there
+    damage                               its rows before and behind; the segment is kept
+    no whole record, an unknown format   it is unusable
+    it cannot be read                    perhaps later
 
 `gateway.journal.repair` finds out what is torn and what is damaged.
 """
@@ -62,11 +57,7 @@ class SegmentGroup:
 
 
 def groups(paths: Iterable[Path], most: int) -> list[SegmentGroup]:
-    """The segments of one gateway, in order, as groups.  `OSError`: a segment cannot be read.
-
-    Args:
-        most: bytes of a group; a larger segment is a group of its own.
-    """
+    """The segments of one gateway, in order, as groups of at most so many bytes.  `OSError`: one cannot be read."""
     found: list[SegmentGroup] = []
     for path in paths:
         status = path.stat()

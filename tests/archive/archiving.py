@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.archive import layout
 from gateway.archive.archiver import Archiver
-from gateway.archive.config import ArchivedFile
+from gateway.archive.gateway_archiver import ArchivedFile, ArchiverOptions
 from gateway.journal import found
 from tests.archive.desk import BEGIN, hidden_files, raw_files
 
@@ -25,7 +25,7 @@ class Desk:
 
     def archiver(self, **options: Any) -> Archiver:
         told: dict[str, Any] = {"tell": self.written.append, "warn": self.said.append, "clock": lambda: self.now}
-        return Archiver(self.journal, self.archive, **{**told, **options})
+        return Archiver(self.journal, self.archive, ArchiverOptions(**{**told, **options}))
 
     def all(self, **options: Any) -> bool:
         """Archive everything."""

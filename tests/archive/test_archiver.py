@@ -157,7 +157,7 @@ class TestGroups:
         Writer(desk.journal).segments(10, 10, 10, 10, 10)
         size = max([path.stat().st_size for path in found(desk.journal / "g1")])
         desk.now += 1
-        with desk.archiver(max_bytes=2 * size) as archiver:
+        with desk.archiver(most=2 * size) as archiver:
             assert archiver.step()
         assert desk.ranges() == [("hour=22", 1, 2), ("hour=22", 3, 4)]
         assert desk.segments() == [5]
@@ -172,7 +172,7 @@ class TestGroups:
     def test_it_ends_before_the_next_group(self, desk: Desk) -> None:
         Writer(desk.journal).segments(1, 1)
         Writer(desk.journal, "g2").segments(1)
-        with desk.archiver(max_bytes=1, stopping=lambda: bool(desk.written)) as archiver:
+        with desk.archiver(most=1, stopping=lambda: bool(desk.written)) as archiver:
             assert archiver.step(everything=True)
         assert desk.ranges() == [("hour=22", 1, 1)]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.archive import command, history, layout, retention, service
+from gateway.archive import command, history, layout, retention
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact
 from gateway.archive.errors import ArchiveError
@@ -185,7 +185,7 @@ class TestWork:
             return True
 
         worker: Any = Steps()
-        assert not service.work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
+        assert not command._work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
         assert steps == [False] * 3
 
     def test_expiry_now_and_then(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ class TestWork:
         monkeypatch.setattr("time.time", lambda: now[0])
         monkeypatch.setattr(retention, "expire_raw", fail)
         said: list[str] = []
-        expire = service.Expiry(tmp_path, 10, None, said.append)
+        expire = retention.Expiry(tmp_path, 10, None, said.append)
         assert not expire()
         assert expire()
         now[0] += 60

@@ -14,6 +14,7 @@ from gateway.archive import history, layout, parquet_files, sorting
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import Compacted, compact
 from gateway.archive.errors import ArchiveError
+from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_raw
 from gateway.archive.schema import SCHEMA
 from tests.archive.desk import (
@@ -56,7 +57,7 @@ class Desk:
             writer.rows(count, body)
             writer.roll()
         self.rows += journal_rows(self.journal)
-        with Archiver(self.journal, self.archive, max_bytes=1) as archiver:
+        with Archiver(self.journal, self.archive, ArchiverOptions(most=1)) as archiver:
             assert archiver.step(everything=True)
 
     def compact(self, before: datetime = LATER, **options: object) -> bool:

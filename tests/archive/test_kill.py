@@ -13,6 +13,7 @@ import pytest
 
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact
+from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from gateway.journal import found
 from tests.archive.desk import Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
@@ -44,7 +45,7 @@ class Desk:
 
     def archived(self, most: int = 1 << 20) -> None:
         """Without a kill."""
-        with Archiver(self.journal, self.archive, max_bytes=most) as archiver:
+        with Archiver(self.journal, self.archive, ArchiverOptions(most=most)) as archiver:
             assert archiver.step(everything=True)
 
     def left(self) -> list[Row]:

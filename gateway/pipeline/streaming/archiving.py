@@ -57,7 +57,7 @@ def beside(
         now(journal, archive, say, stopping.is_set)
         yield
         return
-    from gateway.archive.service import RAW_RETENTION, Expiry
+    from gateway.archive.retention import RAW_RETENTION, Expiry
 
     over = threading.Event()
 
@@ -97,11 +97,12 @@ def _archiver(
 ) -> Iterator[Archiver]:
     from gateway.archive.archiver import Archiver
     from gateway.archive.errors import ArchiveError
+    from gateway.archive.gateway_archiver import ArchiverOptions
 
     paths.existing("--journal", str(journal), "a gateway with the setting `journal`")
     target = paths.make("--archive", paths.folder("--archive", archive))
     try:
-        with Archiver(journal, target, roll=roll, warn=say, stopping=stopping) as archiver:
+        with Archiver(journal, target, ArchiverOptions(roll, warn=say, stopping=stopping)) as archiver:
             yield archiver
     except ArchiveError as error:
         raise JobFailure(str(error)) from None
