@@ -1,8 +1,7 @@
-"""The STOMP server that a job sends to, from the command line: stomp://user@host:port/topic/name
+"""The STOMP server that a job sends to, from the command line: stomp://user@host:port/topic/name, `stomps` for TLS.
 
-`stomps` is STOMP over TLS.  The default port is 61613; without a user there is no login.  The password stands in the
-environment, in GATEWAY_PIPELINE_PASSCODE, because each user of the machine can read command lines.  Executors on other
-machines need it in their environments, too.
+The password stands in the environment, in GATEWAY_PIPELINE_PASSCODE, because each user of the machine can read command
+lines.  Executors on other machines need it in their environments, too.
 """
 
 from __future__ import annotations

@@ -46,14 +46,7 @@ def folder(option: str, place: str) -> Path:
 
 
 def existing(option: str, place: str, maker: str) -> str:
-    """The place itself, if it exists as far as this machine can see.
-
-    Args:
-        maker: the command that makes such a folder.
-
-    Raises:
-        UsageFailure: there is no such folder.
-    """
+    """The place itself, if it exists as far as this machine can see.  `UsageFailure`: it does not; `maker` makes it."""
     if not is_uri(place) and not Path(place).is_dir():
         raise UsageFailure(f"{option} {place} does not exist; {maker} makes it")
     return place

@@ -1,10 +1,7 @@
 """Status: what waits in the journal, what the archive has, and how far each job has read it.
 
-All of it is read from files, without Spark, so it takes a second at most and works while jobs run.  It is no
-transaction: meanwhile a segment may go and a file come.
-
-Spark's checkpoint says which files of the archive a job has read (`file_log`).  Files of an unfinished batch count as
-waiting: Spark plans a batch before it runs, and it may fail.
+All of it is read from files, without Spark, so it works while jobs run.  It is no transaction: meanwhile a segment may
+go and a file come.  Files of an unfinished batch count as waiting: Spark plans a batch before it runs.
 """
 
 from __future__ import annotations
@@ -105,15 +102,9 @@ class PipelineStatus:
 
 
 def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> PipelineStatus:
-    """The status at present.
+    """The status at present; None for a folder that is not known.  An archive at a URI cannot be looked at here.
 
-    Args:
-        journal: its folder; None: not known.
-        archive: a folder, or a URI, which cannot be looked at here.
-        into: the folder of the tables; None: not known.
-
-    Raises:
-        JobFailure: a file of a table or of a checkpoint is damaged.
+    `JobFailure`: a file of a table or of a checkpoint is damaged.
     """
     folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)

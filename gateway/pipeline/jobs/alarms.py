@@ -9,14 +9,11 @@ oldest: these are the looks (`gauge_subscription`).
     raised      at the second look in a row that is over
     cleared     at the second look in a row that is not, or at once when nothing is pending, or the subscription ended
 
-A lasting alarm changes between stuck and slow, and is told again every few minutes (`held`).
+A lasting alarm changes between stuck and slow, and is told again every few minutes (`held`).  If nothing is pending
+there may be no looks: when three are missing, the alarm is over.  A new start of a gateway ends its alarms, too.
 
-Silence.  If nothing is pending there may be no looks at all.  So when three of them are missing, the alarm is over; the
-other rows of the gateway tell that this time has passed.  A gateway that starts anew ends the alarms of its last
-process.
-
-The state of a `Suspect` depends on the order of its rows alone, and not on when they are read: the alarms and their
-times are the same however the rows were split into batches.
+The state of a `Suspect` depends on the order of its rows alone: the alarms and their times are the same however the
+rows were split into batches.
 """
 
 from __future__ import annotations
@@ -120,10 +117,8 @@ class Watch:
     def see(self, subject: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
         """Go through what a batch has of a subscription.
 
-        Args:
-            subject: a suspect of the same subscription.
-            looks: in the order of `seq`.
-            settled: first and last `seq` of rows that say that something was settled, in their order.
+        `subject` is a suspect of it, `looks` are in the order of `seq`, `settled` has the first and last `seq` of rows
+        that say that something was settled.
         """
         key = subject.key
         for look in looks:

@@ -18,12 +18,7 @@ MOST_TEXT = 256
 
 
 def fitting(items: Iterable[dict[str, Any]], count: int, size: int) -> tuple[list[dict[str, Any]], int]:
-    """The first of some items, as many as fit, and how many more there are.
-
-    Args:
-        count: how many items there are; no more of them are taken than needed.
-        size: bytes of JSON, where everything that is not ASCII is escaped.
-    """
+    """The first of `count` items, as many as fit into so many bytes of ASCII JSON, and how many more there are."""
     fit: list[dict[str, Any]] = []
     for item in items:
         size -= len(json.dumps(item)) + 2

@@ -1,10 +1,9 @@
 """Figures of the table of `metrics`: counts, bytes and histograms of the whole, of each destination, of each time.
 
-The console's snapshot and the report use the same functions.  A histogram is bucket -> count; `latency` makes
-percentiles of it.
-
     queue   how long messages waited for their first delivery: rows of `delivered`
     ack     how long consumers took to acknowledge: rows of `acked`
+
+The console's snapshot and the report use the same functions.  A histogram is bucket -> count.
 """
 
 from __future__ import annotations
@@ -61,11 +60,7 @@ def figures(table: pyarrow.Table) -> Figures:
 
 
 def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
-    """The destinations with the most messages accepted, then delivered, then by name.
-
-    Args:
-        most: how many have figures of their own; None: all.
-    """
+    """The destinations with the most messages accepted, then delivered, then by name; `most` have their own figures."""
     import pyarrow.compute as pc
 
     if not table.num_rows:
@@ -85,11 +80,7 @@ def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
 
 
 def by_time(table: pyarrow.Table, step: timedelta = MINUTE) -> list[tuple[datetime, Figures]]:
-    """The pieces of time that have rows, in order: the start and the figures of each.
-
-    Args:
-        step: length of a piece, whole seconds, counted from 1970.
-    """
+    """The pieces of time that have rows, in order: the start and the figures of each; `step` is in whole seconds."""
     found = _grouped(_slotted(table, step), ["slot"])
     return [(_moment(slot), found[(slot,)]) for (slot,) in sorted(found)]
 

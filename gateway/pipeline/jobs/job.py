@@ -5,11 +5,9 @@
                                           +--------fold----------+
                                       with the state of the batch before
 
-`transform` is a pure aggregate: it knows nothing of batches, files or time.  The partial rows of batches are merged by
-`keys` and `merges`, so the table is the same however the rows were split.
-
-Results that cannot be merged, because they depend on earlier rows, are `fold`ed on the driver: plain Python over few
-rows.  Nothing here needs pyspark or pyarrow until a job runs, so that commands know the names of jobs without them.
+`transform` is a pure aggregate.  The partial rows of batches are merged by `keys` and `merges`, so the table is the
+same however the rows were split.  Results that depend on earlier rows are `fold`ed on the driver.  Nothing here needs
+pyspark or pyarrow until a job runs, so that commands know the names of jobs without them.
 """
 
 from __future__ import annotations
@@ -39,12 +37,7 @@ class MakeSnapshot(Protocol):
     """A function that makes the snapshot of a job."""
 
     def __call__(self, table: pyarrow.Table, now: datetime, size: int = ...) -> dict[str, Any]:
-        """Plain JSON; times are ISO 8601 in UTC.
-
-        Args:
-            table: merged rows; those of the last day count.
-            size: bytes of JSON, at most; lists are cut, and tell how much they leave out.
-        """
+        """Plain JSON of the last day's rows, at most `size` bytes; times are ISO 8601 in UTC, lists say what is left out."""
         ...
 
 

@@ -3,8 +3,7 @@
     bucket = floor(log2(us + 1) * 8)        eight for each doubling
 
 Histograms of minutes, destinations or gateways can be added without a loss; percentiles cannot.  A bucket is less than
-9.1 % wide.  A percentile lies inside the right bucket, as far from its least as from its greatest time, in proportion:
-the error is 4.5 % at most (`ERROR`).  Up to 11 us, and in each bucket with a single time, there is none.
+9.1 % wide, so the error of a percentile is 4.5 % at most (`ERROR`), and there is none up to 11 us.
 """
 
 from __future__ import annotations
@@ -68,11 +67,7 @@ def middle(bucket: int) -> float:
 def percentile(counts: Mapping[int, int], quantile: float) -> float | None:
     """The time that a share of the messages took at most, in us; None: there are no times.
 
-    Of n times in order it is the one at place ceil(quantile * n).
-
-    Args:
-        counts: times in each bucket.
-        quantile: above 0, and 1 at most.
+    Of n times in order it is the one at place ceil(quantile * n); `counts` has the times in each bucket.
     """
     place = max(1, ceil(quantile * sum(counts.values()) - _ROUNDING))
     for each in sorted(counts):

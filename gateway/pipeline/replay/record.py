@@ -3,13 +3,12 @@
     TABLES/_replays/<id>.json      the options, and how far it got
     TABLES/_replays/<id>.lock      locked while it runs
 
-A replay sends its rows in order, part by part.  Before a part is sent the record says that it is in doubt, and
-afterwards that it is done; both are written by rename.  So another run of the replay sends nothing that is done,
-however long ago that was, and knows the part of which the broker may have some, all or nothing.
+Before a part is sent the record says that it is in doubt, and afterwards that it is done; both are written by rename.
+So another run of the replay sends nothing that is done, and knows the part of which the broker may have some, all or
+nothing.
 
-`sent` has the last number for each run of a gateway.  Rows of a run come into the archive in the order of their
-numbers, so newer rows have higher numbers, except those of a segment that the archiver could not read at first.  Such
-rows are left out, because they would be out of order; the plan counts them.
+`sent` has the last number for each run of a gateway.  Newer rows of a run have higher numbers, except those of a
+segment that the archiver could not read at first: these would be out of order, are left out, and the plan counts them.
 """
 
 from __future__ import annotations
@@ -118,10 +117,7 @@ class ReplayRecords:
 
     @contextlib.contextmanager
     def held(self, replay: str) -> Iterator[None]:
-        """A block in which no other process of this machine runs the replay.
-
-        `JobFailure`: another one does.  `EnvironmentFailure`: there can be no records here.
-        """
+        """A block in which no other process of this machine runs the replay.  `JobFailure`: another one does."""
         try:
             make_folder(self._folder)
             descriptor = lock(self._folder / f"{replay}.lock")

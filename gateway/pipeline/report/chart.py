@@ -1,10 +1,7 @@
-"""Line charts as inline SVG, without script and without styles: classes name the parts, the page's style sheet has the
-colours for light, dark and paper.
+"""Line charts as inline SVG, without script: classes name the parts, the page's style sheet has the colours.
 
-A chart is as wide as its place and keeps its height.  So that its text is not stretched, positions across are
-percentages and positions down are pixels; only the curves stand in an inner `svg` that is stretched, with strokes that
-are not.  The labels of the vertical axis hang over the left edge, into a margin of the style sheet.  Each chart has a
-title and a description; the page puts a table with the same figures behind it.
+A chart is as wide as its place and keeps its height: positions across are percentages and positions down are pixels;
+only the curves stand in an inner `svg` that is stretched.  The page puts a table with the same figures behind it.
 """
 
 from __future__ import annotations
@@ -77,12 +74,7 @@ def lines(
     series: Series,
     scale: Scale,
 ) -> list[Markup]:
-    """A legend and a chart.
-
-    Args:
-        key: the id of the chart, unique on the page.
-        points: the moments that the values belong to.
-    """
+    """A legend and a chart, whose id on the page is `key`; `points` are the moments that the values belong to."""
     places = [(when - span[0]) / (span[1] - span[0]) for when in points]
     curves = [_curve(places, values, scale, index) for index, values in enumerate(series.values(), 1)]
     box = f"0 0 {_WIDE} {HEIGHT}"

@@ -1,5 +1,4 @@
-"""Counts of the rows of a span, made where they are read: Arrow goes over each file once, and few rows are left for
-Spark.
+"""Counts of the rows of a span, made where they are read: Arrow goes over each file once, at a tenth of Spark's CPU.
 
 Spark's workers call `of_files`, or `of_rows` if only Spark can read the archive.  They return partial rows, of three
 kinds, by `of`:
@@ -10,11 +9,7 @@ kinds, by `of`:
                     first, last, dropped_rows, depth
 
 Columns that such a row does not have are null.  Rows with equal `KEYS` are merged as `MERGES` says, in any order.  A
-worker merges the rows that it holds, and passes them on if they are still too many: so it never holds more than some
-batches and `_HELD` partial rows, however many names clients make up.
-
-Steps and destinations are those of the job `metrics`; a test compares the two.  Arrow takes a tenth of Spark's CPU: it
-counts the numbers of texts in a dictionary, where Spark copies the texts of each row.
+worker holds at most some batches and `_HELD` partial rows, however many names clients make up.
 
 This module goes to the workers by value, so they need pyarrow and no package of ours: it uses only constants of our
 other modules.
@@ -81,16 +76,12 @@ _HELD = 500_000
 def of_files(
     batches: Iterable[pa.RecordBatch], since: datetime, until: datetime, seconds: int, limit: int
 ) -> Iterator[pa.RecordBatch]:
-    """The partial rows of files.
+    """The partial rows of files, which a column `path` of the batches names.  `ValueError`: a file cannot be read.
 
     Args:
-        batches: with a column `path`.
         since, until: with a zone; the span ends before `until`.
         seconds: of a step.
         limit: microseconds from which on a delivery is too old.
-
-    Raises:
-        ValueError: a file cannot be read.
     """
     wanted = (pc.field("ts") >= pa.scalar(since, _TIME)) & (pc.field("ts") < pa.scalar(until, _TIME))
     paths = [path for batch in batches for path in batch.column("path").to_pylist()]

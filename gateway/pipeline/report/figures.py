@@ -1,8 +1,6 @@
 """The figures of a report: plain numbers, and nothing of how they are read or shown.
 
-Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC; `step` divides it, and
-the first or the last step may be shorter than the others.  `jobs.figures.Figures` says what messages did, here and in
-the console.
+Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC.
 """
 
 from __future__ import annotations

@@ -43,13 +43,9 @@ def steps(since: datetime, until: datetime, step: timedelta) -> Iterator[tuple[d
 
 
 def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, datetime]:
-    """The part of a span that has rows; the whole span if no file has any.
+    """The part of a span that has rows, by the statistics of the Parquet files; the whole span if no file has any.
 
-    Half a minute of traffic would be one line in the chart of a day.  The statistics of the Parquet files tell the
-    first and the last time, so no row is read.
-
-    `OSError`: the archive cannot be read.  `ArchiveError`: a manifest is damaged or missing.  `JobFailure`: a file is
-    damaged.
+    `OSError`: the archive cannot be read.  `ArchiveError`: a manifest is damaged.  `JobFailure`: a file is damaged.
     """
     import pyarrow.parquet as pq
 

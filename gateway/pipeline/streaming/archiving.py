@@ -1,8 +1,4 @@
-"""The archiver and the compaction, as commands of the pipeline use them.
-
-`beside` does the work of `gateway archive`, in a thread of this process while a job runs, so that one machine needs no
-other service.  The thread never ends the job: an error is printed, and the work is tried again.
-"""
+"""The archiver and the compaction, as commands of the pipeline use them."""
 
 from __future__ import annotations
 
@@ -23,15 +19,10 @@ Say = Callable[[str], None]
 
 
 def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], bool] = lambda: False) -> None:
-    """Archive all complete segments; without a journal, do nothing.
+    """Archive all complete segments, unless `stopping`; without a journal, do nothing.
 
-    Args:
-        stopping: True: leave the rest in the journal.
-
-    Raises:
-        UsageFailure: the archive is not on this machine, or there is no such journal.
-        EnvironmentFailure: the archive cannot be made.
-        JobFailure: another archiver is at work, or some segments could not be archived.
+    `UsageFailure`: the archive is not on this machine, or there is no such journal.  `EnvironmentFailure`: the archive
+    cannot be made.  `JobFailure`: another archiver is at work, or some segments could not be archived.
     """
     if journal is None:
         return
@@ -44,14 +35,9 @@ def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], boo
 def beside(
     journal: Path | None, archive: str, stopping: threading.Event, say: Say, *, once: bool, interval: float
 ) -> Iterator[None]:
-    """Archive while the block runs, or, for a job that runs once, before it.
+    """Archive while the block runs, in a thread, or, for a job that runs once, before it.  Raises like `now`.
 
-    Args:
-        stopping: ends it early.
-        interval: seconds between two looks, and the age from which segments are archived.
-
-    Raises:
-        As `now`.
+    `stopping` ends it early; `interval`: seconds between two looks, and the age from which segments are archived.
     """
     if once or journal is None:
         now(journal, archive, say, stopping.is_set)

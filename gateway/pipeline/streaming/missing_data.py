@@ -1,12 +1,10 @@
 """Missing data: files that a job can no longer read are told once, kept for `status`, and fail a run with `--once`.
 
 A job reads `raw`, from which files go that have been in the history for long enough.  A file that goes before a job has
-read it is missing in its table for ever.  There are two ways:
+read it is missing in its table for ever; the job goes on.  There are two ways:
 
     no batch has seen the file      the job was away for too long, or is new.  `missed` keeps it (`checkpoints`)
     a batch has planned it          a kill, and then the job was away too long.  The batch's file keeps it (`tables`)
-
-The job goes on in both cases.  A new job in an old archive is normal, so that alone is no failure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """`--publish stomp://user@host:port/topic/gateway.pipeline`: the last minutes of each snapshot, for subscribers.
 
-A message of a job goes to `<destination>.<job>`, by our own sink.  It is JSON like TABLES/_console/<job>.json, but of
-the last ten minutes alone: a subscriber reads the file for the time before, and replaces what the message has.
-
-No job waits for a message: a thread sends, and of the messages that wait only the newest of each job counts.  A server
-that is away, or refuses us, stops no job.  One sentence tells so, and another that it is back; until then a cheap
-connection without Spark asks now and then.
+A message of a job goes to `<destination>.<job>`, by our own sink.  No job waits for a message: a thread sends, and of
+the messages that wait only the newest of each job counts.  A server that is away, or refuses us, stops no job: until it
+is back a cheap connection without Spark asks now and then.
 """
 
 from __future__ import annotations

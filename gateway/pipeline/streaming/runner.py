@@ -1,10 +1,7 @@
 """The runner of jobs: each new file of the archive goes through them, batch by batch.
 
 A job is a query of Spark without a state of Spark's.  A batch is some files of ARCHIVE/raw that no batch had before;
-the job's `transform` makes partial rows of it, and these become one file of its table (`tables`).  So no row is late or
-left out, and a kill anywhere changes no figure.
-
-Batch n of a job, in this order:
+the job's `transform` makes partial rows of it, and these become one file of its table (`tables`).  Batch n of a job:
 
     the plan of n, which Spark has written, is synchronized to the disk
     small files of the batches below n, which are over, are merged
@@ -12,16 +9,11 @@ Batch n of a job, in this order:
     the state after n, then the file of n in the table
     Spark's commit of n
 
-If the file of n is there already, Spark did not reach its commit the last time, and nothing is left to do, provided
-that it is a file of the same files of the archive.  Otherwise Spark has lost its plan and made another one, and n is
-computed anew.
+If the file of n is there already, and of the same files of the archive, Spark did not reach its commit the last time,
+and nothing is left to do.  Of other files: Spark has lost its plan and made another one, and n is computed anew.
 
 All jobs of a call run at the same time in one session, each as a query with a checkpoint of its own.  A stop takes
-effect between two batches: a running batch is finished, the next one is refused, which leaves it for the next run.  A
-query that fails ends the run, when the batches of the others are finished.
-
-Spark keeps some hundred bytes of each file that it has seen, reads them at the start and writes them again once in a
-while.  That costs nothing for months; a job that is years old is begun anew some day (`--reset-checkpoint`).
+effect between two batches: a running batch is finished, the next one is refused, which leaves it for the next run.
 """
 
 from __future__ import annotations
@@ -115,10 +107,9 @@ def run(
         files: files of the archive in a batch, at most.
         publish: where snapshots are sent, `stomp://user@host:port/destination`.
 
-    Raises:
-        UsageFailure: the checkpoint belongs to another job; the job runs elsewhere; there is no such archive.
-        JobFailure: a job failed, the sentence names it; or `once`, and files were deleted before the job read them.
-        EnvironmentFailure: the tables cannot be written.
+    `UsageFailure`: the checkpoint belongs to another job, the job runs elsewhere, or there is no such archive.
+    `JobFailure`: a job failed; or `once`, and files were deleted before the job read them.
+    `EnvironmentFailure`: the tables cannot be written.
     """
     place = prepared(archive, progress)
     folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)

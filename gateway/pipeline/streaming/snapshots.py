@@ -1,14 +1,10 @@
 """Snapshots: what the console shows of a job, TABLES/_console/<job>.json, and the last minutes of it for subscribers.
 
 A snapshot is what `job.snapshot` makes of the table's last 24 hours, with three keys beside: `job`, `at` (when it was
-made) and `since` (from when on it is complete).  It is written by rename, so readers see a whole one.
+made) and `since` (from when on it is complete: later than a day ago if a day has too many rows to hold).
 
-Every batch changes the table, and reading a day of it each time would cost more than the job.  So its rows are kept
-here, and those of new files are merged into them.  They are read anew once an hour, and after a merge of files that
-cannot be followed.  Some seconds lie between two snapshots, and they never cost more than a tenth of the time.
-
-Memory is bounded: if a day has too many rows, `since` is later than a day ago, and a job cuts its lists to the bytes
-that it gets.
+Reading a day of the table for each batch would cost more than the job.  So its rows are kept here, and those of new
+files are merged into them; they are read anew once an hour.  Snapshots never cost more than a tenth of the time.
 """
 
 from __future__ import annotations
@@ -61,13 +57,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one job.
-
-    Args:
-        pause: seconds from one to the next, at least.
-        most_rows: rows that are held.
-        most_bytes: bytes of JSON.
-    """
+    """The snapshots of one job."""
 
     def __init__(
         self, job: Job, into: Path, *, pause: float = _PAUSE, most_rows: int = _MOST_ROWS, most_bytes: int = MOST_BYTES
