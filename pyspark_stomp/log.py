@@ -41,8 +41,7 @@ _BYTES = 4 * 1024**2
 _OTHERS = 0.3
 _QUIET = 0.02
 _LONGEST_PAUSE = 30.0
-# Seconds to wait for a message that the log had: the server may be slow.
-_PATIENCE = 10.0
+_PATIENCE = 10.0  # seconds to wait for a message that the log had: the server may be slow
 
 _Result = TypeVar("_Result")
 

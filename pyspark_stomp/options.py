@@ -26,8 +26,7 @@ _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _MOST = 2**53
 # Spark's own options of a query, which it hands on with the others.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
-# Below the limit of an Arrow column of bytes, 2 GiB.
-_MOST_BYTES = 1024**3
+_MOST_BYTES = 1024**3  # below the limit of an Arrow column of bytes, 2 GiB
 
 
 def _text(value: str) -> str:

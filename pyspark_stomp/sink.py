@@ -53,10 +53,8 @@ _NOT_COPIED = frozenset(
     "receipt redelivered retained seq subscription transaction user-id x-dedup-id x-stream-offset".split()
 )
 _CONTROL = re.compile(r"[\x00-\x1f]")
-# Bytes of each header beside its value, in a held transaction; our gateway counts 100 and the name.
-_OVERHEAD = 150
-# Transactions a second, if rows a second are limited.
-_PARTS = 10
+_OVERHEAD = 150  # bytes of each header beside its value, in a held transaction; our gateway counts 100 and the name
+_PARTS = 10  # transactions a second, if rows a second are limited
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from .schema import aligned
 from .sorting import ordered
 
 FILE_BYTES = 128 * 1024 * 1024
-SETTLED = timedelta(minutes=15)
-"""Time after the end of an hour, until its rows have been archived."""
+SETTLED = timedelta(minutes=15)  # time after the end of an hour, until its rows have been archived
 
 
 @dataclass(frozen=True, slots=True)

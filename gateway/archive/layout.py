@@ -33,8 +33,7 @@ _FOLDER = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)")
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 
-MICROSECONDS = 3_600_000_000
-"""Microseconds of an hour."""
+MICROSECONDS = 3_600_000_000  # microseconds of an hour
 
 
 class Range(NamedTuple):

@@ -20,8 +20,7 @@ from . import layout
 from .schema import REPEATED, SCHEMA
 
 GROUP_ROWS = 128 * 1024
-GROUP_BYTES = 64 * 1024 * 1024
-"""Bytes of a row group, in memory."""
+GROUP_BYTES = 64 * 1024 * 1024  # bytes of a row group, in memory
 
 
 class ParquetWriter:

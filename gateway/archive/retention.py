@@ -22,13 +22,10 @@ from .compact import lock_of
 from .errors import ArchiveError
 from .history import MANIFEST, PENDING
 
-RAW_RETENTION = 48 * 3600.0
-"""Seconds that a raw file stays after it is in the history, by default."""
-
+RAW_RETENTION = 48 * 3600.0  # seconds that a raw file stays after it is in the history, by default
 _EXPIRE_EVERY = 60.0  # seconds between two looks for old files
 _WEEK = timedelta(days=7)
-_REST = timedelta(days=1)
-"""After the end of a week, until the folders of its raw files may be removed."""
+_REST = timedelta(days=1)  # after the end of a week, until the folders of its raw files may be removed
 
 
 class Expiry:

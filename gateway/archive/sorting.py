@@ -20,13 +20,9 @@ import pyarrow.compute as pc
 from .schema import SCHEMA
 
 _MIB = 1024 * 1024
-RUN = 96 * _MIB
-"""Bytes of a run; to sort it takes the same once more."""
-CHUNK = _MIB
-"""Bytes that a merge holds of each run; a larger row is alone."""
-FAN = 128
-"""Runs that are merged at once: their chunks are about as large as a run."""
-
+RUN = 96 * _MIB  # bytes of a run; to sort it takes the same once more
+CHUNK = _MIB  # bytes that a merge holds of each run; a larger row is alone
+FAN = 128  # runs that are merged at once: their chunks are about as large as a run
 SPILL = "_spill"
 
 _Key = tuple[str, int, int]

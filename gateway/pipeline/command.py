@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from .replay.run import ReplayOptions, ReplayPlan
 
-# The key under which a command finds the arguments that it was called with.
-_ARGUMENTS = "gateway.pipeline.arguments"
+_ARGUMENTS = "gateway.pipeline.arguments"  # the key under which a command finds the arguments that it was called with
 
 
 @click.group(cls=ErrorSentences, context_settings={"help_option_names": ["-h", "--help"]})

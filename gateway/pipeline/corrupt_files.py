@@ -24,10 +24,8 @@ _UNLISTED = (
 )
 
 _VERSION = re.compile(r"v\d+")
-# Spark writes this in place of an offset that does not exist.
-_NONE = "-"
-# Spark starts with the last file of each log, and with the one before if a batch was not over.
-_READ = 2
+_NONE = "-"  # Spark writes this in place of an offset that does not exist
+_READ = 2  # Spark starts with the last file of each log, and with the one before if a batch was not over
 
 
 @contextlib.contextmanager

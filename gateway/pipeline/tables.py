@@ -47,14 +47,11 @@ if TYPE_CHECKING:
 
 Merge = Literal["sum", "min", "max"]
 
-FAN = 64
-"""How many files become one."""
-
+FAN = 64  # how many files become one
 _LEVELS = 2
 # Rows of a merged file: some hundred bytes each in memory, several times over while they are merged.
 _MOST_ROWS = 4_000_000
-# Readers skip by the least and greatest time of a group of rows; the files are sorted by time.
-_GROUP = 65_536
+_GROUP = 65_536  # readers skip by the least and greatest time of a group of rows; the files are sorted by time
 # How often a reader begins again because files were merged while it read them.
 _ATTEMPTS = 5
 _NAME = re.compile(r"(\d{10})-(\d{10})\.parquet")

@@ -18,9 +18,7 @@ from gateway.journal import Journal, Segment, found, schema
 from tests.journal.desk import START, Clock
 
 NAMES = [each.name for each in schema.COLUMNS]
-BEGIN = START / 1e6
-"""Seconds since 1970, when a journal begins: 2023-11-14 22:13:20."""
-
+BEGIN = START / 1e6  # seconds since 1970, when a journal begins: 2023-11-14 22:13:20
 Row = tuple[object, ...]
 
 

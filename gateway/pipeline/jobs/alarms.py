@@ -36,8 +36,7 @@ _ENOUGH = 2
 
 _last = itemgetter(1)
 
-Key = tuple[str, int, str, str | None, str]
-"""Gateway, epoch, session, subscription, destination."""
+Key = tuple[str, int, str, str | None, str]  # gateway, epoch, session, subscription, destination
 
 
 @dataclass(slots=True)

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 SIZE = 2 * 1024 * 1024
 """Bytes of a snapshot, as JSON.  Its lists get half of them, and everything else needs less than the other half."""
 
-MOST_TEXT = 256
-"""Characters of a text that a client chose."""
+MOST_TEXT = 256  # characters of a text that a client chose
 
 
 def fitting(items: Iterable[dict[str, Any]], count: int, size: int) -> tuple[list[dict[str, Any]], int]:

@@ -45,9 +45,7 @@ _WHOSE = ("gateway", "epoch", "session", "subscription", "destination")
 _SUMMED = ("first", "last", "ts", "pending", "oldest_us")
 _TICK = 5
 
-Span = tuple[int, int]
-"""First and last `seq`."""
-
+Span = tuple[int, int]  # first and last `seq`
 # Alarms of a snapshot, at most, and rows that say that one was raised or cleared.
 _MOST_RAISED = 1000
 _MOST_CHANGES = 1000

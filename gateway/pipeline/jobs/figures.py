@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 EVENTS = ("accepted", "delivered", "redelivered", "acked", "nacked", "expired", "dead_lettered", "dropped")
 """The events that are counted."""
 
-KINDS = {"queue": "delivered", "ack": "acked"}
-"""The event of each histogram."""
-
+KINDS = {"queue": "delivered", "ack": "acked"}  # the event of each histogram
 MINUTE = timedelta(minutes=1)
 
 Histogram = Mapping[int, int]

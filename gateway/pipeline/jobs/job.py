@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Merge = Literal["sum", "min", "max"]
-State = dict[str, Any]
-"""Plain JSON."""
+State = dict[str, Any]  # plain JSON
 
 
 @dataclass(frozen=True, slots=True)

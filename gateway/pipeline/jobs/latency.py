@@ -17,12 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 PER_OCTAVE = 8
-ERROR = 0.045
-"""The greatest error of a percentile, in proportion to it."""
-
-LAST = 63 * PER_OCTAVE
-"""The bucket of the longest possible time."""
-
+ERROR = 0.045  # the greatest error of a percentile, in proportion to it
+LAST = 63 * PER_OCTAVE  # the bucket of the longest possible time
 # A logarithm that should be whole may be computed a little less.  Below 2**40 us, which is 12 days, no other time is as
 # near to a whole number; beyond, a time at the end of a bucket may be counted with the next one.
 _SLACK = 1.5e-13
@@ -43,8 +39,7 @@ def _start(bucket: int) -> int:
 
 _STARTS = tuple([_start(bucket) for bucket in range(LAST + 2)])
 
-STARTS = _STARTS[: LAST + 1]
-"""The least us of each bucket; all of them fit into 64 bits."""
+STARTS = _STARTS[: LAST + 1]  # the least us of each bucket; all of them fit into 64 bits
 
 
 def bucket(us: int) -> int:

@@ -48,8 +48,7 @@ _HOW: Mapping[Merge, tuple[str, ...]] = {
 }
 MERGES: Mapping[str, Merge] = {name: how for how, names in _HOW.items() for name in names}
 
-# Sessions of a snapshot at most.
-_MOST = 1000
+_MOST = 1000  # sessions of a snapshot at most
 
 
 def transform(rows: DataFrame) -> DataFrame:

@@ -20,12 +20,8 @@ from gateway.broker.headers.table import INDEX
 from gateway.broker.model.destinations import HIDDEN, REPLY_QUEUE, REPLY_TOPIC, TEMPORARY, USER
 from gateway.broker.model.patterns import REST, WILDCARDS, has_wildcard, pattern_words
 
-TEMPLATE = "{destination}"
-"""Stands in `--to` for the original destination."""
-
-KEYS = ("gateway", "epoch", "seq")
-"""The columns that identify a row, and the order in which rows are sent."""
-
+TEMPLATE = "{destination}"  # stands in `--to` for the original destination
+KEYS = ("gateway", "epoch", "seq")  # the columns that identify a row, and the order in which rows are sent
 _FROM = "x-replayed-from"
 _ORIGINAL = "x-original-message-id"
 _EXPIRES = "expires"
@@ -36,8 +32,7 @@ _NOT_COPIED = frozenset(
     + ["destination", "content-length", "content-type", "user-id", "x-dedup-id", _FROM, _ORIGINAL, _EXPIRES]
 )
 _GONE = (*TEMPORARY, REPLY_QUEUE, REPLY_TOPIC)
-# The last moment that `expires` may name: the year 9999.
-_LAST = 253_402_300_799_999
+_LAST = 253_402_300_799_999  # the last moment that `expires` may name: the year 9999
 
 
 def regular_expression(pattern: str) -> str:

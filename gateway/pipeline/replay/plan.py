@@ -14,9 +14,7 @@ from ..time_range import shown
 from .messages import TEMPLATE
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
-PARTIAL = ("refuse", "skip", "send")
-"""What to do with messages if the journal did not keep the whole body."""
-
+PARTIAL = ("refuse", "skip", "send")  # what to do with messages if the journal did not keep the whole body
 # Characters of a line of the plan: a destination may have thousands.
 _LONGEST_LINE = 300
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -47,8 +47,7 @@ _SECONDS = 60
 _TOP = 10
 _EXAMPLES = 5
 _LONGEST = 100
-# How much the clocks of two machines may differ.
-_SLACK = timedelta(minutes=5)
+_SLACK = timedelta(minutes=5)  # how much the clocks of two machines may differ
 
 
 def plan(

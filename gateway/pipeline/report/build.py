@@ -32,21 +32,15 @@ from . import counts, time_steps
 from .counts import DESTINATIONS, EVENTS, REASONED, STEPS
 from .figures import ConsumerAlarm, Counts, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 
-MOST_DESTINATIONS = 1000
-"""Destinations with figures of their own."""
-MOST_REASONS = 1000
-"""Of an event, with their destinations."""
-MOST_SUSPECTS = 1000
-"""Sessions that Spark looks up by name; if there are more it reads all sessions."""
-LETTERS = 20
-"""Dead letters that are shown."""
-
+MOST_DESTINATIONS = 1000  # destinations with figures of their own
+MOST_REASONS = 1000  # of an event, with their destinations
+MOST_SUSPECTS = 1000  # sessions that Spark looks up by name; if there are more it reads all sessions
+LETTERS = 20  # dead letters that are shown
 _OF_ALARMS = ("gauge_subscription", "acked", "nacked", "unsubscribed", "disconnected")
 _WHOSE = ("gateway", "epoch", "session", "subscription", "destination", "kind", "since")
 _MICROSECOND = timedelta(microseconds=1)
 
-Process = tuple[str, int]
-"""Gateway and epoch."""
+Process = tuple[str, int]  # gateway and epoch
 
 
 def report(

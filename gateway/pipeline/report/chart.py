@@ -15,9 +15,7 @@ from . import formats
 from .html import Markup, element, join, number
 from .time_steps import DAY, HOUR, MINUTE, SECOND, floor
 
-HEIGHT = 200
-"""Of the plot, in pixels."""
-
+HEIGHT = 200  # of the plot, in pixels
 _ABOVE, _BELOW = 10, 26
 _WIDE = 10_000
 _MOST_LABELS = 10
@@ -27,8 +25,7 @@ _BETWEEN_LABELS = (
     *(count * DAY for count in (1, 2, 7, 14, 28, 56, 112, 364)),
 )
 
-Series = Mapping[str, Sequence[float | None]]
-"""Name of a line -> its value at each point; None breaks the line."""
+Series = Mapping[str, Sequence[float | None]]  # name of a line -> its value at each point; None breaks the line
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,7 @@ from gateway.broker.model.destinations import REPLY_TOPIC as _REPLY_TOPIC
 from ..jobs.figures import EVENTS as _COUNTED
 from ..jobs.latency import STARTS as _STARTS
 
-PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")
-"""Events that are only counted: nine of ten rows."""
-
+PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")  # events that are only counted: nine of ten rows
 REASONED = ("nacked", "dead_lettered", "dropped", "disconnected", "error", "tx_aborted")
 """Events that are counted by reason and destination, as far as they have them."""
 
@@ -67,10 +65,8 @@ _AS_READ = pa.schema(
 _TEMPORARY = f"(?s)^({_REPLY_QUEUE}|{_REPLY_TOPIC}).*"
 # Characters of a reason.  A client may write anything at its end, which would make each reason another one.
 _LONGEST_REASON = 300
-# Rows counted at once.
-_ROWS = 128 * 1024
-# Partial rows that a worker holds, at most.
-_HELD = 500_000
+_ROWS = 128 * 1024  # rows counted at once
+_HELD = 500_000  # partial rows that a worker holds, at most
 
 
 def of_files(

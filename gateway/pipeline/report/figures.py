@@ -14,9 +14,7 @@ from ..jobs.figures import Figures, Histogram, add
 
 FLOWS = ("accepted", "delivered", "acked")
 EXCEPTIONS = ("nacked", "redelivered", "expired", "dead_lettered", "dropped")
-EVENTS = (*FLOWS, *EXCEPTIONS)
-"""The events of messages, in the order in which they are shown."""
-
+EVENTS = (*FLOWS, *EXCEPTIONS)  # the events of messages, in the order in which they are shown
 Counts = Mapping[str, int]
 Percentiles = tuple[float | None, float | None, float | None]
 

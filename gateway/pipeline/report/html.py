@@ -17,9 +17,7 @@ from gateway.text import visible
 
 from . import formats
 
-LONGEST = 160
-"""Characters shown of a text that a client chose."""
-
+LONGEST = 160  # characters shown of a text that a client chose
 _VOID = frozenset({"meta", "link"})
 
 

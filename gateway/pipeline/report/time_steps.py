@@ -17,9 +17,7 @@ STEPS = (
     *(seconds * SECOND for seconds in (1, 5, 15)),
     *(MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY),
 )
-MOST_STEPS = 180
-"""As many points as a chart can show."""
-
+MOST_STEPS = 180  # as many points as a chart can show
 # A shorter span is cut to the second, a longer one to the minute: up to here steps are shorter than a minute.
 _SHORT = 45 * MINUTE
 

@@ -26,8 +26,7 @@ from gateway.journal import schema
 from .. import corrupt_files
 from ..errors import JobFailure, UsageFailure
 
-COLUMNS = tuple([each.name for each in (*schema.COLUMNS, *schema.PARTITIONS)])
-"""The names of all columns, in order."""
+COLUMNS = tuple([each.name for each in (*schema.COLUMNS, *schema.PARTITIONS)])  # the names of all columns, in order
 
 
 def rows(

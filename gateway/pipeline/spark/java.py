@@ -25,9 +25,7 @@ from gateway.files import store
 
 from ..errors import EnvironmentFailure
 
-LEAST = 17
-"""The oldest version that can load the classes of Spark 4."""
-
+LEAST = 17  # the oldest version that can load the classes of Spark 4
 # A Java that prints no version within so many seconds is stuck; a cold one on a busy machine takes two.
 _PATIENCE = 30.0
 _PROGRAM = 0o755

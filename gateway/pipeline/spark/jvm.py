@@ -31,15 +31,11 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
 
-GRACE = 2.0
-"""Seconds that a child has to end, until it is killed."""
-
+GRACE = 2.0  # seconds that a child has to end, until it is killed
 _ANSWER = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
-# The port, and the length of the secret behind it.
-_HEAD = struct.Struct("!ii")
-# Seconds between two looks for an answer or an end.
-_LOOK = 0.05
+_HEAD = struct.Struct("!ii")  # the port, and the length of the secret behind it
+_LOOK = 0.05  # seconds between two looks for an answer or an end
 
 
 class _Terminated(BaseException):

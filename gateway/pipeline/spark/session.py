@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-LOCAL = "local[2]"
-"""The default master: two threads, so that a source and its sink never wait for each other."""
-
+LOCAL = "local[2]"  # the default master: two threads, so that a source and its sink never wait for each other
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 NEEDED = "pip install 'stomp-gateway[pipeline,java]'"
 

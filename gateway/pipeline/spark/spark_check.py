@@ -29,8 +29,7 @@ _MESSAGES = 3
 _RECEIPT = re.compile(rb"\nreceipt:([^\n]+)")
 _SUBSCRIBE = re.compile(rb"\s*SUBSCRIBE\nid:([^\n]+)")
 _NAMED = re.compile(r"[A-Za-z_][\w.$]*(?:Error|Exception)\b")
-# Seconds for the query, and for a client that sends nothing.
-_PATIENCE = 120.0
+_PATIENCE = 120.0  # seconds for the query, and for a client that sends nothing
 
 
 def main() -> int:

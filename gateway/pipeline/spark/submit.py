@@ -32,8 +32,7 @@ from gateway.pipeline.command import pipeline
 
 pipeline(prog_name="gateway pipeline")
 '''
-# The date of every member, so that the same packages always make the same bytes.
-_DATE = (1980, 1, 1, 0, 0, 0)
+_DATE = (1980, 1, 1, 0, 0, 0)  # the date of every member, so that the same packages always make the same bytes
 
 
 @dataclass(frozen=True, slots=True)

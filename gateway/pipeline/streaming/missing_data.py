@@ -19,8 +19,7 @@ from .. import corrupt_files
 from . import checkpoints, file_log
 from .progress import Progress
 
-# Files that a sentence names.
-_NAMED = 3
+_NAMED = 3  # files that a sentence names
 
 
 class MissingData:

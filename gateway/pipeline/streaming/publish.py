@@ -27,8 +27,7 @@ _TIMES = {"connectTimeoutMs": "5000", "receiptTimeoutMs": "10000", "maxReconnect
 # Seconds until a server that was away is tried again; doubled each time.
 _SOON = 5.0
 _LATE = 60.0
-# Seconds for the last messages at the end: Spark starts Python for the first one.
-_END = 60.0
+_END = 60.0  # seconds for the last messages at the end: Spark starts Python for the first one
 
 
 class SnapshotPublisher:

@@ -59,14 +59,10 @@ stop waits for, is over in a minute.
 
 # A restored file has an old time, and Spark skips files that are older than this, compared to the newest one.
 _FOR_EVER = "36500d"
-# Seconds between two looks of the main thread.
-_LOOK = 0.2
-# Seconds between two looks whether the end is asked for: before Spark has planned another batch.
-_GLANCE = 0.01
-# A batch that is not over after so many seconds is interrupted, which loses nothing.
-_PATIENCE = 120.0
-# Spark's own limit for that.
-_STOP = "60s"
+_LOOK = 0.2  # seconds between two looks of the main thread
+_GLANCE = 0.01  # seconds between two looks whether the end is asked for: before Spark has planned another batch
+_PATIENCE = 120.0  # a batch that is not over after so many seconds is interrupted, which loses nothing
+_STOP = "60s"  # Spark's own limit for that
 # Spark's text if the folder of an hour is removed between two steps of its listing.
 _VANISHED = re.compile(r"(?:file:)?(/.*/date=[^:\s]*)(?:: Permission denied| does not exist)")
 _CONF = {

@@ -30,22 +30,17 @@ if TYPE_CHECKING:
     from ..jobs import Job
 
 DAY = timedelta(hours=24)
-MOST_BYTES = 2 * 1024**2
-"""Bytes of a snapshot."""
-
+MOST_BYTES = 2 * 1024**2  # bytes of a snapshot
 LATELY = timedelta(minutes=10)
 """The span of a snapshot for subscribers: all that may have changed since the one before, and some more."""
 
-# Bytes of a message to a browser, at most.
-_MOST_MESSAGE = 256 * 1024
-# Bytes of these for the keys that the job does not make.
-_BESIDE = 200
+_MOST_MESSAGE = 256 * 1024  # bytes of a message to a browser, at most
+_BESIDE = 200  # bytes of these for the keys that the job does not make
 # Rows that are held; a row of metrics has about 60 bytes, and merging needs them twice.
 _MOST_ROWS = 5_000_000
 _AGAIN = 3600.0
 _PAUSE = 5.0
-# The share of the time that snapshots may cost.
-_SHARE = 0.1
+_SHARE = 0.1  # the share of the time that snapshots may cost
 
 
 @dataclass(frozen=True, slots=True)

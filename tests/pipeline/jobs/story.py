@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from gateway.journal import schema
 from tests.pipeline.rows import EPOCH, Row, row
 
-CHANCES = st.integers(0, 2**32).map(Random)
-"""For property tests."""
-
+CHANCES = st.integers(0, 2**32).map(Random)  # for property tests
 _TEMPORARY = ("/reply-queue/1", "/reply-queue/2", "/reply-topic/1")
 _DESTINATIONS = ("/queue/a", "/queue/ä.🚀", "/topic/b", "/queue/c", *_TEMPORARY)
 _REASONS = ("rejected", "too many deliveries", None)
