@@ -36,7 +36,7 @@ class MakeSnapshot(Protocol):
     """A function that makes the snapshot of a job."""
 
     def __call__(self, table: pyarrow.Table, now: datetime, size: int = ...) -> dict[str, Any]:
-        """Plain JSON of the last day's rows, at most `size` bytes; times are ISO 8601 in UTC, lists say what is left out."""
+        """Plain JSON of the last day's rows, `size` bytes at most; times are ISO 8601, lists say what is left out."""
         ...
 
 
