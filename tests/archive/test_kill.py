@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,11 @@ from gateway.archive.compact import compact
 from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from gateway.journal import found
-from tests.archive.desk import Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
+from tests.archive.desk import LATER, Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Desk:
