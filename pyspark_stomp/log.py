@@ -41,8 +41,7 @@ _BYTES = 4 * 1024**2
 _OTHERS = 0.3
 _QUIET = 0.02
 _LONGEST_PAUSE = 30.0
-# Seconds to wait for a message that the log had: the server may be slow.
-_PATIENCE = 10.0
+_PATIENCE = 10.0  # seconds to wait for a message that the log had: the server may be slow
 
 _Result = TypeVar("_Result")
 
@@ -158,9 +157,7 @@ class Probe:
 def read_range(options: Options, part: LogRange, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The messages of a range, over as many connections as it takes.
 
-    Raises:
-        DataLost: some are gone.
-        StompError: the server refuses, or does not come back.
+    `DataLost`: some are gone.  `StompError`: the server refuses, or does not come back.
     """
     reading = _Reading(options, part)
     while not reading.done:
@@ -191,8 +188,7 @@ class _Reading:
     def broke(self) -> None:
         """The connection is lost; rows that were gathered and not handed on are read again.
 
-        Raises:
-            ConnectionLost: no message has come for too long.
+        `ConnectionLost`: no message has come for too long.
         """
         self._collector.clear()
         silent = time.monotonic() - self._last_progress

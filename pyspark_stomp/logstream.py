@@ -28,10 +28,8 @@ from .log import EMPTY, LogRange, Probe, read_range
 from .options import Options
 
 _VERSION = 1
-# Seconds between two questions for the end of a log, at least.
-_POLL = 0.1
-# A task is not worth its start below so many messages.
-_LEAST = 2_000
+_POLL = 0.1  # seconds between two questions for the end of a log, at least
+_LEAST = 2_000  # a task is not worth its start below so many messages
 
 
 def split(destination: str, start: int, end: int, count: int) -> list[LogRange]:
@@ -46,8 +44,7 @@ def starts(options: Options, probe: Probe, names: list[str]) -> dict[str, int]:
 
     Number 0 of `startingOffsets` is the beginning, whichever number that has.
 
-    Raises:
-        OptionError: `startingOffsets` leaves a destination out.
+    `OptionError`: `startingOffsets` leaves a destination out.
     """
     told = options.starting
     if isinstance(told, dict):

@@ -26,8 +26,7 @@ _FACTORS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _MOST = 2**53
 # Spark's own options of a query, which it hands on with the others.
 _SPARKS = frozenset({"checkpointlocation", "queryname"})
-# Below the limit of an Arrow column of bytes, 2 GiB.
-_MOST_BYTES = 1024**3
+_MOST_BYTES = 1024**3  # below the limit of an Arrow column of bytes, 2 GiB
 
 
 def _text(value: str) -> str:
@@ -165,11 +164,7 @@ class Options:
 
     @classmethod
     def of(cls, told: Mapping[str, str]) -> Options:
-        """Read the options of a query.
-
-        Raises:
-            OptionError: one is unknown or wrong.
-        """
+        """Read the options of a query.  `OptionError`: one is unknown or wrong."""
         table = {each.metadata["option"].lower(): each for each in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in told.items():
@@ -204,11 +199,7 @@ class Options:
         return self.prefetch * len(self.destination)
 
     def server(self) -> StompServer:
-        """The server and the login.
-
-        Raises:
-            OptionError: the environment has no such variable on this node.
-        """
+        """The server and the login.  `OptionError`: the environment has no such variable on this node."""
         return StompServer(
             self.host,
             self.port,
@@ -232,19 +223,14 @@ class Options:
         return _text(value)
 
     def check_source(self) -> None:
-        """Refuse options that no source can use.
-
-        Raises:
-            OptionError: `destination` is missing.
-        """
+        """Refuse options that no source can use.  `OptionError`: `destination` is missing."""
         if not self.destination:
             raise OptionError("option destination is missing: name the destination to subscribe to")
 
     def check_stream(self) -> None:
         """Refuse options that a streaming source cannot use.
 
-        Raises:
-            OptionError: `spoolDir` is missing, or mode ack cannot acknowledge one by one.
+        `OptionError`: `spoolDir` is missing, or mode ack cannot acknowledge one by one.
         """
         self.check_source()
         if self.mode == "spool" and not self.spool_dir:

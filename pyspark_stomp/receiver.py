@@ -41,16 +41,11 @@ _LONGEST_PAUSE = 30.0
 
 
 class Receiver:
-    """The thread and its state.
-
-    Attributes:
-        failure: why it gave up; None: it has not.
-        is_blocked: the store is full and enough has gathered: nothing is read.
-    """
+    """The thread and its state."""
 
     def __init__(self, options: Options, store: Spool | Memory) -> None:
-        self.failure: StompError | None = None
-        self.is_blocked = False
+        self.failure: StompError | None = None  # why it gave up; None: it has not
+        self.is_blocked = False  # the store is full and enough has gathered: nothing is read
         self._options = options
         self._store = store
         self._stop = threading.Event()

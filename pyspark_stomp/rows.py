@@ -73,15 +73,10 @@ def key_of(subscription: str, own: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that travel together.
+    """Rows that travel together."""
 
-    Attributes:
-        data: an Arrow stream of one batch with all columns.
-        rows: how many; `keys` and `handles` have one entry for each.
-    """
-
-    data: bytes
-    rows: int
+    data: bytes  # an Arrow stream of one batch with all columns
+    rows: int  # how many; `keys` and `handles` have one entry for each
     keys: list[str]
     handles: list[tuple[str, str]]
 

@@ -53,10 +53,8 @@ _NOT_COPIED = frozenset(
     "receipt redelivered retained seq subscription transaction user-id x-dedup-id x-stream-offset".split()
 )
 _CONTROL = re.compile(r"[\x00-\x1f]")
-# Bytes of each header beside its value, in a held transaction; our gateway counts 100 and the name.
-_OVERHEAD = 150
-# Transactions a second, if rows a second are limited.
-_PARTS = 10
+_OVERHEAD = 150  # bytes of each header beside its value, in a held transaction; our gateway counts 100 and the name
+_PARTS = 10  # transactions a second, if rows a second are limited
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,7 @@ class Plan:
 
     @classmethod
     def of(cls, options: Options, schema: StructType, *, overwrite: bool) -> Plan:
-        """Check options and columns before anything runs.
-
-        Raises:
-            OptionError: one is wrong.
-        """
+        """Check options and columns before anything runs.  `OptionError`: one is wrong."""
         if overwrite:
             raise OptionError("mode overwrite has no meaning for messages; it must be append")
         if len(options.destination) > 1:
@@ -181,11 +175,7 @@ class _Encoder:
         self.row = 0
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[_Row]:
-        """The messages of a batch.
-
-        Raises:
-            OptionError: a row has no destination or no id.
-        """
+        """The messages of a batch.  `OptionError`: a row has no destination or no id."""
         names = [name for name in batch.schema.names if name in _KINDS or name == self._dedup]
         columns = {name: batch.column(name).to_pylist() for name in names}
         for place in range(batch.num_rows):
@@ -246,11 +236,7 @@ class _Sender:
             self.flush()
 
     def flush(self) -> None:
-        """Send the waiting rows; on return the server has them.
-
-        Raises:
-            StompError: it does not.
-        """
+        """Send the waiting rows; on return the server has them.  `StompError`: it does not."""
         if self._rows:
             self._wait()
             with_retries(self._options, self._attempt)
@@ -295,8 +281,7 @@ class _Sender:
     def _check(self, row: _Row, version: Version) -> None:
         """Refuse a header that the version cannot write: a server would drop it, cut it or end the connection.
 
-        Raises:
-            OptionError: names row and column.
+        `OptionError`: names row and column.
         """
         for name, value in row.headers.items():
             if reason := _unspeakable(name, value, version):

@@ -9,19 +9,16 @@ earlier, when Spark asks for the columns, and unknown options first of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
-    InputPartition,
 )
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from .batch import BatchReader, LogReader
@@ -34,11 +31,7 @@ from .stream import StoreStreamReader
 
 
 class DefaultSource(DataSource):
-    """`format("stomp")`.
-
-    Raises:
-        OptionError: an option is unknown or wrong.
-    """
+    """`format("stomp")`.  `OptionError`: an option is unknown or wrong."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
@@ -50,20 +43,12 @@ class DefaultSource(DataSource):
         return "stomp"
 
     def schema(self) -> str:
-        """The columns of a source.
-
-        Raises:
-            OptionError: there is no destination.
-        """
+        """The columns of a source.  `OptionError`: there is no destination."""
         self._parsed.check_source()
         return ddl(body=self._parsed.include_body)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """`spark.read`.
-
-        Raises:
-            OptionError: options or schema are wrong.
-        """
+        """`spark.read`.  `OptionError`: options or schema are wrong."""
         options = self._parsed
         options.check_source()
         columns = _columns(schema)
@@ -80,19 +65,11 @@ class DefaultSource(DataSource):
         return LogStreamReader(options, columns) if options.mode == "offset" else StoreStreamReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """`df.write`.
-
-        Raises:
-            OptionError: options or columns are wrong.
-        """
+        """`df.write`.  `OptionError`: options or columns are wrong."""
         return BatchWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """`df.writeStream`.
-
-        Raises:
-            OptionError: options or columns are wrong.
-        """
+        """`df.writeStream`.  `OptionError`: options or columns are wrong."""
         return StreamWriter(Plan.of(self._parsed, schema, overwrite=overwrite))
 
 
@@ -102,29 +79,11 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:
-        """Raises the error."""
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._error
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Raises the error."""
-        raise self._error
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Raises the error."""
-        raise self._error
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Raises the error."""
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Raises the error."""
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises the error."""
-        raise self._error
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
+    latestOffset = partitions = read = _refuse
 
     def stop(self) -> None:
         """Nothing has begun."""

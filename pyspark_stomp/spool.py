@@ -49,17 +49,11 @@ _LOCK_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows that Spark reads: a part of a segment.
+    """Rows that Spark reads: a part of a segment."""
 
-    Attributes:
-        source: the bytes of the segment, or the path of its file.
-        skip: rows of it that are left out at the beginning.
-        take: rows that count.
-    """
-
-    source: bytes | str
-    skip: int
-    take: int
+    source: bytes | str  # the bytes of the segment, or the path of its file
+    skip: int  # rows of it that are left out at the beginning
+    take: int  # rows that count
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,11 +217,7 @@ class Spool:
         return self._size >= self._most
 
     def keep(self, block: Block) -> None:
-        """Write rows; on return they are on the disk.
-
-        Raises:
-            OSError: they cannot be written; nothing was kept.
-        """
+        """Write rows; on return they are on the disk.  `OSError`: they cannot be written; nothing was kept."""
         name = f"{self._end:020d}-{block.rows:010d}.arrow"
         path = self._folder / name
         self._write(path, block.data)
@@ -248,11 +238,7 @@ class Spool:
         return cut(sizes, start, rows, size)
 
     def pieces(self, start: int, end: int) -> list[Piece]:
-        """The rows from start up to end.
-
-        Raises:
-            DataLost: some are not there.
-        """
+        """The rows from start up to end.  `DataLost`: some are not there."""
         if not self.first <= start <= end <= self._end:
             raise DataLost(
                 f"spool {self._folder} has the rows {self.first} to {self._end - 1}, and the checkpoint asks for "

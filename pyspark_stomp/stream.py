@@ -60,9 +60,7 @@ def deal(pieces: list[Piece], count: int) -> list[list[Piece]]:
 def read_pieces(pieces: Sequence[Piece], columns: list[str]) -> Iterator[pa.RecordBatch]:
     """The rows of pieces, with the columns of the query.
 
-    Raises:
-        DataLost: a segment's file is not on this node.
-        OptionError: it belongs to another user.
+    `DataLost`: a segment's file is not on this node.  `OptionError`: it belongs to another user.
     """
     for piece in pieces:
         try:
@@ -147,11 +145,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until_idle = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; the start if there is nothing for it.
-
-        Raises:
-            StompError: the receiver has given up.
-        """
+        """The end of the next batch; the start if there is nothing for it.  `StompError`: the receiver has given up."""
         row = self._row(start)
         store, receiver = self._begin(row)
         store.release(row)
@@ -174,11 +168,7 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The rows of a batch.
-
-        Raises:
-            DataLost: the spool does not have them.
-        """
+        """The rows of a batch.  `DataLost`: the spool does not have them."""
         first, last = self._row(start), self._row(end)
         if self._options.mode == "spool":
             pieces = self._spool().pieces(first, last)

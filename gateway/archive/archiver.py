@@ -1,58 +1,38 @@
 """The archiver: the journals of all gateways of a folder, into one archive.
 
-`gateway_archiver` archives the segments of one gateway, each row once.  A journal that cannot be used, because it
-belongs to another user, is reported once and tried again with each step; the others are archived.
+A journal that cannot be used, because it belongs to another user, is reported once and tried again with each step.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from gateway.journal.segments import OPEN, found, reason_of
 
 from . import layout
-from .config import ArchivedFile, ArchiverOptions
 from .errors import ArchiveError, UnusableError
-from .gateway_archiver import GatewayArchiver, unusable
-
-_MIB = 1024 * 1024
+from .gateway_archiver import ArchiverOptions, GatewayArchiver, unusable
 
 
 class Archiver:
     """Archives the journals of all gateways of a folder.
 
-    Args:
-        journal: the folder, with one in it for each gateway.
-        archive: made if it is missing.
-        roll, max_bytes, tell, warn, stopping: see `ArchiverOptions`.
-        at, clock: for tests.
-
-    Raises:
-        ArchiveError: another archiver is at work, or the journal or the archive cannot be used.
+    `journal` has a folder for each gateway; `archive` is made if it is missing; for the options see `ArchiverOptions`.
+    `ArchiveError`: another archiver is at work, or the journal or the archive cannot be used.
     """
 
     def __init__(
         self,
         journal: Path,
         archive: Path,
-        *,
-        roll: float = 60.0,
-        max_bytes: int = 64 * _MIB,
-        tell: Callable[[ArchivedFile], None] = lambda _: None,
-        warn: Callable[[str], None] = lambda _: None,
-        stopping: Callable[[], bool] = lambda: False,
-        at: Callable[[str], None] = lambda _: None,
-        clock: Callable[[], float] = time.time,
+        options: ArchiverOptions | None = None,
     ) -> None:
         self._journal = journal
         self._archive = archive
-        self._options = ArchiverOptions(roll, max_bytes, tell, warn, stopping, at, clock)
+        self._options = options or ArchiverOptions()
         self._gateways: dict[str, GatewayArchiver] = {}
         self._said: set[str] = set()
         try:
@@ -64,11 +44,7 @@ class Archiver:
             raise
 
     def step(self, *, everything: bool = False) -> bool:
-        """Archive the due segments; True if nothing failed.  The next step tries again what failed.
-
-        Args:
-            everything: all complete segments are due, however young.
-        """
+        """Archive the due segments, or `everything` that is complete; False: something failed."""
         good = self._find()
         for gateway in self._gateways.values():
             if self._options.stopping():
@@ -85,9 +61,7 @@ class Archiver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _find(self) -> bool:
@@ -108,12 +82,7 @@ class Archiver:
         return not sentences
 
     def _take(self, folder: Path) -> None:
-        """Take a gateway that is not known yet.
-
-        Raises:
-            UnusableError: its journal cannot be used.
-            ArchiveError: another archiver has it, or the archive cannot be used.
-        """
+        """Take a gateway that is not known yet; raises like `GatewayArchiver`."""
         try:
             is_new = folder.name not in self._gateways and _is_journal(folder)
         except OSError as error:

@@ -1,14 +1,8 @@
 """Records of the journal as Arrow tables: the same rows that `gateway.journal.Segment` reads, column by column.
 
-A row costs one step of the interpreter to find where it begins, and slices for its names, body and headers; everything
-else is done for all rows of an event at once.  The heads, which are numbers at fixed places, are gathered into one
-array.  Names repeat, so each different one is read once.  The separators are cut out of the headers of all rows, and
-the rest is the data of one array of texts.
-
-Rows of an event are read together, and then put back into the order of their `seq`.
-
-Measured with bodies of 100 bytes and 5 headers, without the Parquet file: 2.4 us a row; 8.3 with tuples and
-dictionaries.
+A row costs one step of the interpreter to find where it begins, and slices for its names, body and headers; all else is
+done for all rows of an event at once: 2.4 us a row, where tuples and dictionaries take 8.3.  Then the rows are put back
+into the order of their `seq`.
 
 One difference to `Segment`: a record with two headers of the same name, which no writer of ours writes, keeps both.
 """
@@ -51,8 +45,7 @@ _HEADS = {
 def table_of(body: bytes) -> tuple[pa.Table, int]:
     """The rows of a record, in their order, and how many were left out because a newer gateway wrote them.
 
-    Raises:
-        RecordError: the record has another version, or is damaged.
+    `RecordError`: the record has another version, or is damaged.
     """
     with making_sense(body):
         facts, first_seq, count, place = start_of(body)
@@ -91,8 +84,7 @@ def _starts(body: bytes, place: int, count: int) -> list[int]:
 class _Block:
     """Rows of one event in the body of a record, from `starts` to `ends`.
 
-    Raises:
-        ValueError, struct.error: the rows are damaged.
+    `ValueError`, `struct.error`: the rows are damaged.
     """
 
     def __init__(self, body: bytes, facts: RecordFacts, layout: Layout, starts: _Places, ends: _Places) -> None:

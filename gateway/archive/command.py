@@ -1,10 +1,7 @@
 """`gateway archive`: the archiver as a process of its own.
 
 A pass archives the due segments and deletes old files; then it sleeps.  SIGTERM and Ctrl-C end it after the file in
-work; a second one ends it at once, which harms nothing.  Each file is a line on standard error, or an object of JSON on
-standard output; errors are sentences on standard error.
-
-Exit status: 0 done, 1 something failed, 2 usage, 3 pyarrow is missing.  pyarrow is imported after the options are read.
+work; a second one ends it at once, which harms nothing.  pyarrow is imported after the options are read.
 """
 
 from __future__ import annotations
@@ -26,7 +23,8 @@ from gateway.config import units
 from .errors import ArchiveError
 
 if TYPE_CHECKING:
-    from .config import ArchivedFile
+    from .archiver import Archiver
+    from .gateway_archiver import ArchivedFile
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
 _LIKE = "60s, 5m, 48h or 90d"
@@ -105,7 +103,8 @@ def archive(
         raise click.UsageError(f"--archive {place} is no folder")
     try:
         from .archiver import Archiver
-        from .service import Expiry, work
+        from .gateway_archiver import ArchiverOptions
+        from .retention import Expiry
     except ImportError as error:
         click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
         sys.exit(3)
@@ -118,15 +117,26 @@ def archive(
 
     expire = Expiry(place, raw_retention, history_retention, _warn)
     try:
-        with (
-            _stopping() as stop,
-            Archiver(source, place, roll=roll, max_bytes=max_bytes, tell=tell, warn=_warn, stopping=stop.is_set) as one,
-        ):
-            good = work(one, expire, stop, once=once, interval=interval)
+        with _stopping() as stop:
+            options = ArchiverOptions(roll, max_bytes, tell, _warn, stop.is_set)
+            with Archiver(source, place, options) as archiver:
+                good = _work(archiver, expire, stop, once=once, interval=interval)
     except ArchiveError as error:
         raise click.ClickException(str(error)) from None
     if once and not good:
         sys.exit(1)
+
+
+def _work(
+    archiver: Archiver, expire: Callable[[bool], bool], stop: threading.Event, *, once: bool, interval: float
+) -> bool:
+    """Pass after pass; True if nothing failed in the last one."""
+    while True:
+        good = archiver.step(everything=once)
+        if not stop.is_set():
+            good = expire(once) and good
+        if once or stop.wait(interval):
+            return good
 
 
 def _warn(sentence: str) -> None:

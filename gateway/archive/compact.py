@@ -6,14 +6,8 @@
     reveal    they get their names; no reader uses them, because they are pending, and no manifest lists them
     commit    the new manifest replaces the old one: it lists the old files and the new ones, and all raw files
 
-A kill before the last step changes nothing for a reader, and the next compaction begins anew.  Raw files that come
-later, because an archiver was late, are a generation of their own: the hour gets one more file.
-
-History files that are neither pending nor in the manifest have lost it.  If all raw files are in the history, or gone,
-the hour gets a manifest that lists them: a killed compaction would have left raw files.  If there are others, these
-rows may be in both, and the hour stays as it is.
-
-Raw files are not deleted here: streams watch them (`retention`).
+A kill before the last step changes nothing for a reader, and the next compaction begins anew.  Later raw files are a
+generation of their own.  Raw files are not deleted here: streams watch them (`retention`).
 """
 
 from __future__ import annotations
@@ -40,27 +34,19 @@ from .schema import aligned
 from .sorting import ordered
 
 FILE_BYTES = 128 * 1024 * 1024
-SETTLED = timedelta(minutes=15)
-"""Time after the end of an hour, until its rows have been archived."""
+SETTLED = timedelta(minutes=15)  # time after the end of an hour, until its rows have been archived
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Raw files that are history now.
+    """Raw files that are history now."""
 
-    Attributes:
-        hour: its beginning.
-        raw: number of raw files, and `files`, the number of new ones.
-        rows, size: in the new files.
-        seconds: duration.
-    """
-
-    hour: datetime
-    raw: int
+    hour: datetime  # its beginning
+    raw: int  # number of raw files, and `files`, the number of new ones
     files: int
-    rows: int
-    size: int
-    seconds: float
+    rows: int  # in the new files
+    size: int  # in the new files
+    seconds: float  # duration
 
     def __str__(self) -> str:
         """One line for people."""
@@ -85,14 +71,11 @@ def compact(
     Args:
         before: with a time zone; None: 15 minutes ago.
         tell: called with each hour.
-        warn: called with a sentence for each hour that cannot be compacted, the others are; and for each manifest that
-            was lost and is made anew.
+        warn: called with a sentence for an hour that cannot be compacted, and for a manifest that is made anew.
         stopping: True: end before the next hour.
         at: for tests; called after each step that a kill may follow.
 
-    Raises:
-        ArchiveError: another compaction is at work.
-        OSError: the archive cannot be read.
+    `ArchiveError`: another compaction is at work.  `OSError`: the archive cannot be read.
     """
     before = before or datetime.now(UTC) - SETTLED
     held = lock_of(archive)
@@ -137,11 +120,7 @@ class _Hour:
         self._parts: list[ParquetWriter] = []
 
     def compact(self) -> Compacted | None:
-        """Compact it; None: there is nothing to do.
-
-        Raises:
-            OSError, ArchiveError, ValueError, pa.ArrowException: it cannot be done, and nothing has changed.
-        """
+        """Compact it; None: there is nothing to do.  After an error nothing has changed."""
         begun = time.monotonic()
         manifest = history.read(self._folder)
         names = [name for name in layout.visible(self._raw) if name not in manifest.raw]
@@ -178,7 +157,10 @@ class _Hour:
         (self._folder / PENDING).unlink(missing_ok=True)
 
     def _adopt(self, lost: list[str], raw: list[str], manifest: Manifest) -> Manifest:
-        """Write the manifest of files that have lost it.  `ArchiveError`: raw files may hold the same rows."""
+        """Write the manifest of files that have lost it.  `ArchiveError`: raw files may hold the same rows.
+
+        If all raw files are in the history, or gone, no row is in both: a killed compaction would have left raw files.
+        """
         sentence = history.lists_not(self._folder, lost)
         if raw:
             known = f"they may hold the rows of the {len(raw):,} raw files or not"
@@ -203,9 +185,7 @@ class _Hour:
         self._at("files written")
 
     def _rows(self, names: list[str]) -> Iterator[pa.Table]:
-        for name in names:
-            for table in self._groups(name):
-                yield aligned(table)
+        return (aligned(table) for name in names for table in self._groups(name))
 
     def _groups(self, name: str) -> Iterator[pa.Table]:
         try:

@@ -5,37 +5,33 @@
     reveal     the files get their names, one after the other
     delete     the segments are deleted, the first one first
 
-The name of a file says which segments are in it.  So the files and segments tell how far the archiver came:
+A file's name says which segments are in it.  So the files and segments tell how far the archiver came:
 
     no file of a range is visible                     nothing has happened: the hidden files are written anew
-    files are visible, and all segments are there     exactly this range is finished: the missing hours are written,
-    then
-                                                      the segments deleted; no other group is made of them
+    files are visible, and all segments are there     exactly this range is finished: its missing hours are written
     files are visible, and segments are missing       all hours are visible: the other segments are deleted
 
 Files that compaction has put into the history, and that are deleted, count as visible.
 
 An unusable segment is renamed to `.bad`, and is in no range.  A damaged one is a range of its own, with its whole
-records, and is kept as `.bad`, too: with its old name it becomes the same file once more.  If the damage comes when its
-range is visible already, because the disk fails, the unreadable records are lost, and the segment is kept as well.
+records, and is kept as `.bad`, too: with its old name it becomes the same file once more.
 
-The segment that grows, `.open`, is left alone, even that of a dead gateway: its next start completes it.
-
-Two archivers of one gateway would write the same names.  A lock in the archive keeps them apart, and one in the journal
-keeps two archives from having half of it each.
+The segment that grows, `.open`, is left alone, even that of a dead gateway: its next start completes it.  A lock in the
+archive keeps two archivers apart, and one in the journal keeps two archives from having half of it each.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.files import HIDDEN
 from gateway.journal.segments import found, order, reason_of
 
 from . import history, layout
-from .config import ArchivedFile, ArchiverOptions
 from .errors import ArchiveError, BusyError, UnusableError
 from .layout import Range
 from .locks import lock, lock_in
@@ -45,12 +41,53 @@ from .segments import SegmentError, SegmentGroup, Tables, began, groups
 BAD = ".bad"
 
 
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A file that is in the archive now."""
+
+    path: Path
+    gateway: str
+    rows: int
+    size: int  # bytes
+    segments: int  # how many are in its range
+    rate: float  # rows a second, of all files of this range
+    lag: float  # seconds since its last row
+
+    def __str__(self) -> str:
+        """The file for people."""
+        place = self.path.relative_to(self.path.parents[2])
+        return f"{place}: {self.rows:,} rows, {self.size:,} bytes, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
+
+    def json(self) -> dict[str, object]:
+        """The file for programs."""
+        return {
+            "file": str(self.path),
+            "gateway": self.gateway,
+            "rows": self.rows,
+            "octets": self.size,
+            "segments": self.segments,
+            "rows_per_second": round(self.rate),
+            "lag": round(self.lag, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiverOptions:
+    """The options of an archiver, and its callbacks."""
+
+    roll: float = 60.0  # seconds since its first row, after which a group does not wait for more
+    most: int = 64 * 1024 * 1024  # bytes of segments that become one file; a larger one is alone
+    tell: Callable[[ArchivedFile], None] = lambda _: None  # called with each file
+    warn: Callable[[str], None] = lambda _: None  # called with a sentence on an error
+    stopping: Callable[[], bool] = lambda: False  # True: end before the next group
+    at: Callable[[str], None] = lambda _: None  # called after each step that a kill may follow
+    clock: Callable[[], float] = time.time  # seconds since 1970
+
+
 class GatewayArchiver:
     """The journal of one gateway, and its part of the archive.
 
-    Raises:
-        UnusableError: the journal cannot be locked.
-        ArchiveError: another archiver has it, or the archive cannot be used.
+    `UnusableError`: its journal cannot be used.  `ArchiveError`: another archiver has it, or the archive is unusable.
     """
 
     def __init__(self, folder: Path, archive: Path, options: ArchiverOptions) -> None:
@@ -135,15 +172,9 @@ class GatewayArchiver:
     def _archive_range(
         self, which: Range, paths: list[Path], there: frozenset[int] = frozenset(), *, is_visible: bool = False
     ) -> None:
-        """Do all the steps for a range.
+        """Do all the steps for a range; `there`: hours with visible files, of a range that must be finished.
 
-        Args:
-            there: hours with visible files.
-            is_visible: the range has to be finished with any segments.
-
-        Raises:
-            SegmentError: a segment cannot be archived, and nothing has happened.
-            OSError: a step failed.
+        `SegmentError`: a segment cannot be archived, and nothing has happened.  `OSError`: a step failed.
         """
         begun = time.monotonic()
         parts = HourlyWriters(self._archive / layout.RAW, which.name, there)

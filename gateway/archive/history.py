@@ -5,9 +5,8 @@ The manifest of an hour says which raw files its history holds, and which histor
     ARCHIVE/history/date=/hour=/_manifest.json    {"version": 1, "raw": [names], "history": [names], "rows": n}
 
 The rows of an hour are those of the history files that the manifest lists, and of the raw files that it does not list.
-No other file counts.  The manifest is replaced by a rename, so a reader sees the old state or the new one.  A raw file
-is deleted only when a manifest lists it.  So a reader looks into `raw` first and then at the manifest: it lists each
-file that is gone from `raw`.
+The manifest is replaced by a rename, and a raw file is deleted only when a manifest lists it.  So a reader looks into
+`raw` first and then at the manifest: it lists each file that is gone from `raw`.
 
     ARCHIVE/history/date=/hour=/_pending.json     [names]
 
@@ -48,9 +47,7 @@ class Manifest:
 def read(folder: Path) -> Manifest:
     """The manifest in the folder of an hour; an empty one if there is none.
 
-    Raises:
-        ArchiveError: it is damaged.
-        OSError: it cannot be read.
+    `ArchiveError`: it is damaged.  `OSError`: it cannot be read.
     """
     path = folder / MANIFEST
     try:
@@ -68,21 +65,15 @@ def read(folder: Path) -> Manifest:
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest of an hour.  `OSError`: the old one stays, or the new one may not survive a power cut."""
-    content = {
-        "version": _VERSION,
-        "raw": sorted(manifest.raw),
-        "history": list(manifest.history),
-        "rows": manifest.rows,
-    }
+    raw, files = sorted(manifest.raw), list(manifest.history)
+    content = {"version": _VERSION, "raw": raw, "history": files, "rows": manifest.rows}
     store(folder / MANIFEST, json.dumps(content, indent=1).encode())
 
 
 def pending(folder: Path) -> frozenset[str]:
     """The files that do not count unless the manifest lists them.
 
-    Raises:
-        ArchiveError: their list is damaged.
-        OSError: it cannot be read.
+    `ArchiveError`: their list is damaged.  `OSError`: it cannot be read.
     """
     path = folder / PENDING
     try:
@@ -113,17 +104,12 @@ def _others(folder: Path, manifest: Manifest) -> set[str]:
 
 
 def files(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Path]:
-    """The files that hold the rows from `since` on and before `until`, and others of the same hours.
-
-    Each row of these hours is in exactly one of them.
+    """The files with the rows from `since` up to `until`, and others of these hours; each row is in one of them.
 
     Args:
         since, until: with a time zone; None: there is no bound.
 
-    Raises:
-        ArchiveError: a manifest is damaged or lost.
-        OSError: the archive cannot be read.
-        ValueError: a moment has no time zone.
+    `ArchiveError`: a manifest is damaged or lost.  `OSError`: the archive cannot be read.  `ValueError`: no time zone.
     """
     first = None if since is None else layout.hour_at(since)
     last = None if until is None else layout.hour_at(until)

@@ -7,9 +7,8 @@
 A raw file holds the rows of one hour, UTC, out of the segments `first` to `last` of one start of a gateway.  So its
 name says which rows are in it, however often it is written.
 
-Readers, Spark among them, skip names that begin with `_`: a file is written under such a name, and gets its own when it
-is complete and on the disk.  The id of a gateway may begin with `_`, too; then a hyphen, with which no id begins,
-stands in front of it.
+Readers, Spark among them, skip names that begin with `_`: a file is written under such a name.  The id of a gateway may
+begin with `_`, too; then a hyphen, with which no id begins, stands in front of it.
 
 An hour is a number here: hours since 1970.
 """
@@ -34,8 +33,7 @@ _FOLDER = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)")
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = timedelta(hours=1)
 
-MICROSECONDS = 3_600_000_000
-"""Microseconds of an hour."""
+MICROSECONDS = 3_600_000_000  # microseconds of an hour
 
 
 class Range(NamedTuple):

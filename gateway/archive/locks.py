@@ -14,11 +14,7 @@ from .errors import ArchiveError, BusyError
 
 
 def lock_in(archive: Path, name: str, busy: str) -> int:
-    """Take a lock of an archive; a missing archive is made, for its owner alone.
-
-    Raises:
-        BusyError, ArchiveError: as with `lock`.
-    """
+    """Take a lock (`lock`) of an archive; a missing archive is made, for its owner alone."""
     try:
         files.make_private(archive)
     except OSError as error:
@@ -27,15 +23,9 @@ def lock_in(archive: Path, name: str, busy: str) -> int:
 
 
 def lock(path: Path, busy: str) -> int:
-    """Take a lock, until its descriptor is closed.
+    """Take a lock, until its descriptor is closed; the file stays.
 
-    Args:
-        path: the file of the lock, which stays there.
-        busy: the sentence if another process holds the lock; its number is added.
-
-    Raises:
-        BusyError: another process holds it.
-        ArchiveError: the file cannot be made or locked.
+    `BusyError`: another process holds it; `busy` is the sentence.  `ArchiveError`: the file cannot be made or locked.
     """
     try:
         files.make_folder(path.parent)

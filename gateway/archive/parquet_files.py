@@ -20,26 +20,19 @@ from . import layout
 from .schema import REPEATED, SCHEMA
 
 GROUP_ROWS = 128 * 1024
-GROUP_BYTES = 64 * 1024 * 1024
-"""Bytes of a row group, in memory."""
+GROUP_BYTES = 64 * 1024 * 1024  # bytes of a row group, in memory
 
 
 class ParquetWriter:
-    """A Parquet file that is written, under a hidden name.
+    """A Parquet file that is written, under a hidden name; `rows` and `size` are those so far.
 
-    Attributes:
-        path: its name when it is complete.
-        rows, size: in the file so far.
-        latest: the `ts` of the last row, microseconds since 1970.
-
-    Raises:
-        OSError: it cannot be written.  So do all methods, but `discard`.
+    All methods, but `discard`, raise `OSError`: it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path  # its name when it is complete
         self.rows = self.size = 0
-        self.latest = 0
+        self.latest = 0  # the `ts` of the last row, microseconds since 1970
         self._gathered: list[pa.Table] = []
         self._gathered_rows = self._gathered_bytes = 0
         make_folder(path.parent)
@@ -100,18 +93,12 @@ class ParquetWriter:
 
 
 class HourlyWriters:
-    """The files of a range of segments: one for each hour.
-
-    Args:
-        raw: the folder of all raw files.
-        name: of each of the files.
-        there: hours that have theirs already.
-    """
+    """The files of a range of segments, in the folder `raw`: one for each hour."""
 
     def __init__(self, raw: Path, name: str, there: frozenset[int]) -> None:
         self._raw = raw
-        self._name = name
-        self._there = there
+        self._name = name  # of each of the files
+        self._there = there  # hours that have theirs already
         self._parts: dict[int, ParquetWriter] = {}
 
     @property

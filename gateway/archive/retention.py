@@ -1,21 +1,18 @@
 """Retention: old files are deleted.
 
 A raw file is deleted when its rows are in the history, and when it has been visible for so long that every stream has
-seen it.  Its age counts from when it became visible, and not from its hour: an archiver may have been late.
+seen it.  Empty folders of hours stay: Spark lists `raw` folder by folder, and a query ends if one is removed meanwhile.
+Those of a week are removed together, a day after the week, when all are empty.
 
-Empty folders of hours stay: Spark lists `raw` folder by folder, and a query ends if one is removed meanwhile.  Those of
-a week are removed together, a day after the week, when all are empty: so there is one such moment in a week, and not
-one in each hour.
-
-The history of an hour is deleted when the hour is old enough, and no raw file of it is left, because without the
-manifest such a file would count again.  The manifest goes first: from then on the hour has no rows, for its files are
-pending.
+The history of an hour is deleted when the hour is old enough, and no raw file of it is left: without the manifest such
+a file would count again.  The manifest goes first: from then on the hour has no rows, for its files are pending.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,22 +22,50 @@ from .compact import lock_of
 from .errors import ArchiveError
 from .history import MANIFEST, PENDING
 
+RAW_RETENTION = 48 * 3600.0  # seconds that a raw file stays after it is in the history, by default
+_EXPIRE_EVERY = 60.0  # seconds between two looks for old files
 _WEEK = timedelta(days=7)
-_REST = timedelta(days=1)
-"""After the end of a week, until the folders of its raw files may be removed."""
+_REST = timedelta(days=1)  # after the end of a week, until the folders of its raw files may be removed
+
+
+class Expiry:
+    """Deletes old files, now and then.  A call returns True if nothing failed.
+
+    Args:
+        raw, history: seconds after which files are deleted; None: never.
+        warn: called with a sentence on an error, once as long as it lasts.
+    """
+
+    def __init__(self, archive: Path, raw: float, history: float | None, warn: Callable[[str], None]) -> None:
+        self._archive = archive
+        self._raw = raw
+        self._history = history
+        self._warn = warn
+        self._next = 0.0
+        self._said = ""
+
+    def __call__(self, at_once: bool = False) -> bool:
+        now = time.time()
+        if now < self._next and not at_once:
+            return True
+        self._next = now + _EXPIRE_EVERY
+        sentence = ""
+        try:
+            expire_raw(self._archive, self._raw, now)
+            if self._history is not None:
+                expire_history(self._archive, self._history, now)
+        except (OSError, ArchiveError) as error:
+            sentence = f"old files cannot be deleted: {error}"
+            if sentence != self._said:
+                self._warn(sentence)
+        self._said = sentence
+        return not sentence
 
 
 def expire_raw(archive: Path, seconds: float, now: float, at: Callable[[str], None] = lambda _: None) -> int:
-    """Delete raw files that are in the history; returns how many.
+    """Delete raw files that are in the history and have been visible for so many `seconds`; returns how many.
 
-    Args:
-        seconds: that they must have been visible.
-        now: seconds since 1970.
-        at: for tests; called after each step that a kill may follow.
-
-    Raises:
-        ArchiveError: a manifest is damaged.
-        OSError: a file cannot be deleted.
+    `at` is called after each step that a kill may follow.  `ArchiveError`, `OSError`: a file cannot be read or deleted.
     """
     count = 0
     for hour, folder in layout.hours(archive / layout.RAW):

@@ -1,7 +1,4 @@
-"""The journal's columns as Arrow types; `gateway.journal.schema` defines them.
-
-The partitions, `date` and `hour`, are in the names of the folders and not in the files.
-"""
+"""The journal's columns as Arrow types; the partitions, `date` and `hour`, are in the names of the folders."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ REPEATED = [
 def aligned(table: pa.Table) -> pa.Table:
     """A table of an older version of the schema with the columns of this one; missing columns are null.
 
-    Raises:
-        ValueError: it has columns of a newer version, or a column of another type.
+    `ValueError`: it has columns of a newer version, or a column of another type.
     """
     newer = [name for name in table.column_names if name not in SCHEMA.names]
     if newer:

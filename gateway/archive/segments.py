@@ -2,18 +2,13 @@
 
 A file for each segment of ten seconds would be far too many for Spark, which needs 12 times as long for the same rows
 in a thousand files.  So segments wait for others: until they are old enough, or large enough together.  A group ends
+where a number is missing, because the gateway may still complete that segment, and where the hour of the files' times
+ends: so it mostly becomes one file.
 
-* where a number is missing: the gateway may not have completed that segment yet, and a range with it would claim that
-  it is archived;
-* where the hour of the files' times ends: so a group mostly becomes one file, and after days without an archiver not
-  all segments are open at once.
-
-    a torn end             its rows up to there
-    damage                 its rows before and behind; the segment is kept
-    no whole record        it is unusable
-    a whole record of an unknown format
-                           it is unusable for this program, and perhaps not for a newer one
-    it cannot be read      perhaps later
+    a torn end                           its rows up to there
+    damage                               its rows before and behind; the segment is kept
+    no whole record, an unknown format   it is unusable
+    it cannot be read                    perhaps later
 
 `gateway.journal.repair` finds out what is torn and what is damaged.
 """
@@ -62,11 +57,7 @@ class SegmentGroup:
 
 
 def groups(paths: Iterable[Path], most: int) -> list[SegmentGroup]:
-    """The segments of one gateway, in order, as groups.  `OSError`: a segment cannot be read.
-
-    Args:
-        most: bytes of a group; a larger segment is a group of its own.
-    """
+    """The segments of one gateway, in order, as groups of at most so many bytes.  `OSError`: one cannot be read."""
     found: list[SegmentGroup] = []
     for path in paths:
         status = path.stat()
@@ -81,28 +72,19 @@ def groups(paths: Iterable[Path], most: int) -> list[SegmentGroup]:
 
 
 class SegmentError(Exception):
-    """A segment cannot be archived; `str()` is the reason.
-
-    Attributes:
-        path: of the segment.
-        is_unusable: another attempt will not help.
-    """
+    """A segment cannot be archived; `str()` is the reason."""
 
     def __init__(self, path: Path, reason: str, *, is_unusable: bool) -> None:
         super().__init__(reason)
-        self.path = path
-        self.is_unusable = is_unusable
+        self.path = path  # of the segment
+        self.is_unusable = is_unusable  # another attempt will not help
 
 
 class Tables:
-    """The rows of a segment, a table for each record.
-
-    Attributes:
-        unknown: rows that were left out so far, because a newer gateway wrote them.
-    """
+    """The rows of a segment, a table for each record."""
 
     def __init__(self, path: Path) -> None:
-        self.unknown = 0
+        self.unknown = 0  # rows that were left out so far, because a newer gateway wrote them
         self._path = path
         self._bodies = RecordBodies(path, order(path)[0])
 

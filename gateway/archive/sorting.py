@@ -1,21 +1,15 @@
 """Sorting the rows of an hour in bounded memory: runs that are sorted in memory, spilled, and merged.
 
-    rows  ->  gathered up to a run  ->  sorted  ->  _spill file  --.
-                                                                    >-- merged  ->  tables, in order
-    rows  ->  gathered up to a run  ->  sorted  ->  _spill file  --'
-
 A merge holds one chunk of each run.  The smallest of their last rows is the bound: all rows of the chunks up to it come
 next, and are sorted once more.  No run has a row before the bound behind its chunk.  So each step works on whole
-columns, and never on a single row.
+columns, and never on a single row.  A single run is not spilled; very many are merged into fewer first.
 
-A single run is not spilled.  If there are very many, some of them are merged into one, first.
-
-The order is destination, ts, seq: a reader of one destination reads few row groups, and sees its rows in their order.
-Rows without a destination come first.
+The order is destination, ts, seq: a reader of one destination reads few row groups.  Rows without one come first.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,13 +20,9 @@ import pyarrow.compute as pc
 from .schema import SCHEMA
 
 _MIB = 1024 * 1024
-RUN = 96 * _MIB
-"""Bytes of a run; to sort it takes the same once more."""
-CHUNK = _MIB
-"""Bytes that a merge holds of each run; a larger row is alone."""
-FAN = 128
-"""Runs that are merged at once: their chunks are about as large as a run."""
-
+RUN = 96 * _MIB  # bytes of a run; to sort it takes the same once more
+CHUNK = _MIB  # bytes that a merge holds of each run; a larger row is alone
+FAN = 128  # runs that are merged at once: their chunks are about as large as a run
 SPILL = "_spill"
 
 _Key = tuple[str, int, int]
@@ -41,9 +31,7 @@ _Key = tuple[str, int, int]
 def ordered(tables: Iterable[pa.Table], folder: Path, at: Callable[[str], None]) -> Iterator[pa.Table]:
     """The same rows, sorted.  `OSError`: a file cannot be written or read.
 
-    Args:
-        folder: for files whose names begin with `SPILL`; they are removed at the end, and stay there after a kill.
-        at: called after each step that a kill may follow.
+    Spilled files are in `folder` until the end, or after a kill; `at` is called after each step that a kill may follow.
     """
     spills: list[Path] = []
 
@@ -113,7 +101,7 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def _destinations(table: pa.Table) -> Any:
-    """The sort key: no destination is the same as an empty name."""
+    """No destination is the same as an empty name."""
     return pc.fill_null(table["destination"], "")
 
 
@@ -169,11 +157,4 @@ class _Run:
         return table["destination"][row].as_py() or "", table["ts"][row].value, table["seq"][row].as_py()
 
     def _count(self, bound: _Key) -> int:
-        low, high = 0, len(self._chunk)
-        while low < high:
-            middle = (low + high) // 2
-            if self._key(middle) > bound:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return bisect.bisect_right(range(len(self._chunk)), bound, key=self._key)

@@ -7,6 +7,5 @@
     replay        messages of the archive, sent again
     spark         Java, JVM, session, doctor
 
-Only the command line of the gateway imports this package.  pyspark, pyarrow and pandas are imported inside functions,
-so `gateway --help` needs none of them.
+Commands import it, and pyspark, pyarrow and pandas, only when they run: `gateway --help` needs none of them.
 """

@@ -1,8 +1,7 @@
-"""The STOMP server that a job sends to, from the command line: stomp://user@host:port/topic/name
+"""The STOMP server that a job sends to, from the command line: stomp://user@host:port/topic/name, `stomps` for TLS.
 
-`stomps` is STOMP over TLS.  The default port is 61613; without a user there is no login.  The password stands in the
-environment, in GATEWAY_PIPELINE_PASSCODE, because each user of the machine can read command lines.  Executors on other
-machines need it in their environments, too.
+The password stands in the environment, in GATEWAY_PIPELINE_PASSCODE, because each user of the machine can read command
+lines.  Executors on other machines need it in their environments, too.
 """
 
 from __future__ import annotations
@@ -20,18 +19,13 @@ PASSCODE = "GATEWAY_PIPELINE_PASSCODE"
 
 @dataclass(frozen=True)
 class BrokerUrl:
-    """A server and the login there.
-
-    Attributes:
-        login: "": none.
-        destination: the path after the port; "": none.
-    """
+    """A server and the login there."""
 
     host: str
     port: int
-    login: str = ""
+    login: str = ""  # "": none
     tls: bool = False
-    destination: str = ""
+    destination: str = ""  # the path after the port; "": none
 
     @classmethod
     def of(cls, url: str) -> BrokerUrl:
@@ -55,8 +49,7 @@ class BrokerUrl:
     def check(self) -> str:
         """Connect once, so that a wrong password is told early and in few words; returns the name of the server.
 
-        Raises:
-            JobFailure: the server does not answer, or refuses the login.
+        `JobFailure`: the server does not answer, or refuses the login.
         """
         passcode = os.environ.get(PASSCODE, "")
         try:

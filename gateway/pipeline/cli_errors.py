@@ -26,8 +26,7 @@ _SMALLER = (
 GIVEN_UP = "gateway.pipeline.given_up"
 """The key under which a command keeps in its context what a Ctrl-C takes from its user."""
 
-# As in a shell after a Ctrl-C: 128 and the number of the signal.
-_INTERRUPTED = 130
+_INTERRUPTED = 130  # as in a shell after a Ctrl-C: 128 and the number of the signal
 
 
 class ErrorSentences(click.Group):

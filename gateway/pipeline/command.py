@@ -1,11 +1,6 @@
 """`gateway pipeline`: tables, reports and replays of the archive, by Spark.
 
-The commands are thin: they find the folders, start Spark, and hand over.  A command imports pyspark, pyarrow and pandas
-only when it runs, so `gateway pipeline --help` works without them.
-
-Exit status: 0 done, also after a first SIGTERM or Ctrl-C of a command that finishes its batch; 1 a job failed; 2 usage;
-3 something is missing on this machine; 130 a Ctrl-C ended the command at once.  An error is one sentence on standard
-error.
+The commands are thin: they find the folders, start Spark, and hand over.  An error is one sentence on standard error.
 """
 
 from __future__ import annotations
@@ -31,8 +26,7 @@ if TYPE_CHECKING:
 
     from .replay.run import ReplayOptions, ReplayPlan
 
-# The key under which a command finds the arguments that it was called with.
-_ARGUMENTS = "gateway.pipeline.arguments"
+_ARGUMENTS = "gateway.pipeline.arguments"  # the key under which a command finds the arguments that it was called with
 
 
 @click.group(cls=ErrorSentences, context_settings={"help_option_names": ["-h", "--help"]})
@@ -238,8 +232,7 @@ def replay(
 def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
     """True if the plan has messages, and the user agrees to send them.
 
-    Raises:
-        UsageFailure: the plan cannot be carried out.
+    `UsageFailure`: the plan cannot be carried out.
     """
     plan.check()
     if not plan.rows:

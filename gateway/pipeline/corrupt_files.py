@@ -24,19 +24,15 @@ _UNLISTED = (
 )
 
 _VERSION = re.compile(r"v\d+")
-# Spark writes this in place of an offset that does not exist.
-_NONE = "-"
-# Spark starts with the last file of each log, and with the one before if a batch was not over.
-_READ = 2
+_NONE = "-"  # Spark writes this in place of an offset that does not exist
+_READ = 2  # Spark starts with the last file of each log, and with the one before if a batch was not over
 
 
 @contextlib.contextmanager
 def named(path: Path, remedy: str) -> Iterator[None]:
     """A block that reads a file.
 
-    Raises:
-        JobFailure: the file is damaged; the sentence names it and the remedy.
-        OSError: it cannot be read.
+    `JobFailure`: the file is damaged; the sentence names it and the remedy.  `OSError`: it cannot be read.
     """
     try:
         yield
@@ -56,8 +52,7 @@ def of_archive(path: Path) -> str:
 def refuse_empty(path: Path) -> None:
     """Check that a Parquet file is not empty; Spark reads an empty one as no rows, without an error.
 
-    Raises:
-        JobFailure: the file is empty.
+    `JobFailure`: the file is empty.
     """
     with contextlib.suppress(FileNotFoundError):
         if not path.stat().st_size:
@@ -67,9 +62,7 @@ def refuse_empty(path: Path) -> None:
 def check_checkpoint(folder: Path) -> None:
     """Check that Spark can read the files of a checkpoint that exist.
 
-    Raises:
-        JobFailure: a file is damaged.
-        OSError: one cannot be read.
+    `JobFailure`: a file is damaged.  `OSError`: one cannot be read.
     """
     with contextlib.suppress(FileNotFoundError), named(path := folder / "metadata", ANEW):
         json.loads(path.read_bytes())["id"].encode()
@@ -83,8 +76,7 @@ def check_checkpoint(folder: Path) -> None:
 def entries(text: str) -> list[Any]:
     """The JSON values in a log file of Spark: one in each line after the version of the format.
 
-    Raises:
-        ValueError: the version is missing, or a line is no JSON.
+    `ValueError`: the version is missing, or a line is no JSON.
     """
     version, *lines = text.splitlines() or [""]
     if not _VERSION.fullmatch(version):

@@ -47,29 +47,20 @@ class SparkOptions:
 
 
 def duration(text: str) -> float:
-    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a plain number.
-
-    Raises:
-        click.BadParameter: the text is no duration.
-    """
+    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a plain number.  `click.BadParameter`: the text is no duration."""
     return units.parse_duration(text, _LIKE)
 
 
 def interval(text: str) -> float:
     """Seconds from one look to the next.
 
-    Raises:
-        click.BadParameter: the text is no duration, or one so short that nothing else would be done.
+    `click.BadParameter`: the text is no duration, or one so short that nothing else would be done.
     """
     return units.parse_interval(text, _LIKE)
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """`spark.name=value`.
-
-    Raises:
-        click.BadParameter: the text is no setting of Spark.
-    """
+    """`spark.name=value`.  `click.BadParameter`: the text is no setting of Spark."""
     name, equals, value = text.partition("=")
     if not (equals and name.startswith("spark.")):
         raise click.BadParameter(f"{text[:80]!r} is no setting of Spark; write spark.name=value")

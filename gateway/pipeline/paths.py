@@ -46,14 +46,7 @@ def folder(option: str, place: str) -> Path:
 
 
 def existing(option: str, place: str, maker: str) -> str:
-    """The place itself, if it exists as far as this machine can see.
-
-    Args:
-        maker: the command that makes such a folder.
-
-    Raises:
-        UsageFailure: there is no such folder.
-    """
+    """The place itself, if it exists as far as this machine can see.  `UsageFailure`: it does not; `maker` makes it."""
     if not is_uri(place) and not Path(place).is_dir():
         raise UsageFailure(f"{option} {place} does not exist; {maker} makes it")
     return place
@@ -62,8 +55,7 @@ def existing(option: str, place: str, maker: str) -> str:
 def make(option: str, path: Path) -> Path:
     """The folder itself, which exists now; a new one is for its owner alone.
 
-    Raises:
-        EnvironmentFailure: it cannot be made or written.
+    `EnvironmentFailure`: it cannot be made or written.
     """
     try:
         make_private(path)
@@ -77,8 +69,7 @@ def make(option: str, path: Path) -> Path:
 def writable(option: str, folder: Path) -> None:
     """Check that files can be made in a folder, before the work for them is done.
 
-    Raises:
-        EnvironmentFailure: they cannot.
+    `EnvironmentFailure`: they cannot.
     """
     try:
         with tempfile.TemporaryFile(dir=folder):

@@ -1,8 +1,7 @@
 """SIGTERM and Ctrl-C as an event, so that the running batch is finished.
 
-The first signal sets the event and says what the command finishes.  Before anything has begun (`at_once`) it also
-leaves the context, as if its block were over.  A second signal ends the process like a kill, and does not wait for its
-threads; all files here survive that.  The status is 130 after Ctrl-C, 143 after SIGTERM.
+Before anything has begun (`at_once`) a signal leaves the context, as if its block were over.  A second signal ends the
+process like a kill; all files here survive that.  The status is 130 after Ctrl-C, 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -31,14 +30,11 @@ class StopOnSignal:
 
     Args:
         say: called once, with one sentence.
-
-    Attributes:
-        until: the work that is finished first, as the sentence goes on: `this batch is done`.
     """
 
     def __init__(self, say: Callable[[str], None], until: str) -> None:
         self.event = threading.Event()
-        self.until = until
+        self.until = until  # the work that is finished first, as the sentence goes on: `this batch is done`
         self._say = say
         self._at_once = False
         self._before: dict[signal.Signals, Any] = {}

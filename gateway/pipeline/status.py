@@ -1,10 +1,7 @@
 """Status: what waits in the journal, what the archive has, and how far each job has read it.
 
-All of it is read from files, without Spark, so it takes a second at most and works while jobs run.  It is no
-transaction: meanwhile a segment may go and a file come.
-
-Spark's checkpoint says which files of the archive a job has read (`file_log`).  Files of an unfinished batch count as
-waiting: Spark plans a batch before it runs, and it may fail.
+All of it is read from files, without Spark, so it works while jobs run.  It is no transaction: meanwhile a segment may
+go and a file come.  Files of an unfinished batch count as waiting: Spark plans a batch before it runs.
 """
 
 from __future__ import annotations
@@ -28,67 +25,41 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True, slots=True)
 class JournalStatus:
-    """The segments of one gateway that wait to be archived.
-
-    Attributes:
-        segments: complete ones.
-        size: their bytes.
-        oldest: seconds since the oldest was complete; None: none waits.
-        growing: segments that are being written, or were when their gateway died.
-    """
+    """The segments of one gateway that wait to be archived."""
 
     gateway: str
-    segments: int
-    size: int
-    oldest: float | None
-    growing: int
+    segments: int  # complete ones
+    size: int  # their bytes
+    oldest: float | None  # seconds since the oldest was complete; None: none waits
+    growing: int  # segments that are being written, or were when their gateway died
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """The archive.
-
-    Attributes:
-        exists: False: there is no such folder.
-        files: number of raw files; `size` is their bytes.
-        newest_hour: start of the newest hour that has rows; None: no hour has any.
-        history: hours that are compacted.
-    """
+    """The archive."""
 
     folder: str
-    exists: bool
-    files: int
+    exists: bool  # False: there is no such folder
+    files: int  # number of raw files; `size` is their bytes
     size: int
-    newest_hour: str | None
-    history: int
+    newest_hour: str | None  # start of the newest hour that has rows; None: no hour has any
+    history: int  # hours that are compacted
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job.
-
-    Attributes:
-        batch: the last one in its table; None: none yet.
-        rows: rows of the archive that it has read.
-        newest: the latest `ts` among them.
-        lag: seconds from there to the end of the last batch.
-        written: end of the last batch.
-        waiting: files of the archive whose rows are not in its table; None: they cannot be counted here.
-        files: files of its table.
-        failure: `at` and `reason`, if its last run failed.
-        missing: files of the archive that were deleted before the job read them, so its table lacks their rows.
-    """
+    """A job."""
 
     job: str
-    batch: int | None
-    rows: int
-    newest: str | None
-    lag: float | None
-    written: str | None
-    waiting: int | None
-    files: int
-    failure: dict[str, Any] | None
-    missing: int = 0
+    batch: int | None  # the last one in its table; None: none yet
+    rows: int  # rows of the archive that it has read
+    newest: str | None  # the latest `ts` among them
+    lag: float | None  # seconds from there to the end of the last batch
+    written: str | None  # end of the last batch
+    waiting: int | None  # files of the archive whose rows are not in its table; None: they cannot be counted here
+    files: int  # files of its table
+    failure: dict[str, Any] | None  # `at` and `reason`, if its last run failed
+    missing: int = 0  # files of the archive that were deleted before the job read them, so its table lacks their rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +102,9 @@ class PipelineStatus:
 
 
 def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> PipelineStatus:
-    """The status at present.
+    """The status at present; None for a folder that is not known.  An archive at a URI cannot be looked at here.
 
-    Args:
-        journal: its folder; None: not known.
-        archive: a folder, or a URI, which cannot be looked at here.
-        into: the folder of the tables; None: not known.
-
-    Raises:
-        JobFailure: a file of a table or of a checkpoint is damaged.
+    `JobFailure`: a file of a table or of a checkpoint is damaged.
     """
     folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)

@@ -8,19 +8,16 @@ maximum.  Without keys a table is a list.
 
 **Each row of the archive counts once, wherever a job is killed.**  Spark's checkpoint says which files of the archive
 batch n consists of, before it runs, and that it is over, after its file is here.  So a batch that is killed in between
-runs again with the same rows, and a file that is here already stays.  Spark leaves its checkpoint to the system's
-cache, so a power cut may take the plan of batch n away, and batch n gets other files: the digest of their names tells,
-and the new batch replaces the file.  Three rules keep that true:
+runs again with the same rows, and a file that is here already stays.  (A power cut may take Spark's plan of batch n
+away: the digest of the files' names tells, and the new batch replaces the file.)  Three rules keep that true:
 
 1. A file gets its name when it is whole and on the disk.
-2. Small files are merged into one, but only those of batches that Spark never runs again.  Batch n begins when n - 1 is
-   over for Spark, so while n runs these are the batches below n.  The merged file gets its name first, then the files
-   that it covers go; readers skip a file that a wider one covers, so a kill in between changes nothing.
+2. Small files are merged into one, but only those of batches that Spark never runs again, below the running one.  The
+   merged file gets its name first, then the files that it covers go; readers skip a file that a wider one covers.
 3. Batch n is accepted only if n - 1 or n is the last one here, and n is not inside a wider file.  Otherwise the
-   checkpoint belongs to another table: one of them was removed or restored, and rows would be lost or count twice.
+   checkpoint belongs to another table: one of them was removed or restored.
 
-Files of the oldest batches may be removed.  64 files become one, 64 of these another one, as long as the result has no
-more rows than fit into memory with ease.  One process writes a table (`checkpoints` locks it); any number may read it.
+Files of the oldest batches may be removed.  One process writes a table (`checkpoints` locks it); any number may read.
 """
 
 from __future__ import annotations
@@ -50,14 +47,11 @@ if TYPE_CHECKING:
 
 Merge = Literal["sum", "min", "max"]
 
-FAN = 64
-"""How many files become one."""
-
+FAN = 64  # how many files become one
 _LEVELS = 2
 # Rows of a merged file: some hundred bytes each in memory, several times over while they are merged.
 _MOST_ROWS = 4_000_000
-# Readers skip by the least and greatest time of a group of rows; the files are sorted by time.
-_GROUP = 65_536
+_GROUP = 65_536  # readers skip by the least and greatest time of a group of rows; the files are sorted by time
 # How often a reader begins again because files were merged while it read them.
 _ATTEMPTS = 5
 _NAME = re.compile(r"(\d{10})-(\d{10})\.parquet")
@@ -68,23 +62,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """What a file says of its batches beside its rows.
+    """What a file says of its batches beside its rows."""
 
-    Attributes:
-        rows: rows of the archive that the batches have read.
-        newest: the latest `ts` among them, microseconds since 1970; None: there was none.
-        seconds: duration of the batches.
-        written: end of the last one, microseconds since 1970.
-        missing: files that the batches should have read and that had been deleted.
-        digest: of the names of the files of a batch (`file_log`); "": not known, or several batches.
-    """
-
-    rows: int = 0
-    newest: int | None = None
-    seconds: float = 0.0
-    written: int = 0
-    missing: int = 0
-    digest: str = ""
+    rows: int = 0  # rows of the archive that the batches have read
+    newest: int | None = None  # the latest `ts` among them, microseconds since 1970; None: there was none
+    seconds: float = 0.0  # duration of the batches
+    written: int = 0  # end of the last one, microseconds since 1970
+    missing: int = 0  # files that the batches should have read and that had been deleted
+    digest: str = ""  # of the names of the files of a batch (`file_log`); "": not known, or several batches
 
     def __add__(self, other: BatchSummary) -> BatchSummary:
         times = [each for each in (self.newest, other.newest) if each is not None]
@@ -142,18 +127,12 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class JobTable:
-    """A table.  Its methods raise `OSError` if a file cannot be read or written, `JobFailure` if one is damaged.
-
-    Attributes:
-        keys: rows with equal keys are merged; empty: the table is a list.
-        merges: how each other column is merged.
-        time: the column with the time of a row; "": none.
-    """
+    """A table.  Its methods raise `OSError` if a file cannot be read or written, `JobFailure` if one is damaged."""
 
     folder: Path
-    keys: tuple[str, ...] = ()
-    merges: Mapping[str, Merge] = field(default_factory=dict)
-    time: str = ""
+    keys: tuple[str, ...] = ()  # rows with equal keys are merged; empty: the table is a list
+    merges: Mapping[str, Merge] = field(default_factory=dict)  # how each other column is merged
+    time: str = ""  # the column with the time of a row; "": none
 
     def files(self) -> list[TableFile]:
         """The files that are read, in the order of their batches."""
@@ -164,11 +143,7 @@ class JobTable:
         return _not_covered([TableFile(int(each[1]), int(each[2]), self.folder / each[0]) for each in found if each])
 
     def check(self, batch: int) -> None:
-        """Check that this batch comes next, or is the last one again.
-
-        Raises:
-            JobFailure: it does not, so the checkpoint belongs to another state of the table.
-        """
+        """Check that this batch comes next, or is the last one again.  `JobFailure`: it does not."""
         files = self.files()
         last = files[-1].last if files else -1
         if batch - 1 == last or (batch == last and files[-1].span == 1):
@@ -185,11 +160,7 @@ class JobTable:
         return found[0].summary() if found else None
 
     def write(self, batch: int, rows: pa.Table, summary: BatchSummary | None = None) -> Path:
-        """Write the rows of a batch; the same batch again replaces its file.
-
-        Raises:
-            JobFailure: another batch comes next (`check`).
-        """
+        """Write the rows of a batch; the same batch again replaces its file.  `JobFailure`: see `check`."""
         self.check(batch)
         make_folder(self.folder)
         return self._write(batch, batch, self.merged([rows]), summary or BatchSummary())
@@ -215,11 +186,7 @@ class JobTable:
                 path.unlink()
 
     def read(self, since: datetime | None = None) -> pa.Table:
-        """The merged rows; a table without columns if there is no file.
-
-        Args:
-            since: only keys that have a row as new as this, by the column `time`.
-        """
+        """The merged rows, or of keys with a row as new as `since`; a table without columns if there is no file."""
         return self.steady(lambda: self.read_files(self.files(), since))
 
     def read_files(self, files: Sequence[TableFile], since: datetime | None = None) -> pa.Table:

@@ -1,12 +1,9 @@
-"""Time ranges: the words of `--since` and `--until`.
+"""Time ranges: the words of `--since` and `--until`.  All times are UTC, unless a time names its own zone.
 
-    now, today, yesterday       today and yesterday are their midnights
-    90s, 30m, 2h, 7d, 2w        so long before now
-    2026-11-21                  midnight
-    2026-11-21T14:30            also with seconds, with a blank for the T, with Z or +01:00 behind
-
-All times are UTC, as in the archive, unless a time names its own zone.  The caller hands in the present time, so that
-both ends of a range are seen from the same moment.
+now, today, yesterday       today and yesterday are their midnights
+90s, 30m, 2h, 7d, 2w        so long before now
+2026-11-21                  midnight
+2026-11-21T14:30            also with seconds, with a blank for the T, with Z or +01:00 behind
 """
 
 from __future__ import annotations
@@ -22,14 +19,7 @@ _KNOWN = "now, today, yesterday, a time ago like 90m, 2h or 7d, or a moment like
 
 
 def moment(text: str, now: datetime) -> datetime:
-    """The moment that a text names, in UTC.
-
-    Args:
-        now: with a zone.
-
-    Raises:
-        UsageFailure: the text names no moment.
-    """
+    """The moment that a text names, in UTC; `now` has a zone.  `UsageFailure`: the text names no moment."""
     now = now.astimezone(UTC)
     words = {"now": now, "today": _midnight(now), "yesterday": _midnight(now) - timedelta(days=1)}
     word = text.strip().lower()
@@ -47,8 +37,7 @@ def moment(text: str, now: datetime) -> datetime:
 def span(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
     """The moments that two texts name: the range includes the first and not the second.
 
-    Raises:
-        UsageFailure: a text names no moment, or the second is not later.
+    `UsageFailure`: a text names no moment, or the second is not later.
     """
     begin, end = moment(since, now), moment(until, now)
     if begin >= end:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from gateway.archive import history, layout
+from gateway.archive.archiver import Archiver
+from gateway.archive.gateway_archiver import ArchivedFile, ArchiverOptions
 from gateway.journal import Journal, Segment, found, schema
 from tests.journal.desk import START, Clock
 
 NAMES = [each.name for each in schema.COLUMNS]
-BEGIN = START / 1e6
-"""Seconds since 1970, when a journal begins: 2023-11-14 22:13:20."""
+BEGIN = START / 1e6  # seconds since 1970, when a journal begins: 2023-11-14 22:13:20
+HOUR = int(BEGIN // 3600)  # its number
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
 Row = tuple[object, ...]
 
 
 class Writer:
-    """A gateway that writes a journal.  Each row is a moment later than the one before.
-
-    Args:
-        apart: seconds between two rows.
-    """
+    """A gateway that writes a journal, with rows that are so many seconds `apart`."""
 
     def __init__(self, folder: Path, gateway: str = "g1", *, apart: float = 0.001, clock: Clock | None = None) -> None:
         self.folder = folder / gateway
@@ -85,6 +85,40 @@ class Writer:
     def close(self) -> None:
         """It ends; what was not rolled is a segment."""
         self._journal.close()
+
+
+class Desk:
+    """A journal and its archive, and what the archiver says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = folder / "journal"
+        self.archive = folder / "archive"
+        self.written: list[ArchivedFile] = []
+        self.said: list[str] = []
+        self.now = BEGIN
+        self.journal.mkdir()
+
+    def archiver(self, **options: Any) -> Archiver:
+        told: dict[str, Any] = {"tell": self.written.append, "warn": self.said.append, "clock": lambda: self.now}
+        return Archiver(self.journal, self.archive, ArchiverOptions(**{**told, **options}))
+
+    def all(self, **options: Any) -> bool:
+        """Archive everything."""
+        with self.archiver(**options) as archiver:
+            return archiver.step(everything=True)
+
+    def segments(self, gateway: str = "g1") -> list[int]:
+        """The numbers of those that are left."""
+        return [int(path.stem.rpartition("-")[2]) for path in found(self.journal / gateway)]
+
+    def ranges(self) -> list[tuple[str, int, int]]:
+        """Hour, first and last of the raw files."""
+        hours = [(name.split("/")[1], layout.range_of(name.split("/")[2])) for name in raw_files(self.archive)]
+        return [(hour, which.first, which.last) for hour, which in hours if which is not None]
+
+    def hidden(self) -> list[str]:
+        """Files that were left, but for locks and manifests."""
+        return hidden_files(self.archive / "raw") + hidden_files(self.archive / "history")
 
 
 def flip(path: Path, place: int) -> bytes:
@@ -161,3 +195,18 @@ def manifest_of(archive: Path, hour: int) -> dict[str, Any]:
     path = archive / layout.HISTORY / layout.folder_of(hour) / history.MANIFEST
     content: dict[str, Any] = json.loads(path.read_bytes())
     return content
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def interrupting(step: str) -> Callable[[str], None]:
+    """A hook that interrupts at a step."""
+
+    def at(name: str) -> None:
+        if name == step:
+            raise KeyboardInterrupt
+
+    return at

@@ -19,6 +19,7 @@ from pathlib import Path
 from gateway.archive import sorting
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact
+from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from tests.archive.desk import Writer
 
@@ -47,7 +48,7 @@ def _act(what: str, journal: str, archive: str, step: str, number: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if what == "archive":
-        with Archiver(Path(journal), Path(archive), at=at) as archiver:
+        with Archiver(Path(journal), Path(archive), ArchiverOptions(at=at)) as archiver:
             archiver.step(everything=True)
     elif what == "compact":
         sorting.RUN, sorting.CHUNK = 20_000, 2_000  # so that there are runs

@@ -15,16 +15,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.archive import command, history, layout, retention, service
-from gateway.archive.archiver import Archiver
+from gateway.archive import command, layout, retention
 from gateway.archive.compact import compact
 from gateway.archive.errors import ArchiveError
 from gateway.cli.main import main
 from gateway.journal import found
-from tests.archive.desk import BEGIN, Writer, archive_rows, by_seq, journal_rows, raw_files
+from tests.archive.desk import HOUR, Writer, archive_rows, by_seq, journal_rows, raw_files
 
 ROOT = Path(__file__).parents[2]
-HOUR = int(BEGIN // 3600)
 
 
 @pytest.fixture
@@ -44,88 +42,73 @@ def once(journal: Path, archive: Path, *options: str) -> Result:
     return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
-class TestOnce:
-    def test_json(self, journal: Path, archive: Path) -> None:
-        result = once(journal, archive, "--json")
-        assert (result.exit_code, result.stderr) == (0, "")
-        told = [json.loads(line) for line in result.stdout.splitlines()]
-        assert [each["rows"] for each in told] == [2, 2, 2, 2]
-        assert sorted(told[0]) == ["file", "gateway", "lag", "octets", "rows", "rows_per_second", "segments"]
-        assert [each["file"] for each in told] == [str(archive / "raw" / name) for name in raw_files(archive)]
-
-    def test_something_fails(self, journal: Path, archive: Path) -> None:
-        path = found(journal / "g1")[0]
-        path.unlink()
-        path.mkdir()
-        result = once(journal, archive)
-        assert result.exit_code == 1
-        assert result.stderr.startswith(f"{path} cannot be read: Is a directory; it is tried again\n")
-        assert len(raw_files(archive)) > 0
-
-    def test_another_archiver(self, journal: Path, archive: Path) -> None:
-        with Archiver(journal, archive):
-            result = once(journal, archive)
-        assert result.exit_code == 1
-        assert result.stderr.startswith("Error: another archiver reads the journal")
-        assert result.stderr.count("\n") == 1
-
-    def test_retention(self, journal: Path, archive: Path) -> None:
-        once(journal, archive)
-        assert compact(archive, layout.start_of(HOUR + 3))
-        assert once(journal, archive).exit_code == 0
-        assert len(raw_files(archive)) == 4
-        assert once(journal, archive, "--raw-retention", "0s").exit_code == 0
-        assert len(raw_files(archive)) == 1
-        assert len(archive_rows(archive)) == 8
-        assert once(journal, archive, "--history-retention", "90d").exit_code == 0
-        assert len(archive_rows(archive)) == 2
-
-    def test_retention_fails(self, journal: Path, archive: Path) -> None:
-        once(journal, archive)
-        assert compact(archive, layout.start_of(HOUR + 3))
-        (archive / "history" / layout.folder_of(HOUR) / history.MANIFEST).write_text("{")
-        result = once(journal, archive)
-        assert result.exit_code == 1
-        assert result.stderr.startswith("old files cannot be deleted: ")
+def test_json(journal: Path, archive: Path) -> None:
+    result = once(journal, archive, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    told = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [each["rows"] for each in told] == [2, 2, 2, 2]
+    assert sorted(told[0]) == ["file", "gateway", "lag", "octets", "rows", "rows_per_second", "segments"]
+    assert [each["file"] for each in told] == [str(archive / "raw" / name) for name in raw_files(archive)]
 
 
-class TestUsage:
-    @pytest.mark.parametrize(
-        ("option", "value", "reason"),
-        [
-            ("--roll", "soon", "'soon' is no duration; write one like 60s, 5m, 48h or 90d"),
-            ("--interval", "0", "'0' is too short; it must be 0.1s or longer"),
-            ("--max-bytes", "much", "'much' is no number of "),
-            ("--journal", "nowhere", "--journal nowhere is no folder; a gateway with the setting `journal` makes it"),
-            ("--archive", __file__, "test_command.py is no folder"),
-        ],
+def test_something_fails(journal: Path, archive: Path) -> None:
+    path = found(journal / "g1")[0]
+    path.unlink()
+    path.mkdir()
+    result = once(journal, archive)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{path} cannot be read: Is a directory; it is tried again\n")
+    assert len(raw_files(archive)) > 0
+
+
+def test_retention(journal: Path, archive: Path) -> None:
+    once(journal, archive)
+    assert compact(archive, layout.start_of(HOUR + 3))
+    assert once(journal, archive).exit_code == 0
+    assert len(raw_files(archive)) == 4
+    assert once(journal, archive, "--raw-retention", "0s").exit_code == 0
+    assert len(raw_files(archive)) == 1
+    assert len(archive_rows(archive)) == 8
+    assert once(journal, archive, "--history-retention", "90d").exit_code == 0
+    assert len(archive_rows(archive)) == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--roll", "soon", "'soon' is no duration; write one like 60s, 5m, 48h or 90d"),
+        ("--interval", "0", "'0' is too short; it must be 0.1s or longer"),
+        ("--max-bytes", "much", "'much' is no number of "),
+        ("--journal", "nowhere", "--journal nowhere is no folder; a gateway with the setting `journal` makes it"),
+        ("--archive", __file__, "test_command.py is no folder"),
+    ],
+)
+def test_wrong(journal: Path, archive: Path, option: str, value: str, reason: str) -> None:
+    result = once(journal, archive, option, value)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+
+
+def test_settings(journal: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["archive", "--once"])
+    assert result.exit_code == 2
+    assert "--journal is missing: give it, or set journal in gateway.toml or GATEWAY_JOURNAL" in result.stderr
+    (tmp_path / "gateway.toml").write_text(f'journal = "{journal}"\narchive = "{archive}"\n')
+    assert CliRunner().invoke(main, ["archive", "--once"]).exit_code == 0
+    assert len(archive_rows(archive)) == 8
+    (tmp_path / "gateway.toml").write_text("journal = 3\n")
+    assert "gateway.toml line 1" in CliRunner().invoke(main, ["archive", "--once"]).stderr
+
+
+def test_no_pyarrow(journal: Path, archive: Path) -> None:
+    code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli.main import main; main()"
+    arguments = ["archive", "--journal", str(journal), "--archive", str(archive), "--once"]
+    result = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
-    def test_wrong(self, journal: Path, archive: Path, option: str, value: str, reason: str) -> None:
-        result = once(journal, archive, option, value)
-        assert result.exit_code == 2
-        assert reason in result.stderr
-
-    def test_settings(self, journal: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        result = CliRunner().invoke(main, ["archive", "--once"])
-        assert result.exit_code == 2
-        assert "--journal is missing: give it, or set journal in gateway.toml or GATEWAY_JOURNAL" in result.stderr
-        (tmp_path / "gateway.toml").write_text(f'journal = "{journal}"\narchive = "{archive}"\n')
-        assert CliRunner().invoke(main, ["archive", "--once"]).exit_code == 0
-        assert len(archive_rows(archive)) == 8
-        (tmp_path / "gateway.toml").write_text("journal = 3\n")
-        result = CliRunner().invoke(main, ["archive", "--once"])
-        assert result.exit_code == 2
-        assert "gateway.toml line 1" in result.stderr
-
-    def test_no_pyarrow(self, journal: Path, archive: Path) -> None:
-        code = "import sys; sys.modules['pyarrow'] = None; from gateway.cli.main import main; main()"
-        arguments = ["archive", "--journal", str(journal), "--archive", str(archive), "--once"]
-        result = subprocess.run(
-            [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert result.returncode == 3
-        assert result.stderr == "Error: pyarrow cannot be imported: pip install 'stomp-gateway[pipeline]'\n"
+    assert result.returncode == 3
+    assert result.stderr == "Error: pyarrow cannot be imported: pip install 'stomp-gateway[pipeline]'\n"
 
 
 class TestService:
@@ -166,51 +149,50 @@ class TestService:
         assert f"(process {process.pid})" in result.stderr
 
 
-class TestWork:
-    """The loop, without a process."""
+def test_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = threading.Event()
+    steps: list[bool] = []
 
-    def test_until_it_is_stopped(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        stop = threading.Event()
-        steps: list[bool] = []
+    class Steps:
+        def step(self, *, everything: bool) -> bool:
+            steps.append(everything)
+            if len(steps) == 3:
+                stop.set()
+            return len(steps) != 3
 
-        class Steps:
-            def step(self, *, everything: bool) -> bool:
-                steps.append(everything)
-                if len(steps) == 3:
-                    stop.set()
-                return len(steps) != 3
+    def expire(at_once: bool) -> bool:
+        assert not stop.is_set()
+        return True
 
-        def expire(at_once: bool) -> bool:
-            assert not stop.is_set()
-            return True
+    worker: Any = Steps()
+    assert not command._work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
+    assert steps == [False] * 3
 
-        worker: Any = Steps()
-        assert not service.work(worker, expire, stop, once=False, interval=0.001)  # type: ignore[arg-type]
-        assert steps == [False] * 3
 
-    def test_expiry_now_and_then(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        now = [1000.0]
-        calls: list[float] = []
+def test_expiry_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    calls: list[float] = []
 
-        def fail(archive: Path, seconds: float, at: float) -> int:
-            calls.append(at)
-            raise ArchiveError("why")
+    def fail(archive: Path, seconds: float, at: float) -> int:
+        calls.append(at)
+        raise ArchiveError("why")
 
-        monkeypatch.setattr("time.time", lambda: now[0])
-        monkeypatch.setattr(retention, "expire_raw", fail)
-        said: list[str] = []
-        expire = service.Expiry(tmp_path, 10, None, said.append)
-        assert not expire()
-        assert expire()
-        now[0] += 60
-        assert not expire()
-        assert calls == [1000.0, 1060.0]
-        assert said == ["old files cannot be deleted: why"]
+    monkeypatch.setattr("time.time", lambda: now[0])
+    monkeypatch.setattr(retention, "expire_raw", fail)
+    said: list[str] = []
+    expire = retention.Expiry(tmp_path, 10, None, said.append)
+    assert not expire()
+    assert expire()
+    now[0] += 60
+    assert not expire()
+    assert calls == [1000.0, 1060.0]
+    assert said == ["old files cannot be deleted: why"]
 
-    def test_the_second_signal_ends_it(self) -> None:
-        before = signal.getsignal(signal.SIGTERM)
-        with command._stopping() as event:
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert event.is_set()
-            assert signal.getsignal(signal.SIGTERM) is before
+
+def test_the_second_signal_ends_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with command._stopping() as event:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert event.is_set()
         assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGTERM) is before

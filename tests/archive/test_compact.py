@@ -6,7 +6,6 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive import compact as module
@@ -14,10 +13,11 @@ from gateway.archive import history, layout, parquet_files, sorting
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import Compacted, compact
 from gateway.archive.errors import ArchiveError
+from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_raw
-from gateway.archive.schema import SCHEMA
 from tests.archive.desk import (
-    BEGIN,
+    HOUR,
+    LATER,
     Row,
     Writer,
     archive_rows,
@@ -30,9 +30,6 @@ from tests.archive.desk import (
     raw_files,
     rows_of,
 )
-
-HOUR = int(BEGIN // 3600)
-LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Desk:
@@ -56,7 +53,7 @@ class Desk:
             writer.rows(count, body)
             writer.roll()
         self.rows += journal_rows(self.journal)
-        with Archiver(self.journal, self.archive, max_bytes=1) as archiver:
+        with Archiver(self.journal, self.archive, ArchiverOptions(most=1)) as archiver:
             assert archiver.step(everything=True)
 
     def compact(self, before: datetime = LATER, **options: object) -> bool:
@@ -167,153 +164,107 @@ def test_large_hours(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert hidden_files(desk.archive / "history") == []
 
 
-def test_a_raw_file_without_rows(desk: Desk) -> None:
-    """No archiver of ours writes one."""
-    folder = desk.archive / "raw" / layout.folder_of(HOUR)
-    folder.mkdir(parents=True)
-    pq.write_table(SCHEMA.empty_table(), folder / "a.parquet")
+def test_nothing_else_is_there(desk: Desk) -> None:
+    desk.fill(50)
     assert desk.compact()
-    assert history.files(desk.archive) == []
-    assert manifest_of(desk.archive, HOUR)["raw"] == ["a.parquet"]
+    (path,) = desk.history()
+    assert expire_raw(desk.archive, 0, LATER.timestamp()) == 1
+    path.with_name(history.MANIFEST).unlink()
+    with pytest.raises(ArchiveError, match=r"history files that no manifest lists: 0001-0001\.parquet;"):
+        history.files(desk.archive)
+    assert desk.compact(LATER)
+    lost = "has history files that no manifest lists: 0001-0001.parquet"
+    assert desk.said == [f"{path.parent} {lost}; a new manifest lists them, with 50 rows"]
+    assert by_seq(rows_of(desk.history())) == desk.rows
+    assert manifest_of(desk.archive, HOUR)["rows"] == 50
+    desk.fill(5)
+    assert desk.compact()
+    assert by_seq(rows_of(desk.history())) == desk.rows
+    assert len(desk.said) == 1
 
 
-class TestLostManifest:
-    """A copy may leave out what begins with _.  History files stay, and count."""
+def test_raw_files_are_there(desk: Desk) -> None:
+    """Whether they are in the history is unknown: that hour is left alone and reported."""
+    desk.fill(50)
+    assert desk.compact()
+    (path,) = desk.history()
+    data = path.read_bytes()
+    path.with_name(history.MANIFEST).unlink()
+    assert not desk.compact()
+    assert path.read_bytes() == data
+    assert len(desk.said) == 1
+    assert "cannot be compacted: " in desk.said[0]
+    assert "history files that no manifest lists: 0001-0001.parquet" in desk.said[0]
+    assert "1 raw files" in desk.said[0]
+    for name in raw_files(desk.archive):  # what the sentence says
+        desk.archive.joinpath("raw", name).unlink()
+    assert desk.compact()
+    assert by_seq(rows_of(desk.history())) == desk.rows
 
-    def test_nothing_else_is_there(self, desk: Desk) -> None:
-        desk.fill(50)
-        assert desk.compact()
-        (path,) = desk.history()
-        assert expire_raw(desk.archive, 0, LATER.timestamp()) == 1
-        path.with_name(history.MANIFEST).unlink()
-        with pytest.raises(ArchiveError, match=r"history files that no manifest lists: 0001-0001\.parquet;"):
-            history.files(desk.archive)
-        assert desk.compact(LATER)
-        lost = "has history files that no manifest lists: 0001-0001.parquet"
-        assert desk.said == [f"{path.parent} {lost}; a new manifest lists them, with 50 rows"]
-        assert by_seq(rows_of(desk.history())) == desk.rows
-        assert manifest_of(desk.archive, HOUR)["rows"] == 50
-        desk.fill(5)
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
-        assert len(desk.said) == 1
 
-    def test_raw_files_are_there(self, desk: Desk) -> None:
-        """Whether they are in the history is unknown: that hour is left alone and reported."""
-        desk.fill(50)
-        assert desk.compact()
-        (path,) = desk.history()
-        data = path.read_bytes()
-        path.with_name(history.MANIFEST).unlink()
-        assert not desk.compact()
-        assert path.read_bytes() == data
-        assert len(desk.said) == 1
-        assert "cannot be compacted: " in desk.said[0]
-        assert "history files that no manifest lists: 0001-0001.parquet" in desk.said[0]
-        assert "1 raw files" in desk.said[0]
-        for name in raw_files(desk.archive):  # what the sentence says
-            desk.archive.joinpath("raw", name).unlink()
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
+@pytest.mark.parametrize("step", ["file visible", "manifest written"])
+def test_a_compaction_that_ended_early(desk: Desk, step: str) -> None:
+    """What it left is known, and goes."""
 
-    def test_an_old_manifest(self, desk: Desk) -> None:
-        desk.fill(50)
-        assert desk.compact()
-        (path,) = desk.history()
-        manifest = path.with_name(history.MANIFEST)
-        old = manifest.read_bytes()
+    def at(name: str) -> None:
+        if name == step:
+            raise KeyboardInterrupt
+
+    desk.fill(50)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            desk.compact(at=at)
+        assert by_seq(archive_rows(desk.archive)) == by_seq(desk.rows)
         desk.fill(20)
-        assert desk.compact()
-        expire_raw(desk.archive, 0, LATER.timestamp())
-        manifest.write_bytes(old)
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
-
-    def test_files_of_others(self, desk: Desk) -> None:
-        desk.fill(50)
-        assert desk.compact()
-        (path,) = desk.history()
-        path.with_name("notes.txt").touch()
-        path.with_name("another.parquet").touch()
-        desk.fill(20)
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
-        assert path.with_name("notes.txt").exists()
-        assert path.with_name("another.parquet").exists()
-
-    @pytest.mark.parametrize("step", ["file visible", "manifest written"])
-    def test_a_compaction_that_ended_early(self, desk: Desk, step: str) -> None:
-        """What it left is known, and goes."""
-
-        def at(name: str) -> None:
-            if name == step:
-                raise KeyboardInterrupt
-
-        desk.fill(50)
-        for _ in range(2):
-            with pytest.raises(KeyboardInterrupt):
-                desk.compact(at=at)
-            assert by_seq(archive_rows(desk.archive)) == by_seq(desk.rows)
-            desk.fill(20)
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == by_seq(desk.rows)
-        assert hidden_files(desk.archive / "history") == []
-        assert desk.said == []
+    assert desk.compact()
+    assert by_seq(rows_of(desk.history())) == by_seq(desk.rows)
+    assert hidden_files(desk.archive / "history") == []
+    assert desk.said == []
 
 
-class TestFailure:
-    def test_a_raw_file_that_is_damaged(self, desk: Desk) -> None:
-        """The other hours are compacted, and of this one nothing is."""
-        desk.fill(100, 100, apart=60)
-        path = desk.archive / "raw" / raw_files(desk.archive)[0]
-        data = path.read_bytes()
-        path.write_bytes(data[:-20])
-        assert not desk.compact()
-        assert len(desk.said) == 1
-        assert desk.said[0].startswith(f"{path.parent} cannot be compacted: ")
-        assert not list((desk.archive / "history" / layout.folder_of(HOUR)).iterdir())
-        assert len(desk.told) == len(raw_files(desk.archive)) - 2
-        path.write_bytes(data)
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
+def test_a_raw_file_that_is_damaged(desk: Desk) -> None:
+    """The other hours are compacted, and of this one nothing is."""
+    desk.fill(100, 100, apart=60)
+    path = desk.archive / "raw" / raw_files(desk.archive)[0]
+    data = path.read_bytes()
+    path.write_bytes(data[:-20])
+    assert not desk.compact()
+    assert len(desk.said) == 1
+    assert desk.said[0].startswith(f"{path.parent} cannot be compacted: ")
+    assert not list((desk.archive / "history" / layout.folder_of(HOUR)).iterdir())
+    assert len(desk.told) == len(raw_files(desk.archive)) - 2
+    path.write_bytes(data)
+    assert desk.compact()
+    assert by_seq(rows_of(desk.history())) == desk.rows
 
-    def test_a_newer_column(self, desk: Desk) -> None:
-        desk.fill(10)
-        path = desk.archive / "raw" / raw_files(desk.archive)[0]
-        with path.open("rb") as file:
-            table = pq.read_table(file)
-        pq.write_table(table.append_column("later", table["seq"]), path)
-        assert not desk.compact()
-        assert desk.said == [
-            f"{path.parent} cannot be compacted: it has columns that this program does not know: later"
-        ]
 
-    @pytest.mark.parametrize("after", [0, 1])
-    def test_a_full_disk(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-        desk.fill(50)
-        original = os.fsync
-        calls = []
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_full_disk(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    desk.fill(50)
+    original = os.fsync
+    calls = []
 
-        def full(descriptor: int) -> None:
-            calls.append(descriptor)
-            if len(calls) > after:
-                raise OSError(28, "No space left on device")
-            original(descriptor)
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) > after:
+            raise OSError(28, "No space left on device")
+        original(descriptor)
 
-        desk.archive.joinpath("history", layout.folder_of(HOUR)).mkdir(parents=True)
-        monkeypatch.setattr(os, "fsync", full)
-        assert not desk.compact()
-        assert "cannot be compacted: No space left on device" in desk.said[0]
-        assert by_seq(archive_rows(desk.archive)) == desk.rows
-        monkeypatch.undo()
-        assert desk.compact()
-        assert by_seq(rows_of(desk.history())) == desk.rows
-        assert hidden_files(desk.archive / "history") == []
+    desk.archive.joinpath("history", layout.folder_of(HOUR)).mkdir(parents=True)
+    monkeypatch.setattr(os, "fsync", full)
+    assert not desk.compact()
+    assert "cannot be compacted: No space left on device" in desk.said[0]
+    assert by_seq(archive_rows(desk.archive)) == desk.rows
+    monkeypatch.undo()
+    assert desk.compact()
+    assert by_seq(rows_of(desk.history())) == desk.rows
+    assert hidden_files(desk.archive / "history") == []
 
-    def test_another_compaction(self, desk: Desk) -> None:
-        desk.fill(10)
-        held = module.lock_of(desk.archive)
-        with pytest.raises(ArchiveError, match="another compaction of"):
-            desk.compact()
-        os.close(held)
-        assert desk.compact()
+
+def test_another_compaction(desk: Desk) -> None:
+    desk.fill(10)
+    held = module.lock_of(desk.archive)
+    with pytest.raises(ArchiveError, match="another compaction of"):
+        desk.compact()
+    os.close(held)
+    assert desk.compact()

@@ -12,14 +12,19 @@ import pytest
 from gateway.archive.segments import Tables
 from gateway.journal import found
 from gateway.journal.record import BY_CODE
-from tests.archive.archiving import Desk
-from tests.archive.desk import Row, Writer, archive_rows, by_seq, flip, journal_rows, raw_files
-from tests.archive.test_recovery import interrupting
+from tests.archive.desk import (
+    Desk,
+    Row,
+    Writer,
+    archive_rows,
+    by_seq,
+    desk,
+    flip,
+    interrupting,
+    journal_rows,
+)
 
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+__all__ = ["desk"]
 
 
 @pytest.fixture
@@ -128,15 +133,6 @@ def test_a_segment_without_permission(desk: Desk, second: Path, rows: list[Row])
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
-def test_a_segment_without_rows(desk: Desk) -> None:
-    Writer(desk.journal).segments(1)
-    (path,) = found(desk.journal / "g1")
-    path.write_bytes(b"")
-    assert desk.all()
-    assert raw_files(desk.archive) == []
-    assert desk.segments() == []
-
-
 def test_events_of_a_newer_gateway(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     Writer(desk.journal).segments(8)
     rows = journal_rows(desk.journal)
@@ -159,15 +155,5 @@ def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
     assert "is damaged" in desk.said[0]
-    assert path.with_suffix(".bad").exists()
-    assert desk.segments() == []
-
-
-def test_a_segment_that_is_damaged_and_a_kill(desk: Desk, damaged: tuple[Path, list[Row]]) -> None:
-    path, rows = damaged
-    with pytest.raises(KeyboardInterrupt):
-        desk.all(at=interrupting("file visible"))
-    assert desk.all()
-    assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
     assert path.with_suffix(".bad").exists()
     assert desk.segments() == []

@@ -41,82 +41,73 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
-class TestFiles:
-    def test_all(self, archive: Path) -> None:
-        assert names(history.files(archive)) == [
-            "11/0001-0001.parquet",
-            "12/0001-0001.parquet",
-            "12/late.parquet",
-            "13/a.parquet",
-        ]
-
-    @pytest.mark.parametrize(
-        ("since", "until", "hours"),
-        [
-            (0, 60, "12"),
-            (59, 61, "12 13"),
-            (-60, 0, "11"),
-            (-1, None, "11 12 13"),
-            (None, 0, "11"),
-            (None, -60, ""),
-            (60, None, "13"),
-            (120, None, ""),
-            (0, 0, ""),
-        ],
-    )
-    def test_span(self, archive: Path, since: int | None, until: int | None, hours: str) -> None:
-        moments = [None if each is None else layout.start_of(NOON) + timedelta(minutes=each) for each in (since, until)]
-        found = history.files(archive, *moments)
-        assert sorted({path.parent.name[5:] for path in found}) == hours.split()
-
-    def test_nothing(self, tmp_path: Path) -> None:
-        assert history.files(tmp_path / "none") == []
-
-    def test_no_time_zone(self, archive: Path) -> None:
-        with pytest.raises(ValueError, match="time zone"):
-            history.files(archive, datetime(2026, 11, 21))
-
-    def test_a_file_that_goes_between(self, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Compacted and deleted after `raw` was listed: its rows are those of the history."""
-        read = history.read
-
-        def compacted(folder: Path) -> Manifest:
-            (archive / "raw" / layout.folder_of(NOON) / "late.parquet").unlink(missing_ok=True)
-            old = read(folder)
-            return Manifest(old.raw | {"late.parquet"}, (*old.history, "0002-0001.parquet"), 4)
-
-        monkeypatch.setattr(history, "read", compacted)
-        assert names(history.files_of(archive, NOON)) == ["12/0001-0001.parquet", "12/0002-0001.parquet"]
+def test_all(archive: Path) -> None:
+    found = names(history.files(archive))
+    assert found == ["11/0001-0001.parquet", "12/0001-0001.parquet", "12/late.parquet", "13/a.parquet"]
 
 
-class TestManifest:
-    def test_round_trip(self, tmp_path: Path) -> None:
-        manifest = Manifest(frozenset({"b", "a"}), ("2", "1"), 7)
-        assert history.read(tmp_path) == Manifest()
-        history.write(tmp_path, manifest)
-        assert history.read(tmp_path) == manifest
-        assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
+@pytest.mark.parametrize(
+    ("since", "until", "hours"),
+    [
+        (0, 60, "12"),
+        (59, 61, "12 13"),
+        (-60, 0, "11"),
+        (-1, None, "11 12 13"),
+        (None, 0, "11"),
+        (None, -60, ""),
+        (60, None, "13"),
+        (120, None, ""),
+        (0, 0, ""),
+    ],
+)
+def test_span(archive: Path, since: int | None, until: int | None, hours: str) -> None:
+    moments = [None if each is None else layout.start_of(NOON) + timedelta(minutes=each) for each in (since, until)]
+    found = history.files(archive, *moments)
+    assert sorted({path.parent.name[5:] for path in found}) == hours.split()
 
-    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "raw": 3, "history": [], "rows": 0}'])
-    def test_invalid_text(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / MANIFEST).write_text(text)
-        with pytest.raises(ArchiveError, match=r"_manifest\.json is damaged"):
-            history.read(tmp_path)
 
-    def test_unknown_version(self, tmp_path: Path) -> None:
-        (tmp_path / MANIFEST).write_text('{"version": 2}')
-        with pytest.raises(ArchiveError, match="has version 2, and this program reads 1 only"):
-            history.read(tmp_path)
+def test_no_files_and_no_time_zone(archive: Path) -> None:
+    assert history.files(archive / "none") == []
+    with pytest.raises(ValueError, match="time zone"):
+        history.files(archive, datetime(2026, 11, 21))
 
 
-class TestPending:
-    def test_names(self, tmp_path: Path) -> None:
-        assert history.pending(tmp_path) == frozenset()
-        history.announce(tmp_path, ["b", "a"])
-        assert history.pending(tmp_path) == {"a", "b"}
+def test_a_file_that_goes_between(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compacted and deleted after `raw` was listed: its rows are those of the history."""
+    read = history.read
 
-    @pytest.mark.parametrize("data", [b"{", b"1", b"\xff"])
-    def test_invalid_text(self, tmp_path: Path, data: bytes) -> None:
+    def compacted(folder: Path) -> Manifest:
+        (archive / "raw" / layout.folder_of(NOON) / "late.parquet").unlink(missing_ok=True)
+        old = read(folder)
+        return Manifest(old.raw | {"late.parquet"}, (*old.history, "0002-0001.parquet"), 4)
+
+    monkeypatch.setattr(history, "read", compacted)
+    assert names(history.files_of(archive, NOON)) == ["12/0001-0001.parquet", "12/0002-0001.parquet"]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    manifest = Manifest(frozenset({"b", "a"}), ("2", "1"), 7)
+    assert history.read(tmp_path) == Manifest()
+    history.write(tmp_path, manifest)
+    assert history.read(tmp_path) == manifest
+    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "raw": 3, "history": [], "rows": 0}'])
+def test_a_damaged_manifest(tmp_path: Path, text: str) -> None:
+    (tmp_path / MANIFEST).write_text(text)
+    with pytest.raises(ArchiveError, match=r"_manifest\.json is damaged"):
+        history.read(tmp_path)
+    (tmp_path / MANIFEST).write_text('{"version": 2}')
+    with pytest.raises(ArchiveError, match="has version 2, and this program reads 1 only"):
+        history.read(tmp_path)
+
+
+def test_pending_files(tmp_path: Path) -> None:
+    assert history.pending(tmp_path) == frozenset()
+    history.announce(tmp_path, ["b", "a"])
+    assert history.pending(tmp_path) == {"a", "b"}
+    for data in (b"{", b"1", b"\xff"):
         (tmp_path / history.PENDING).write_bytes(data)
         with pytest.raises(ArchiveError, match=r"_pending\.json is damaged"):
             history.pending(tmp_path)

@@ -6,21 +6,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from gateway.archive.archiver import Archiver
 from gateway.archive.compact import compact
+from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from gateway.journal import found
-from tests.archive.desk import Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
+from tests.archive.desk import LATER, Row, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class Desk:
@@ -44,7 +43,7 @@ class Desk:
 
     def archived(self, most: int = 1 << 20) -> None:
         """Without a kill."""
-        with Archiver(self.journal, self.archive, max_bytes=most) as archiver:
+        with Archiver(self.journal, self.archive, ArchiverOptions(most=most)) as archiver:
             assert archiver.step(everything=True)
 
     def left(self) -> list[Row]:

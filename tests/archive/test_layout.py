@@ -38,9 +38,6 @@ def test_the_order_of_names_is_that_of_rows() -> None:
     ranges = [Range("g", epoch, 9, 9), Range("g", epoch, 10, 100), Range("g", epoch + 1, 1, 1)]
     assert sorted([each.name for each in ranges]) == [each.name for each in ranges]
     assert ranges[0].name == "g-1700000000000000-00000009-00000009.parquet"
-
-
-def test_ids_of_gateways() -> None:
     names = {"g-1": True, "_g": True, "lost found": False, ".git": False}
     assert {name: layout.is_gateway(name) for name in names} == names
 

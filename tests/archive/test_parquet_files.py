@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.archive import layout, parquet_files
-from gateway.archive.parquet_files import HourlyWriters, ParquetWriter
+from gateway.archive import parquet_files
+from gateway.archive.parquet_files import ParquetWriter
 from gateway.archive.schema import SCHEMA
 from gateway.archive.segments import Tables
 from gateway.files import hidden
-from tests.archive.desk import BEGIN, Writer, by_seq, journal_rows, raw_files, rows_of
+from tests.archive.desk import BEGIN, Writer, journal_rows, rows_of
 
 HOUR = int(BEGIN // 3600)
 NAME = "g1-0000000000000001-00000001-00000001.parquet"
@@ -67,24 +67,3 @@ def test_discard(tmp_path: Path, is_finished: bool) -> None:
     part.discard()
     part.discard()
     assert os.listdir(tmp_path / "raw") == []
-
-
-def test_hours(tmp_path: Path) -> None:
-    """A row in each minute, over two midnights."""
-    each = HourlyWriters(tmp_path / "raw", NAME, frozenset({HOUR + 1}))
-    for table in Tables(segment(tmp_path, 40 * 60, apart=60)):
-        each.add(table)
-    each.add(SCHEMA.empty_table())
-    each.finish()
-    for part in each.all:
-        part.reveal()
-    hours = [hour for hour, _ in layout.hours(tmp_path / "raw")]
-    assert hours == [HOUR, *range(HOUR + 2, HOUR + 41)]
-    assert raw_files(tmp_path)[1] == f"date=2023-11-15/hour=00/{NAME}"
-    rows = []
-    for hour in hours:
-        found = rows_of([tmp_path / "raw" / layout.folder_of(hour) / NAME])
-        assert {int(str(row[3])) // layout.MICROSECONDS for row in found} == {hour}
-        rows += found
-    wanted = [row for row in journal_rows(tmp_path / "journal") if int(str(row[3])) // layout.MICROSECONDS != HOUR + 1]
-    assert by_seq(rows) == wanted

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from gateway import files
 from gateway.archive import history, layout
 from gateway.archive.history import Manifest
 from gateway.journal import found
-from tests.archive.archiving import Desk
-from tests.archive.desk import BEGIN, Writer, archive_rows, by_seq, journal_rows, raw_files
+from tests.archive.desk import (
+    HOUR,
+    Desk,
+    Writer,
+    archive_rows,
+    by_seq,
+    desk,
+    interrupting,
+    journal_rows,
+    raw_files,
+)
 
-HOUR = int(BEGIN // 3600)
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
-
-
-def interrupting(step: str) -> Callable[[str], None]:
-    """A hook that interrupts at a step."""
-
-    def at(name: str) -> None:
-        if name == step:
-            raise KeyboardInterrupt
-
-    return at
+__all__ = ["desk"]
 
 
 def test_a_range_that_is_there(desk: Desk) -> None:
@@ -64,19 +55,6 @@ def test_a_range_in_the_history(desk: Desk) -> None:
     assert len(archive_rows(desk.archive)) == 4
 
 
-def test_a_segment_damaged_meanwhile(desk: Desk) -> None:
-    Writer(desk.journal, apart=1800).segments(2, 2, 2)
-    rows = journal_rows(desk.journal)
-    with pytest.raises(KeyboardInterrupt):
-        desk.all(at=interrupting("file visible"))
-    path = found(desk.journal / "g1")[1]
-    path.write_bytes(b"nonsense" * 10)
-    assert desk.all()
-    assert by_seq(archive_rows(desk.archive)) == [*rows[:2], *rows[4:]]
-    assert "is unusable, and is kept" in desk.said[0]
-    assert desk.segments() == []
-
-
 def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
     """Nothing of the range may be in another one meanwhile."""
     Writer(desk.journal, apart=1800).segments(2, 2, 2)
@@ -94,16 +72,6 @@ def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
         path.write_bytes(data)
         assert archiver.step(everything=True)
     assert by_seq(archive_rows(desk.archive)) == rows
-
-
-def test_hidden_files_of_others(desk: Desk) -> None:
-    Writer(desk.journal).segments(1)
-    folder = desk.archive / "raw" / layout.folder_of(HOUR)
-    files.make_folder(folder)
-    for gateway in ("g1", "g2"):
-        (folder / f"_{layout.Range(gateway, 1, 1, 1).name}").touch()
-    assert desk.all()
-    assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]
 
 
 def test_an_invalid_manifest(desk: Desk) -> None:

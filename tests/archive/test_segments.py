@@ -19,12 +19,6 @@ def path(tmp_path: Path) -> Path:
     return Writer(tmp_path).records(5, 5)
 
 
-def test_whole(path: Path) -> None:
-    tables = Tables(path)
-    assert [len(table) for table in tables] == [5, 5]
-    assert (tables.torn, tables.unknown) == (0, 0)
-
-
 def test_torn_at_every_byte(path: Path) -> None:
     data = path.read_bytes()
     with path.open("rb") as file:
@@ -57,21 +51,6 @@ def test_damaged_at_every_byte(path: Path) -> None:
             assert tables.damaged
 
 
-def test_damaged_before_another_version(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    with path.open("rb") as file:
-        first, second = bodies(file, len(data))
-    place = size_of(first) + 8
-    data[place] = 9
-    data[place - 4 : place] = zlib.crc32(data[place : place + len(second)]).to_bytes(4, "little")
-    data[20] ^= 1
-    path.write_bytes(data)
-    tables = Tables(path)
-    with pytest.raises(SegmentError, match="it has no whole record"):
-        list(tables)
-    assert tables.damaged == len(data)
-
-
 def test_unknown_version(path: Path) -> None:
     data = bytearray(path.read_bytes())
     with path.open("rb") as file:
@@ -87,15 +66,12 @@ def test_unknown_version(path: Path) -> None:
     assert caught.value.is_unusable
 
 
-def test_it_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(SegmentError, match="No such file") as caught:
-        list(Tables(tmp_path / "1-1.seg"))
-    assert not caught.value.is_unusable
-
-
 def test_began(path: Path, tmp_path: Path) -> None:
     assert began(path) == pytest.approx(BEGIN, abs=1)
     assert began(tmp_path / "1-1.seg") is None
+    with pytest.raises(SegmentError, match="No such file") as caught:
+        list(Tables(tmp_path / "1-1.seg"))
+    assert not caught.value.is_unusable
     path.write_bytes(b"")
     assert began(path) is None
 

@@ -54,7 +54,7 @@ def sort_all(folder: Path, tables: list[pa.Table], steps: list[str] | None = Non
     st.integers(1, 1000),
     st.integers(2, 3),
 )
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: list[list[Key]], run: int, chunk: int, fan: int
 ) -> None:

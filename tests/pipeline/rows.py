@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-"""When the rows begin that say nothing else."""
-
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)  # when the rows begin that say nothing else
 GATEWAY = "g1"
 EPOCH = 1_772_366_000_000_000
 

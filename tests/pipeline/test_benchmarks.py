@@ -11,12 +11,12 @@ import pyarrow.parquet
 import pytest
 
 from benchmarks.pipeline import synthetic
-from benchmarks.pipeline.measured import Figure, number
 from gateway.archive import history, layout
 from gateway.archive.schema import SCHEMA
 from gateway.journal import schema
 
 
+@pytest.mark.long
 def test_a_short_run(tmp_path: Path) -> None:
     """Of what needs no Spark."""
     report = tmp_path / "report.json"
@@ -37,6 +37,7 @@ def test_a_missing_part() -> None:
     assert "no part lop; there are loop, gateway" in done.stderr
 
 
+@pytest.mark.long
 def test_the_synthetic_archive(tmp_path: Path) -> None:
     """It is what the archiver would have written: names, columns, and nulls where an event has none."""
     size = synthetic.make(tmp_path, 6_001)
@@ -54,25 +55,3 @@ def test_the_synthetic_archive(tmp_path: Path) -> None:
     for row in rows:
         has = {*schema.OF_EVERY_ROW, *schema.BY_NAME[row["event"]].columns} - {"transaction"}
         assert {name for name, value in row.items() if value is not None} == has
-
-
-@pytest.mark.parametrize(
-    ("value", "at_least", "verdict"),
-    [
-        (10, True, "met"),
-        (11, True, "met"),
-        (9, True, "MISSED"),
-        (10, False, "met"),
-        (9, False, "met"),
-        (11, False, "MISSED"),
-    ],
-)
-def test_verdicts(value: float, at_least: bool, verdict: str) -> None:
-    figure = Figure("x", value, "us", 10, at_least=at_least, rows=7, cpu=1.5)
-    assert figure.verdict == verdict
-    assert f"{'>=' if at_least else '<='} 10 {verdict}" in figure.line()
-    assert Figure("x", value, "us").verdict == ""
-
-
-def test_numbers() -> None:
-    assert [number(value) for value in (0.5678, 12.34, 123.4, 1_234_567.8)] == ["0.568", "12.3", "123", "1,234,568"]

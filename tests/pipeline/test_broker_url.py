@@ -10,7 +10,7 @@ import pytest
 from gateway.auth.passwords import hash_passcode
 from gateway.pipeline.broker_url import PASSCODE, BrokerUrl
 from gateway.pipeline.errors import JobFailure, UsageFailure
-from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
 
 @pytest.mark.parametrize(
@@ -27,15 +27,10 @@ def test_urls(url: str, broker: BrokerUrl, shown: str) -> None:
     assert str(broker) == shown
 
 
-@pytest.mark.parametrize(
-    "url", ["", "there:61613", "http://there", "stomp://", "stomp://there:port", "stomp://there?x=1"]
-)
+@pytest.mark.parametrize("url", ["", "there:61613", "http://there", "stomp://", "stomp://there:port", "stomp://h?x=1"])
 def test_urls_without_a_server(url: str) -> None:
     with pytest.raises(UsageFailure, match="names no STOMP server: write stomp://user@host:port"):
         BrokerUrl.of(url)
-
-
-def test_a_password_in_a_url() -> None:
     with pytest.raises(UsageFailure, match="put it into GATEWAY_PIPELINE_PASSCODE") as caught:
         BrokerUrl.of("stomp://anna:secret@there")
     assert "secret" not in str(caught.value)
@@ -66,9 +61,3 @@ def test_login(guarded: GatewayProcess, monkeypatch: pytest.MonkeyPatch) -> None
         broker.check()
     assert str(caught.value).startswith(f"{HOST}:{guarded.tcp_port} says: ")
     assert "\n" not in str(caught.value)
-
-
-def test_no_answer() -> None:
-    (port,) = free_ports(1)
-    with pytest.raises(JobFailure, match=rf"^cannot connect to {HOST}:{port}: [^\n]*$"):
-        BrokerUrl.of(f"stomp://{HOST}:{port}").check()

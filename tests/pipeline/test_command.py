@@ -57,8 +57,6 @@ class TestGroup:
     def test_the_commands(self) -> None:
         assert tuple(command.pipeline.commands) == COMMANDS
         assert all(invoke(name, "--help").exit_code == 0 for name in COMMANDS)
-
-    def test_the_jobs(self) -> None:
         assert "{metrics|consumers|sessions|deadletters|all}" in invoke("run", "--help").output
 
     @pytest.mark.parametrize(
@@ -93,7 +91,7 @@ class TestGroup:
                 command.pipeline, ["run", "all", "--archive", "a", "--tables", "t"], catch_exceptions=False
             )
 
-    @pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "pandas"])
+    @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
     def test_without_a_package(self, folders: Path, missing: str) -> None:
         """In a process that cannot import it: each command ends with one sentence."""
         lines = [
@@ -184,26 +182,29 @@ class TestOptions:
         with pytest.raises(click.BadParameter, match="is no duration; write one like 60s, 5m or 2h"):
             options.duration(text)
 
-    def test_an_interval_of_zero(self) -> None:
-        result = run("--interval", "0.05")
-        assert result.exit_code == 2
-        assert "must be 0.1s or longer" in result.stderr
 
-    @pytest.mark.parametrize("text", ["spark.x", "x=y"])
-    def test_no_settings(self, text: str) -> None:
-        result = run("--conf", text)
-        assert result.exit_code == 2
-        assert "is no setting of Spark; write spark.name=value" in result.stderr
+RUN = "run metrics --archive archive --tables tables"
 
-    def test_no_folder_is_given(self) -> None:
-        result = invoke("run", "all", "--tables", "tables")
-        assert result.exit_code == 2
-        assert "--archive is missing: give it, or set archive in gateway.toml or GATEWAY_ARCHIVE" in result.stderr
 
-    def test_both_kinds_of_spark(self) -> None:
-        result = invoke("report", "--archive", "archive", "--master", "local", "--remote", "sc://h")
-        assert result.exit_code == 2
-        assert "--master and --remote exclude each other" in result.stderr
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (f"{RUN} --interval 0.05", "must be 0.1s or longer"),
+        (f"{RUN} --conf spark.x", "is no setting of Spark; write spark.name=value"),
+        (f"{RUN} --conf x=y", "is no setting of Spark; write spark.name=value"),
+        (f"{RUN} --remote sc://h", "run cannot use --remote"),
+        (f"{RUN} --journal none", "none does not exist; a gateway with the setting `journal` makes it"),
+        ("run all --tables t", "--archive is missing: give it, or set archive in gateway.toml or GATEWAY_ARCHIVE"),
+        ("report --archive archive --master local --remote sc://h", "--master and --remote exclude each other"),
+        ("report --archive archive --since now --until yesterday", "is empty: --until must be later"),
+        ("report --archive none", "none does not exist; `gateway archive` makes it"),
+        ("compact --archive s3a://bucket/a", "is not on this machine"),
+    ],
+)
+def test_usage_errors(spark: Spark, line: str, sentence: str) -> None:
+    result = invoke(*line.split())
+    assert (result.exit_code, spark.asked) == (2, ())
+    assert sentence in result.stderr
 
 
 class TestOthers:
@@ -237,11 +238,6 @@ class TestOthers:
         monkeypatch.setattr("gateway.archive.compact.compact", Calls(ArchiveError("another one is at work")))
         result = invoke("compact", "--archive", "archive")
         assert (result.exit_code, result.stderr) == (1, "Error: another one is at work\n")
-
-    def test_an_archive_elsewhere_is_not_compacted(self) -> None:
-        result = invoke("compact", "--archive", "s3a://bucket/a")
-        assert result.exit_code == 2
-        assert "is not on this machine" in result.stderr
 
     def test_status(self, folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         calls = Calls(status.PipelineStatus(None, None, ()))

@@ -31,71 +31,61 @@ def report(*arguments: str) -> Result:
     return invoke("report", "--archive", "archive", *arguments)
 
 
-class TestReport:
-    """`report`."""
+def test_options_are_passed_on(folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, csv = Calls("figures"), Calls()
+    monkeypatch.setattr(build, "report", built)
+    monkeypatch.setattr(page, "page_of", lambda figures: f"<p>{figures}")
+    monkeypatch.setattr(csv_files, "write", csv)
+    result = report("--since", "2026-03-01", "--until", "2026-03-02", "--out", "r.html", "--csv", "c")
+    assert (result.exit_code, result.output) == (0, "wrote r.html\n")
+    days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
+    assert built.places == (spark, str(folders / "archive"), *days)
+    assert built.names == {"limits": AlarmLimits()}
+    assert csv.places == ("figures", Path("c"))
+    assert (folders / "r.html").read_text() == "<p>figures"
+    assert spark.stopped
 
-    def test_options_are_passed_on(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-        built, csv = Calls("figures"), Calls()
-        monkeypatch.setattr(build, "report", built)
-        monkeypatch.setattr(page, "page_of", lambda figures: f"<p>{figures}")
-        monkeypatch.setattr(csv_files, "write", csv)
-        result = report("--since", "2026-03-01", "--until", "2026-03-02", "--out", "r.html", "--csv", "c")
-        assert (result.exit_code, result.output) == (0, "wrote r.html\n")
-        days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
-        assert built.places == (spark, str(folders / "archive"), *days)
-        assert built.names == {"limits": AlarmLimits()}
-        assert csv.places == ("figures", Path("c"))
-        assert (folders / "r.html").read_text() == "<p>figures"
-        assert spark.stopped
 
-    def test_progress_on_a_terminal(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-        write(folders / "archive", [accepted()])
-        monkeypatch.setattr(build, "report", Calls())
-        monkeypatch.setattr(page, "page_of", lambda figures: "")
-        monkeypatch.setattr(command, "_is_watched", lambda: True)
-        result = report("--since", "2026-03-01", "--out", "r.html")
-        assert result.stderr.splitlines() == ["Spark starts", "reads 1 files of the archive", "writes r.html"]
-        assert report("--since", "2026-03-01", "--archive", "s3a://b/a").stderr.splitlines()[1] == "reads the archive"
+def test_progress_on_a_terminal(folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folders / "archive", [accepted()])
+    monkeypatch.setattr(build, "report", Calls())
+    monkeypatch.setattr(page, "page_of", lambda figures: "")
+    monkeypatch.setattr(command, "_is_watched", lambda: True)
+    result = report("--since", "2026-03-01", "--out", "r.html")
+    assert result.stderr.splitlines() == ["Spark starts", "reads 1 files of the archive", "writes r.html"]
+    assert report("--since", "2026-03-01", "--archive", "s3a://b/a").stderr.splitlines()[1] == "reads the archive"
 
-    def test_ctrl_c_leaves_no_report(self, folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-        def interrupted(*places: Any, **names: Any) -> None:
-            raise KeyboardInterrupt
 
-        monkeypatch.setattr(build, "report", Calls())
-        monkeypatch.setattr(page, "page_of", lambda figures: "")
-        monkeypatch.setattr(csv_files, "write", interrupted)
-        result = report("--out", "r.html", "--csv", "c")
-        assert (result.exit_code, result.stdout) == (130, "")
-        assert result.stderr == "Aborted: r.html is written, the files in c are not, or not all.\n"
-        monkeypatch.setattr(build, "report", interrupted)
-        result = report("--out", "s.html", "--csv", "c")
-        assert (result.exit_code, result.stderr) == (130, "Aborted: s.html is not written.\n")
-        assert not (folders / "s.html").exists()
+def test_ctrl_c_leaves_no_report(folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*places: Any, **names: Any) -> None:
+        raise KeyboardInterrupt
 
-    def test_no_span(self) -> None:
-        result = report("--since", "now", "--until", "yesterday")
-        assert result.exit_code == 2
-        assert "is empty: --until must be later" in result.stderr
+    monkeypatch.setattr(build, "report", Calls())
+    monkeypatch.setattr(page, "page_of", lambda figures: "")
+    monkeypatch.setattr(csv_files, "write", interrupted)
+    result = report("--out", "r.html", "--csv", "c")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "Aborted: r.html is written, the files in c are not, or not all.\n"
+    monkeypatch.setattr(build, "report", interrupted)
+    result = report("--out", "s.html", "--csv", "c")
+    assert (result.exit_code, result.stderr) == (130, "Aborted: s.html is not written.\n")
+    assert not (folders / "s.html").exists()
 
-    @pytest.mark.parametrize("option", ["--out", "--csv"])
-    def test_nowhere_to_write(self, folders: Path, spark: Spark, option: str) -> None:
-        """That is told before the journal is archived and Spark starts."""
-        (folders / "journal").mkdir()
-        (folders / "file").touch()
-        result = report("--journal", "journal", option, "file/x")
-        assert (result.exit_code, spark.asked) == (3, ())
-        assert result.stderr == f"Error: {option}: nothing can be written in {folders}/file: Not a directory\n"
-        result = report("--out", "none/x")
-        assert result.exit_code == 3
-        assert result.stderr.startswith(f"Error: --out: the folder {folders}/none does not exist")
-        result = report("--out", "/proc/x.html")
-        assert result.exit_code == 3
-        assert result.stderr == "Error: --out: nothing can be written in /proc: name another folder\n"
 
-    def test_no_archive(self) -> None:
-        result = invoke("report", "--archive", "none")
-        assert result.exit_code == 2
-        assert "none does not exist; `gateway archive` makes it" in result.stderr
+@pytest.mark.parametrize("option", ["--out", "--csv"])
+def test_nowhere_to_write(folders: Path, spark: Spark, option: str) -> None:
+    """That is told before the journal is archived and Spark starts."""
+    (folders / "journal").mkdir()
+    (folders / "file").touch()
+    result = report("--journal", "journal", option, "file/x")
+    assert (result.exit_code, spark.asked) == (3, ())
+    assert result.stderr == f"Error: {option}: nothing can be written in {folders}/file: Not a directory\n"
+    result = report("--out", "none/x")
+    assert result.exit_code == 3
+    assert result.stderr.startswith(f"Error: --out: the folder {folders}/none does not exist")
+    result = report("--out", "/proc/x.html")
+    assert result.exit_code == 3
+    assert result.stderr == "Error: --out: nothing can be written in /proc: name another folder\n"
 
 
 class Plan:
@@ -141,18 +131,8 @@ class TestReplay:
         more = ["--where", "size > 1", *"--rate 10 --limit 20 --id x --partial-bodies skip --yes".split()]
         result = invoke(*self.LINE, *more)
         assert (result.exit_code, result.stdout) == (0, "7 messages\n")
-        chosen = run.ReplayOptions(
-            since="2h",
-            until="now",
-            destination="/queue/a",
-            where="size > 1",
-            to="/queue/b",
-            broker="stomp://h",
-            rate=10,
-            limit=20,
-            id="x",
-            partial="skip",
-        )
+        of = {"since": "2h", "until": "now", "destination": "/queue/a", "to": "/queue/b", "broker": "stomp://h"}
+        chosen = run.ReplayOptions(**of, where="size > 1", rate=10, limit=20, id="x", partial="skip")
         assert planned.places[:4] == (spark, str(folders / "archive"), folders / "tables", chosen)
         assert planned.names == {"dry_run": False}
         assert sent.places[:2] == (spark, plan)

@@ -36,82 +36,78 @@ __all__ = ["folders", "ran", "spark"]
 pytestmark = pytest.mark.usefixtures("folders")
 
 
-class TestRun:
-    """`run`."""
+def test_options_are_passed_on(folders: Path, spark: Spark, ran: Calls) -> None:
+    more = "--once --interval 5s --files 7 --stuck-after 2m --publish stomp://h/topic/a --master local[1]"
+    more += " --conf spark.a=b=c"
+    result = run(*more.split())
+    assert (result.exit_code, result.output) == (0, "")
+    assert spark.asked == ("local[1]", None, "gateway pipeline run metrics", {"spark.a": "b=c"})
+    assert ran.places == (spark, [JOBS["metrics"]], str(folders / "archive"), folders / "tables")
+    names = ran.names
+    assert (names["once"], names["interval"], names["publish"]) == (True, 5.0, "stomp://h/topic/a")
+    assert (names["files"], names["limits"]) == (7, AlarmLimits(stuck_after=120))
+    assert isinstance(names["stopping"], threading.Event)
+    assert spark.stopped
 
-    def test_options_are_passed_on(self, folders: Path, spark: Spark, ran: Calls) -> None:
-        more = "--once --interval 5s --files 7 --stuck-after 2m --publish stomp://h/topic/a --master local[1]"
-        more += " --conf spark.a=b=c"
-        result = run(*more.split())
-        assert (result.exit_code, result.output) == (0, "")
-        assert spark.asked == ("local[1]", None, "gateway pipeline run metrics", {"spark.a": "b=c"})
-        assert ran.places == (spark, [JOBS["metrics"]], str(folders / "archive"), folders / "tables")
-        names = ran.names
-        assert (names["once"], names["interval"], names["publish"]) == (True, 5.0, "stomp://h/topic/a")
-        assert (names["files"], names["limits"]) == (7, AlarmLimits(stuck_after=120))
-        assert isinstance(names["stopping"], threading.Event)
-        assert spark.stopped
 
-    def test_all(self, spark: Spark, ran: Calls) -> None:
-        assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
-        assert spark.asked[:2] == (None, None)
-        assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
-        assert ran.names["files"] == runner.FILES
+def test_all(spark: Spark, ran: Calls) -> None:
+    assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
+    assert spark.asked[:2] == (None, None)
+    assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
+    assert ran.names["files"] == runner.FILES
 
-    def test_folders_from_the_settings(self, folders: Path, spark: Spark, ran: Calls) -> None:
-        (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')
-        assert invoke("run", "all").exit_code == 0
-        assert ran.places[2:] == (str(folders / "a"), folders / "t")
 
-    def test_a_server_cannot_write_our_tables(self, spark: Spark, ran: Calls) -> None:
-        result = run("--remote", "sc://h")
-        assert (result.exit_code, ran.count) == (2, 0)
-        assert "run cannot use --remote" in result.stderr
+def test_folders_from_the_settings(folders: Path, spark: Spark, ran: Calls) -> None:
+    (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')
+    assert invoke("run", "all").exit_code == 0
+    assert ran.places[2:] == (str(folders / "a"), folders / "t")
 
-    def test_reset(self, folders: Path, spark: Spark, ran: Calls) -> None:
-        kept, gone = folders / "tables" / "sessions" / "x.parquet", folders / "tables" / "metrics" / "x.parquet"
-        for path in (kept, gone):
-            path.parent.mkdir(parents=True)
-            path.touch()
-        assert run("--reset-checkpoint").exit_code == 0
-        assert kept.exists()
-        assert not gone.exists()
 
-    def test_a_signal_while_spark_starts(self, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
-        def start(*asked: Any) -> Spark:
-            os.kill(os.getpid(), signal.SIGTERM)
-            return spark
+def test_reset(folders: Path, spark: Spark, ran: Calls) -> None:
+    kept, gone = folders / "tables" / "sessions" / "x.parquet", folders / "tables" / "metrics" / "x.parquet"
+    for path in (kept, gone):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    assert run("--reset-checkpoint").exit_code == 0
+    assert kept.exists()
+    assert not gone.exists()
 
-        monkeypatch.setattr(session, "session", start)
-        result = run()
-        assert (result.exit_code, ran.count) == (0, 0)
-        assert result.stderr == "Ends at once: nothing has begun.\n"
 
-    def test_a_signal_while_it_archives(
-        self, folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls
-    ) -> None:
-        """What is not begun stays in the journal, and Spark is not started for it."""
-        (folders / "journal").mkdir()
+def test_a_signal_while_spark_starts(monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
+    def start(*asked: Any) -> Spark:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return spark
 
-        def step(archiver: Any, everything: bool) -> bool:
-            os.kill(os.getpid(), signal.SIGINT)
-            return bool(archiver._options.stopping())
+    monkeypatch.setattr(session, "session", start)
+    result = run()
+    assert (result.exit_code, ran.count) == (0, 0)
+    assert result.stderr == "Ends at once: nothing has begun.\n"
 
-        monkeypatch.setattr("gateway.archive.archiver.Archiver.step", step)
-        result = run("--once", "--journal", "journal")
-        assert (result.exit_code, ran.count, spark.asked) == (0, 0, ())
-        told = "Ends when the segments in work are in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
-        assert result.stderr == told
 
-    def test_standard_output_is_json_alone(self, monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
-        def work(*places: Any, progress: Any, **names: Any) -> None:
-            progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
-            progress.say("a sentence")
+def test_a_signal_while_it_archives(folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
+    """What is not begun stays in the journal, and Spark is not started for it."""
+    (folders / "journal").mkdir()
 
-        monkeypatch.setattr(runner, "run", work)
-        result = run("--json")
-        assert json.loads(result.stdout)["batch"] == 3
-        assert result.stderr == "a sentence\n"
+    def step(archiver: Any, everything: bool) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return bool(archiver._options.stopping())
+
+    monkeypatch.setattr("gateway.archive.archiver.Archiver.step", step)
+    result = run("--once", "--journal", "journal")
+    assert (result.exit_code, ran.count, spark.asked) == (0, 0, ())
+    told = "Ends when the segments in work are in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
+    assert result.stderr == told
+
+
+def test_standard_output_is_json_alone(monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
+    def work(*places: Any, progress: Any, **names: Any) -> None:
+        progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
+        progress.say("a sentence")
+
+    monkeypatch.setattr(runner, "run", work)
+    result = run("--json")
+    assert json.loads(result.stdout)["batch"] == 3
+    assert result.stderr == "a sentence\n"
 
 
 class TestJournal:
@@ -165,10 +161,7 @@ class TestJournal:
         monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
         monkeypatch.setattr(runner, "run", work)
         result = run("--journal", "journal", "--interval", "0.1")
-        assert (result.exit_code, result.stderr) == (
-            0,
-            "old files cannot be deleted: a manifest makes no sense\n",
-        )
+        assert (result.exit_code, result.stderr) == (0, "old files cannot be deleted: a manifest makes no sense\n")
 
     def test_before_a_report(
         self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
@@ -177,11 +170,6 @@ class TestJournal:
         monkeypatch.setattr(page, "page_of", Calls("page"))
         assert invoke("report", "--archive", "archive", "--journal", "journal").exit_code == 0
         assert self.raw(folders) == 1
-
-    def test_no_journal(self) -> None:
-        result = run("--journal", "none")
-        assert result.exit_code == 2
-        assert "none does not exist; a gateway with the setting `journal` makes it" in result.stderr
 
     def test_another_archiver(self, journal: Writer, spark: Spark, ran: Calls) -> None:
         with Archiver(Path("journal"), Path("archive")):

@@ -46,17 +46,11 @@ def ended(*arguments: str, cwd: Path, seconds: float) -> str:
 
 @dataclass
 class Shop:
-    """A load that is over.
+    """A load that is over."""
 
-    Attributes:
-        folder: the gateway's, with journal, archive and tables.
-        counted: (destination, event) -> what the clients counted.
-        progress: a line of JSON for each batch of each job.
-    """
-
-    folder: Path
-    counted: Counts
-    progress: list[dict[str, Any]]
+    folder: Path  # the gateway's, with journal, archive and tables
+    counted: Counts  # (destination, event) -> what the clients counted
+    progress: list[dict[str, Any]]  # a line of JSON for each batch of each job
 
     def table(self, job: str) -> list[dict[str, Any]]:
         """What a table says."""
@@ -84,48 +78,35 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
     return Shop(folder, +counted, [json.loads(line) for line in lines.splitlines()])
 
 
-def test_the_load_has_every_kind_of_failure(shop: Shop) -> None:
-    """Or the other tests would show nothing."""
+def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
     events: Counter[str] = Counter()
     for (_, event), count in shop.counted.items():
         events[event] += count
     assert events["accepted"] == MESSAGES + 3  # and three without an acknowledgement
     for event, least in (("nacked", 10_000), ("redelivered", 10_000), ("dead_lettered", 2_000), ("expired", 1_000)):
-        assert events[event] >= least, event
-
-
-def test_metrics_equal_the_clients_counts(shop: Shop) -> None:
-    found_rows: Counts = Counter()
-    for row in shop.table("metrics"):
+        assert events[event] >= least, event  # or this test would show nothing
+    rows, found_rows = shop.table("metrics"), Counts()
+    for row in rows:
         found_rows[row["destination"], row["event"]] += row["count"]
         if row["event"] == "accepted":
             found_rows[row["destination"], "octets"] += row["octets"]
-    # Only the gateway counts what an ended session gives back.
     assert dict(+found_rows) == dict(shop.counted)
-
-
-def test_each_delivery_has_its_time(shop: Shop) -> None:
-    rows = shop.table("metrics")
     timed = {"delivered", "redelivered", "acked", "nacked"}
     assert {row["event"] for row in rows if row["bucket"] is not None} == timed
     assert all(row["bucket"] is not None for row in rows if row["event"] in timed)
 
 
-def test_dead_letters(shop: Shop) -> None:
+def test_dead_letters_and_sessions(shop: Shop) -> None:
     letters = shop.table("deadletters")
     assert len(letters) == shop.counted[DEAD, "delivered"] == shop.counted["/queue/shop.orders", "dead_lettered"]
     assert len({letter["message_id"] for letter in letters}) == len(letters)
     assert {(letter["destination"], letter["delivery_count"]) for letter in letters} == {("/queue/shop.orders", 3)}
-
-
-def test_sessions(shop: Shop) -> None:
     sessions = shop.table("sessions")
     assert {session["principal"] for session in sessions} == {"shop"}
     assert all(session["disconnected_at"] is not None for session in sessions)
     assert sum(session["accepted"] for session in sessions) == MESSAGES + 3
-    assert sum(session["acked"] for session in sessions) == sum(
-        count for (_, event), count in shop.counted.items() if event == "acked"
-    )
+    acked = sum(count for (_, event), count in shop.counted.items() if event == "acked")
+    assert sum(session["acked"] for session in sessions) == acked
 
 
 def test_the_report(shop: Shop, look: Look) -> None:
@@ -151,14 +132,11 @@ def test_the_report(shop: Shop, look: Look) -> None:
     assert {"traffic", "latency", "dead-letters", "consumers"} <= set(seen["sections"])
 
 
-def test_nothing_is_left_behind(shop: Shop) -> None:
-    """The segments are in the archive, and nowhere else."""
+def test_nothing_is_left_to_do(shop: Shop) -> None:
+    """The segments are in the archive, and nowhere else; the same command again changes nothing."""
     assert not found(shop.folder / "journal" / "gateway")
     files = [path for path in (shop.folder / "archive").rglob("*") if path.is_file() and path.suffix != ".parquet"]
     assert all(path.name.endswith("lock") for path in files), files
-
-
-def test_again_there_is_nothing_to_do(shop: Shop) -> None:
     before = {job: shop.table(job) for job in JOBS}
     ended("-m", "gateway", "pipeline", "run", "all", "--once", "--journal", "journal", cwd=shop.folder, seconds=240)
     assert {job: shop.table(job) for job in JOBS} == before

@@ -28,8 +28,7 @@ def test_the_first_one_sets_the_event(number: signal.Signals) -> None:
     assert said == ["Ends when this batch is done; another Ctrl-C or SIGTERM ends it at once."]
 
 
-@pytest.mark.parametrize("first", SIGNALS)
-@pytest.mark.parametrize("second", SIGNALS)
+@pytest.mark.parametrize(("first", "second"), [SIGNALS, SIGNALS[::-1]])
 def test_the_second_one_ends_the_process(first: signal.Signals, second: signal.Signals) -> None:
     """Whatever is behind: no handler of errors has a word, and no thread is waited for."""
     program = (

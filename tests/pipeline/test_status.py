@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -128,14 +127,6 @@ def test_unknown_tables(tmp_path: Path) -> None:
     assert (found.json()["jobs"], found.failed) == (None, False)
 
 
-def test_all_read(tmp_path: Path) -> None:
-    paths = rows.write(tmp_path / "a b", [rows.accepted()])
-    worked(tmp_path, tmp_path / "a b", [paths])
-    found = status(None, str(tmp_path / "a b"), tmp_path, NOW)
-    assert jobs_of(found)[0].waiting == 0
-    assert found.lines()[2].endswith("nothing waits")
-
-
 def test_nothing_is_there(tmp_path: Path) -> None:
     found = status(tmp_path / "journal", str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.journal == ()
@@ -162,14 +153,6 @@ def test_remote_folders_are_unknown(tmp_path: Path) -> None:
     ]
 
 
-def test_a_failure_is_shown_until_the_job_runs_again(tmp_path: Path) -> None:
-    with checkpoints.claimed(tmp_path, JOB, "hdfs://a"):
-        checkpoints.note_failure(tmp_path, JOB.name, "metrics failed: the disk is full")
-    found = status(None, "hdfs://a", tmp_path, NOW)
-    assert jobs_of(found)[0].failure is not None
-    assert found.lines()[2].endswith(": metrics failed: the disk is full")
-
-
 def test_unread_files_are_shown(tmp_path: Path) -> None:
     worked(tmp_path, tmp_path / "archive", [[]])
     empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})
@@ -179,14 +162,6 @@ def test_unread_files_are_shown(tmp_path: Path) -> None:
     assert jobs_of(found)[0].missing == 1002
     assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before the job read them")
     assert tables.of(tmp_path, JOB).summary().digest == ""
-
-
-def test_large_archives_have_large_units(tmp_path: Path) -> None:
-    found = status(None, str(tmp_path), tmp_path, NOW)
-    assert found.archive is not None
-    for size, words in ((3 * 1024**3, "3.0 GiB"), (5 * 1024**5, "5,120.0 TiB")):
-        large = dataclasses.replace(found, archive=dataclasses.replace(found.archive, size=size))
-        assert f"raw: 0 files, {words};" in large.lines()[1]
 
 
 def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:

@@ -104,30 +104,21 @@ def test_a_list_is_not_merged(tmp_path: Path) -> None:
     assert letters.read(START + timedelta(seconds=1)).num_rows == 0
 
 
-@pytest.mark.parametrize("batch", [0, 2, 5])
-def test_a_batch_that_is_not_next_is_refused(tmp_path: Path, batch: int) -> None:
+def test_a_batch_that_is_not_next_is_refused(tmp_path: Path) -> None:
     written = table(tmp_path)
-    written.write(0, partial(0))
-    written.write(1, partial(0))
-    if batch == 2:
-        written.write(2, partial(0))
-        batch = 4
-    with pytest.raises(JobFailure, match=rf"ends with batch [12], .* continues with batch {batch}: .*--reset"):
-        written.write(batch, partial(0))
-
-
-def test_a_table_without_files_begins_with_batch_0(tmp_path: Path) -> None:
     with pytest.raises(JobFailure, match="is empty, but its checkpoint continues with batch 7"):
-        table(tmp_path / "none").write(7, partial(0))
-
-
-def test_the_oldest_files_may_go(tmp_path: Path) -> None:
-    written = table(tmp_path)
+        written.write(7, partial(0))
     for batch in range(3):
         written.write(batch, partial(batch))
-    written.files()[0].path.unlink()
-    written.write(3, partial(3))
+    for batch in (0, 1, 4):
+        with pytest.raises(JobFailure, match=rf"ends with batch 2, .* continues with batch {batch}: .*--reset"):
+            written.write(batch, partial(0))
+    written.files()[0].path.unlink()  # the oldest files may go, and columns may come later
+    written.write(3, partial(3).drop_columns(["most"]))
     assert counts(written.read()) == {"a": 3}
+    assert written.read().column("most").to_pylist() == ["a", "a", None]
+    assert counts(written.read(START + timedelta(minutes=2))) == {"a": 2}
+    assert written.files()[2].extent("minute") == (1, START + timedelta(minutes=3))
 
 
 def test_small_files_of_finished_batches_are_merged(tmp_path: Path) -> None:
@@ -198,14 +189,6 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert counts(written.read()) == {"a": 1}
 
 
-def test_since_by_the_time_of_the_keys(tmp_path: Path) -> None:
-    written = table(tmp_path)
-    for batch in range(5):
-        written.write(batch, partial(batch))
-    assert counts(written.read(START + timedelta(minutes=3))) == {"a": 2}
-    assert written.files()[4].extent("minute") == (1, START + timedelta(minutes=4))
-
-
 def test_since_brings_all_recent_rows(tmp_path: Path) -> None:
     written = sessions(tmp_path)
     written.write(0, pa.concat_tables([seen("long", 0, 1), seen("over", 0, 2)]))
@@ -215,13 +198,6 @@ def test_since_brings_all_recent_rows(tmp_path: Path) -> None:
     assert minutes == [("long", 0, 60), ("new", 55, 56)]
     written.write(2, written.read().slice(0, 0))
     assert written.files()[2].extent("last") == (0, None)
-
-
-def test_columns_may_come_later(tmp_path: Path) -> None:
-    written = table(tmp_path)
-    written.write(0, partial(0).drop_columns(["most"]))
-    written.write(1, partial(1))
-    assert written.read().column("most").to_pylist() == [None, "a"]
 
 
 def test_a_merge_does_not_disturb_a_reader(tmp_path: Path) -> None:
@@ -243,18 +219,6 @@ def test_a_merge_does_not_disturb_a_reader(tmp_path: Path) -> None:
     reader.join()
     assert found == sorted(found)  # never less than before
     assert counts(written.read()) == {"a": 2 * FAN + 1}
-
-
-def test_deleted_files_are_errors(tmp_path: Path) -> None:
-    calls = []
-
-    def read() -> None:
-        calls.append(1)
-        raise FileNotFoundError("gone")
-
-    with pytest.raises(FileNotFoundError, match="gone"):
-        table(tmp_path).steady(read)
-    assert len(calls) == 5
 
 
 @settings(max_examples=15, deadline=None)

@@ -120,15 +120,11 @@ def _session(leader: int) -> Iterator[int]:
 
 
 class Feed:
-    """Sends the same messages to the sources of all queries, numbered on.
-
-    Attributes:
-        sent: how many each source has got.
-    """
+    """Sends the same messages to the sources of all queries, numbered on."""
 
     def __init__(self, queries: list[Query]) -> None:
         self._queries = queries
-        self.sent = 0
+        self.sent = 0  # how many each source has got
         self._next = 0.0
 
     def trickle(self) -> None:
@@ -150,18 +146,12 @@ class Feed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome for the messages of one query.
-
-    Attributes:
-        lost: messages that are not there.
-        doubled: rows that are there twice, by body in files and at a gateway, by `x-dedup-id` at RabbitMQ.
-        left: messages that still wait in its source.
-    """
+    """The outcome for the messages of one query."""
 
     query: str
-    lost: int
-    doubled: int
-    left: int
+    lost: int  # messages that are not there
+    doubled: int  # rows that are there twice, by body in files and at a gateway, by `x-dedup-id` at RabbitMQ
+    left: int  # messages that still wait in its source
     exact: bool
 
     @property

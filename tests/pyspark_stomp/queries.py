@@ -46,24 +46,16 @@ _PATIENCE = 100.0
 
 @dataclass(frozen=True)
 class Query:
-    """One query.
-
-    Attributes:
-        where: options of the server.
-        source, target: destinations; without a target it writes files alone.
-        more: options of the source.
-        files: it writes files.
-        exact: not a row is doubled.
-    """
+    """One query."""
 
     name: str
     mode: str
-    where: dict[str, str]
-    source: str
-    target: str = ""
-    more: dict[str, str] = field(default_factory=dict)
-    files: bool = True
-    exact: bool = True
+    where: dict[str, str]  # options of the server
+    source: str  # destinations; without a target it writes files alone
+    target: str = ""  # destinations; without a target it writes files alone
+    more: dict[str, str] = field(default_factory=dict)  # options of the source
+    files: bool = True  # it writes files
+    exact: bool = True  # not a row is doubled
 
     def told(self, folder: Path, rows: int) -> dict[str, str]:
         """All options of the source."""

@@ -58,14 +58,10 @@ WINDOWS = {
 
 @dataclass
 class Window:
-    """A moment, and how often it passes before the process stops.
-
-    Attributes:
-        marker: the file that says that it is reached.
-    """
+    """A moment, and how often it passes before the process stops."""
 
     name: str
-    marker: Path
+    marker: Path  # the file that says that it is reached
     after: int = 1
     installed: bool = field(default=False, compare=False)
 

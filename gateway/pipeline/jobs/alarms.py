@@ -9,14 +9,11 @@ oldest: these are the looks (`gauge_subscription`).
     raised      at the second look in a row that is over
     cleared     at the second look in a row that is not, or at once when nothing is pending, or the subscription ended
 
-A lasting alarm changes between stuck and slow, and is told again every few minutes (`held`).
+A lasting alarm changes between stuck and slow, and is told again every few minutes (`held`).  If nothing is pending
+there may be no looks: when three are missing, the alarm is over.  A new start of a gateway ends its alarms, too.
 
-Silence.  If nothing is pending there may be no looks at all.  So when three of them are missing, the alarm is over; the
-other rows of the gateway tell that this time has passed.  A gateway that starts anew ends the alarms of its last
-process.
-
-The state of a `Suspect` depends on the order of its rows alone, and not on when they are read: the alarms and their
-times are the same however the rows were split into batches.
+The state of a `Suspect` depends on the order of its rows alone: the alarms and their times are the same however the
+rows were split into batches.
 """
 
 from __future__ import annotations
@@ -39,42 +36,23 @@ _ENOUGH = 2
 
 _last = itemgetter(1)
 
-Key = tuple[str, int, str, str | None, str]
-"""Gateway, epoch, session, subscription, destination."""
+Key = tuple[str, int, str, str | None, str]  # gateway, epoch, session, subscription, destination
 
 
 @dataclass(slots=True)
 class Look:
-    """A look at a subscription, or its end.
+    """A look at a subscription, or its end."""
 
-    Attributes:
-        seq, ts: of its row.
-        pending: deliveries without ACK.
-        oldest_us: age of the oldest.
-        is_end: the subscription ended.
-    """
-
-    seq: int
-    ts: int
-    pending: int = 0
-    oldest_us: int = 0
-    is_end: bool = False
+    seq: int  # of its row
+    ts: int  # of its row
+    pending: int = 0  # deliveries without ACK
+    oldest_us: int = 0  # age of the oldest
+    is_end: bool = False  # the subscription ended
 
 
 @dataclass(slots=True)
 class Suspect:
-    """A subscription that was over at its last looks, or has an alarm.
-
-    Attributes:
-        seq, ts, pending, oldest_us: of the last look.
-        pause: time between the last two looks; 0: there was one.
-        settled: something was settled since the last look.
-        settled_at: the last look that saw something settled since the look before; None: none has.
-        under: looks in a row, the last ones, that were not over.
-        kind: of the alarm; None: there is none yet.
-        since: when it was raised.
-        told: time of the last row about it.
-    """
+    """A subscription that was over at its last looks, or has an alarm."""
 
     gateway: str
     epoch: int
@@ -83,17 +61,17 @@ class Suspect:
     destination: str
     principal: str | None
     peer: str | None
-    seq: int
-    ts: int
-    pending: int
-    oldest_us: int
-    pause: int = 0
-    settled: bool = False
-    settled_at: int | None = None
-    under: int = 0
-    kind: str | None = None
-    since: int = 0
-    told: int = 0
+    seq: int  # of the last look
+    ts: int  # of the last look
+    pending: int  # of the last look
+    oldest_us: int  # of the last look
+    pause: int = 0  # time between the last two looks; 0: there was one
+    settled: bool = False  # something was settled since the last look
+    settled_at: int | None = None  # the last look that saw something settled since the look before; None: none has
+    under: int = 0  # looks in a row, the last ones, that were not over
+    kind: str | None = None  # of the alarm; None: there is none yet
+    since: int = 0  # when it was raised
+    told: int = 0  # time of the last row about it
 
     @property
     def key(self) -> Key:
@@ -138,10 +116,8 @@ class Watch:
     def see(self, subject: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
         """Go through what a batch has of a subscription.
 
-        Args:
-            subject: a suspect of the same subscription.
-            looks: in the order of `seq`.
-            settled: first and last `seq` of rows that say that something was settled, in their order.
+        `subject` is a suspect of it, `looks` are in the order of `seq`, `settled` has the first and last `seq` of rows
+        that say that something was settled.
         """
         key = subject.key
         for look in looks:

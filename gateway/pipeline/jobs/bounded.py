@@ -13,17 +13,11 @@ if TYPE_CHECKING:
 SIZE = 2 * 1024 * 1024
 """Bytes of a snapshot, as JSON.  Its lists get half of them, and everything else needs less than the other half."""
 
-MOST_TEXT = 256
-"""Characters of a text that a client chose."""
+MOST_TEXT = 256  # characters of a text that a client chose
 
 
 def fitting(items: Iterable[dict[str, Any]], count: int, size: int) -> tuple[list[dict[str, Any]], int]:
-    """The first of some items, as many as fit, and how many more there are.
-
-    Args:
-        count: how many items there are; no more of them are taken than needed.
-        size: bytes of JSON, where everything that is not ASCII is escaped.
-    """
+    """The first of `count` items, as many as fit into so many bytes of ASCII JSON, and how many more there are."""
     fit: list[dict[str, Any]] = []
     for item in items:
         size -= len(json.dumps(item)) + 2

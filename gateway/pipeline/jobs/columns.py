@@ -2,8 +2,6 @@
 
 A temporary destination lasts for one session, and has a name of its own: a table with a row for each would grow with
 the sessions.  So all of a kind are one, `/reply-queue/*` or `/reply-topic/*`.
-
-A message that a browser got was shown to it, and not delivered; its row has a delivery count of 0.
 """
 
 from __future__ import annotations

@@ -11,18 +11,11 @@ Spark makes millions of rows few.  A partial row is one of these, by `what`:
 | `time` | all other rows: they tell that time has passed | |
 
 `first` and `last` are the least and the greatest `seq` of its rows, `ts` their latest time in microseconds since 1970.
-So it is known of two looks, five seconds apart or more, whether something was settled between them, and whether that
-was before or behind the end of a batch.  Between looks that are nearer, something may count as settled that was before
-or after both: rows are put together by five seconds first, where they are, and then by looks.  A consumer without looks
-leaves one row, however much it settled: most consumers are such.
-
-Settled rows are matched by subscription and not by destination, which is the message's, and not that of a pattern or a
-durable subscription.  A settled row of a client of 1.0 counts for all its subscriptions without an `id`.
+So it is known of two looks, five seconds apart or more, whether something was settled between them.  Settled rows are
+matched by subscription: their destination is the message's, and not that of a pattern or a durable subscription.
 
 The driver `fold`s: it goes through the rows of those subscriptions that have an alarm, or are over the limit, and keeps
 the suspects for the next batch.  All others cost it nothing.
-
-A row of the table tells of an alarm; docs/pipeline.md lists its columns.
 """
 
 from __future__ import annotations
@@ -52,9 +45,7 @@ _WHOSE = ("gateway", "epoch", "session", "subscription", "destination")
 _SUMMED = ("first", "last", "ts", "pending", "oldest_us")
 _TICK = 5
 
-Span = tuple[int, int]
-"""First and last `seq`."""
-
+Span = tuple[int, int]  # first and last `seq`
 # Alarms of a snapshot, at most, and rows that say that one was raised or cleared.
 _MOST_RAISED = 1000
 _MOST_CHANGES = 1000
@@ -88,16 +79,10 @@ def transform(rows: DataFrame) -> DataFrame:
 
 
 def fold(state: State, partial: pyarrow.Table, limits: AlarmLimits) -> tuple[State, pyarrow.Table]:
-    """Add the partial rows of one more batch.
+    """Add the partial rows of one more batch; returns the state after it, and rows of the table.
 
     The result does not depend on how rows are split into batches, as long as those of a gateway come in the order of
-    (epoch, seq).
-
-    Args:
-        state: after the batch before; the first one has an empty one.
-
-    Returns:
-        the state after this one, and rows of the table.
+    (epoch, seq).  `state` is that after the batch before; the first one has an empty one.
     """
     told: list[dict[str, Any]] = []
     limit = round(limits.stuck_after * 1_000_000)
@@ -184,11 +169,9 @@ def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
 def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    stuck, slow         number of present alarms
-    raised              these, the oldest delivery first, as they were last told
-    raised_left_out     how many more there are
-    changes             alarms that were raised and cleared, the latest first
-    changes_left_out    how many more there are
+    stuck, slow                      number of present alarms
+    raised, raised_left_out          these, the oldest delivery first, as last told; and how many more there are
+    changes, changes_left_out        alarms that were raised and cleared, the latest first; and how many more there are
     """
     import pyarrow.compute as pc
 

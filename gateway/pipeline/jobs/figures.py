@@ -1,10 +1,9 @@
 """Figures of the table of `metrics`: counts, bytes and histograms of the whole, of each destination, of each time.
 
-The console's snapshot and the report use the same functions.  A histogram is bucket -> count; `latency` makes
-percentiles of it.
-
     queue   how long messages waited for their first delivery: rows of `delivered`
     ack     how long consumers took to acknowledge: rows of `acked`
+
+The console's snapshot and the report use the same functions.  A histogram is bucket -> count.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 EVENTS = ("accepted", "delivered", "redelivered", "acked", "nacked", "expired", "dead_lettered", "dropped")
 """The events that are counted."""
 
-KINDS = {"queue": "delivered", "ack": "acked"}
-"""The event of each histogram."""
-
+KINDS = {"queue": "delivered", "ack": "acked"}  # the event of each histogram
 MINUTE = timedelta(minutes=1)
 
 Histogram = Mapping[int, int]
@@ -30,18 +27,12 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of some messages.
+    """The figures of some messages."""
 
-    Attributes:
-        counts: rows of each event; 0 if there was none.
-        body_bytes: of the bodies of these rows.
-        queue, ack: rows in each bucket; fewer than `counts` if a time is not known.
-    """
-
-    counts: Mapping[str, int]
-    body_bytes: Mapping[str, int]
-    queue: Histogram
-    ack: Histogram
+    counts: Mapping[str, int]  # rows of each event; 0 if there was none
+    body_bytes: Mapping[str, int]  # of the bodies of these rows
+    queue: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
+    ack: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
 
     @property
     def messages(self) -> int:
@@ -51,17 +42,11 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Destinations, the busiest first.
+    """Destinations, the busiest first."""
 
-    Attributes:
-        top: names and figures of the first.
-        others: how many more there are.
-        rest: the figures of these, all together.
-    """
-
-    top: list[tuple[str, Figures]]
-    others: int
-    rest: Figures
+    top: list[tuple[str, Figures]]  # names and figures of the first
+    others: int  # how many more there are
+    rest: Figures  # the figures of these, all together
 
 
 def figures(table: pyarrow.Table) -> Figures:
@@ -73,11 +58,7 @@ def figures(table: pyarrow.Table) -> Figures:
 
 
 def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
-    """The destinations with the most messages accepted, then delivered, then by name.
-
-    Args:
-        most: how many have figures of their own; None: all.
-    """
+    """The destinations with the most messages accepted, then delivered, then by name; `most` have their own figures."""
     import pyarrow.compute as pc
 
     if not table.num_rows:
@@ -97,11 +78,7 @@ def by_destination(table: pyarrow.Table, most: int | None = None) -> Ranking:
 
 
 def by_time(table: pyarrow.Table, step: timedelta = MINUTE) -> list[tuple[datetime, Figures]]:
-    """The pieces of time that have rows, in order: the start and the figures of each.
-
-    Args:
-        step: length of a piece, whole seconds, counted from 1970.
-    """
+    """The pieces of time that have rows, in order: the start and the figures of each; `step` is in whole seconds."""
     found = _grouped(_slotted(table, step), ["slot"])
     return [(_moment(slot), found[(slot,)]) for (slot,) in sorted(found)]
 

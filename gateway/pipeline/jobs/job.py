@@ -5,11 +5,9 @@
                                           +--------fold----------+
                                       with the state of the batch before
 
-`transform` is a pure aggregate: it knows nothing of batches, files or time.  The partial rows of batches are merged by
-`keys` and `merges`, so the table is the same however the rows were split.
-
-Results that cannot be merged, because they depend on earlier rows, are `fold`ed on the driver: plain Python over few
-rows.  Nothing here needs pyspark or pyarrow until a job runs, so that commands know the names of jobs without them.
+`transform` is a pure aggregate.  The partial rows of batches are merged by `keys` and `merges`, so the table is the
+same however the rows were split.  Results that depend on earlier rows are `fold`ed on the driver.  Nothing here needs
+pyspark or pyarrow until a job runs, so that commands know the names of jobs without them.
 """
 
 from __future__ import annotations
@@ -24,31 +22,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Merge = Literal["sum", "min", "max"]
-State = dict[str, Any]
-"""Plain JSON."""
+State = dict[str, Any]  # plain JSON
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmLimits:
-    """Limits of alarms.
+    """Limits of alarms."""
 
-    Attributes:
-        stuck_after: seconds that a delivery may be without ACK.
-    """
-
-    stuck_after: float = 60.0
+    stuck_after: float = 60.0  # seconds that a delivery may be without ACK
 
 
 class MakeSnapshot(Protocol):
     """A function that makes the snapshot of a job."""
 
     def __call__(self, table: pyarrow.Table, now: datetime, size: int = ...) -> dict[str, Any]:
-        """Plain JSON; times are ISO 8601 in UTC.
-
-        Args:
-            table: merged rows; those of the last day count.
-            size: bytes of JSON, at most; lists are cut, and tell how much they leave out.
-        """
+        """Plain JSON of the last day's rows, `size` bytes at most; times are ISO 8601, lists say what is left out."""
         ...
 
 
@@ -57,25 +45,17 @@ class Job:
     """A job.
 
     Attributes:
-        version: another version cannot continue the tables and the state of this one.
-        events: it reads the rows of these.
-        columns: the columns of these rows that it reads.
-        transform: rows of the archive to partial rows.
-        keys: partial rows with equal keys are merged; empty: the table is a list.
-        merges: how each other column is merged; nulls are ignored.
-        time: the column with the time of a row of the table.
-        snapshot: what the console shows.
         fold: the state after the batch before (at first empty) and the partial rows of this one; returns the state
             after it, and the rows of the table.
     """
 
     name: str
-    version: int
-    events: tuple[str, ...]
-    columns: tuple[str, ...]
-    transform: Callable[[DataFrame], DataFrame]
-    keys: tuple[str, ...]
-    merges: Mapping[str, Merge]
-    time: str
-    snapshot: MakeSnapshot
+    version: int  # another version cannot continue the tables and the state of this one
+    events: tuple[str, ...]  # it reads the rows of these
+    columns: tuple[str, ...]  # the columns of these rows that it reads
+    transform: Callable[[DataFrame], DataFrame]  # rows of the archive to partial rows
+    keys: tuple[str, ...]  # partial rows with equal keys are merged; empty: the table is a list
+    merges: Mapping[str, Merge]  # how each other column is merged; nulls are ignored
+    time: str  # the column with the time of a row of the table
+    snapshot: MakeSnapshot  # what the console shows
     fold: Callable[[State, pyarrow.Table, AlarmLimits], tuple[State, pyarrow.Table]] | None = None

@@ -3,8 +3,7 @@
     bucket = floor(log2(us + 1) * 8)        eight for each doubling
 
 Histograms of minutes, destinations or gateways can be added without a loss; percentiles cannot.  A bucket is less than
-9.1 % wide.  A percentile lies inside the right bucket, as far from its least as from its greatest time, in proportion:
-the error is 4.5 % at most (`ERROR`).  Up to 11 us, and in each bucket with a single time, there is none.
+9.1 % wide, so the error of a percentile is 4.5 % at most (`ERROR`), and there is none up to 11 us.
 """
 
 from __future__ import annotations
@@ -18,12 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 PER_OCTAVE = 8
-ERROR = 0.045
-"""The greatest error of a percentile, in proportion to it."""
-
-LAST = 63 * PER_OCTAVE
-"""The bucket of the longest possible time."""
-
+ERROR = 0.045  # the greatest error of a percentile, in proportion to it
+LAST = 63 * PER_OCTAVE  # the bucket of the longest possible time
 # A logarithm that should be whole may be computed a little less.  Below 2**40 us, which is 12 days, no other time is as
 # near to a whole number; beyond, a time at the end of a bucket may be counted with the next one.
 _SLACK = 1.5e-13
@@ -44,8 +39,7 @@ def _start(bucket: int) -> int:
 
 _STARTS = tuple([_start(bucket) for bucket in range(LAST + 2)])
 
-STARTS = _STARTS[: LAST + 1]
-"""The least us of each bucket; all of them fit into 64 bits."""
+STARTS = _STARTS[: LAST + 1]  # the least us of each bucket; all of them fit into 64 bits
 
 
 def bucket(us: int) -> int:
@@ -68,11 +62,7 @@ def middle(bucket: int) -> float:
 def percentile(counts: Mapping[int, int], quantile: float) -> float | None:
     """The time that a share of the messages took at most, in us; None: there are no times.
 
-    Of n times in order it is the one at place ceil(quantile * n).
-
-    Args:
-        counts: times in each bucket.
-        quantile: above 0, and 1 at most.
+    Of n times in order it is the one at place ceil(quantile * n); `counts` has the times in each bucket.
     """
     place = max(1, ceil(quantile * sum(counts.values()) - _ROUNDING))
     for each in sorted(counts):

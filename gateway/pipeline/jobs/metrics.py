@@ -1,12 +1,8 @@
 """Metrics: how many messages each destination had in each minute, how many bytes, and how long they took.
 
-docs/pipeline.md lists the columns of the table.
-
 The time of `delivered` and `redelivered` counts from when the broker accepted the message, the time of `acked` and
-`nacked` from the delivery.  The minute is that of the row, so a message may be accepted in one and delivered in
-another.  Equal minutes of several gateways are one row.  `delivered` leaves out messages that were shown to browsers.
-
-All numbers are whole and add up, so the counts of each event are exactly those of the journal.
+`nacked` from the delivery.  The minute is that of the row.  Equal minutes of several gateways are one row.  `delivered`
+leaves out messages that were shown to browsers.  docs/pipeline.md lists the columns of the table.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Sessions: the client of each, its times, and its counts.
-
-A row of the table is a session; docs/pipeline.md lists its columns.
+"""Sessions: the client of each, its times, and its counts; docs/pipeline.md lists the columns of the table.
 
 One row of each process has no session: clients that were refused before they had one.  So the sums of the columns are
-those of the journal, except that `delivered` leaves out messages shown to browsers.  A scheduled message that was
-accepted when its publisher had gone still counts for that session.
+those of the journal, except that `delivered` leaves out messages shown to browsers.
 """
 
 from __future__ import annotations
@@ -51,8 +48,7 @@ _HOW: Mapping[Merge, tuple[str, ...]] = {
 }
 MERGES: Mapping[str, Merge] = {name: how for how, names in _HOW.items() for name in names}
 
-# Sessions of a snapshot at most.
-_MOST = 1000
+_MOST = 1000  # sessions of a snapshot at most
 
 
 def transform(rows: DataFrame) -> DataFrame:

@@ -4,34 +4,24 @@ A message is sent as its subscribers saw it, with these differences:
 
 * `x-replayed-from: gateway/epoch/seq` and `x-original-message-id` name its origin, and `dedup-id` and `x-dedup-id`,
   which the sink makes of the column `dedup_id`, are `<replay>:<gateway>:<epoch>:<seq>`;
-* headers that controlled the first sending are left out: that transaction, receipt and delay are over, and a retained
-  message must not replace a newer one;
-* headers that the server sets for a delivery are left out, too, and `user-id`, which must be that of the sender, and a
-  `reply-to` with a temporary destination, because that is gone;
-* `expires` is as far from now as it was from then: a message that was good for 30 seconds is so again.  Unchanged, it
-  would be over before it arrives.
-
-A pattern of destinations is the gateway's own: `broker.model.patterns` reads it, and Spark gets a regular expression.
+* headers that controlled the first sending are left out, and those that the server sets for a delivery, `user-id`, and
+  a `reply-to` with a temporary destination, because that is gone;
+* `expires` is as far from now as it was from then: a message that was good for 30 seconds is so again.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
 from gateway.broker.headers.table import INDEX
 from gateway.broker.model.destinations import HIDDEN, REPLY_QUEUE, REPLY_TOPIC, TEMPORARY, USER
 from gateway.broker.model.patterns import REST, WILDCARDS, has_wildcard, pattern_words
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-TEMPLATE = "{destination}"
-"""Stands in `--to` for the original destination."""
-
-KEYS = ("gateway", "epoch", "seq")
-"""The columns that identify a row, and the order in which rows are sent."""
-
+TEMPLATE = "{destination}"  # stands in `--to` for the original destination
+KEYS = ("gateway", "epoch", "seq")  # the columns that identify a row, and the order in which rows are sent
 _FROM = "x-replayed-from"
 _ORIGINAL = "x-original-message-id"
 _EXPIRES = "expires"
@@ -42,15 +32,11 @@ _NOT_COPIED = frozenset(
     + ["destination", "content-length", "content-type", "user-id", "x-dedup-id", _FROM, _ORIGINAL, _EXPIRES]
 )
 _GONE = (*TEMPORARY, REPLY_QUEUE, REPLY_TOPIC)
-# The last moment that `expires` may name: the year 9999.
-_LAST = 253_402_300_799_999
+_LAST = 253_402_300_799_999  # the last moment that `expires` may name: the year 9999
 
 
 def regular_expression(pattern: str) -> str:
-    """A regular expression for the destinations of a pattern, once their words are written `/word/word`.
-
-    Java and Python read it alike.
-    """
+    """A regular expression, for Java and Python, for the destinations of a pattern, with words written `/word/word`."""
     words = []
     for word in pattern_words(pattern):
         if word == REST:
@@ -62,8 +48,6 @@ def regular_expression(pattern: str) -> str:
 
 def is_of(pattern: str) -> Column:
     """True if `destination` matches a pattern; a pattern without wildcards is one destination."""
-    from pyspark.sql import functions as f
-
     destination = f.col("destination")
     if not has_wildcard(pattern):
         return destination == pattern
@@ -73,15 +57,11 @@ def is_of(pattern: str) -> Column:
 
 def is_partial() -> Column:
     """True if the journal kept less of the body than the message had."""
-    from pyspark.sql import functions as f
-
     return f.coalesce(f.octet_length("body"), f.lit(0)) < f.col("size")
 
 
 def is_sendable(to: str) -> Column:
     """True if a client can send to the new destination; some destinations only the server can name."""
-    from pyspark.sql import functions as f
-
     if TEMPLATE not in to:
         return f.lit(True)
     name = _target(to)
@@ -94,22 +74,11 @@ def is_sendable(to: str) -> Column:
 
 def dedup_id(replay: str) -> Column:
     """The id by which the broker recognizes a message that it has already."""
-    from pyspark.sql import functions as f
-
     return f.concat_ws(":", f.lit(replay), *[f.col(name) for name in KEYS])
 
 
 def messages(frame: DataFrame, replay: str, to: str, rate: int = 0) -> DataFrame:
-    """The messages of accepted rows: the columns of the sink.
-
-    Args:
-        frame: in one partition, in the order in which they are sent.
-        replay: its id.
-        to: a destination, in which `TEMPLATE` stands for the original one.
-        rate: messages in a second; 0: all at once.
-    """
-    from pyspark.sql import functions as f
-
+    """The columns of the messages of some rows, for the sink; `rate` a second, 0: all at once."""
     # A column of its own: inside a condition it would count only the rows that fulfil it.
     placed = frame.withColumn(_PLACE, f.monotonically_increasing_id())
     return placed.select(
@@ -122,14 +91,10 @@ def messages(frame: DataFrame, replay: str, to: str, rate: int = 0) -> DataFrame
 
 
 def _target(to: str) -> Column:
-    from pyspark.sql import functions as f
-
     return f.replace(f.lit(to), f.lit(TEMPLATE), f.col("destination"))
 
 
 def _headers(rate: int) -> Column:
-    from pyspark.sql import functions as f
-
     left_out = f.array(*[f.lit(name) for name in sorted(_NOT_COPIED)])
 
     def is_copied(name: Column, value: Column) -> Column:
@@ -145,8 +110,6 @@ def _headers(rate: int) -> Column:
 
 def _expiry(rate: int) -> Column:
     """`expires`, moved by the age that the message has when it is sent; no header if there was none."""
-    from pyspark.sql import functions as f
-
     told = f.col("headers")[_EXPIRES]
     sent = f.unix_millis(f.current_timestamp())
     if rate:

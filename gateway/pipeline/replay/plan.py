@@ -14,9 +14,7 @@ from ..time_range import shown
 from .messages import TEMPLATE
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
-PARTIAL = ("refuse", "skip", "send")
-"""What to do with messages if the journal did not keep the whole body."""
-
+PARTIAL = ("refuse", "skip", "send")  # what to do with messages if the journal did not keep the whole body
 # Characters of a line of the plan: a destination may have thousands.
 _LONGEST_LINE = 300
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -24,30 +22,18 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """The options of a replay, as the command line has them.
+    """The options of a replay, as the command line has them."""
 
-    Attributes:
-        since, until: see `time_range`.
-        destination: a name or pattern, as the gateway reads them.
-        where: an SQL expression over the columns of the archive; "": all rows.
-        to: a destination, in which `{destination}` is the original one.
-        broker: a URL, see `BrokerUrl`.
-        rate: messages in a second, at most; 0: no limit.
-        limit: messages of the replay, at most, over all its runs; 0: no limit.
-        id: name of the replay; "": made of the options that say which rows go where.
-        partial: one of `PARTIAL`, for bodies that were not kept whole.
-    """
-
-    since: str
-    until: str
-    destination: str
-    to: str
-    broker: str
-    where: str = ""
-    rate: int = 0
-    limit: int = 0
-    id: str = ""
-    partial: str = "refuse"
+    since: str  # see `time_range`
+    until: str  # see `time_range`
+    destination: str  # a name or pattern, as the gateway reads them
+    to: str  # a destination, in which `{destination}` is the original one
+    broker: str  # a URL, see `BrokerUrl`
+    where: str = ""  # an SQL expression over the columns of the archive; "": all rows
+    rate: int = 0  # messages in a second, at most; 0: no limit
+    limit: int = 0  # messages of the replay, at most, over all its runs; 0: no limit
+    id: str = ""  # name of the replay; "": made of the options that say which rows go where
+    partial: str = "refuse"  # one of `PARTIAL`, for bodies that were not kept whole
 
     def check(self) -> None:
         """Refuse wrong options.  `UsageFailure`: it says which."""
@@ -68,31 +54,20 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What a run would do.
-
-    Attributes:
-        record: what was sent before.
-        parts: the parts to send, in order; the limit may cut the last one.
-        partial: rows without a whole body, sent or not.
-        nowhere: rows with a destination that no client can send to.
-        late: rows that came into the archive behind later ones that were sent already; they are not sent.
-        destinations: those with most messages, and how many they have.
-        others: messages of other destinations.
-        examples: some messages, one line each.
-    """
+    """What a run would do."""
 
     options: ReplayOptions
     broker: BrokerUrl
     archive: str
     records: ReplayRecords
-    record: ReplayRecord
-    parts: tuple[ReplayPart, ...] = ()
-    partial: int = 0
-    nowhere: int = 0
-    late: int = 0
-    destinations: tuple[tuple[str, int], ...] = ()
-    others: int = 0
-    examples: tuple[str, ...] = field(default=(), repr=False)
+    record: ReplayRecord  # what was sent before
+    parts: tuple[ReplayPart, ...] = ()  # the parts to send, in order; the limit may cut the last one
+    partial: int = 0  # rows without a whole body, sent or not
+    nowhere: int = 0  # rows with a destination that no client can send to
+    late: int = 0  # rows that came into the archive behind later ones that were sent already; they are not sent
+    destinations: tuple[tuple[str, int], ...] = ()  # those with most messages, and how many they have
+    others: int = 0  # messages of other destinations
+    examples: tuple[str, ...] = field(default=(), repr=False)  # some messages, one line each
 
     @property
     def rows(self) -> int:
@@ -151,8 +126,7 @@ class ReplayPlan:
     def check(self) -> None:
         """Refuse to send an impossible plan.
 
-        Raises:
-            UsageFailure: bodies are not whole, or a destination cannot be sent to.
+        `UsageFailure`: bodies are not whole, or a destination cannot be sent to.
         """
         if self.partial and self.options.partial == "refuse":
             raise UsageFailure(

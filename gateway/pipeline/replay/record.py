@@ -3,13 +3,12 @@
     TABLES/_replays/<id>.json      the options, and how far it got
     TABLES/_replays/<id>.lock      locked while it runs
 
-A replay sends its rows in order, part by part.  Before a part is sent the record says that it is in doubt, and
-afterwards that it is done; both are written by rename.  So another run of the replay sends nothing that is done,
-however long ago that was, and knows the part of which the broker may have some, all or nothing.
+Before a part is sent the record says that it is in doubt, and afterwards that it is done; both are written by rename.
+So another run of the replay sends nothing that is done, and knows the part of which the broker may have some, all or
+nothing.
 
-`sent` has the last number for each run of a gateway.  Rows of a run come into the archive in the order of their
-numbers, so newer rows have higher numbers, except those of a segment that the archiver could not read at first.  Such
-rows are left out, because they would be out of order; the plan counts them.
+`sent` has the last number for each run of a gateway.  Newer rows of a run have higher numbers, except those of a
+segment that the archiver could not read at first: these would be out of order, are left out, and the plan counts them.
 """
 
 from __future__ import annotations
@@ -28,24 +27,17 @@ from ..errors import EnvironmentFailure, JobFailure, UsageFailure
 
 @dataclass(frozen=True)
 class ReplayPart:
-    """Rows of one run of a gateway that are sent together: the selected ones from `first` to `last`.
-
-    Attributes:
-        oldest, newest: when they were accepted, microseconds since 1970.
-        rows: how many they are.
-        size: bytes of their bodies.
-        begun: when sending them began, ISO 8601; "": it did not.
-    """
+    """Rows of one run of a gateway that are sent together: the selected ones from `first` to `last`."""
 
     gateway: str
     epoch: int
     first: int
     last: int
-    oldest: int
-    newest: int
-    rows: int
-    size: int
-    begun: str = ""
+    oldest: int  # when they were accepted, microseconds since 1970
+    newest: int  # when they were accepted, microseconds since 1970
+    rows: int  # how many they are
+    size: int  # bytes of their bodies
+    begun: str = ""  # when sending them began, ISO 8601; "": it did not
 
     @property
     def run(self) -> str:
@@ -64,23 +56,15 @@ class ReplayPart:
 
 @dataclass(frozen=True)
 class ReplayRecord:
-    """How far a replay got.
-
-    Attributes:
-        asked: the options that say which rows go where.
-        since, until: the span that these meant at first, ISO 8601.
-        rows: how many were sent.
-        sent: the last number that was sent, by run.
-        doubts: parts that were begun and are not known to be done.
-    """
+    """How far a replay got."""
 
     id: str
-    asked: Mapping[str, str]
-    since: str
-    until: str
-    rows: int = 0
-    sent: Mapping[str, int] = field(default_factory=dict)
-    doubts: tuple[ReplayPart, ...] = ()
+    asked: Mapping[str, str]  # the options that say which rows go where
+    since: str  # the span that these meant at first, ISO 8601
+    until: str  # the span that these meant at first, ISO 8601
+    rows: int = 0  # how many were sent
+    sent: Mapping[str, int] = field(default_factory=dict)  # the last number that was sent, by run
+    doubts: tuple[ReplayPart, ...] = ()  # parts that were begun and are not known to be done
 
     def begun(self, part: ReplayPart, at: str) -> ReplayRecord:
         """The record while a part is sent."""
@@ -133,12 +117,7 @@ class ReplayRecords:
 
     @contextlib.contextmanager
     def held(self, replay: str) -> Iterator[None]:
-        """A block in which no other process of this machine runs the replay.
-
-        Raises:
-            JobFailure: another one does.
-            EnvironmentFailure: there can be no records here.
-        """
+        """A block in which no other process of this machine runs the replay.  `JobFailure`: another one does."""
         try:
             make_folder(self._folder)
             descriptor = lock(self._folder / f"{replay}.lock")

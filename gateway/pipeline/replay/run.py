@@ -5,17 +5,12 @@
 
 The rows of one run of a gateway come in the order of their numbers, and the runs one after the other.  They are cut
 into parts; each part is one Spark job that sorts its rows and writes them by `format("stomp")` in one task, so that the
-order is kept and one task holds the rate.  The plan has only the numbers of a part, and none of its rows.
+order is kept and one task holds the rate.
 
 **Nothing twice.**  The record (`record`) keeps for ever what is done.  A part that was being sent when a run was killed
-is in doubt; of that, rows that the archive shows as accepted from this replay are left out, provided that the broker's
-own journal comes into this archive; the others are sent again under the same ids, and the broker drops those that it
-remembers.  Our gateway remembers them for `dedup_window`, 10 minutes by default, and `max_dedup_ids`, 100,000: a part
-is smaller than that, and takes less time.  So messages can come twice only from a part of a run that was killed and is
-begun again later than that, against a broker without a journal here.
-
-**A body that the journal did not keep whole is not sent**: half an order is worse than none.  If such rows are selected
-nothing at all is sent, unless the user decides: `skip` leaves them out, `send` sends the parts.
+is in doubt; of that, rows that the archive shows as accepted from this replay are left out, and the others are sent
+again under the same ids, which our gateway remembers for `dedup_window`: a part takes less time.  So messages come
+twice only if a killed run is begun again later than that, against a broker without a journal here.
 """
 
 from __future__ import annotations
@@ -28,7 +23,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from ..broker_url import BrokerUrl
 from ..error_text import reason
@@ -38,9 +36,6 @@ from ..time_range import span
 from . import messages
 from .plan import PARTIAL, ReplayOptions, ReplayPlan
 from .record import ReplayPart, ReplayRecord, ReplayRecords
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["PARTIAL", "ReplayOptions", "ReplayPlan", "plan", "run"]
 
@@ -52,22 +47,17 @@ _SECONDS = 60
 _TOP = 10
 _EXAMPLES = 5
 _LONGEST = 100
-# How much the clocks of two machines may differ.
-_SLACK = timedelta(minutes=5)
+_SLACK = timedelta(minutes=5)  # how much the clocks of two machines may differ
 
 
 def plan(
     spark: SparkSession, archive: str, tables: Path, options: ReplayOptions, now: datetime, *, dry_run: bool = False
 ) -> ReplayPlan:
-    """The plan of a replay.
+    """The plan of a replay; `tables` is the folder with the records.
 
-    Args:
-        tables: the folder with the records.
-        dry_run: nothing will be sent: the broker need not be there, and examples are wanted.
-
-    Raises:
-        UsageFailure: an option is wrong, or differs from those that the replay was begun with.
-        JobFailure: the broker or the archive cannot be used.
+    With `dry_run` nothing will be sent: the broker need not be there, and the plan has examples.
+    `UsageFailure`: an option is wrong, or differs from those that the replay was begun with.
+    `JobFailure`: the broker or the archive cannot be used.
     """
     options.check()
     broker = BrokerUrl.of(options.broker)
@@ -91,18 +81,14 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send the messages of a plan.
+    """Send the messages of a plan; returns how many were sent.
 
     Args:
         say: called after each part, with the progress.
         stopping: set to end after the present part.
 
-    Returns:
-        messages that were sent.
-
-    Raises:
-        UsageFailure: the plan cannot be carried out (`ReplayPlan.check`).
-        JobFailure: the broker refused, or was lost; the same replay can be run again.
+    `UsageFailure`: the plan cannot be carried out (`ReplayPlan.check`).  `JobFailure`: the broker refused, or was lost;
+    the same replay can be run again.
     """
     plan.check()
     sent, began = 0, time.monotonic()
@@ -163,9 +149,6 @@ def _selected(
 
     These have numbers that the record says are passed: rows that were sent, and rows that came too late.
     """
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as f
-
     options, sent = plan.options, plan.record.sent
     frame = read(spark, plan.archive, since, until, events=["accepted"]).where(messages.is_of(options.destination))
     if options.where:
@@ -184,8 +167,6 @@ def _selected(
 
 def _counted(spark: SparkSession, plan: ReplayPlan, *, with_examples: bool) -> ReplayPlan:
     """The plan with the rows to send."""
-    from pyspark.sql import functions as f
-
     options, record = plan.options, plan.record
     since, until = datetime.fromisoformat(record.since), datetime.fromisoformat(record.until)
     frame = _selected(spark, plan, since, until)
@@ -216,8 +197,6 @@ def _counted(spark: SparkSession, plan: ReplayPlan, *, with_examples: bool) -> R
 
 def _parts(frame: DataFrame, rate: int) -> Iterator[ReplayPart]:
     """The rows in parts.  Spark counts them in steps of numbers; whole steps are put together here."""
-    from pyspark.sql import functions as f
-
     most = min(_ROWS, rate * _SECONDS) if rate else _ROWS
     step = f.floor(f.col("seq") / max(1, most // 10)).alias("step")
     micros = [f.unix_micros(f.min("ts")), f.unix_micros(f.max("ts"))]
@@ -237,8 +216,6 @@ def _parts(frame: DataFrame, rate: int) -> Iterator[ReplayPart]:
 
 def _limited(frame: DataFrame, parts: Iterator[ReplayPart], limit: int, before: int) -> Iterator[ReplayPart]:
     """The parts up to the limit; the last one may be cut."""
-    from pyspark.sql import functions as f
-
     left = limit - before
     for part in parts:
         if not limit or part.rows <= left:
@@ -252,8 +229,6 @@ def _limited(frame: DataFrame, parts: Iterator[ReplayPart], limit: int, before: 
 
 def _of(frame: DataFrame, part: ReplayPart) -> DataFrame:
     """The rows of a part."""
-    from pyspark.sql import functions as f
-
     run = (f.col("gateway") == part.gateway) & (f.col("epoch") == part.epoch)
     return frame.where(run & f.col("seq").between(part.first, part.last))
 
@@ -289,8 +264,6 @@ def _send(spark: SparkSession, plan: ReplayPlan, part: ReplayPart, doubts: list[
 
 def _known(spark: SparkSession, plan: ReplayPlan, doubts: list[ReplayPart]) -> DataFrame:
     """The ids of this replay that the archive shows as accepted since the parts in doubt were begun."""
-    from pyspark.sql import functions as f
-
     since = min([datetime.fromisoformat(part.begun) for part in doubts]) - _SLACK
     frame = read(spark, plan.archive, since, datetime.now(UTC) + _SLACK, events=["accepted"], columns=["headers"])
     own = f.col("headers")["x-dedup-id"]

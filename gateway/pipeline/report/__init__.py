@@ -1,10 +1,8 @@
 """The report: the traffic between two moments, as one HTML file.
 
-    report(spark, archive, since, until)  -> Report     `build`: Spark and Arrow count the archive
-    page_of(report)                       -> str        `page`: sections, with `html`, `chart` and `formats`
-    write(report, folder)                               `csv_files`: the same figures as CSV files
-
-`figures` stands between them: dataclasses of plain numbers.  Spark's workers run `counts`.
+report(spark, archive, since, until)  -> Report     `build`: Spark and Arrow count the archive
+page_of(report)                       -> str        `page`: sections, with `html`, `chart` and `formats`
+write(report, folder)                               `csv_files`: the same figures as CSV files
 """
 
 from .build import report

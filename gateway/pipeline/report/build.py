@@ -5,9 +5,7 @@
     dead letters    the last ones; the counts know in which minutes they were
     consumers       the job `consumers` over the sessions that may have had an alarm; the counts know which
 
-Clients make as many reasons, destinations and sessions as they like, so only few rows come from Spark to the driver,
-with any archive.  Of a folder Arrow reads the files by itself, for Spark needs ten times the CPU to hand their
-rows over; Spark reads the archive only if it is a Hadoop URI.
+Clients make as many reasons, destinations and sessions as they like: only few rows come from Spark to the driver.
 """
 
 from __future__ import annotations
@@ -18,7 +16,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
 
 from ..jobs import JOBS, AlarmLimits
 from ..jobs import figures as sums
@@ -28,44 +32,26 @@ from . import counts, time_steps
 from .counts import DESTINATIONS, EVENTS, REASONED, STEPS
 from .figures import ConsumerAlarm, Counts, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 
-if TYPE_CHECKING:
-    import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
-
-MOST_DESTINATIONS = 1000
-"""Destinations with figures of their own."""
-MOST_REASONS = 1000
-"""Of an event, with their destinations."""
-MOST_SUSPECTS = 1000
-"""Sessions that Spark looks up by name; if there are more it reads all sessions."""
-LETTERS = 20
-"""Dead letters that are shown."""
-
+MOST_DESTINATIONS = 1000  # destinations with figures of their own
+MOST_REASONS = 1000  # of an event, with their destinations
+MOST_SUSPECTS = 1000  # sessions that Spark looks up by name; if there are more it reads all sessions
+LETTERS = 20  # dead letters that are shown
 _OF_ALARMS = ("gauge_subscription", "acked", "nacked", "unsubscribed", "disconnected")
 _WHOSE = ("gateway", "epoch", "session", "subscription", "destination", "kind", "since")
 _MICROSECOND = timedelta(microseconds=1)
 
-Process = tuple[str, int]
-"""Gateway and epoch."""
+Process = tuple[str, int]  # gateway and epoch
 
 
 def report(
-    spark: SparkSession,
-    archive: str,
-    since: datetime,
-    until: datetime,
-    *,
-    limits: AlarmLimits | None = None,
+    spark: SparkSession, archive: str, since: datetime, until: datetime, *, limits: AlarmLimits | None = None
 ) -> Report:
-    """The figures of a span.
+    """The figures of a span.  `UsageFailure`: there is no archive.
 
     Args:
         archive: a folder, or a Hadoop URI.
         since, until: with a zone; the span ends before `until`.
         limits: from when on a consumer is stuck.
-
-    Raises:
-        UsageFailure: there is no archive.
     """
     since, until = since.astimezone(UTC), until.astimezone(UTC)
     limits = limits or AlarmLimits()
@@ -106,17 +92,9 @@ def report(
 
 
 def _counted(
-    rows: DataFrame,
-    archive: str,
-    since: datetime,
-    until: datetime,
-    step: timedelta,
-    limits: AlarmLimits,
+    rows: DataFrame, archive: str, since: datetime, until: datetime, step: timedelta, limits: AlarmLimits
 ) -> DataFrame:
     """The merged partial rows of `rows`, which are those of the span."""
-    from pyspark import cloudpickle
-    from pyspark.sql import functions as f
-
     cloudpickle.register_pickle_by_value(counts)  # type: ignore[no-untyped-call]
     seconds, limit = step // timedelta(seconds=1), round(limits.stuck_after * 1_000_000)
     if "://" in archive:
@@ -131,20 +109,14 @@ def _counted(
 
 
 class _Counted:
-    """The counts, which Spark keeps until `close`.
+    """The counts, merged partial rows, which Spark keeps until `close`.
 
-    Args:
-        counted: merged partial rows.
-
-    Attributes:
-        totals: dicts of `gateway`, `epoch`, `event`, `transport`, `at` (the time of a gap, the minute of a dead
-            letter), `gap` (its reason), `count`, `first`, `last`, `dropped_rows`, and `suspects`: how many
-            subscriptions had a delivery that was too old, at two looks or more.
+    `totals` are dicts of `gateway`, `epoch`, `event`, `transport`, `at` (the time of a gap, the minute of a dead
+    letter), `gap` (its reason), `count`, `first`, `last`, `dropped_rows`, and `suspects`: how many subscriptions had a
+    delivery that was too old, at two looks or more.
     """
 
     def __init__(self, counted: DataFrame) -> None:
-        from pyspark.sql import functions as f
-
         # The first of two looks raises no alarm.
         self._is_suspect = f.col("session").isNotNull() & (f.col("count") > 1)
         self._all = counted.persist()
@@ -161,10 +133,8 @@ class _Counted:
         """Let Spark forget the counts."""
         self._all.unpersist()
 
-    def traffic(self) -> tuple[pyarrow.Table, pyarrow.Table]:
+    def traffic(self) -> tuple[pa.Table, pa.Table]:
         """The table of `metrics`, added up by step, and by destination."""
-        import pyarrow.compute as pc
-
         names = ("of", "at", "destination", "event", "bucket", "count", "octets")
         found = self._all.where(self._all["of"] != EVENTS).select(*names).withColumnRenamed("at", "minute").toArrow()
         of_step, of_destination = [found.filter(pc.equal(found["of"], each)) for each in (STEPS, DESTINATIONS)]
@@ -172,9 +142,6 @@ class _Counted:
 
     def reasons(self) -> tuple[tuple[Reason, ...], Counts]:
         """The most frequent reasons of all gateways together; and how many more each event has."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as f
-
         if self._events.isdisjoint(REASONED):
             return (), {}
         keys = ("event", "destination", "reason")
@@ -195,8 +162,6 @@ class _Counted:
 
     def depths(self, names: Sequence[str]) -> dict[str, int]:
         """The most messages that waited at each destination; a destination without waiting messages is left out."""
-        from pyspark.sql import functions as f
-
         if "gauge_destination" not in self._events or not names:
             return {}
         wanted = self._counted.where((f.col("event") == "gauge_destination") & f.col("destination").isin(list(names)))
@@ -211,14 +176,14 @@ class _Counted:
         return [session for (session,) in named.distinct().limit(most + 1).collect()]
 
 
-def _steps(table: pyarrow.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
+def _steps(table: pa.Table, since: datetime, until: datetime, step: timedelta) -> Iterable[Step]:
     had = dict(sums.by_time(table, step))
     nothing = sums.add([])
     for start, end in time_steps.steps(since, until, step):
         yield Step(start, end, had.get(time_steps.floor(start, step), nothing))
 
 
-def _events(totals: Iterable[dict[str, Any]], by_step: pyarrow.Table) -> dict[str, int]:
+def _events(totals: Iterable[dict[str, Any]], by_step: pa.Table) -> dict[str, int]:
     """How many rows each event has; a message that a browser got was not delivered."""
     counted = sums.figures(by_step).counts
     others = _sum([each for each in totals if each["event"] not in counted], "event")
@@ -243,8 +208,6 @@ def _gaps(totals: Iterable[dict[str, Any]]) -> tuple[Gap, ...]:
 
 def _dead_letters(rows: DataFrame, totals: Iterable[dict[str, Any]]) -> tuple[LastDeadLetter, ...]:
     """The last dead letters, the latest first."""
-    from pyspark.sql import functions as f
-
     minutes: Counter[datetime] = Counter()
     for each in totals:
         if each["event"] == "dead_lettered":
@@ -283,12 +246,8 @@ def _consumers(
 ) -> tuple[ConsumerAlarm, ...]:
     """The alarms of the span, the latest first.
 
-    Args:
-        suspects: sessions that may have one; there is one at least.
-        lasts: when the last row of each process was; from these the job sees that an alarm is over.
+    `suspects`: sessions that may have one, at least one; `lasts`: the last row of each process, which ends its alarms.
     """
-    import pyarrow as pa
-
     job = JOBS["consumers"]
     assert job.fold is not None
     wanted = rows.where(rows["event"].isin(*_OF_ALARMS))

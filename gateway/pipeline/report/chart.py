@@ -1,10 +1,7 @@
-"""Line charts as inline SVG, without script and without styles: classes name the parts, the page's style sheet has the
-colours for light, dark and paper.
+"""Line charts as inline SVG, without script: classes name the parts, the page's style sheet has the colours.
 
-A chart is as wide as its place and keeps its height.  So that its text is not stretched, positions across are
-percentages and positions down are pixels; only the curves stand in an inner `svg` that is stretched, with strokes that
-are not.  The labels of the vertical axis hang over the left edge, into a margin of the style sheet.  Each chart has a
-title and a description; the page puts a table with the same figures behind it.
+A chart is as wide as its place and keeps its height: positions across are percentages and positions down are pixels;
+only the curves stand in an inner `svg` that is stretched.  The page puts a table with the same figures behind it.
 """
 
 from __future__ import annotations
@@ -18,9 +15,7 @@ from . import formats
 from .html import Markup, element, join, number
 from .time_steps import DAY, HOUR, MINUTE, SECOND, floor
 
-HEIGHT = 200
-"""Of the plot, in pixels."""
-
+HEIGHT = 200  # of the plot, in pixels
 _ABOVE, _BELOW = 10, 26
 _WIDE = 10_000
 _MOST_LABELS = 10
@@ -30,24 +25,17 @@ _BETWEEN_LABELS = (
     *(count * DAY for count in (1, 2, 7, 14, 28, 56, 112, 364)),
 )
 
-Series = Mapping[str, Sequence[float | None]]
-"""Name of a line -> its value at each point; None breaks the line."""
+Series = Mapping[str, Sequence[float | None]]  # name of a line -> its value at each point; None breaks the line
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The vertical axis.
+    """The vertical axis."""
 
-    Attributes:
-        low, high: the values at its ends, as `of` measures them.
-        ticks: values with a label.
-        of: from a value to its measure; not the identity for axes that are not linear.
-    """
-
-    low: float
-    high: float
-    ticks: Sequence[tuple[float, str]]
-    of: Callable[[float], float] = float
+    low: float  # the values at its ends, as `of` measures them
+    high: float  # the values at its ends, as `of` measures them
+    ticks: Sequence[tuple[float, str]]  # values with a label
+    of: Callable[[float], float] = float  # from a value to its measure; not the identity for axes that are not linear
 
     def place(self, value: float) -> float:
         """Pixels from the top; a value beyond an end is at that end."""
@@ -83,12 +71,7 @@ def lines(
     series: Series,
     scale: Scale,
 ) -> list[Markup]:
-    """A legend and a chart.
-
-    Args:
-        key: the id of the chart, unique on the page.
-        points: the moments that the values belong to.
-    """
+    """A legend and a chart, whose id on the page is `key`; `points` are the moments that the values belong to."""
     places = [(when - span[0]) / (span[1] - span[0]) for when in points]
     curves = [_curve(places, values, scale, index) for index, values in enumerate(series.values(), 1)]
     box = f"0 0 {_WIDE} {HEIGHT}"

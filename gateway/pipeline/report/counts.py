@@ -1,5 +1,4 @@
-"""Counts of the rows of a span, made where they are read: Arrow goes over each file once, and few rows are left for
-Spark.
+"""Counts of the rows of a span, made where they are read: Arrow goes over each file once, at a tenth of Spark's CPU.
 
 Spark's workers call `of_files`, or `of_rows` if only Spark can read the archive.  They return partial rows, of three
 kinds, by `of`:
@@ -10,11 +9,7 @@ kinds, by `of`:
                     first, last, dropped_rows, depth
 
 Columns that such a row does not have are null.  Rows with equal `KEYS` are merged as `MERGES` says, in any order.  A
-worker merges the rows that it holds, and passes them on if they are still too many: so it never holds more than some
-batches and `_HELD` partial rows, however many names clients make up.
-
-Steps and destinations are those of the job `metrics`; a test compares the two.  Arrow takes a tenth of Spark's CPU: it
-counts the numbers of texts in a dictionary, where Spark copies the texts of each row.
+worker holds at most some batches and `_HELD` partial rows, however many names clients make up.
 
 This module goes to the workers by value, so they need pyarrow and no package of ours: it uses only constants of our
 other modules.
@@ -37,9 +32,7 @@ from gateway.broker.model.destinations import REPLY_TOPIC as _REPLY_TOPIC
 from ..jobs.figures import EVENTS as _COUNTED
 from ..jobs.latency import STARTS as _STARTS
 
-PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")
-"""Events that are only counted: nine of ten rows."""
-
+PLENTIFUL = ("accepted", "delivered", "redelivered", "acked")  # events that are only counted: nine of ten rows
 REASONED = ("nacked", "dead_lettered", "dropped", "disconnected", "error", "tx_aborted")
 """Events that are counted by reason and destination, as far as they have them."""
 
@@ -72,29 +65,19 @@ _AS_READ = pa.schema(
 _TEMPORARY = f"(?s)^({_REPLY_QUEUE}|{_REPLY_TOPIC}).*"
 # Characters of a reason.  A client may write anything at its end, which would make each reason another one.
 _LONGEST_REASON = 300
-# Rows counted at once.
-_ROWS = 128 * 1024
-# Partial rows that a worker holds, at most.
-_HELD = 500_000
+_ROWS = 128 * 1024  # rows counted at once
+_HELD = 500_000  # partial rows that a worker holds, at most
 
 
 def of_files(
-    batches: Iterable[pa.RecordBatch],
-    since: datetime,
-    until: datetime,
-    seconds: int,
-    limit: int,
+    batches: Iterable[pa.RecordBatch], since: datetime, until: datetime, seconds: int, limit: int
 ) -> Iterator[pa.RecordBatch]:
-    """The partial rows of files.
+    """The partial rows of files, which a column `path` of the batches names.  `ValueError`: a file cannot be read.
 
     Args:
-        batches: with a column `path`.
         since, until: with a zone; the span ends before `until`.
         seconds: of a step.
         limit: microseconds from which on a delivery is too old.
-
-    Raises:
-        ValueError: a file cannot be read.
     """
     wanted = (pc.field("ts") >= pa.scalar(since, _TIME)) & (pc.field("ts") < pa.scalar(until, _TIME))
     paths = [path for batch in batches for path in batch.column("path").to_pylist()]

@@ -1,6 +1,5 @@
 """The figures as CSV files for spreadsheets and programs: one for each table of the page, with all rows.
 
-Of the reasons of an event these are the 1,000 most frequent ones; `other_reasons_<event>` counts the rows of the rest.
 Times are ISO 8601 in UTC, latencies microseconds, sizes bytes.  Spreadsheets take a cell that begins with `=`, `+`, `-`
 or `@` for a formula, and clients choose the names here; such a text has an apostrophe in front.
 """

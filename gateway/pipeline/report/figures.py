@@ -1,8 +1,6 @@
 """The figures of a report: plain numbers, and nothing of how they are read or shown.
 
-Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC; `step` divides it, and
-the first or the last step may be shorter than the others.  `jobs.figures.Figures` says what messages did, here and in
-the console.
+Counts are rows of the journal, by the name of their event.  The span is [since, until), in UTC.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ from ..jobs.figures import Figures, Histogram, add
 
 FLOWS = ("accepted", "delivered", "acked")
 EXCEPTIONS = ("nacked", "redelivered", "expired", "dead_lettered", "dropped")
-EVENTS = (*FLOWS, *EXCEPTIONS)
-"""The events of messages, in the order in which they are shown."""
-
+EVENTS = (*FLOWS, *EXCEPTIONS)  # the events of messages, in the order in which they are shown
 Counts = Mapping[str, int]
 Percentiles = tuple[float | None, float | None, float | None]
 
@@ -77,26 +73,19 @@ class LastDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAlarm:
-    """A subscription that was stuck or slow.
+    """A subscription that was stuck or slow."""
 
-    Attributes:
-        kind: `stuck` or `slow`.
-        raised, cleared: beginning and end; None: still at the end of the span.
-        pending: the most deliveries without ACK.
-        oldest_us: the highest age of the oldest of them, in microseconds.
-    """
-
-    kind: str
-    raised: datetime
-    cleared: datetime | None
+    kind: str  # `stuck` or `slow`
+    raised: datetime  # beginning and end; None: still at the end of the span
+    cleared: datetime | None  # beginning and end; None: still at the end of the span
     gateway: str
     session: str | None
     principal: str | None
     peer: str | None
     subscription: str | None
     destination: str | None
-    pending: int
-    oldest_us: int
+    pending: int  # the most deliveries without ACK
+    oldest_us: int  # the highest age of the oldest of them, in microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,39 +101,26 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All figures.
-
-    Attributes:
-        made: when the report was made.
-        rows: of all events, read.
-        first, last: times of the rows read; None: there were none.
-        events: rows of each event.
-        transports: sessions begun, by transport.
-        destinations: the busiest first; `others` counts those beyond.
-        reasons: of each event that has one, the most frequent first.
-        unlisted: how many more reasons an event has than `reasons`.
-        consumers: the latest first.
-        stuck_after: the limit from which on a consumer is stuck or slow.
-    """
+    """All figures."""
 
     since: datetime
     until: datetime
-    made: datetime
+    made: datetime  # when the report was made
     step: timedelta
     gateways: tuple[str, ...] = ()
-    rows: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
-    events: Counts = field(default_factory=dict)
-    transports: Counts = field(default_factory=dict)
+    rows: int = 0  # of all events, read
+    first: datetime | None = None  # times of the rows read; None: there were none
+    last: datetime | None = None  # times of the rows read; None: there were none
+    events: Counts = field(default_factory=dict)  # rows of each event
+    transports: Counts = field(default_factory=dict)  # sessions begun, by transport
     steps: tuple[Step, ...] = ()
-    destinations: tuple[DestinationFigures, ...] = ()
+    destinations: tuple[DestinationFigures, ...] = ()  # the busiest first; `others` counts those beyond
     others: int = 0
-    reasons: tuple[Reason, ...] = ()
-    unlisted: Counts = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()  # of each event that has one, the most frequent first
+    unlisted: Counts = field(default_factory=dict)  # how many more reasons an event has than `reasons`
     dead_letters: tuple[LastDeadLetter, ...] = ()
-    consumers: tuple[ConsumerAlarm, ...] = ()
-    stuck_after: timedelta = timedelta(seconds=60)
+    consumers: tuple[ConsumerAlarm, ...] = ()  # the latest first
+    stuck_after: timedelta = timedelta(seconds=60)  # the limit from which on a consumer is stuck or slow
     gaps: tuple[Gap, ...] = ()
 
     def total(self, event: str) -> int:

@@ -10,9 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 # No-break, so that a number stays with its unit.
 SPACE = "\u00a0"
-NONE = "\u2013"
-"""Stands where there is no value."""
-
+NONE = "\u2013"  # stands where there is no value
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SIZES = ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB"))
 _DURATIONS = ((86_400e6, 2, "d"), (3_600e6, 2, "h"), (60e6, 2, "min"), (1e6, 1, "s"), (1e3, 1, "ms"), (1.0, 1, "µs"))

@@ -1,9 +1,7 @@
 """HTML and SVG elements in which text cannot become markup, and the cells and tables of the page.
 
-`element` escapes each child and each attribute that is not `Markup` itself, so a text that a client chose (the name of
-a destination, a reason, a header) stays text.  Nothing else in this package makes angle brackets.  Escaped text also
-shows characters that would be invisible (`\\x00`, `\\u202e`), so that no name can look like another one or turn around
-the text beside it.
+`element` escapes each child and each attribute that is not `Markup` itself, so a text that a client chose stays text.
+Escaped text also shows characters that would be invisible (`\\x00`, `\\u202e`).
 
 Each figure carries its exact value for programs: `data-figure` names it, `data-value` is a plain number (microseconds,
 bytes or a count).  The row of a table says what it belongs to (`data-destination`, `data-time` and the like).
@@ -19,9 +17,7 @@ from gateway.text import visible
 
 from . import formats
 
-LONGEST = 160
-"""Characters shown of a text that a client chose."""
-
+LONGEST = 160  # characters shown of a text that a client chose
 _VOID = frozenset({"meta", "link"})
 
 
@@ -37,12 +33,10 @@ def escape(text: str) -> Markup:
 
 
 def element(name: str, /, *children: str, **attributes: str | float | None) -> Markup:
-    """An element.
+    """An element; `children` are text, or `Markup` that stays as it is.
 
-    Args:
-        children: text, or `Markup` that stays as it is.
-        attributes: `None` leaves one out, an empty text leaves its value out.  `class_` is written `class`, and other
-            underscores become hyphens.
+    `None` leaves an attribute out, an empty text leaves its value out.  `class_` is written `class`, and other
+    underscores become hyphens.
     """
     opening = "".join([_attribute(key, value) for key, value in attributes.items() if value is not None])
     if name in _VOID:
@@ -150,11 +144,9 @@ def row(*cells: str, **data: str | float | None) -> Markup:
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Markup], *, cards: bool = False) -> Markup:
-    """A table; a column whose name begins with `#` has numbers.
+    """A table; a column whose name begins with `#` has numbers.  `caption` is read aloud, not shown.
 
-    Args:
-        caption: read aloud, not shown: the heading above says it.
-        cards: on a phone each row is a card.  The roles are written out, since such a style takes them away.
+    With `cards` each row is a card on a phone; the roles are written out, since such a style takes them away.
     """
     heads = [
         element("th", column.lstrip("#"), scope="col", role="columnheader", class_="number" if "#" in column else None)

@@ -17,9 +17,7 @@ STEPS = (
     *(seconds * SECOND for seconds in (1, 5, 15)),
     *(MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY),
 )
-MOST_STEPS = 180
-"""As many points as a chart can show."""
-
+MOST_STEPS = 180  # as many points as a chart can show
 # A shorter span is cut to the second, a longer one to the minute: up to here steps are shorter than a minute.
 _SHORT = 45 * MINUTE
 
@@ -43,15 +41,9 @@ def steps(since: datetime, until: datetime, step: timedelta) -> Iterator[tuple[d
 
 
 def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, datetime]:
-    """The part of a span that has rows; the whole span if no file has any.
+    """The part of a span that has rows, by the statistics of the Parquet files; the whole span if no file has any.
 
-    Half a minute of traffic would be one line in the chart of a day.  The statistics of the Parquet files tell the
-    first and the last time, so no row is read.
-
-    Raises:
-        OSError: the archive cannot be read.
-        ArchiveError: a manifest is damaged or missing.
-        JobFailure: a file is damaged.
+    `OSError`: the archive cannot be read.  `ArchiveError`: a manifest is damaged.  `JobFailure`: a file is damaged.
     """
     import pyarrow.parquet as pq
 

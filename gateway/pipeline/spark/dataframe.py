@@ -1,15 +1,12 @@
 """The archive as a DataFrame: a span of it at once, for report and replay.
 
-    on this machine     the files that `gateway.archive.history` names: each hour's history, and the raw files that no
-                        manifest lists, so that no row comes twice
+    on this machine     the files that `gateway.archive.history` names, so that no row comes twice
     anywhere else       ARCHIVE is a Hadoop URI: all files below its `raw`
 
-The columns are those of `gateway.journal.schema`, then `date` and `hour`.  Files are handed to Spark one by one, so it
-looks for no partitions: `date` and `hour` are computed from `ts`, and cost nothing if they are not used.  A file that
-is older than a column has null there; a column that is newer than this program is not read.
+The columns are those of `gateway.journal.schema`, then `date` and `hour`, computed from `ts`.  A file that is older
+than a column has null there; a column that is newer than this program is not read.
 
-The files are named once, when the DataFrame is made.  If the archive is compacted during a long read, a file may be
-gone; then the reading fails, and must be begun again.
+The files are named once, when the DataFrame is made: a compaction during a long read makes the reading fail.
 """
 
 from __future__ import annotations
@@ -17,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from gateway.archive import history
 from gateway.archive.errors import ArchiveError
@@ -26,11 +26,7 @@ from gateway.journal import schema
 from .. import corrupt_files
 from ..errors import JobFailure, UsageFailure
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-COLUMNS = tuple([each.name for each in (*schema.COLUMNS, *schema.PARTITIONS)])
-"""The names of all columns, in order."""
+COLUMNS = tuple([each.name for each in (*schema.COLUMNS, *schema.PARTITIONS)])  # the names of all columns, in order
 
 
 def rows(
@@ -49,12 +45,8 @@ def rows(
         since, until: with a zone; the span ends before `until`.
         events, columns: the wanted ones; None: all.
 
-    Raises:
-        UsageFailure: there is no archive.
-        JobFailure: it cannot be read.
+    `UsageFailure`: there is no archive.  `JobFailure`: it cannot be read.
     """
-    from pyspark.sql import functions as f
-
     frame = _remote(spark, archive, since, until) if "://" in archive else _local(spark, archive, since, until)
     wanted = (f.col("ts") >= f.lit(since)) & (f.col("ts") < f.lit(until))
     if events is not None:
@@ -65,9 +57,7 @@ def rows(
 def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
     """The files of a folder that have the rows of a span, and maybe others.
 
-    Raises:
-        UsageFailure: there is no archive.
-        JobFailure: it cannot be read.
+    `UsageFailure`: there is no archive.  `JobFailure`: it cannot be read.
     """
     folder = Path(archive)
     if not folder.is_dir():
@@ -82,17 +72,12 @@ def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
 
 
 def _local(spark: SparkSession, archive: str, since: datetime, until: datetime) -> DataFrame:
-    from pyspark.sql import functions as f
-
     found = files_of(archive, since, until)
     frame = spark.read.schema(schema.ddl()).parquet(*found) if found else spark.createDataFrame([], schema.ddl())
     return frame.withColumn("date", f.to_date("ts")).withColumn("hour", f.hour("ts"))
 
 
 def _remote(spark: SparkSession, archive: str, since: datetime, until: datetime) -> DataFrame:
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as f
-
     ddl = ", ".join([schema.ddl(), *[f"{each.name} {each.type}" for each in schema.PARTITIONS]])
     try:
         frame = spark.read.schema(ddl).parquet(archive.rstrip("/") + "/raw")

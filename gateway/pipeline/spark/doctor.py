@@ -1,8 +1,6 @@
 """The checks of `gateway pipeline doctor`: everything that a job needs on this machine.
 
-Each finding says what was found, or what is wrong and how to repair it.  The checks that start Spark run in a process
-of their own (`spark_check`) with a time limit.  They are skipped if something before them is missing, because then the
-reason is known already.
+The checks that start Spark run in a process of their own (`spark_check`) with a time limit.
 """
 
 from __future__ import annotations
@@ -38,17 +36,11 @@ _FOLDERS = ("journal", "archive", "tables")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line.
+    """One line."""
 
-    Attributes:
-        what: the thing that was checked.
-        detail: what was found.
-        remedy: how to repair it; "": all is well.
-    """
-
-    what: str
-    detail: str
-    remedy: str = ""
+    what: str  # the thing that was checked
+    detail: str  # what was found
+    remedy: str = ""  # how to repair it; "": all is well
 
     @property
     def ok(self) -> bool:
@@ -66,11 +58,7 @@ class Finding:
 
 
 def examine(patience: float = _PATIENCE) -> Iterator[Finding]:
-    """Check one thing after the other.
-
-    Args:
-        patience: seconds for the checks that need Spark.
-    """
+    """Check one thing after the other; `patience`: seconds for the checks that need Spark."""
     healthy = True
     for finding in _machine():
         healthy &= finding.ok

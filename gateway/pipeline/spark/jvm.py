@@ -1,15 +1,14 @@
 """The JVM of this process: a child that starts and ends with it, however early it ends.
 
-pyspark can start one, too, but knows which child it is only when that answers, seconds later.  A Ctrl-C before removes
-the folder in which the JVM answers, and the JVM stays for ever.  So it is started here, in the way of pyspark:
+pyspark can start one, too, but knows which child it is only when that answers, seconds later: a Ctrl-C before leaves
+the JVM running for ever.  So it is started here, in the way of pyspark:
 
     spark-submit pyspark-shell          runs one `java` that makes the command line, and then another, which is Spark
     _PYSPARK_DRIVER_CONN_INFO_PATH      names the file in which Spark writes its port and its secret
     standard input                      a pipe of ours: Spark ends when it reads the end of it
 
-Until there is a session, anything that ends this process ends the child first.  The child leads a process group, and a
-signal goes to that group only while the child has not been waited for, so that its number cannot belong to another
-process.  Afterwards the pipe ends it: it is closed however this process ends, and a running Spark reads it.
+Until there is a session, anything that ends this process ends the child first, which leads a process group.  Afterwards
+the pipe ends it: it is closed however this process ends, and a running Spark reads it.
 """
 
 from __future__ import annotations
@@ -32,15 +31,11 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
     from pyspark import SparkConf
 
-GRACE = 2.0
-"""Seconds that a child has to end, until it is killed."""
-
+GRACE = 2.0  # seconds that a child has to end, until it is killed
 _ANSWER = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
-# The port, and the length of the secret behind it.
-_HEAD = struct.Struct("!ii")
-# Seconds between two looks for an answer or an end.
-_LOOK = 0.05
+_HEAD = struct.Struct("!ii")  # the port, and the length of the secret behind it
+_LOOK = 0.05  # seconds between two looks for an answer or an end
 
 
 class _Terminated(BaseException):
@@ -52,10 +47,7 @@ def starting(conf: SparkConf, log: Path | None) -> Iterator[JavaGateway]:
     """Start a JVM, with its output in the log; the block makes a session of it.
 
     An exception that is no `Exception` ends the JVM: a Ctrl-C, SIGTERM, or one that a signal handler raises.
-
-    Raises:
-        PySparkRuntimeError: the JVM ended without an answer.
-        OSError: it cannot be started.
+    `PySparkRuntimeError`: the JVM ended without an answer.  `OSError`: it cannot be started.
     """
     process = None
     with _terminable(), tempfile.TemporaryDirectory() as folder:

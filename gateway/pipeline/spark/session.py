@@ -4,11 +4,6 @@
     sc://host:15002                   Spark Connect: the JVM is on another machine, and no Java is needed here
     inside spark-submit               the JVM is there already, and knows its master
 
-Settings and their reasons.  PYSPARK_PYTHON, or Spark's workers run the system's Python, which has no pyarrow.
-127.0.0.1 for local masters, or Spark listens to other machines.  UTC, because the archive's times are.  The threshold
-of the hash
-aggregation: its default makes percentiles more than twice as slow.
-
 The JVM writes to a file in the user's cache instead of the terminal.  It has a process group of its own, so that a
 Ctrl-C ends no batch in the middle: this process does, when the batch is done.  `jvm` starts and ends it.
 """
@@ -33,9 +28,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-LOCAL = "local[2]"
-"""The default master: two threads, so that a source and its sink never wait for each other."""
-
+LOCAL = "local[2]"  # the default master: two threads, so that a source and its sink never wait for each other
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 NEEDED = "pip install 'stomp-gateway[pipeline,java]'"
 
@@ -56,14 +49,7 @@ _ENDS = re.compile(r"(?:Exception|Error)\b.*|Caused by:.*")
 
 
 def check_packages(names: tuple[str, ...] = PACKAGES, needed: str = NEEDED) -> None:
-    """Check that packages are installed, without importing them.
-
-    Args:
-        needed: the command that installs them.
-
-    Raises:
-        EnvironmentFailure: one is not.
-    """
+    """Check that packages are installed, without importing them.  `EnvironmentFailure`: one is not."""
     missing = [name for name in names if not _is_there(name)]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -78,11 +64,7 @@ def _is_there(name: str) -> bool:
 
 
 def silence() -> None:
-    """Keep the logs of pyspark and py4j off the terminal: each error is told in a sentence of ours.
-
-    pyspark logs each error in an SQL expression, with Java's stack trace, by a handler of its own.  py4j logs a Ctrl-C
-    by the root logger, which makes itself a handler if it has none.
-    """
+    """Keep the logs of pyspark and py4j off the terminal: each error is told in a sentence of ours."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -113,8 +95,7 @@ def session(master: str | None, remote: str | None, app: str, conf: Mapping[str,
         app: Spark's name for the application.
         conf: settings of Spark, stronger than those made here.
 
-    Raises:
-        EnvironmentFailure: Java or a package is missing, or Spark does not start.
+    `EnvironmentFailure`: Java or a package is missing, or Spark does not start.
     """
     check_packages()
     if remote is not None:

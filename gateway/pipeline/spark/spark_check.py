@@ -4,8 +4,6 @@
 
 It is a process of its own, so that the caller can stop waiting.  Each step that succeeds is a line of JSON on standard
 output, `{"step": ..., "detail": ...}`; the first that fails is the last line, with `"reason"` instead.
-
-The source needs a server: a thread that knows as much STOMP as one subscription takes.
 """
 
 from __future__ import annotations
@@ -31,8 +29,7 @@ _MESSAGES = 3
 _RECEIPT = re.compile(rb"\nreceipt:([^\n]+)")
 _SUBSCRIBE = re.compile(rb"\s*SUBSCRIBE\nid:([^\n]+)")
 _NAMED = re.compile(r"[A-Za-z_][\w.$]*(?:Error|Exception)\b")
-# Seconds for the query, and for a client that sends nothing.
-_PATIENCE = 120.0
+_PATIENCE = 120.0  # seconds for the query, and for a client that sends nothing
 
 
 def main() -> int:

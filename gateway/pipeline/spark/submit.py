@@ -3,11 +3,9 @@
     stomp_gateway-VERSION.zip   our packages, for the executors and for the processes that plan a source on the driver
     driver.py                   the program of spark-submit: `gateway pipeline`
 
-A zip and no wheel: of `--py-files` Spark puts only .zip, .egg and .jar on the path of its workers.  The zip also stands
-in PYTHONPATH of the executors' environment, because `--py-files` does not reach the planning processes on the driver.
-
-The driver runs where spark-submit does (`--deploy-mode client`), in this same Python: it writes the tables and the
-checkpoints, which need no shared disk.  The executors read the archive, so all of them must see it.
+A zip and no wheel: of `--py-files` Spark puts only .zip, .egg and .jar on the path of its workers.  The driver runs
+where spark-submit does (`--deploy-mode client`), in this same Python: it writes the tables and the checkpoints, which
+need no shared disk.  The executors read the archive, so all of them must see it.
 """
 
 from __future__ import annotations
@@ -34,8 +32,7 @@ from gateway.pipeline.command import pipeline
 
 pipeline(prog_name="gateway pipeline")
 '''
-# The date of every member, so that the same packages always make the same bytes.
-_DATE = (1980, 1, 1, 0, 0, 0)
+_DATE = (1980, 1, 1, 0, 0, 0)  # the date of every member, so that the same packages always make the same bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +63,7 @@ def submission(
         publishes: results go to a broker, from the workers.
         conf: further settings of Spark.
 
-    Raises:
-        EnvironmentFailure: there is no Java, or the files cannot be written.
+    `EnvironmentFailure`: there is no Java, or the files cannot be written.
     """
     into = into.resolve()
     packages = into / f"stomp_gateway-{gateway.__version__}.zip"

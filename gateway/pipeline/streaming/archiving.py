@@ -1,8 +1,4 @@
-"""The archiver and the compaction, as commands of the pipeline use them.
-
-`beside` does the work of `gateway archive`, in a thread of this process while a job runs, so that one machine needs no
-other service.  The thread never ends the job: an error is printed, and the work is tried again.
-"""
+"""The archiver and the compaction, as commands of the pipeline use them."""
 
 from __future__ import annotations
 
@@ -23,15 +19,10 @@ Say = Callable[[str], None]
 
 
 def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], bool] = lambda: False) -> None:
-    """Archive all complete segments; without a journal, do nothing.
+    """Archive all complete segments, unless `stopping`; without a journal, do nothing.
 
-    Args:
-        stopping: True: leave the rest in the journal.
-
-    Raises:
-        UsageFailure: the archive is not on this machine, or there is no such journal.
-        EnvironmentFailure: the archive cannot be made.
-        JobFailure: another archiver is at work, or some segments could not be archived.
+    `UsageFailure`: the archive is not on this machine, or there is no such journal.  `EnvironmentFailure`: the archive
+    cannot be made.  `JobFailure`: another archiver is at work, or some segments could not be archived.
     """
     if journal is None:
         return
@@ -44,20 +35,15 @@ def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], boo
 def beside(
     journal: Path | None, archive: str, stopping: threading.Event, say: Say, *, once: bool, interval: float
 ) -> Iterator[None]:
-    """Archive while the block runs, or, for a job that runs once, before it.
+    """Archive while the block runs, in a thread, or, for a job that runs once, before it.  Raises like `now`.
 
-    Args:
-        stopping: ends it early.
-        interval: seconds between two looks, and the age from which segments are archived.
-
-    Raises:
-        As `now`.
+    `stopping` ends it early; `interval`: seconds between two looks, and the age from which segments are archived.
     """
     if once or journal is None:
         now(journal, archive, say, stopping.is_set)
         yield
         return
-    from gateway.archive.service import RAW_RETENTION, Expiry
+    from gateway.archive.retention import RAW_RETENTION, Expiry
 
     over = threading.Event()
 
@@ -78,8 +64,7 @@ def beside(
 def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event) -> None:
     """Compact the hours that ended before a moment.
 
-    Raises:
-        JobFailure: another compaction is at work, or some hours could not be compacted.
+    `JobFailure`: another compaction is at work, or some hours could not be compacted.
     """
     from gateway.archive.compact import compact as compacted
     from gateway.archive.errors import ArchiveError
@@ -98,11 +83,12 @@ def _archiver(
 ) -> Iterator[Archiver]:
     from gateway.archive.archiver import Archiver
     from gateway.archive.errors import ArchiveError
+    from gateway.archive.gateway_archiver import ArchiverOptions
 
     paths.existing("--journal", str(journal), "a gateway with the setting `journal`")
     target = paths.make("--archive", paths.folder("--archive", archive))
     try:
-        with Archiver(journal, target, roll=roll, warn=say, stopping=stopping) as archiver:
+        with Archiver(journal, target, ArchiverOptions(roll, warn=say, stopping=stopping)) as archiver:
             yield archiver
     except ArchiveError as error:
         raise JobFailure(str(error)) from None

@@ -7,13 +7,11 @@
     TABLES/_checkpoints/<job>.missed     {hour: files} that were deleted from the archive before the job saw them
     TABLES/_state/<job>/<batch>.json     the state of a job that has one, after that batch
 
-A checkpoint is good for one job, one version of it and one archive.  Spark would accept any: it knows files by their
-whole path, so it would count an archive that was moved once more, and it would add rows of one version to those of
-another.  So another job, version or archive is refused, and the sentence names `--reset-checkpoint`.
+Spark would accept any checkpoint: it knows files by their whole path, so it would count an archive that was moved once
+more, and add rows of one version to those of another.  So another job, version or archive is refused.
 
 To reset is to begin anew: table, state, snapshot and checkpoint go, and the job reads the whole `raw` of the archive.
-A kill in between leaves a table without its checkpoint, or the other way round; the next run finds both (`claimed`),
-and another reset ends it.
+After a kill in between, the next run finds a table without its checkpoint, or the other way round (`claimed`).
 """
 
 from __future__ import annotations
@@ -54,13 +52,9 @@ def folder(tables: Path, job: str) -> Path:
 def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
     """The checkpoint of a job, locked for the time of the block.
 
-    Args:
-        archive: the same text for every run: an absolute path, or a URI.
-
-    Raises:
-        UsageFailure: another process runs the job, or the checkpoint belongs to something else.
-        EnvironmentFailure: the folder cannot be written.
-        JobFailure: a file of Spark's in it is damaged.
+    `archive` is the same text for every run: an absolute path, or a URI.  `UsageFailure`: another process runs the job,
+    or the checkpoint belongs to something else.  `EnvironmentFailure`: the folder cannot be written.  `JobFailure`: a
+    file of Spark's in it is damaged.
     """
     with _locked(tables, job.name):
         path = folder(tables, job.name)
@@ -76,12 +70,7 @@ def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
 
 
 def reset(tables: Path, job: str) -> None:
-    """Begin a job anew.
-
-    Raises:
-        UsageFailure: a process runs it.
-        EnvironmentFailure: a file cannot be removed.
-    """
+    """Begin a job anew.  `UsageFailure`: a process runs it.  `EnvironmentFailure`: a file cannot be removed."""
     with _locked(tables, job):
         try:
             for path in (tables / job, tables / STATE / job, folder(tables, job)):
@@ -118,14 +107,7 @@ def failure(tables: Path, job: str) -> dict[str, Any] | None:
 
 
 def note_missed(tables: Path, job: str, hours: Mapping[str, int]) -> bool:
-    """Keep for `status` how many files of an hour the job never saw; other hours stay as they are.
-
-    Returns:
-        True if there are more files than before.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Keep for `status` how many files of an hour the job never saw; True if there are more files than before."""
     before = missed(tables, job)
     if not hours.items() - before.items():
         return False
@@ -140,11 +122,7 @@ def missed(tables: Path, job: str) -> dict[str, int]:
 
 
 class State:
-    """The states of a job that has one.
-
-    Batch n makes state n from state n - 1, so a batch that runs again finds the same state as the first time.  Older
-    states are removed.
-    """
+    """The states of a job that has one: batch n makes state n from state n - 1, also when it runs again."""
 
     def __init__(self, tables: Path, job: str) -> None:
         self._folder = tables / STATE / job

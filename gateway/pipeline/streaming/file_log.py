@@ -7,12 +7,10 @@ Spark keeps it in the job's checkpoint.  It looks for new files, numbers each lo
     _checkpoints/<job>/offsets/<batch>              its last line says up to which look the batch goes
 
 Mostly batch n is look n.  After a kill between the look and the batch, two looks are one batch.  A file counts as read
-when a look has found it, and as done when the batch of that look is in the table.  Its name here is `date=/hour=/name`,
-as below `raw`.
+when a look has found it, and as done when the batch of that look is in the table.  Its name here is `date=/hour=/name`.
 
-A job reads `raw` alone.  A file that is deleted there is in `history` before, so the manifests say which files there
-were: those that are no longer in `raw` and that no look has found are missing in the table for ever.  An archive at a
-URI (`hdfs:`) is not looked at.
+A job reads `raw` alone.  Files that a manifest of the history lists, that are no longer in `raw` and that no look has
+found are missing in the table for ever.
 """
 
 from __future__ import annotations
@@ -42,13 +40,9 @@ def read_by(checkpoint: Path) -> Iterator[str]:
 
 
 def done_by(checkpoint: Path, batch: int | None) -> Iterator[str]:
-    """The files whose rows are in the table; if Spark's plan of its last batch is gone, those that the job has read.
+    """The files whose rows are in the table, up to its last batch; None: it has none.
 
-    Args:
-        batch: the last one of the table; None: it has none.
-
-    Raises:
-        JobFailure: Spark's files are damaged.
+    If Spark's plan of that batch is gone: those that the job has read.  `JobFailure`: Spark's files are damaged.
     """
     last: float = -1
     if batch is not None:
@@ -93,12 +87,7 @@ def digest(names: Iterable[str]) -> str:
 
 
 def settle(checkpoint: Path, batch: int) -> None:
-    """Synchronize the plan of a batch to the disk; Spark leaves it to the system's cache, and a power cut would lose
-    it.
-
-    Raises:
-        OSError: a file cannot be synchronized.
-    """
+    """Synchronize the plan of a batch to the disk: Spark leaves it to the system's cache.  `OSError`: that fails."""
     paths = [checkpoint / "offsets" / str(batch)]
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         paths += [_file_of(checkpoint, look) for look in _looks(checkpoint, batch)]
@@ -151,8 +140,7 @@ def _looks(checkpoint: Path, batch: int) -> range:
 def _last_look(checkpoint: Path, batch: int) -> int:
     """The look that a batch goes up to.
 
-    Raises:
-        OSError, ValueError, LookupError, TypeError: Spark's file is gone or damaged.
+    `OSError`, `ValueError`, `LookupError`, `TypeError`: Spark's file is gone or damaged.
     """
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return int(json.loads(lines[-1])["logOffset"])

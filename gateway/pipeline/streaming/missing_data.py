@@ -1,12 +1,10 @@
 """Missing data: files that a job can no longer read are told once, kept for `status`, and fail a run with `--once`.
 
 A job reads `raw`, from which files go that have been in the history for long enough.  A file that goes before a job has
-read it is missing in its table for ever.  There are two ways:
+read it is missing in its table for ever; the job goes on.  There are two ways:
 
     no batch has seen the file      the job was away for too long, or is new.  `missed` keeps it (`checkpoints`)
     a batch has planned it          a kill, and then the job was away too long.  The batch's file keeps it (`tables`)
-
-The job goes on in both cases.  A new job in an old archive is normal, so that alone is no failure.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from .. import corrupt_files
 from . import checkpoints, file_log
 from .progress import Progress
 
-# Files that a sentence names.
-_NAMED = 3
+_NAMED = 3  # files that a sentence names
 
 
 class MissingData:
@@ -30,13 +27,10 @@ class MissingData:
 
     Args:
         archive: None: it cannot be looked at.
-
-    Attributes:
-        found: sentences on files found missing for the first time, without those of a new job.
     """
 
     def __init__(self, job: str, tables: Path, archive: Path | None, progress: Progress) -> None:
-        self.found: list[str] = []
+        self.found: list[str] = []  # sentences on files found missing for the first time, without those of a new job
         self._job = job
         self._tables = tables
         self._archive = archive
@@ -65,9 +59,8 @@ class MissingData:
     def deleted(self, planned: frozenset[str] | None) -> list[str]:
         """The files of a batch that no longer exist, as far as that can be known.
 
-        Raises:
-            JobFailure: a file is empty.
-            FileNotFoundError: the whole archive is gone, so a disk was removed rather than the files.
+        `JobFailure`: a file is empty.  `FileNotFoundError`: the whole archive is gone, so a disk was removed rather
+        than the files.
         """
         if planned is None or self._archive is None:
             return []

@@ -3,11 +3,8 @@
     metrics    batch 12: 120,000 rows in 0.31 s, 387,097 rows/s, lag 4.2 s
     {"job":"metrics","batch":12,"rows":120000,"seconds":0.31,"rows_per_second":387097,"lag":4.2,"at":"2026-..."}
 
-The lag is the age of the newest row at the end of its batch: the roll of the journal, the archiver's wait, the trigger
-and the batch itself.  It is null if a batch had no row that the job reads.
-
-Lines are whole and only ever added, so they look the same in a terminal, a file and the log of a service.  Several
-queries and threads write at the same time.
+The lag is the age of the newest row at the end of its batch; it is null if a batch had no row that the job reads.
+Lines are whole and only ever added; several queries and threads write at the same time.
 """
 
 from __future__ import annotations
@@ -22,21 +19,14 @@ from typing import Any, TextIO
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A finished batch.
-
-    Attributes:
-        rows: rows of the archive that the job has read.
-        seconds: duration.
-        newest: the latest `ts` among the rows, microseconds since 1970; None: there was none.
-        at: the end, microseconds since 1970.
-    """
+    """A finished batch."""
 
     job: str
     number: int
-    rows: int
-    seconds: float
-    newest: int | None
-    at: int
+    rows: int  # rows of the archive that the job has read
+    seconds: float  # duration
+    newest: int | None  # the latest `ts` among the rows, microseconds since 1970; None: there was none
+    at: int  # the end, microseconds since 1970
 
     @property
     def speed(self) -> int:

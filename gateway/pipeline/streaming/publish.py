@@ -1,11 +1,8 @@
 """`--publish stomp://user@host:port/topic/gateway.pipeline`: the last minutes of each snapshot, for subscribers.
 
-A message of a job goes to `<destination>.<job>`, by our own sink.  It is JSON like TABLES/_console/<job>.json, but of
-the last ten minutes alone: a subscriber reads the file for the time before, and replaces what the message has.
-
-No job waits for a message: a thread sends, and of the messages that wait only the newest of each job counts.  A server
-that is away, or refuses us, stops no job.  One sentence tells so, and another that it is back; until then a cheap
-connection without Spark asks now and then.
+A message of a job goes to `<destination>.<job>`, by our own sink.  No job waits for a message: a thread sends, and of
+the messages that wait only the newest of each job counts.  A server that is away, or refuses us, stops no job: until it
+is back a cheap connection without Spark asks now and then.
 """
 
 from __future__ import annotations
@@ -30,22 +27,17 @@ _TIMES = {"connectTimeoutMs": "5000", "receiptTimeoutMs": "10000", "maxReconnect
 # Seconds until a server that was away is tried again; doubled each time.
 _SOON = 5.0
 _LATE = 60.0
-# Seconds for the last messages at the end: Spark starts Python for the first one.
-_END = 60.0
+_END = 60.0  # seconds for the last messages at the end: Spark starts Python for the first one
 
 
 class SnapshotPublisher:
     """Sends snapshots, newest first, while the jobs go on.
 
-    Attributes:
-        failed: messages that the server did not get.
-
-    Raises:
-        UsageFailure: the URL names no server or no destination.
+    `UsageFailure`: the URL names no server or no destination.
     """
 
     def __init__(self, spark: SparkSession, url: str, progress: Progress) -> None:
-        self.failed = 0
+        self.failed = 0  # messages that the server did not get
         self._broker = BrokerUrl.of(url)
         if not self._broker.destination:
             raise UsageFailure(f"{url!r} names no destination: write {self._broker}/topic/gateway.pipeline")

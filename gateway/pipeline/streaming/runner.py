@@ -1,10 +1,7 @@
 """The runner of jobs: each new file of the archive goes through them, batch by batch.
 
 A job is a query of Spark without a state of Spark's.  A batch is some files of ARCHIVE/raw that no batch had before;
-the job's `transform` makes partial rows of it, and these become one file of its table (`tables`).  So no row is late or
-left out, and a kill anywhere changes no figure.
-
-Batch n of a job, in this order:
+the job's `transform` makes partial rows of it, and these become one file of its table (`tables`).  Batch n of a job:
 
     the plan of n, which Spark has written, is synchronized to the disk
     small files of the batches below n, which are over, are merged
@@ -12,16 +9,11 @@ Batch n of a job, in this order:
     the state after n, then the file of n in the table
     Spark's commit of n
 
-If the file of n is there already, Spark did not reach its commit the last time, and nothing is left to do, provided
-that it is a file of the same files of the archive.  Otherwise Spark has lost its plan and made another one, and n is
-computed anew.
+If the file of n is there already, and of the same files of the archive, Spark did not reach its commit the last time,
+and nothing is left to do.  Of other files: Spark has lost its plan and made another one, and n is computed anew.
 
 All jobs of a call run at the same time in one session, each as a query with a checkpoint of its own.  A stop takes
-effect between two batches: a running batch is finished, the next one is refused, which leaves it for the next run.  A
-query that fails ends the run, when the batches of the others are finished.
-
-Spark keeps some hundred bytes of each file that it has seen, reads them at the start and writes them again once in a
-while.  That costs nothing for months; a job that is years old is begun anew some day (`--reset-checkpoint`).
+effect between two batches: a running batch is finished, the next one is refused, which leaves it for the next run.
 """
 
 from __future__ import annotations
@@ -67,14 +59,10 @@ stop waits for, is over in a minute.
 
 # A restored file has an old time, and Spark skips files that are older than this, compared to the newest one.
 _FOR_EVER = "36500d"
-# Seconds between two looks of the main thread.
-_LOOK = 0.2
-# Seconds between two looks whether the end is asked for: before Spark has planned another batch.
-_GLANCE = 0.01
-# A batch that is not over after so many seconds is interrupted, which loses nothing.
-_PATIENCE = 120.0
-# Spark's own limit for that.
-_STOP = "60s"
+_LOOK = 0.2  # seconds between two looks of the main thread
+_GLANCE = 0.01  # seconds between two looks whether the end is asked for: before Spark has planned another batch
+_PATIENCE = 120.0  # a batch that is not over after so many seconds is interrupted, which loses nothing
+_STOP = "60s"  # Spark's own limit for that
 # Spark's text if the folder of an hour is removed between two steps of its listing.
 _VANISHED = re.compile(r"(?:file:)?(/.*/date=[^:\s]*)(?:: Permission denied| does not exist)")
 _CONF = {
@@ -115,10 +103,9 @@ def run(
         files: files of the archive in a batch, at most.
         publish: where snapshots are sent, `stomp://user@host:port/destination`.
 
-    Raises:
-        UsageFailure: the checkpoint belongs to another job; the job runs elsewhere; there is no such archive.
-        JobFailure: a job failed, the sentence names it; or `once`, and files were deleted before the job read them.
-        EnvironmentFailure: the tables cannot be written.
+    `UsageFailure`: the checkpoint belongs to another job, the job runs elsewhere, or there is no such archive.
+    `JobFailure`: a job failed; or `once`, and files were deleted before the job read them.
+    `EnvironmentFailure`: the tables cannot be written.
     """
     place = prepared(archive, progress)
     folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
@@ -143,8 +130,7 @@ def run(
 def prepared(archive: str, progress: Progress) -> str:
     """The archive as Spark names it, one name for each way to write it; its folder `raw` exists now.
 
-    Raises:
-        UsageFailure: it cannot be made.
+    `UsageFailure`: it cannot be made.
     """
     if paths.is_uri(archive):
         return archive.rstrip("/")
@@ -175,10 +161,6 @@ class _Work:
     """A job in this run.  Spark calls it for each batch.
 
     Attributes:
-        closed: no batch may begin any more.
-        stopped: a batch was refused or interrupted for that reason.
-        last: the last batch that was finished; None: none yet.
-        failure: the error of a batch; None: none.
         missing: files that were deleted before the job read them.
     """
 
@@ -189,10 +171,10 @@ class _Work:
         self.tables = into
         self.checkpoint = checkpoint
         self.missing = MissingData(job.name, into, archive, progress)
-        self.closed = threading.Event()
-        self.stopped = False
-        self.last: int | None = None
-        self.failure: BaseException | None = None
+        self.closed = threading.Event()  # no batch may begin any more
+        self.stopped = False  # a batch was refused or interrupted for that reason
+        self.last: int | None = None  # the last batch that was finished; None: none yet
+        self.failure: BaseException | None = None  # the error of a batch; None: none
         self.snapshots = Snapshots(job, into)
         self._table = tables.of(into, job)
         self._states = checkpoints.State(into, job.name)

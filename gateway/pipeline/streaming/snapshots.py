@@ -1,14 +1,10 @@
 """Snapshots: what the console shows of a job, TABLES/_console/<job>.json, and the last minutes of it for subscribers.
 
 A snapshot is what `job.snapshot` makes of the table's last 24 hours, with three keys beside: `job`, `at` (when it was
-made) and `since` (from when on it is complete).  It is written by rename, so readers see a whole one.
+made) and `since` (from when on it is complete: later than a day ago if a day has too many rows to hold).
 
-Every batch changes the table, and reading a day of it each time would cost more than the job.  So its rows are kept
-here, and those of new files are merged into them.  They are read anew once an hour, and after a merge of files that
-cannot be followed.  Some seconds lie between two snapshots, and they never cost more than a tenth of the time.
-
-Memory is bounded: if a day has too many rows, `since` is later than a day ago, and a job cuts its lists to the bytes
-that it gets.
+Reading a day of the table for each batch would cost more than the job.  So its rows are kept here, and those of new
+files are merged into them; they are read anew once an hour.  Snapshots never cost more than a tenth of the time.
 """
 
 from __future__ import annotations
@@ -34,22 +30,17 @@ if TYPE_CHECKING:
     from ..jobs import Job
 
 DAY = timedelta(hours=24)
-MOST_BYTES = 2 * 1024**2
-"""Bytes of a snapshot."""
-
+MOST_BYTES = 2 * 1024**2  # bytes of a snapshot
 LATELY = timedelta(minutes=10)
 """The span of a snapshot for subscribers: all that may have changed since the one before, and some more."""
 
-# Bytes of a message to a browser, at most.
-_MOST_MESSAGE = 256 * 1024
-# Bytes of these for the keys that the job does not make.
-_BESIDE = 200
+_MOST_MESSAGE = 256 * 1024  # bytes of a message to a browser, at most
+_BESIDE = 200  # bytes of these for the keys that the job does not make
 # Rows that are held; a row of metrics has about 60 bytes, and merging needs them twice.
 _MOST_ROWS = 5_000_000
 _AGAIN = 3600.0
 _PAUSE = 5.0
-# The share of the time that snapshots may cost.
-_SHARE = 0.1
+_SHARE = 0.1  # the share of the time that snapshots may cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +52,7 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one job.
-
-    Args:
-        pause: seconds from one to the next, at least.
-        most_rows: rows that are held.
-        most_bytes: bytes of JSON.
-    """
+    """The snapshots of one job."""
 
     def __init__(
         self, job: Job, into: Path, *, pause: float = _PAUSE, most_rows: int = _MOST_ROWS, most_bytes: int = MOST_BYTES
@@ -87,8 +72,7 @@ class Snapshots:
     def make(self, now: datetime | None = None) -> Snapshot | None:
         """Make one, and write it; None: the table has no rows yet.
 
-        Raises:
-            OSError: a file of the table cannot be read, or the snapshot cannot be written.
+        `OSError`: a file of the table cannot be read, or the snapshot cannot be written.
         """
         began = time.monotonic()
         now = now or datetime.now(UTC)
@@ -126,8 +110,7 @@ class _Recent:
     def update(self, since: datetime) -> tuple[pa.Table | None, datetime]:
         """The rows as they are now, and from when on they are complete; None: there is no file.
 
-        Raises:
-            OSError: a file cannot be read.
+        `OSError`: a file cannot be read.
         """
         self._rows = self._table.steady(lambda: self._updated(since))
         return self._rows, self._since

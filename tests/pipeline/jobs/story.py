@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -10,9 +11,8 @@ from hypothesis import strategies as st
 from gateway.journal import schema
 from tests.pipeline.rows import EPOCH, Row, row
 
-CHANCES = st.integers(0, 2**32).map(Random)
-"""For property tests."""
-
+CHANCES = st.integers(0, 2**32).map(Random)  # for property tests
+OVER, UNDER = 70_000_000, 1_000_000
 _TEMPORARY = ("/reply-queue/1", "/reply-queue/2", "/reply-topic/1")
 _DESTINATIONS = ("/queue/a", "/queue/ä.🚀", "/topic/b", "/queue/c", *_TEMPORARY)
 _REASONS = ("rejected", "too many deliveries", None)
@@ -67,3 +67,46 @@ def cut(random: Random, rows: list[Row], parts: int) -> list[list[Row]]:
     """The rows in so many parts, one behind the other; some may be empty."""
     places = sorted([random.randrange(len(rows) + 1) for _ in range(parts - 1)])
     return [rows[start:end] for start, end in zip([0, *places], [*places, len(rows)], strict=True)]
+
+
+def life(random: Random) -> list[Row]:
+    """Some consumers in their good and bad times, and gateways that start anew; in the order of their rows."""
+    planned: list[tuple[float, str, dict[str, Any]]] = []
+    for number in range(4):
+        whose = {"gateway": f"g{number % 2}", "session": f"s{number % 3}-g{number % 2}"}
+        names = {"subscription": random.choice(("0", None)), "destination": f"/queue/{number}"}
+        over, settles, silent = False, False, False
+        for turn in range(60):
+            over ^= random.random() < (0.05 if over else 0.2)
+            settles ^= random.random() < 0.2
+            silent ^= random.random() < (0.3 if silent else 0.05)
+            at = turn * 10 + random.random()
+            if not silent:
+                planned.append((at, "gauge_subscription", {**whose, **names, "oldest_us": OVER if over else UNDER}))
+            times = [at + random.uniform(0, 9) for _ in range(random.randrange(3) if settles else 0)]
+            planned += [(each, random.choice(("acked", "nacked")), {**whose, **names}) for each in times]
+            planned.append((at + random.uniform(0, 9), "accepted", {"gateway": whose["gateway"]}))
+            if random.random() < 0.03:
+                planned.append((at + random.uniform(0, 9), "unsubscribed", {**whose, **names}))
+            if random.random() < 0.02:
+                planned.append((at + random.uniform(0, 9), "disconnected", whose))
+    return _restarted(planned, {"g0": random.uniform(0, 800), "g1": 10_000.0})
+
+
+def _restarted(planned: list[tuple[float, str, dict[str, Any]]], restarts: dict[str, float]) -> list[Row]:
+    found, numbers = [], Counter[tuple[str, int]]()
+    for at, event, values in sorted(planned, key=lambda each: each[0]):
+        again = at > restarts[values["gateway"]]
+        epoch = EPOCH + (round((400 + restarts[values["gateway"]]) * 1_000_000) if again else 0)
+        numbers[values["gateway"], epoch] += 1
+        seq = numbers[values["gateway"], epoch]
+        found.append(row(event, at, **{**values, "epoch": epoch, "seq": seq}))
+    return found
+
+
+def numbered(several: list[Row]) -> list[Row]:
+    """Rows of one process in the order of their times, which is then that of their numbers."""
+    several.sort(key=lambda row: row["ts"])
+    for number, each in enumerate(several):
+        each["seq"] = number
+    return several

@@ -10,7 +10,6 @@ import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from gateway.pipeline.jobs import JOBS, latency
 from gateway.pipeline.jobs.figures import EVENTS
@@ -30,27 +29,6 @@ def test_it_makes_no_difference_how_rows_are_split(random: Random, parts: int) -
     pieces = [merged(JOB, [metrics_of(part)]) for part in split(random, told, parts)]
     assert in_order(merged(JOB, pieces)) == whole
     assert in_order(merged(JOB, [merged(JOB, pieces[:1]), merged(JOB, [*pieces[1:], pieces[0].slice(0, 0)])])) == whole
-
-
-@pytest.mark.spark
-def test_spark_counts_what_is_there(spark: SparkSession) -> None:
-    random = Random(1)
-    told = story(random, 3000)
-    whole = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow()
-    assert [(each.name, each.type) for each in whole.schema] == [(each.name, each.type) for each in METRICS]
-    assert in_order(whole) == in_order(metrics_of(told))
-    parts = [JOB.transform(rows.frame(spark, part)).toArrow() for part in split(random, told, 2)]
-    assert in_order(merged(JOB, parts)) == in_order(whole)
-
-
-@pytest.mark.spark
-def test_temporary_destinations_are_one_row(spark: SparkSession) -> None:
-    """However many sessions there were."""
-    told = [rows.accepted(1, destination=f"/reply-queue/{number}") for number in range(20)]
-    told += [rows.accepted(1, destination="/reply-topic/t"), rows.accepted(1, destination="/queue/reply-queue/1")]
-    found = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow()
-    counts = dict(zip(found["destination"].to_pylist(), found["count"].to_pylist(), strict=True))
-    assert counts == {"/reply-queue/*": 20, "/reply-topic/*": 1, "/queue/reply-queue/1": 1}
 
 
 def test_snapshot_of_what_there_was() -> None:

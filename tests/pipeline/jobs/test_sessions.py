@@ -8,9 +8,7 @@ from random import Random
 from typing import Any
 
 import pyarrow
-import pytest
 from hypothesis import given, settings
-from pyspark.sql import SparkSession
 
 from gateway.pipeline.jobs import JOBS, sessions
 from tests.pipeline import rows
@@ -37,26 +35,6 @@ def test_it_makes_no_difference_how_rows_are_split(random: Random) -> None:
     told = story(random, 60)
     pieces = [table_of(sessions_of(part)) for part in split(random, told, 4)]
     assert in_order(merged(JOB, pieces)) == in_order(table_of(sessions_of(told)))
-
-
-@pytest.mark.spark
-def test_spark_finds_the_sessions(spark: SparkSession) -> None:
-    random = Random(2)
-    told = story(random, 2000)
-    whole = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow()
-    expected = table_of(sessions_of(told))
-    assert [(each.name, each.type) for each in whole.schema] == [(each.name, each.type) for each in expected.schema]
-    assert in_order(whole) == in_order(expected)
-    parts = [JOB.transform(rows.frame(spark, part)).toArrow() for part in split(random, told, 2)]
-    assert in_order(merged(JOB, parts)) == in_order(whole)
-
-
-@pytest.mark.spark
-def test_browsing_is_no_delivery(spark: SparkSession) -> None:
-    told = [rows.connected(1), rows.delivered(2, size=7), rows.delivered(3, size=70, delivery_count=0)]
-    (found,) = JOB.transform(rows.frame(spark, told).select(*JOB.columns)).toArrow().to_pylist()
-    assert (found["delivered"], found["octets_delivered"]) == (1, 7)
-    assert found["last_at"] == rows.START + timedelta(seconds=3)
 
 
 def test_session_from_its_start_to_its_end() -> None:

@@ -39,11 +39,8 @@ def test_invalid_options(changes: dict[str, object], sentence: str) -> None:
     with pytest.raises(UsageFailure) as caught:
         replace(OPTIONS, **changes).check()  # type: ignore[arg-type]
     assert str(caught.value).startswith(sentence)
-
-
-@pytest.mark.parametrize("to", ["/queue/again", "{destination}", "/queue/again{destination}"])
-def test_valid_options(to: str) -> None:
-    replace(OPTIONS, to=to, id="orders-2026.11_21").check()
+    for to in ("/queue/again", "{destination}", "/queue/again{destination}"):
+        replace(OPTIONS, to=to, id="orders-2026.11_21").check()
 
 
 # plans
@@ -71,14 +68,15 @@ def test_a_plan_in_words() -> None:
         "before   1,200 were sent already and are not sent again",
         "example  one",
     ]
-
-
-def test_a_plan_names_late_rows() -> None:
-    assert "late" not in PLAN.text()
-    assert replace(PLAN, late=3).text().splitlines()[-1] == (
-        "late     3 came into the archive behind later ones that were sent already, and are not sent: replay them with "
-        "another --id, and a --where for their seq"
-    )
+    text = replace(PLAN, partial=3, nowhere=2, late=4, record=RECORD.begun(PART, "2026-03-01T14:00:00+00:00")).text()
+    assert "partial  3 bodies were not kept whole, so nothing is sent" in text
+    assert "nowhere  2 had a destination that no client can send to" in text
+    assert "late     4 came into the archive behind later ones that were sent already, and are not sent" in text
+    assert "doubt    a run ended after 2026-03-01 14:00:00 UTC while it sent 8 messages" in text
+    name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000  # text of clients is escaped on a terminal
+    (line,) = [each for each in replace(PLAN, destinations=((name, 3),)).text().splitlines() if "owned" in each]
+    assert line.isprintable()
+    assert len(line) <= 300
 
 
 def test_obstacles_of_a_plan() -> None:
@@ -89,13 +87,6 @@ def test_obstacles_of_a_plan() -> None:
         replace(PLAN, partial=3, options=replace(OPTIONS, partial=partial)).check()
     with pytest.raises(UsageFailure, match="2 of the selected messages went to destinations that only the server"):
         replace(PLAN, nowhere=2).check()
-
-
-def test_warnings_of_a_plan() -> None:
-    text = replace(PLAN, partial=3, nowhere=2, record=RECORD.begun(PART, "2026-03-01T14:00:00+00:00")).text()
-    assert "partial  3 bodies were not kept whole, so nothing is sent" in text
-    assert "nowhere  2 had a destination that no client can send to" in text
-    assert "doubt    a run ended after 2026-03-01 14:00:00 UTC while it sent 8 messages" in text
 
 
 # records
@@ -114,21 +105,13 @@ def test_a_record(tmp_path: Path) -> None:
     assert record.done(replace(second, last=15)).doubts == record.doubts
     assert record.done(replace(second, last=25)).doubts == ()
     assert sorted([path.name for path in (tmp_path / "_replays").iterdir()]) == ["r1.json", "r1.lock"]
-    assert '"octets": 800' in (tmp_path / "_replays" / "r1.json").read_text()  # as older versions have it
-
-
-def test_parts() -> None:
     behind = replace(PART, first=11, last=20, oldest=3000, newest=4000)
     assert PART.joined(behind) == ReplayPart("g1", 7, 1, 20, 1000, 4000, 16, 1600)
-    assert PART.touches(replace(PART, first=10, last=12))
-    assert not PART.touches(behind)
-    assert not PART.touches(replace(PART, epoch=8))
-
-
-def test_an_id_is_for_one_replay() -> None:
-    RECORD.check({"to": "/queue/again"})
+    touching = [PART.touches(each) for each in (replace(PART, first=10, last=12), behind, replace(PART, epoch=8))]
+    assert touching == [True, False, False]
     with pytest.raises(UsageFailure, match=r"begun with --to /queue/again, not /queue/b: choose another --id"):
-        RECORD.check({"to": "/queue/b"})
+        record.check({"to": "/queue/b"})
+    assert '"octets": 800' in (tmp_path / "_replays" / "r1.json").read_text()  # as older versions have it
 
 
 def test_records_that_cannot_be_read_or_written(tmp_path: Path) -> None:
@@ -173,11 +156,3 @@ def test_patterns_are_the_gateways(pattern: str, name: str) -> None:
     written = "/" + name.removeprefix("/").replace(".", "/")
     found = re.fullmatch(regular_expression(pattern), written) is not None
     assert found == Pattern(pattern).matches(name)
-
-
-def test_text_of_clients_is_escaped_on_a_terminal() -> None:
-    name = "/queue/\x1b]0;owned\x07\u202e" + "x" * 5000
-    lines = replace(PLAN, destinations=((name, 3),)).text().splitlines()
-    (line,) = [each for each in lines if "owned" in each]
-    assert line.isprintable()
-    assert len(line) <= 300

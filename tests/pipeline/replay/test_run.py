@@ -150,6 +150,7 @@ def test_a_replay_and_the_same_again(spark: SparkSession, gateway: GatewayProces
     assert len(waiting(gateway, "/queue/whole")) == 41
 
 
+@pytest.mark.long
 def test_limit_rate_and_stopping(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     """The first rows, then some more of them: never faster than the rate, and never one twice."""
     archive, tables = tmp_path / "archive", tmp_path / "tables"
@@ -174,6 +175,7 @@ def test_limit_rate_and_stopping(spark: SparkSession, gateway: GatewayProcess, t
         run.plan(spark, str(archive), tables, other, NOW)
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     """Of what is in doubt, what the archive shows as sent is left out, even where the broker has forgotten it."""
     archive, tables = tmp_path / "archive", tmp_path / "tables"

@@ -92,7 +92,7 @@ def test_counts_are_those_of_the_rows(built: Report) -> None:
 
 
 @pytest.mark.spark
-def test_destinations_reasons_and_letters(built: Report) -> None:
+def test_destinations_reasons_letters_and_consumers(spark: SparkSession, archive: Path, built: Report) -> None:
     rows = inside()
     for each in built.destinations:
         own = Counter([row["event"] for row in rows if row["destination"] == each.name])
@@ -107,18 +107,14 @@ def test_destinations_reasons_and_letters(built: Report) -> None:
     assert [each.message_id for each in built.dead_letters] == [row["message_id"] for row in letters[:20]]
     assert [each.ts for each in built.dead_letters] == [row["ts"] for row in letters[:20]]
     assert built.dead_letters[0].headers == {"kind": "k"}
-    assert [(gap.gateway, gap.at, gap.rows, gap.reason) for gap in built.gaps] == [
-        ("g1", START + 5 * MINUTES, 41, "the queue is full")
-    ]
-
-
-@pytest.mark.spark
-def test_a_stuck_consumer_without_later_figures(built: Report) -> None:
-    (found,) = built.consumers
+    (gap,) = built.gaps
+    assert (gap.gateway, gap.at, gap.rows, gap.reason) == ("g1", START + 5 * MINUTES, 41, "the queue is full")
+    (found,) = built.consumers  # stuck, and without later looks
     assert (found.kind, found.session, found.subscription) == ("stuck", "s9", "stuck")
-    assert found.raised == START + timedelta(seconds=80)
-    assert found.cleared == START + timedelta(seconds=560)
+    assert (found.raised, found.cleared) == (START + timedelta(seconds=80), START + timedelta(seconds=560))
     assert (found.pending, found.oldest_us) == (5, 530_000_000)
+    empty = report(spark, str(archive), START + timedelta(days=1), START + timedelta(days=2))
+    assert (empty.rows, empty.steps, empty.first) == (0, (), None)
 
 
 @pytest.mark.spark
@@ -140,14 +136,6 @@ def test_the_page_has_the_same_figures(built: Report, look: Look) -> None:
     assert seen["scroll"] == 0
 
 
-@pytest.mark.spark
-def test_an_empty_span(spark: SparkSession, archive: Path) -> None:
-    end = START + 10 * MINUTES
-    empty = report(spark, str(archive), end + timedelta(days=1), end + timedelta(days=2))
-    assert (empty.rows, empty.steps, empty.first) == (0, (), None)
-    assert "Nothing in this span" in page_of(empty)
-
-
 def told(state: str, at: int, **columns: Any) -> dict[str, Any]:
     names = {"gateway": "g", "epoch": 1, "session": "s", "principal": "p", "peer": "a", "subscription": "0"}
     row = {**names, "destination": "/queue/a", "kind": "stuck", "since": START, "pending": 1, "oldest_us": 9}
@@ -167,6 +155,7 @@ def test_an_alarm_is_one_consumer() -> None:
     assert (stuck.raised, stuck.cleared, stuck.pending, stuck.oldest_us) == (START, later, 8, 9)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -200,8 +189,3 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     assert counted.depths(["/queue/4"]) == {"/queue/4": 5}
     assert len(counted.totals) < 10
     counted.close()
-
-
-def test_pyarrow_18_is_enough() -> None:
-    for path in Path(build.__file__).parents[1].rglob("*.py"):
-        assert "maps_as_pydicts" not in path.read_text(), path

@@ -68,14 +68,11 @@ def test_steps_and_destinations_are_those_of_the_job(tmp_path: Path) -> None:
     for kind, key, of_job in ((counts.STEPS, "at", "minute"), (counts.DESTINATIONS, "destination", "destination")):
         own = found.filter(pc.equal(found["of"], kind))
         expected = whole.group_by([of_job, "event", "bucket"]).aggregate([("count", "sum"), ("octets", "sum")])
-        assert sorted(
-            [(row[key], row["event"], row["bucket"], row["count"], row["octets"]) for row in own.to_pylist()], key=repr
-        ) == sorted(
-            [
-                (row[of_job], row["event"], row["bucket"], row["count_sum"], row["octets_sum"])
-                for row in expected.to_pylist()
-            ],
-            key=repr,
+        names = ("event", "bucket", "count", "octets")
+        counted = [(row[key], *[row[name] for name in names]) for row in own.to_pylist()]
+        names = ("event", "bucket", "count_sum", "octets_sum")
+        assert sorted(counted, key=repr) == sorted(
+            [(row[of_job], *[row[name] for name in names]) for row in expected.to_pylist()], key=repr
         )
 
 
@@ -139,6 +136,7 @@ def test_workers_need_no_package_of_ours(tmp_path: Path) -> None:
     assert summed(pa.Table.from_batches(pickle.loads(done.stdout))) == summed(of_files(tmp_path, told(0)))
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_uri_has_the_report_of_its_folder(spark: SparkSession, tmp_path: Path) -> None:
     from dataclasses import replace

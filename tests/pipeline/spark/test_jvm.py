@@ -33,18 +33,23 @@ def java(folder: Path, body: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("line", "number", "status", "said"),
+    ("body", "line", "number", "status", "said"),
     [
-        (REPORT, signal.SIGINT, 130, "Aborted: report.html is not written."),
-        (REPORT, signal.SIGTERM, -signal.SIGTERM, ""),
-        (RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
-        (RUN, signal.SIGTERM, 0, "Ends at once: nothing has begun."),
-        (REPLAY, signal.SIGINT, 0, "Ends at once: nothing has begun."),
+        (SECOND, RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
+        *[
+            pytest.param(body, *more, marks=pytest.mark.long)
+            for body in (NEVER, SECOND)
+            for more in (
+                (REPORT, signal.SIGINT, 130, "Aborted: report.html is not written."),
+                (REPORT, signal.SIGTERM, -signal.SIGTERM, ""),
+                (RUN, signal.SIGTERM, 0, "Ends at once: nothing has begun."),
+                (REPLAY, signal.SIGINT, 0, "Ends at once: nothing has begun."),
+            )
+        ],
     ],
 )
-@pytest.mark.parametrize("body", [NEVER, SECOND], ids=["launcher", "spark"])
 def test_a_signal_while_it_starts(
-    tmp_path: Path, line: str, number: signal.Signals, status: int, said: str, body: str
+    tmp_path: Path, body: str, line: str, number: signal.Signals, status: int, said: str
 ) -> None:
     (tmp_path / "archive").mkdir()
     os.mkfifo(alive := tmp_path / "alive")
@@ -67,10 +72,9 @@ def test_a_signal_while_it_starts(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("status", [0, 3])
-def test_a_child_that_ends_without_an_answer(tmp_path: Path, status: int) -> None:
+def test_a_child_that_ends_without_an_answer(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
-    environment = java(tmp_path, SECOND.replace(NEVER, f"echo Error: so it is >&2; exit {status}"))
+    environment = java(tmp_path, SECOND.replace(NEVER, "echo Error: so it is >&2; exit 3"))
     told = subprocess.run(
         [sys.executable, "-c", PROGRAM, *REPORT.split()],
         env=environment,

@@ -16,47 +16,23 @@ from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import session
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[1,1,1024]"])
-def test_local_masters(master: str) -> None:
-    assert session.is_local(master)
-
-
-@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host", "localhost"])
-def test_others(master: str) -> None:
-    assert not session.is_local(master)
-
-
-@pytest.mark.parametrize(
-    ("master", "count"),
-    [
-        ("local", 2),
-        ("local[1]", 2),
-        ("local[4]", 4),
-        ("local[8,3]", 8),
-        ("local[*]", 6),
-        ("local-cluster[1,1,1024]", 2),
-    ],
-)
-def test_a_part_for_each_thread(monkeypatch: pytest.MonkeyPatch, master: str, count: int) -> None:
+def test_local_masters_have_a_part_for_each_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 6)
-    assert session.partitions(master) == count
+    counts = {"local": 2, "local[1]": 2, "local[4]": 4, "local[8,3]": 8, "local[*]": 6, "local-cluster[1,1,1024]": 2}
+    assert {master: session.partitions(master) for master in counts} == counts
+    assert all(session.is_local(master) for master in counts)
+    assert not any(session.is_local(each) for each in ("spark://host:7077", "yarn", "k8s://https://host", "localhost"))
 
 
-def test_packages_that_are_missing() -> None:
+def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     session.check_packages(("json", "os.path"))
     with pytest.raises(EnvironmentFailure, match=r"^none_such is not installed: pip install 'stomp-gateway\[pipeline"):
         session.check_packages(("json", "none_such"))
     with pytest.raises(EnvironmentFailure, match=r"^none_such and none\.such are not installed"):
         session.check_packages(("none_such", "none.such"))
-
-
-def test_a_package_that_was_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "colorsys", None)
+    monkeypatch.setitem(sys.modules, "colorsys", None)  # it was taken out
     with pytest.raises(EnvironmentFailure, match="colorsys is not installed"):
         session.check_packages(("colorsys",))
-
-
-def test_a_server_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "grpc" else name)
     with pytest.raises(EnvironmentFailure, match=r"^grpc is not installed: pip install 'pyspark\[connect\]'$"):
         session.session(None, "sc://host", "test")
@@ -106,7 +82,7 @@ class TestJava:
 
     @pytest.mark.parametrize(
         ("master", "told"),
-        [(None, "127.0.0.1 EXECUTABLE"), ("local[4]", "127.0.0.1 EXECUTABLE"), ("spark://host:1", "none /given")],
+        [("local[4]", "127.0.0.1 EXECUTABLE"), ("spark://host:1", "none /given")],
     )
     def test_the_environment(self, tmp_path: Path, master: str | None, told: str) -> None:
         line = 'echo "Error: ${SPARK_LOCAL_IP:-none} $PYSPARK_PYTHON" >&2; exit 1'

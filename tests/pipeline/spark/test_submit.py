@@ -27,15 +27,8 @@ def some_java(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(into: Path, publishes: bool = False) -> Submission:
     arguments = ["run", "all", "--archive", "s3a://b/a b", "--once"]
     conf = {"spark.executor.memory": "2g"}
-    return submission(
-        arguments,
-        master="spark://h:7077",
-        name="my job",
-        into=into,
-        python="/p/python3",
-        publishes=publishes,
-        conf=conf,
-    )
+    told = {"master": "spark://h:7077", "name": "my job", "python": "/p/python3"}
+    return submission(arguments, **told, into=into, publishes=publishes, conf=conf)
 
 
 def test_the_line(tmp_path: Path) -> None:
@@ -59,6 +52,14 @@ def test_the_line(tmp_path: Path) -> None:
         "spark.executor.memory=2g",
     ]
     assert words[end + 1 :] == ["run", "all", "--archive", "s3a://b/a b", "--once"]
+    quiet, publishing = made(tmp_path).needs, made(tmp_path, publishes=True).needs
+    assert publishing[: len(quiet)] == quiet
+    assert "pyarrow" not in " ".join(quiet)
+    assert "/p/python3" in publishing[-1]
+    assert "GATEWAY_PIPELINE_PASSCODE" in publishing[-1]
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvironmentFailure, match="cannot be written: Not a directory"):
+        made(tmp_path / "file" / "folder")
 
 
 def test_the_zip_holds_what_workers_import(tmp_path: Path) -> None:
@@ -97,17 +98,3 @@ def test_the_driver_runs_our_commands(tmp_path: Path) -> None:
         [sys.executable, tmp_path / "driver.py", "--help"], capture_output=True, text=True, check=True
     )
     assert told.stdout.startswith("Usage: gateway pipeline ")
-
-
-def test_requirements(tmp_path: Path) -> None:
-    quiet, publishing = made(tmp_path).needs, made(tmp_path, publishes=True).needs
-    assert publishing[: len(quiet)] == quiet
-    assert "pyarrow" not in " ".join(quiet)
-    assert "/p/python3" in publishing[-1]
-    assert "GATEWAY_PIPELINE_PASSCODE" in publishing[-1]
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(EnvironmentFailure, match="cannot be written: Not a directory"):
-        made(tmp_path / "file" / "folder")

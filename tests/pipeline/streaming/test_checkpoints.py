@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
@@ -14,14 +15,15 @@ import pytest
 
 from gateway.pipeline import paths
 from gateway.pipeline.errors import EnvironmentFailure, UsageFailure
-from gateway.pipeline.jobs import JOBS
+from gateway.pipeline.jobs import JOBS, Job
 from gateway.pipeline.streaming import checkpoints
 from gateway.pipeline.streaming.checkpoints import State, claimed, committed, failure, note_failure, reset
 from gateway.pipeline.tables import JobTable
 from tests.archive.desk import modes_of, open_to_all
 
-JOB = JOBS["metrics"]
+JOB, OTHER = JOBS["metrics"], JOBS["sessions"]
 ARCHIVE = "file:///archive"
+NEWER = dataclasses.replace(JOB, version=JOB.version + 1)
 
 
 def begun(tables: Path) -> Path:
@@ -58,54 +60,48 @@ def test_all_files_are_private(tmp_path: Path) -> None:
     assert tables.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path)
-    other = dataclasses.replace(JOB, version=JOB.version + 1)
-    both = rf"belongs to metrics, version {JOB.version}, and this is metrics, version {other.version}; --reset"
-    with pytest.raises(UsageFailure, match=both), claimed(tmp_path, other, ARCHIVE):
-        pass
+def renamed(path: Path) -> None:
+    path.rename(path.with_name("sessions"))
 
 
-def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path).rename(tmp_path / "_checkpoints" / "sessions")
-    both = r"belongs to metrics, version \d+, and this is sessions, version \d+; --reset-checkpoint"
-    with pytest.raises(UsageFailure, match=both), claimed(tmp_path, JOBS["sessions"], ARCHIVE):
-        pass
-
-
-def test_a_checkpoint_of_another_archive_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path)
-    both = "belongs to the archive file:///archive, and this is file:///moved: .*--reset-checkpoint"
-    with pytest.raises(UsageFailure, match=both), claimed(tmp_path, JOB, "file:///moved"):
-        pass
-
-
-@pytest.mark.parametrize("content", [None, "", "[]", "nonsense"])
-def test_a_checkpoint_without_a_name_is_refused(tmp_path: Path, content: str | None) -> None:
-    path = begun(tmp_path)
-    (path / "job.json").unlink()
-    if content is not None:
-        (path / "job.json").write_text(content)
-    with pytest.raises(UsageFailure, match=r"cannot be used: it has no job\.json"), claimed(tmp_path, JOB, ARCHIVE):
-        pass
-
-
-def test_a_table_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
-    path = begun(tmp_path)
+def without_checkpoint(path: Path) -> None:
     (path / "job.json").unlink()
     (path / "offsets").rmdir()
-    with pytest.raises(UsageFailure, match=r"has rows, but the checkpoint .* is gone"), claimed(tmp_path, JOB, ARCHIVE):
-        pass
 
 
-@pytest.mark.parametrize("left", [None, "0000000000-0000000009.parquet", "_0000000000-0000000010.parquet"])
-def test_a_checkpoint_without_its_table_is_refused(tmp_path: Path, left: str | None) -> None:
-    begun(tmp_path)
-    (tmp_path / JOB.name / "0000000000-0000000010.parquet").unlink()
-    if left is not None:
-        (tmp_path / JOB.name / left).touch()
-    sentence = r"the table of metrics lacks batch 10, which .*/metrics says is over; --reset-checkpoint"
-    with pytest.raises(UsageFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
+def without_table(*left: str) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        table = path.parents[1] / JOB.name
+        (table / "0000000000-0000000010.parquet").unlink()
+        for name in left:
+            (table / name).touch()
+
+    return spoil
+
+
+LACKS = r"the table of metrics lacks batch 10, which .*/metrics says is over; --reset-checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "job", "archive", "sentence"),
+    [
+        (lambda path: None, NEWER, ARCHIVE, r"belongs to metrics, version 1, and this is metrics, version 2; --reset"),
+        (renamed, OTHER, ARCHIVE, r"belongs to metrics, version \d+, and this is sessions, version \d+; --reset"),
+        (lambda path: None, JOB, "file:///b", "to the archive file:///archive, and this is file:///b: .*--reset"),
+        (lambda path: (path / "job.json").unlink(), JOB, ARCHIVE, r"cannot be used: it has no job\.json"),
+        (lambda path: (path / "job.json").write_text("[]"), JOB, ARCHIVE, r"cannot be used: it has no job\.json"),
+        (lambda path: (path / "job.json").write_text("x"), JOB, ARCHIVE, r"cannot be used: it has no job\.json"),
+        (without_checkpoint, JOB, ARCHIVE, r"has rows, but the checkpoint .* is gone"),
+        (without_table(), JOB, ARCHIVE, LACKS),
+        (without_table("0000000000-0000000009.parquet"), JOB, ARCHIVE, LACKS),
+        (without_table("_0000000000-0000000010.parquet"), JOB, ARCHIVE, LACKS),
+    ],
+)
+def test_the_checkpoint_of_something_else_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], object], job: Job, archive: str, sentence: str
+) -> None:
+    spoil(begun(tmp_path))
+    with pytest.raises(UsageFailure, match=sentence), claimed(tmp_path, job, archive):
         pass
 
 
@@ -115,7 +111,7 @@ def test_one_process_runs_a_job(tmp_path: Path) -> None:
             pass
         with pytest.raises(UsageFailure, match="metrics runs already"):
             reset(tmp_path, JOB.name)
-        with claimed(tmp_path, JOBS["sessions"], ARCHIVE):
+        with claimed(tmp_path, OTHER, ARCHIVE):
             pass
 
 
@@ -126,53 +122,40 @@ def test_reset_removes_all_of_a_job_and_nothing_else(tmp_path: Path) -> None:
     for name in ("metrics", "sessions"):
         (tmp_path / "_console" / f"{name}.json").touch()
     note_failure(tmp_path, JOB.name, "why")
-    with claimed(tmp_path, JOBS["sessions"], ARCHIVE):
+    checkpoints.note_missed(tmp_path, JOB.name, {"date=1/hour=1": 2})
+    with claimed(tmp_path, OTHER, ARCHIVE):
         reset(tmp_path, JOB.name)
     left = sorted([str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()])
-    assert left == [
-        "_checkpoints/metrics.lock",
-        "_checkpoints/sessions.lock",
-        "_checkpoints/sessions/job.json",
-        "_console/sessions.json",
-    ]
+    of_other = ["_checkpoints/sessions.lock", "_checkpoints/sessions/job.json", "_console/sessions.json"]
+    assert left == ["_checkpoints/metrics.lock", *of_other]
     reset(tmp_path, JOB.name)  # what is not there need not be removed
-    with claimed(tmp_path, dataclasses.replace(JOB, version=7), "hdfs://elsewhere"):
+    with claimed(tmp_path, NEWER, "hdfs://elsewhere"):
         pass
 
 
-def test_tables_that_cannot_be_written(tmp_path: Path) -> None:
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def refuse(path: object, *_: object) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_errors_of_the_system_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentFailure, match=r"metrics.lock cannot be locked: Not a directory"):
         reset(tmp_path / "file", JOB.name)
-
-
-def test_a_checkpoint_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    (tmp_path / "_checkpoints").mkdir()
-    monkeypatch.setattr(os, "fsync", full)
-    sentence = "the checkpoint cannot be in .*/metrics: No space left on device$"
-    with pytest.raises(EnvironmentFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
-        pass
-
-
-def test_a_file_that_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(shutil, "rmtree", refuse)
-    with pytest.raises(EnvironmentFailure, match="/metrics cannot be removed: Permission denied"):
-        reset(tmp_path, JOB.name)
-
-
-def test_a_lock_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(EnvironmentFailure, match="cannot be locked: No locks available"):
-        reset(tmp_path, JOB.name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", refuse)
+        with pytest.raises(EnvironmentFailure, match="/metrics cannot be removed: Permission denied"):
+            reset(tmp_path, JOB.name)
+        patch.setattr(os, "fsync", full)
+        sentence = "the checkpoint cannot be in .*/metrics: No space left on device$"
+        with pytest.raises(EnvironmentFailure, match=sentence), claimed(tmp_path, JOB, ARCHIVE):
+            pass
+        patch.setattr(fcntl, "flock", full)
+        with pytest.raises(EnvironmentFailure, match="cannot be locked: No space left on device"):
+            reset(tmp_path, JOB.name)
 
 
 def test_why_the_last_run_failed(tmp_path: Path) -> None:
@@ -182,8 +165,7 @@ def test_why_the_last_run_failed(tmp_path: Path) -> None:
     note_failure(tmp_path, JOB.name, "the disk is full")
     found = failure(tmp_path, JOB.name)
     assert found is not None
-    assert found["reason"] == "the disk is full"
-    assert found["at"].endswith("+00:00")
+    assert (found["reason"], found["at"][-6:]) == ("the disk is full", "+00:00")
     note_failure(tmp_path, JOB.name, None)
     assert failure(tmp_path, JOB.name) is None
 
@@ -196,8 +178,6 @@ def test_missed_files_are_recorded(tmp_path: Path) -> None:
     assert not checkpoints.note_missed(tmp_path, JOB.name, {"date=1/hour=1": 2})
     assert checkpoints.note_missed(tmp_path, JOB.name, {"date=1/hour=2": 3})  # the history of the first one has gone
     assert checkpoints.missed(tmp_path, JOB.name) == {"date=1/hour=1": 2, "date=1/hour=2": 3}
-    reset(tmp_path, JOB.name)
-    assert checkpoints.missed(tmp_path, JOB.name) == {}
 
 
 def test_a_state_is_there_for_the_batch_that_may_run_again(tmp_path: Path) -> None:
@@ -209,16 +189,16 @@ def test_a_state_is_there_for_the_batch_that_may_run_again(tmp_path: Path) -> No
     assert state.before(4) == {"batch": 3, "names": ["ä"]}
     state.write(3, {"batch": "again"})
     assert sorted([path.name for path in (tmp_path / "_state" / "consumers").iterdir()]) == ["2.json", "3.json"]
-    with pytest.raises(UsageFailure, match=r"the state before batch 2, .*/1\.json, is missing: .*--reset-checkpoint"):
+    again = "restore it; or else --reset-checkpoint"
+    with pytest.raises(UsageFailure, match=rf"the state before batch 2, .*/1\.json, is missing: {again}"):
         state.before(2)
+    (tmp_path / "_state" / "consumers" / "2.json").write_text('{"a":')
+    with pytest.raises(UsageFailure, match=rf"the state before batch 3, .*/2\.json, is damaged: {again}"):
+        state.before(3)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints.write_json(tmp_path / "a.json", {"a": 1})
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         checkpoints.write_json(tmp_path / "a.json", {"a": 2})

@@ -14,16 +14,12 @@ from gateway.archive import history
 from gateway.pipeline import tables
 from gateway.pipeline.streaming import checkpoints, file_log, runner
 
-from .test_runner import METRICS, Place, Watched
+from .test_runner import METRICS, Place, Watched, place
+
+__all__ = ["place"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A new one."""
-    return Place(tmp_path)
 
 
 class Log:
@@ -85,10 +81,8 @@ def test_files_deleted_unread_are_those_of_the_history(tmp_path: Path) -> None:
     (tmp_path / "raw" / hour / "a.parquet").touch()
     log.look(0, f"{hour}/b.parquet")
     assert file_log.missed(tmp_path, tmp_path / "checkpoint") == {hour: 1}
-    assert file_log.deleted(tmp_path, [f"{hour}/a.parquet", f"{hour}/z", f"{hour}/b.parquet"]) == [
-        f"{hour}/b.parquet",
-        f"{hour}/z",
-    ]
+    asked = [f"{hour}/a.parquet", f"{hour}/z", f"{hour}/b.parquet"]
+    assert file_log.deleted(tmp_path, asked) == [f"{hour}/b.parquet", f"{hour}/z"]
     assert file_log.in_history(tmp_path, [f"{hour}/b.parquet", f"{hour}/z"]) == 1
     (tmp_path / "history" / hour / history.MANIFEST).write_text("nonsense")
     assert file_log.missed(tmp_path, tmp_path / "checkpoint") == {}
@@ -97,15 +91,12 @@ def test_files_deleted_unread_are_those_of_the_history(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_batch_that_is_planned_anew_takes_the_place_of_the_first(spark: SparkSession, place: Place) -> None:
     place.add(2)
     place.run(spark)
     checkpoint = checkpoints.folder(place.tables, "metrics")
-    for log in (
-        "offsets",
-        "commits",
-        "sources/0",
-    ):  # what a power cut may leave of Spark's checkpoint, not synchronized
+    for log in ("offsets", "commits", "sources/0"):  # as a power cut may leave Spark's checkpoint
         (checkpoint / log / "1").unlink()
         (checkpoint / log / ".1.crc").unlink()
     place.add(2)

@@ -15,16 +15,12 @@ from gateway.pipeline.streaming import checkpoints
 from gateway.pipeline.streaming.missing_data import MissingData
 from gateway.pipeline.streaming.progress import Progress
 
-from .test_runner import METRICS, Place, Watched
+from .test_runner import METRICS, Place, Watched, place
+
+__all__ = ["place"]
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A new one."""
-    return Place(tmp_path)
 
 
 def test_a_remote_archive_is_not_checked(tmp_path: Path) -> None:
@@ -67,6 +63,7 @@ def test_files_deleted_before_their_batch_are_reported(spark: SparkSession, plac
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_file_that_goes_while_its_batch_runs(spark: SparkSession, place: Place) -> None:
     def losing(rows: DataFrame) -> DataFrame:
         if len(paths := sorted(place.archive.glob("raw/*/*/*.parquet"))) == 2:
@@ -82,6 +79,7 @@ def test_a_file_that_goes_while_its_batch_runs(spark: SparkSession, place: Place
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_job_that_was_away_too_long_reports_missed_files(spark: SparkSession, place: Place) -> None:
     place.add(3)
     place.run(spark)
@@ -99,6 +97,7 @@ def test_a_job_that_was_away_too_long_reports_missed_files(spark: SparkSession, 
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_new_job_reports_unreadable_files(spark: SparkSession, place: Place) -> None:
     place.add(3)
     place.expire()

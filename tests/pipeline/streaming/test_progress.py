@@ -6,8 +6,6 @@ import io
 import json
 import threading
 
-import pytest
-
 from gateway.pipeline.streaming.progress import BatchReport, Progress
 
 AT = 1_795_271_407_000_000  # 2026-11-21 14:30:07 UTC
@@ -46,15 +44,6 @@ def test_a_line_as_json() -> None:
     }
     assert (second["lag"], second["rows_per_second"]) == (None, 0)
     assert err.getvalue() == "One sentence.\n"
-
-
-def test_by_default_it_is_the_standard_error_and_output(capsys: pytest.CaptureFixture[str]) -> None:
-    Progress().batch(BATCH)
-    Progress(True).batch(BATCH)
-    out, err = capsys.readouterr()
-    assert err.startswith("metrics ")
-    assert json.loads(out)["batch"] == 12
-    assert "\r" not in out + err
 
 
 def test_lines_of_several_queries_stay_whole() -> None:

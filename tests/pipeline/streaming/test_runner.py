@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -39,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Watched(Progress):
-    """A progress that keeps what it is told, and does something after some batch."""
+    """Keeps what it is told, and does something after some batch: the table has it, and Spark does not know yet."""
 
     def __init__(self, number: int = -1, then: Callable[[], None] = lambda: None) -> None:
         self.told = io.StringIO()
@@ -49,7 +50,6 @@ class Watched(Progress):
         self._then = then
 
     def batch(self, batch: BatchReport) -> None:
-        """Keep it; the table has it, and Spark does not know yet."""
         super().batch(batch)
         self.seen.append(batch)
         if batch.number == self._number:
@@ -75,14 +75,9 @@ class Place:
 
     def run(self, spark: SparkSession, *jobs: Job, progress: Progress | None = None, **more: Any) -> None:
         """Run jobs, by default `metrics`, once."""
-        arguments: dict[str, Any] = {
-            "once": True,
-            "files": 1,
-            "stopping": threading.Event(),
-            "limits": AlarmLimits(),
-        } | more
-        progress = progress or Watched()
-        runner.run(spark, jobs or (METRICS,), str(self.archive), self.tables, progress=progress, **arguments)
+        told: dict[str, Any] = {"once": True, "files": 1, "stopping": threading.Event(), "limits": AlarmLimits()}
+        told |= {"progress": progress or Watched(), **more}
+        runner.run(spark, jobs or (METRICS,), str(self.archive), self.tables, **told)
 
     def expire(self) -> None:
         """All that is there is compacted, and deleted from `raw`."""
@@ -100,6 +95,14 @@ class Place:
 def place(tmp_path: Path) -> Place:
     """A new one."""
     return Place(tmp_path)
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def rows_of(table: pa.Table, now: object, size: int = 0) -> dict[str, Any]:
+    return {"rows": table.num_rows}
 
 
 @pytest.mark.spark
@@ -136,9 +139,6 @@ def test_a_failure_before_the_file_and_one_before_the_commit(
     def fail() -> None:
         raise OSError(5, "Input/output error", "/somewhere")
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
     place.add(3)
     with pytest.raises(JobFailure, match=r"^metrics failed: /somewhere: Input/output error$"):
         place.run(spark, progress=Watched(1, fail))
@@ -174,6 +174,7 @@ def test_stopping_completes_the_current_batch(spark: SparkSession, place: Place)
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_batch_that_takes_too_long_is_aborted(
     spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_batch_that_takes_too_long_is_aborted(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, place: Place) -> None:
     place.add(1)
     sessions, metrics = JOBS["sessions"], METRICS
@@ -224,11 +226,10 @@ class Ended:
         self._error = error
 
     def exception(self) -> Exception | None:
-        """Why."""
         return RuntimeError(self._error) if self._error else None
 
     def stop(self) -> None:
-        """It has."""
+        pass
 
 
 @pytest.mark.parametrize(
@@ -257,30 +258,16 @@ def test_a_folder_deleted_while_spark_lists(place: Place, monkeypatch: pytest.Mo
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_job_with_a_state_finds_it_again(spark: SparkSession, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def fold(state: dict[str, Any], partial: pa.Table, limits: AlarmLimits) -> tuple[dict[str, Any], pa.Table]:
         total = state.get("total", 0) + sum(partial.column("count").to_pylist())
         ts = pa.array([rows.START], pa.timestamp("us", "UTC"))
         return {"total": total}, pa.table({"ts": ts, "total": [total], "after": [limits.stuck_after]})
 
-    folding = Job(
-        name="folding",
-        version=1,
-        events=METRICS.events,
-        columns=METRICS.columns,
-        transform=METRICS.transform,
-        keys=(),
-        merges={},
-        time="ts",
-        snapshot=lambda table, now, size=0: {"rows": table.num_rows},
-        fold=fold,
-    )
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    folding = dataclasses.replace(METRICS, name="folding", keys=(), merges={}, time="ts", snapshot=rows_of, fold=fold)
     place.add(3)
-    monkeypatch.setattr(tables.JobTable, "_write", fail)  # the state of batch 0 is written then, its file is not
+    monkeypatch.setattr(tables.JobTable, "_write", full)  # the state of batch 0 is written then, its file is not
     with pytest.raises(JobFailure, match=r"^folding failed: No space left"):
         place.run(spark, folding)
     monkeypatch.undo()
@@ -311,15 +298,8 @@ def test_a_real_process_is_killed_twice(spark: SparkSession, place: Place) -> No
 @contextmanager
 def child(place: Place, point: str, batch: int) -> Iterator[list[dict[str, Any]]]:
     """A process that runs `metrics` up to a point of a batch, and is killed there; what it said."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.pipeline.streaming.killed",
-        str(place.archive),
-        str(place.tables),
-        point,
-        str(batch),
-    ]
+    command = [sys.executable, "-m", "tests.pipeline.streaming.killed", str(place.archive), str(place.tables)]
+    command += [point, str(batch)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
     assert process.stdout is not None
     said = []
