@@ -161,11 +161,7 @@ class OverviewApi(Api):
             "drain": ("drained" if opened.drained else "draining") if opened.draining else None,
             "complaints": opened.complaints(),
             "counters": counters.totals(),
-            "sessions": {
-                "total": len(broker.sessions),
-                "tcp": transports["tcp"],
-                "websocket": transports["websocket"],
-            },
+            "sessions": {"total": len(broker.sessions), "tcp": transports["tcp"], "websocket": transports["websocket"]},
             "connections": opened.admission.connections,
             "subscriptions": broker.context.subscriptions,
             "destinations": broker.registry.count(),

@@ -138,8 +138,6 @@ class TicketApi(Api):
 def _credentials(fields: dict[str, str], client: ForwardedClient) -> Credentials:
     """The login of a request, as if it were the upgrade of a WebSocket."""
     shown = Upgrade(
-        authorization=fields.get("authorization", ""),
-        cookie=fields.get("cookie", ""),
-        origin=fields.get("origin", ""),
+        authorization=fields.get("authorization", ""), cookie=fields.get("cookie", ""), origin=fields.get("origin", "")
     )
     return Credentials(transport="websocket", address=client.address, secure=bool(client.secure), upgrade=shown)

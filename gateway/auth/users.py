@@ -113,8 +113,7 @@ class UsersFile:
             )
         if user.hashed != hashed:
             raise SessionEnded(
-                "passcode changed",
-                f"the passcode of {identity.user[:80]!r} has been changed; log in with the new one",
+                "passcode changed", f"the passcode of {identity.user[:80]!r} has been changed; log in with the new one"
             )
         return identity if identity.groups == user.groups else replace(identity, groups=user.groups)
 

@@ -120,10 +120,7 @@ class StompChecks:
 
     @asynccontextmanager
     async def _session(
-        self,
-        headers: Mapping[str, str],
-        upgrade_headers: Mapping[str, str] | None = None,
-        source: str | None = None,
+        self, headers: Mapping[str, str], upgrade_headers: Mapping[str, str] | None = None, source: str | None = None
     ) -> AsyncIterator[tuple[StompClient, Frame]]:
         """A session for the time of the block, with its CONNECTED frame; raises ConnectRefused or Problem."""
         connector = replace(self._connector, source=source)

@@ -75,8 +75,7 @@ class TestLogin:
         assert 590 < int(cookie_of(answer)["max-age"]) <= 611  # and the leeway
 
     @pytest.mark.parametrize(
-        ("scheme", "headers"),
-        [("https", {}), ("http", {"x-forwarded-proto": "https", "x-forwarded-for": "192.0.2.1"})],
+        ("scheme", "headers"), [("https", {}), ("http", {"x-forwarded-proto": "https", "x-forwarded-for": "192.0.2.1"})]
     )
     async def test_under_tls_the_cookie_is_for_tls_only(
         self, site: Running, scheme: str, headers: dict[str, str]

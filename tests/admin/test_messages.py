@@ -289,10 +289,7 @@ class TestPublish:
         monkeypatch.chdir(tmp_path)
         async with running(max_body=2048) as site:
             answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "x" * 2049})
-            assert (answer.status, answer.error) == (
-                400,
-                "body: the message has 2049 bytes, max_body is 2048",
-            )
+            assert (answer.status, answer.error) == (400, "body: the message has 2049 bytes, max_body is 2048")
             await site.post("publish", {"destination": "/queue/a", "body": "x" * 2048})
 
     async def test_nothing_of_the_message_is_logged(self, site: Running) -> None:

@@ -168,14 +168,8 @@ class TestFile:
         ("content", "sentence"),
         [
             ("\n \n", "{path} holds no secret"),
-            (
-                f"{KEY}\nshort\n",
-                "line 2 of {path} is a secret of less than 16 bytes, which can be guessed",
-            ),
-            (
-                "x" * (cookies.MAX_FILE + 1),
-                "{path} is larger than 65536 bytes, so it cannot be a file of secrets",
-            ),
+            (f"{KEY}\nshort\n", "line 2 of {path} is a secret of less than 16 bytes, which can be guessed"),
+            ("x" * (cookies.MAX_FILE + 1), "{path} is larger than 65536 bytes, so it cannot be a file of secrets"),
         ],
     )
     def test_what_is_wrong(self, path: Path, content: str, sentence: str) -> None:

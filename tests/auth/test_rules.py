@@ -252,7 +252,7 @@ class TestWhy:
         found = rules(rule("/queue/a", "send", groups=["b", "a", "-x y"]))
         assert access(found, "alice", "c").options() == []
         assert access(found, "alice", "b", "c", "a", "-x y", transport="websocket").options() == [
-            *("--group=-x y", "--group=a", "--group=b"),
+            *("--group=-x y", "--group=a", "--group=b")
         ]
         found = rules(rule("/queue/a", "send", transports=["tcp"]))
         assert access(found).options() == []

@@ -129,11 +129,7 @@ MATRIX_BY_ADDRESS: list[tuple[str, str, dict[str, str]]] = [
         dict.fromkeys(("alice", "feeder"), "10.0.0.7 10.9.9.9 2001:db8::7 2001:db8:bad::7") | {"root": "10.0.0.7"},
     ),
     ("send", "/queue/desk", dict.fromkeys(("alice", "feeder", "anonymous"), "10.0.0.7@") | {"root": "10.0.0.7"}),
-    (
-        "send",
-        "/queue/local",
-        dict.fromkeys(("alice", "feeder", "anonymous"), "unix") | {"root": "10.0.0.7 unix"},
-    ),
+    ("send", "/queue/local", dict.fromkeys(("alice", "feeder", "anonymous"), "unix") | {"root": "10.0.0.7 unix"}),
     ("admin", "/queue/office.x", {"root": "10.0.0.7"}),
 ]
 
@@ -178,10 +174,7 @@ async def come(running: Gateway, kind: str, user: str) -> Peer:
 def behind_a_proxy(folder: Path) -> AbstractAsyncContextManager[Gateway]:
     """A gateway on unix sockets, whose proxy tells the addresses of its clients."""
     return gateway(
-        tcp=[f"unix:{folder}/tcp"],
-        websocket=[f"unix:{folder}/ws"],
-        trusted_proxies=["unix"],
-        tcp_proxy_protocol=True,
+        tcp=[f"unix:{folder}/tcp"], websocket=[f"unix:{folder}/ws"], trusted_proxies=["unix"], tcp_proxy_protocol=True
     )
 
 

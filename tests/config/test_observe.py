@@ -25,11 +25,7 @@ def test_destinations(written: object, read: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "written", "sentence"),
     [
-        (
-            "metrics_destinations",
-            "orders",
-            "'orders' is no queue and no topic; write",
-        ),
+        ("metrics_destinations", "orders", "'orders' is no queue and no topic; write"),
         ("metrics_destinations", "/temp-queue/a", "'/temp-queue/a' is no queue and no topic"),
         ("metrics_destinations", "/queue/", "'/queue/' is no pattern"),
         ("metrics_destinations", "/exchange/amq.fanout/a", "'/exchange/amq.fanout/a' is no queue and no topic"),

@@ -166,10 +166,7 @@ WRONG_VALUES = [
     ("max_octets = 2048.0", f"{OCTETS} 2048.0"),
     ("max_octets = '1K'", f'{OCTETS} "1K"'),
     ("max_octets = '1000B'", f'{OCTETS} "1000B"'),
-    (
-        "when_full = 'drop'",
-        'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"',
-    ),
+    ("when_full = 'drop'", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"'),
     ("when_full = []", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not []'),
     ("on_nack = 1", 'on_nack must be "redeliver", "dead-letter" or "drop", not 1'),
     ("max_attempts = 1_000_001", "max_attempts must be a whole number between 0 and 1,000,000, not 1000001"),
@@ -284,10 +281,7 @@ WRONG_MATCHES = [
         ]
     ),
     *(
-        (
-            f'match = "{pattern}"',
-            f'match: "{pattern}" has a wildcard inside the word "{word}"; {NO_WORD}',
-        )
+        (f'match = "{pattern}"', f'match: "{pattern}" has a wildcard inside the word "{word}"; {NO_WORD}')
         for pattern, word in (("/queue/orders*", "orders*"), ("/topic/a.*b/c", "*b"), ("/queue/***", "***"))
     ),
 ]

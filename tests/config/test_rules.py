@@ -141,11 +141,7 @@ WRONG = [
     (7, 'destination = "a"\nallow = ["read"]', 'allow: "read" is none of send, subscribe, admin'),
     (8, 'destination = "a"\nallow = ["send"]\nusers = [1]', "users must be a list of names that is not empty, not [1]"),
     (8, 'destination = "a"\nallow = ["send"]\nusers = "a,b"', 'users must be a list: write users = ["a,b"]'),
-    (
-        8,
-        'destination = "a"\nallow = ["send"]\nusers = ["a*"]',
-        'users: "a*" is no name: the only wildcard is *, for',
-    ),
+    (8, 'destination = "a"\nallow = ["send"]\nusers = ["a*"]', 'users: "a*" is no name: the only wildcard is *, for'),
     (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: the only wildcard'),
     (8, 'destination = "a"\nallow = ["send"]\ngroups = [" a"]', 'groups: " a" is no name: it is empty, or has spaces'),
     (8, 'destination = "a"\nallow = ["send"]\ntransports = ["tls"]', 'transports: "tls" is none of tcp, websocket'),
@@ -177,10 +173,7 @@ NETWORKS = [
     ("10.1.2.3/8", 'has host bits set: write "10.0.0.0/8", or "10.1.2.3" for the one address'),
     ("2001:db8::1/32", 'has host bits set: write "2001:db8::/32", or "2001:db8::1" for the one address'),
     ("::ffff:10.0.0.1", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.1"'),
-    (
-        "::ffff:10.0.0.0/104",
-        'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.0/8',
-    ),
+    ("::ffff:10.0.0.0/104", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.0/8'),
 ]
 WRONG_PATTERNS = [
     ("", 'is no destination; all destinations are "#" or "**", all queues "/queue/**"'),

@@ -24,10 +24,7 @@ WITH_COMMANDS = sorted([page for page in PAGES if commands(page)])
 
 # Page -> heading -> module in tests; "" stands for all headings that are not named.
 RUN = {
-    "README.md": {
-        "See what goes on": "docs/test_terminal.py",
-        "From nothing to a report": "docs/test_pipeline.py",
-    },
+    "README.md": {"See what goes on": "docs/test_terminal.py", "From nothing to a report": "docs/test_pipeline.py"},
     "docs/alerts.md": {"": "docs/test_terminal.py"},
     "docs/api.md": {"": "admin/test_reference.py"},
     "docs/archive.md": {"": "docs/test_pages.py"},

@@ -5,17 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.config.settings import Settings
-from gateway.doctor.model import (
-    HTTP,
-    TCP,
-    WEBSOCKET,
-    CheckOptions,
-    CheckResult,
-    Level,
-    Target,
-    own_targets,
-    printable,
-)
+from gateway.doctor.model import HTTP, TCP, WEBSOCKET, CheckOptions, CheckResult, Level, Target, own_targets, printable
 
 
 @pytest.mark.parametrize(
