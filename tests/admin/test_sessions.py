@@ -39,7 +39,7 @@ class TestSessions:
         keys = ("login", "client_id", "transport", "subscriptions", "held")
         assert [tuple(row[key] for key in keys) for row in answer["sessions"]] == [
             ("alice", "desk", "tcp", 1, None),
-            ("bob", None, "websocket", 0, None),
+            ("bob", "", "websocket", 0, None),
         ]
         await close(alice, bob)
 
