@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gateway.broker.model.access import Action
 from gateway.cli import main
-from gateway.config.rules import KEYS, KINDS, RuleError, RuleTable, canonical, read_tables
+from gateway.config.rules import KEYS, KINDS, RuleTable, canonical
 from gateway.config.settings import SettingsError, load
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -33,9 +33,6 @@ def refused(**arguments: Any) -> str:
 
 
 class TestReading:
-    def test_nothing(self) -> None:
-        assert load().rule == ()
-
     def test_all_keys(self) -> None:
         write(
             """
@@ -67,18 +64,6 @@ class TestReading:
         )
         assert second == RuleTable(("**",), ("#",), NONE, NONE, NONE, NONE, frozenset({Action.ADMIN}), False)
         assert [table.line for table in load().rule] == [3, 12]
-
-    def test_inline(self) -> None:
-        write('\nrule = [{destination = "a", allow = ["send"]}, {destination = "b", deny = ["send"]}]\n')
-        assert [(table.patterns, table.allows, table.line) for table in load().rule] == [
-            (("/queue/a",), True, 2),
-            (("/queue/b",), False, 2),
-        ]
-
-    def test_arguments_have_no_line(self) -> None:
-        (table,) = load(rule=[{"destination": "a", "allow": ["send"]}]).rule
-        assert (table.patterns, table.line) == (("/queue/a",), 0)
-        assert load(rule=(table,)).rule == (table,)
 
     @pytest.mark.parametrize(
         ("text", "pattern"),
@@ -254,35 +239,21 @@ class TestRefusals:
         monkeypatch.setenv(f"GATEWAY_{name}", "x")
         assert refused() == f"GATEWAY_{name} is no variable; write rules as [[rule]] tables into gateway.toml"
 
-    def test_arguments(self) -> None:
+    def test_arguments_have_no_line(self) -> None:
+        (table,) = load(rule=[{"destination": "a", "allow": ["send"]}]).rule
+        assert (table.patterns, table.line) == (("/queue/a",), 0)
+        assert load(rule=(table,)).rule == (table,)
         assert refused(rule=[{"destination": "a"}]).startswith('rule 1 for "a": a rule needs either allow or deny')
 
-    def test_the_error(self) -> None:
-        with pytest.raises(RuleError) as refusal:
-            read_tables([{"destination": ["a", "b"], "allow": ["x"]}])
-        assert (refusal.value.key, refusal.value.number, refusal.value.match) == ("allow", 1, ("a", "b"))
 
-
-class TestPage:
-    """docs/rules.md says what the code does."""
-
-    @pytest.mark.parametrize("key", KEYS)
-    def test_every_key(self, key: str) -> None:
-        assert f"\n| `{key}` | " in PAGE
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_every_kind_of_name(self, kind: str) -> None:
-        assert f"\n| `{kind}" in PAGE
-
-    @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-    def test_examples(self, number: int) -> None:
-        write(EXAMPLES[number])
-        assert len(load().rule) == EXAMPLES[number].count("[[rule]]") > 0
-
-    def test_the_sentence(self) -> None:
-        write(EXAMPLES[0].replace('"subscribe"', '"read"', 1))
-        assert f"\n    {refused()}\n" in PAGE
-
-    def test_the_sentence_on_addresses(self) -> None:
-        write('[[rule]]\ndestination = "/queue/a"\nallow = ["send"]\naddresses = ["10.1.2.3/8"]\n')
-        assert f"\n    {refused()}\n" in PAGE
+def test_the_page_says_what_the_code_does() -> None:
+    """docs/rules.md: keys, kinds of names, examples and sentences."""
+    assert [key for key in KEYS if f"\n| `{key}` | " not in PAGE] == []
+    assert [kind for kind in KINDS if f"\n| `{kind}" not in PAGE] == []
+    for example in EXAMPLES:
+        write(example)
+        assert len(load().rule) == example.count("[[rule]]") > 0
+    write(EXAMPLES[0].replace('"subscribe"', '"read"', 1))
+    assert f"\n    {refused()}\n" in PAGE
+    write('[[rule]]\ndestination = "/queue/a"\nallow = ["send"]\naddresses = ["10.1.2.3/8"]\n')
+    assert f"\n    {refused()}\n" in PAGE
