@@ -127,11 +127,7 @@ class OverviewNow(ApiModel):
 
 
 class OverviewApi(Api):
-    """The endpoint, over an open gateway.
-
-    Args:
-        sampler: None: there are no samples.
-    """
+    """The endpoint, over an open gateway.  `sampler`: None: there are no samples."""
 
     def __init__(self, gateway: Gateway, settings: Settings, sampler: Sampler | None = None) -> None:
         self._gateway = gateway

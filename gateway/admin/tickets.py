@@ -56,11 +56,7 @@ class Ticket(ApiModel):
 
 
 class TicketApi(Api):
-    """Gives tickets out.
-
-    Args:
-        tickets: None: no login is needed.
-    """
+    """Gives tickets out.  `tickets`: None: no login is needed."""
 
     def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None, access: AccessControl) -> None:
         self._gateway = gateway
