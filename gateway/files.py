@@ -55,11 +55,7 @@ def read_bytes(path: Path, limit: int, what: str) -> bytes:
 
 
 def read_text(path: Path, limit: int, what: str) -> str:
-    """The text of a file (`read_bytes`).
-
-    Raises:
-        FileFault: it cannot be read, is larger, or is no text.
-    """
+    """The text of a file (`read_bytes`).  Raises FileFault: it cannot be read, is larger, or is no text."""
     try:
         return read_bytes(path, limit, what).decode()
     except UnicodeDecodeError:
@@ -72,11 +68,7 @@ def hidden(path: Path) -> Path:
 
 
 def opened(path: Path, mode: int = FILE) -> BinaryIO:
-    """A new, empty file, which replaces an existing one.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """A new, empty file, which replaces an existing one.  Raises OSError: it cannot be made."""
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, mode))
 
 
@@ -105,11 +97,7 @@ def writing(path: Path, mode: int = FILE, *, fresh: Path | None = None) -> Itera
 
 
 def store(path: Path, data: bytes, mode: int = FILE, *, fresh: Path | None = None) -> None:
-    """Write a small file (`writing`).
-
-    Raises:
-        OSError: as in `writing`.
-    """
+    """Write a small file (`writing`).  Raises OSError: as in `writing`."""
     with writing(path, mode, fresh=fresh) as file:
         file.write(data)
 
@@ -129,11 +117,7 @@ def reveal(path: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """Make a folder and its parents, on the disk.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a folder and its parents, on the disk.  Raises OSError: it cannot be made."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=mode, exist_ok=True)
@@ -141,22 +125,15 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make the outermost folder, for its owner alone; an existing one stays as it is.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make the outermost folder, for its owner alone; an existing one stays as it is.  Raises OSError: it cannot be
+    made."""
     if not folder.parent.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
     make_folder(folder, PRIVATE)
 
 
 def synchronize_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk, so that they survive a power cut.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Write the names in a folder to the disk, so that they survive a power cut.  Raises OSError: it failed."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

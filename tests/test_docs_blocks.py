@@ -112,17 +112,6 @@ def test_targets_of_make(page: str, words: tuple[str, ...]) -> None:
     assert {word for word in words if re.fullmatch(r"[a-z-]+", word)} <= set(targets)
 
 
-def test_extras_of_pip() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = {
-        word
-        for page in PAGES
-        for found in re.findall(r"stomp-gateway\[([\w,]+)\]", text_of(page))
-        for word in found.split(",")
-    }
-    assert extras <= set(project["optional-dependencies"])
-
-
 def test_variables_are_settings() -> None:
     """`GATEWAY_...` is a setting, or one of the variables that commands read."""
     others = {"GATEWAY_CONFIG", "GATEWAY_PIPELINE_PASSCODE"}

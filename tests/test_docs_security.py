@@ -258,6 +258,7 @@ def played(title: str, folder: Path) -> Iterator[Scene]:
         yield scene
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,20 +272,7 @@ def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
                 assert scene.stomp_py(client.text) == "alice"
 
 
-def test_all_ways_have_an_example() -> None:
-    """Starlette's and Flask's cookies have tests of their own."""
-    assert EXAMPLES == [
-        "Users file",
-        "Token, signed with a secret",
-        "Token, signed with a private key",
-        "Token of an identity provider",
-        "Ticket for a page",
-        "Client certificate",
-        "A function of your own",
-        "Renewal",
-    ]
-
-
+@pytest.mark.long
 def test_the_cookie_of_starlette(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with played("Cookie of Starlette and FastAPI", tmp_path) as scene:
@@ -304,6 +292,7 @@ async def _logged_in(app: Any) -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_the_cookie_of_flask(tmp_path: Path) -> None:
     with played("Cookie of Flask and Quart", tmp_path) as scene:
         compile((tmp_path / "app.py").read_text(), "app.py", "exec")
@@ -319,6 +308,7 @@ def test_settings_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.Mon
     assert not load().anonymous
 
 
+@pytest.mark.long
 def test_rules_are_explained(tmp_path: Path) -> None:
     scene = Scene("Authorization", tmp_path)
     scene.prepare()
@@ -346,6 +336,7 @@ def test_settings_that_are_named_are_there(title: str, column: int) -> None:
     assert len(named) > 4
 
 
+@pytest.mark.long
 def test_metrics_that_are_named_are_there() -> None:
     named = {re.sub(r"\{.*", "", word) for word in re.findall(r"`(gateway_[a-z_{}=]+)`", TEXT)}
     assert len(named) > 10

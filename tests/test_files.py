@@ -22,12 +22,6 @@ def test_an_old_time_is_touched(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a.parquet"]
 
 
-def test_store(tmp_path: Path) -> None:
-    files.store(tmp_path / "a", b"one")
-    files.store(tmp_path / "a", b"two")
-    assert (tmp_path / "a").read_bytes() == b"two"
-
-
 def test_store_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files.store(tmp_path / "a", b"one")
 
@@ -38,13 +32,6 @@ def test_store_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(OSError, match="No space"):
         files.store(tmp_path / "a", b"two")
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("a", b"one")]
-
-
-def test_make_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "a" / "b" / "c"
-    files.make_folder(folder)
-    files.make_folder(folder)
-    assert folder.is_dir()
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077])

@@ -167,10 +167,7 @@ SHOWN: list[list[bytes]] = [
     [frame("SEND", EXPIRED.encode(), destination="/session/renew")],
     [frame("SEND", destination="/session/renew", passcode=WRONG)],
     [frame("SEND", THIRD.encode(), destination="/Session/Renew/")],
-    [
-        frame("BEGIN", transaction="t"),
-        frame("SEND", THIRD.encode(), destination="/session/renew", transaction="t"),
-    ],
+    [frame("BEGIN", transaction="t"), frame("SEND", THIRD.encode(), destination="/session/renew", transaction="t")],
     [frame("CONNECT", accept_version="1.2", host="h", login="ada", passcode=PASSCODE)],
     [frame("CONNECT", accept_version="1.2", host="h", login=GOOD, passcode="ada")],
     [frame("STOMP", accept_version="1.2", host="h", login=TICKET, Authorization=f"Basic {BASIC}")],

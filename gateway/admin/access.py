@@ -113,14 +113,8 @@ class AccessControl:
         return [name for name, is_set in found.items() if is_set]
 
     async def admit(self, request: Request, *, scraper: bool = False) -> Caller:
-        """The client, if it may ask.
-
-        Args:
-            scraper: `metrics_token` will do, too.
-
-        Raises:
-            ApiError: the request must not be answered.
-        """
+        """The client, if it may ask.  `scraper`: `metrics_token` will do, too.  Raises ApiError: the request must not
+        be answered."""
         check_site(request)
         settings = self._settings
         tokens = [settings.admin_token, settings.metrics_token if scraper else ""]
@@ -145,11 +139,8 @@ class AccessControl:
         return self._settings.admin_token
 
     async def check_token(self, request: Request, shown: str, *tokens: str) -> None:
-        """Refuse a token that is none of these.
-
-        Raises:
-            ApiError: 401, it is wrong; 429, the address has shown wrong ones too often.
-        """
+        """Refuse a token that is none of these.  Raises ApiError: 401, it is wrong; 429, the address has shown wrong
+        ones too often."""
         address = self.client_of(request).address
         try:
             self._failures.check(address)
@@ -165,15 +156,8 @@ class AccessControl:
         raise ApiError(401, "the token is wrong", CHALLENGE)
 
     async def identify(self, credentials: Credentials, refused: Callable[[LoginRefused], None]) -> Identity:
-        """The user of a login, as at CONNECT.
-
-        Args:
-            refused: is told of a refusal, for the log.
-
-        Raises:
-            ApiError: 401, the login is wrong; 429, the address has failed too often; 503, the authenticator does not
-                answer.
-        """
+        """The user of a login, as at CONNECT.  `refused`: is told of a refusal, for the log.  Raises ApiError: 401, the
+        login is wrong; 429, the address has failed too often; 503, the authenticator does not answer."""
         seconds = self._settings.connect_timeout
         try:
             with trio.fail_after(seconds):
@@ -188,11 +172,8 @@ class AccessControl:
             raise ApiError(503, sentence) from None
 
     def client_of(self, request: Request) -> ForwardedClient:
-        """The client behind trusted proxies.
-
-        Raises:
-            ApiError: 400, the headers of the proxies contradict each other.
-        """
+        """The client behind trusted proxies.  Raises ApiError: 400, the headers of the proxies contradict each
+        other."""
         fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
         try:
             return self._gateway.trusted.client_of(_peer(request), fields)
@@ -222,11 +203,7 @@ class AccessControl:
 
 
 def check_site(request: Request) -> None:
-    """Refuse a change that a page of another site asks for.
-
-    Raises:
-        ApiError: 403.
-    """
+    """Refuse a change that a page of another site asks for.  Raises ApiError: 403."""
     if request.method not in SAFE_METHODS and _is_cross_site(request):
         raise ApiError(403, "a page of another site must not change anything here")
 

@@ -239,14 +239,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     ]
     if gateway.tracing is not None:
         others.append(SpanCollector(gateway.tracing))
-    return Metrics(
-        broker,
-        gateway.holds,
-        gateway.committer,
-        gateway.journal,
-        others,
-        DiskCollector(_folders(settings)),
-    )
+    return Metrics(broker, gateway.holds, gateway.committer, gateway.journal, others, DiskCollector(_folders(settings)))
 
 
 def _dead_letter_queues(settings: Settings) -> set[str]:

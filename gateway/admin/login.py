@@ -132,11 +132,7 @@ class LoginApi(Api):
         return response
 
     async def _identify(self, request: Request, shown: LogIn, audit: AuditEntry) -> Identity:
-        """The user of a login and passcode, in one of `admin_groups`.
-
-        Raises:
-            ApiError: there is no such user.
-        """
+        """The user of a login and passcode, in one of `admin_groups`.  Raises ApiError: there is no such user."""
         credentials = Credentials(
             login=shown.login,
             passcode=shown.passcode,

@@ -127,11 +127,7 @@ class OverviewNow(ApiModel):
 
 
 class OverviewApi(Api):
-    """The endpoint, over an open gateway.
-
-    Args:
-        sampler: None: there are no samples.
-    """
+    """The endpoint, over an open gateway.  `sampler`: None: there are no samples."""
 
     def __init__(self, gateway: Gateway, settings: Settings, sampler: Sampler | None = None) -> None:
         self._gateway = gateway
@@ -161,11 +157,7 @@ class OverviewApi(Api):
             "drain": ("drained" if opened.drained else "draining") if opened.draining else None,
             "complaints": opened.complaints(),
             "counters": counters.totals(),
-            "sessions": {
-                "total": len(broker.sessions),
-                "tcp": transports["tcp"],
-                "websocket": transports["websocket"],
-            },
+            "sessions": {"total": len(broker.sessions), "tcp": transports["tcp"], "websocket": transports["websocket"]},
             "connections": opened.admission.connections,
             "subscriptions": broker.context.subscriptions,
             "destinations": broker.registry.count(),

@@ -32,11 +32,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_query(request: Request, model: type[Model]) -> Model:
-    """The parameters of the query.
-
-    Raises:
-        ApiError: 400, one is unknown, missing, given twice, or wrong.
-    """
+    """The parameters of the query.  Raises ApiError: 400, one is unknown, missing, given twice, or wrong."""
     given = request.query_params.multi_items()
     names, known = [name for name, _ in given], list(model.model_fields)
     for name in names:
@@ -56,12 +52,8 @@ def parse_query(request: Request, model: type[Model]) -> Model:
 
 
 async def parse_body(request: Request, model: type[Model]) -> Model:
-    """The body, as the model has it.
-
-    Raises:
-        ApiError: 415, it does not say that it is JSON; 413, it is too large; 408, it does not come; 400, it does not
-            fit.
-    """
+    """The body, as the model has it.  Raises ApiError: 415, it does not say that it is JSON; 413, it is too large; 408,
+    it does not come; 400, it does not fit."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise ApiError(415, f"the body must be application/json, not {media_type[:80] or 'without a content-type'}")

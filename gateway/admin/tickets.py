@@ -56,11 +56,7 @@ class Ticket(ApiModel):
 
 
 class TicketApi(Api):
-    """Gives tickets out.
-
-    Args:
-        tickets: None: no login is needed.
-    """
+    """Gives tickets out.  `tickets`: None: no login is needed."""
 
     def __init__(self, gateway: Gateway, settings: Settings, tickets: Tickets | None, access: AccessControl) -> None:
         self._gateway = gateway
@@ -138,8 +134,6 @@ class TicketApi(Api):
 def _credentials(fields: dict[str, str], client: ForwardedClient) -> Credentials:
     """The login of a request, as if it were the upgrade of a WebSocket."""
     shown = Upgrade(
-        authorization=fields.get("authorization", ""),
-        cookie=fields.get("cookie", ""),
-        origin=fields.get("origin", ""),
+        authorization=fields.get("authorization", ""), cookie=fields.get("cookie", ""), origin=fields.get("origin", "")
     )
     return Credentials(transport="websocket", address=client.address, secure=bool(client.secure), upgrade=shown)

@@ -105,11 +105,7 @@ class EventStream(Response):
         self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The whole answer.
-
-        Raises:
-            ApiError: the session has ended, or has too many readers.
-        """
+        """The whole answer.  Raises ApiError: the session has ended, or has too many readers."""
         with ExitStack() as stack:
             with _refusing():
                 view = stack.enter_context(self._open_view())
@@ -144,11 +140,7 @@ async def _end_with(login: ConsoleSession, view: TraceView) -> None:
 
 
 async def _show(view: TraceView, send: Send) -> None:
-    """Write frames until the view ends.
-
-    Raises:
-        trio.TooSlowError: the reader takes nothing.
-    """
+    """Write frames until the view ends.  Raises trio.TooSlowError: the reader takes nothing."""
     while True:
         with trio.move_on_after(SILENCE) as waiting:
             await view.wait()

@@ -62,11 +62,7 @@ class Anonymous:
 
 
 class RateLimited:
-    """Counts and delays the refusals of another authenticator.
-
-    Args:
-        delay: seconds until a failed login is answered.
-    """
+    """Counts and delays the refusals of another authenticator.  `delay`: seconds until a failed login is answered."""
 
     def __init__(self, inner: ServerAuthenticator, failed: FailedLogins, delay: float = 1.0) -> None:
         self.name = inner.name
@@ -77,11 +73,7 @@ class RateLimited:
         self._delay = delay
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """The user.
-
-        Raises:
-            LoginRefused: the credentials are refused.
-        """
+        """The user.  Raises LoginRefused: the credentials are refused."""
         refusal = LoginRefused()
         try:
             identity = await self._inner.authenticate(credentials)

@@ -37,11 +37,8 @@ _NO_TOKEN = ", and the passcode does not look like a token"
 
 
 class Chain:
-    """Authenticators in the order above; None: the settings do not ask for it.
-
-    Attributes:
-        name, tickets: see `gateway.auth.authenticator.ServerAuthenticator`.
-    """
+    """Authenticators in the order above; None: the settings do not ask for it.  `name`, `tickets`: see
+    `gateway.auth.authenticator.ServerAuthenticator`."""
 
     name = "users and keys"
 
@@ -64,11 +61,7 @@ class Chain:
         self._custom = custom
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """The user.
-
-        Raises:
-            LoginRefused: the credentials are refused; it has the fields for the log.
-        """
+        """The user.  Raises LoginRefused: the credentials are refused; it has the fields for the log."""
         try:
             return _as_of_now(await self._decide(credentials))
         except LoginRefused as error:

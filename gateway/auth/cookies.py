@@ -41,11 +41,8 @@ Readers = tuple[TimestampSigner, URLSafeTimedSerializer]
 
 
 def read_secrets(path: Path) -> Readers:
-    """The secrets of a file, one a line, the newest first.
-
-    Raises:
-        FileFault: the file cannot be read, or a secret is missing or too short.
-    """
+    """The secrets of a file, one a line, the newest first.  Raises FileFault: the file cannot be read, or a secret is
+    missing or too short."""
     lines = read_text(path, MAX_FILE, "a file of secrets").splitlines()
     secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     if not secrets:
@@ -88,11 +85,7 @@ class Cookies:
         return any(True for _ in self._values(field))
 
     async def identify(self, field: str) -> Identity:
-        """The user of the cookie in a field `Cookie`.
-
-        Raises:
-            LoginRefused: the cookie is not accepted.
-        """
+        """The user of the cookie in a field `Cookie`.  Raises LoginRefused: the cookie is not accepted."""
         readers = await self.secrets.fresh()
         for value, _ in zip(self._values(field), range(_MOST_COOKIES), strict=False):
             found = _read(readers, value)

@@ -44,10 +44,7 @@ log = structlog.get_logger("gateway.auth")
 
 class TooManyFailedLogins(LoginRefused):
     """Too many logins of an address, or with one login there, have failed; the credentials were not checked.
-
-    Attributes:
-        seconds: until logins are checked again.
-    """
+    `seconds`: until logins are checked again."""
 
     def __init__(self, attempts: int, seconds: float, which: str = "of this address") -> None:
         super().__init__(
@@ -77,11 +74,7 @@ class FailedLogins:
         self._succeeded: dict[bytes, float] = {}  # until when the success counts; the latest stands last
 
     def check(self, address: str, login: str = "") -> None:
-        """Refuse an address, or a login there, that has failed too often.
-
-        Raises:
-            TooManyFailedLogins: it has.
-        """
+        """Refuse an address, or a login there, that has failed too often.  Raises TooManyFailedLogins: it has."""
         network, now = network_of(address), trio.current_time()
         pair = _pair(network, login)
         left = self._of_addresses.left(network.encode(), now)
@@ -181,11 +174,8 @@ class LoginQueue:
 
     @asynccontextmanager
     async def place(self, address: str, login: str = "") -> AsyncIterator[None]:
-        """Wait for a place, and hold it while the block runs.
-
-        Raises:
-            TooManyFailedLogins: the address or the login has failed too often, perhaps while it waited.
-        """
+        """Wait for a place, and hold it while the block runs.  Raises TooManyFailedLogins: the address or the login has
+        failed too often, perhaps while it waited."""
         self.check(address, login)
         network = network_of(address)
         queue = self._queues.get(network)

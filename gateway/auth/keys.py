@@ -74,11 +74,7 @@ class Key:
 
 
 def read_keys(path: Path, max_keys: int = MAX_KEYS) -> list[Key]:
-    """The keys of a file.
-
-    Raises:
-        FileFault: the file cannot be read, or holds no usable key.
-    """
+    """The keys of a file.  Raises FileFault: the file cannot be read, or holds no usable key."""
     data = read_bytes(path, MAX_FILE, "a file of keys")
     try:
         keys = _keys_of(data)

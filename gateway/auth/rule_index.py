@@ -39,11 +39,8 @@ T = TypeVar("T")
 
 
 class RuleNetworks:
-    """The networks of all rules, in which an address is looked up once for each prefix length that occurs.
-
-    Args:
-        texts: as `gateway.config.rules.RuleTable` has them.
-    """
+    """The networks of all rules, in which an address is looked up once for each prefix length that occurs.  `texts`: as
+    `gateway.config.rules.RuleTable` has them."""
 
     NONE: frozenset[str] = frozenset()
 
@@ -63,14 +60,8 @@ class RuleNetworks:
         return self._has_unix or bool(self._tables)
 
     def around(self, address: str) -> frozenset[str]:
-        """The networks that an address is in.
-
-        Args:
-            address: empty: of a unix socket.
-
-        Raises:
-            ValueError: it is no address.
-        """
+        """The networks that an address is in.  `address`: empty: of a unix socket.  Raises ValueError: it is no
+        address."""
         if not self:
             return self.NONE
         if not address:

@@ -26,11 +26,7 @@ def heads_differ(text: str, other: str) -> bool:
 
 
 def overlap(text: str, pattern: str) -> bool:
-    """True if some name matches both.
-
-    Args:
-        pattern: it has a wildcard.
-    """
+    """True if some name matches both.  `pattern`: it has a wildcard."""
     if not has_wildcard(text):
         return Pattern(pattern).matches(text)
     left, right = pattern_words(text), pattern_words(pattern)
@@ -58,11 +54,7 @@ def overlap(text: str, pattern: str) -> bool:
 
 
 def covers(text: str, pattern: str, max_places: int = MAX_PLACES) -> bool:
-    """True if the text matches all names that the pattern matches.
-
-    Args:
-        pattern: it has a wildcard.
-    """
+    """True if the text matches all names that the pattern matches.  `pattern`: it has a wildcard."""
     if not has_wildcard(text):
         return False
     words = pattern_words(pattern)

@@ -148,14 +148,8 @@ class Rules:
         self._recent: OrderedDict[_Key, Permissions] = OrderedDict()
 
     def access_of(self, identity: Identity, transport: str, address: str) -> SessionAccess | None:
-        """The access of a session; None: there are no rules.
-
-        Args:
-            address: the client's; empty: a unix socket.
-
-        Raises:
-            ValueError: it is no address.
-        """
+        """The access of a session; None: there are no rules.  `address`: the client's; empty: a unix socket.  Raises
+        ValueError: it is no address."""
         if not self.index.patterns:
             return None
         return SessionAccess(self, identity.user, identity.groups, transport, address)
@@ -175,11 +169,8 @@ class Rules:
         return found
 
     def reload(self) -> str | None:
-        """Read the rules again; they are in force at once.
-
-        Returns:
-            Why the old rules stay in force, as a sentence; else None.
-        """
+        """Read the rules again; they are in force at once.  Returns why the old rules stay in force, as a sentence;
+        else None."""
         try:
             tables = self._read()
         except settings.SettingsError as error:

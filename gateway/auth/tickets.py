@@ -47,11 +47,7 @@ class Tickets:
         return len(self._waiting)
 
     def issue(self, identity: Identity) -> str:
-        """A new ticket for a user that has logged in.
-
-        Raises:
-            TooManyTickets: too many are unused.
-        """
+        """A new ticket for a user that has logged in.  Raises TooManyTickets: too many are unused."""
         self._drop_old()
         if len(self._waiting) >= self._most:
             raise TooManyTickets(f"{self._most} tickets are unused (max_tickets); try again in a moment")
@@ -66,11 +62,8 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> Identity:
-        """The user of a ticket, which is used up.
-
-        Raises:
-            LoginRefused: the ticket is unknown, used or too old; the client is not told which.
-        """
+        """The user of a ticket, which is used up.  Raises LoginRefused: the ticket is unknown, used or too old; the
+        client is not told which."""
         self._drop_old()
         identity = self._take(ticket)
         if identity is None:

@@ -90,14 +90,8 @@ class Tokens:
         self._limiter = trio.CapacityLimiter(THREADS)
 
     async def identify(self, token: str, address: str = "") -> Identity:
-        """The user of a token.
-
-        Args:
-            address: of the client, for the log.
-
-        Raises:
-            LoginRefused: the token is not accepted.
-        """
+        """The user of a token.  `address`: of the client, for the log.  Raises LoginRefused: the token is not
+        accepted."""
         try:
             return await self._identify(token)
         except LoginRefused as error:

@@ -15,11 +15,7 @@ _TIMEOUT = 5.0
 
 
 class NoAnswer(Exception):
-    """The gateway does not answer, or refuses; the text is one sentence.
-
-    Attributes:
-        is_refusal: a repetition would not help.
-    """
+    """The gateway does not answer, or refuses; the text is one sentence.  `is_refusal`: a repetition would not help."""
 
     def __init__(self, sentence: str, *, is_refusal: bool = False) -> None:
         super().__init__(sentence)
@@ -57,11 +53,7 @@ class AdminClient:
             self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT)
 
     def get(self, path: str, **query: object) -> dict[str, Any]:
-        """The answer of /api/v1/PATH.
-
-        Raises:
-            NoAnswer: there is none, or a refusal.
-        """
+        """The answer of /api/v1/PATH.  Raises NoAnswer: there is none, or a refusal."""
         target = f"{self._prefix}/api/v1/{path}?{urlencode(query)}"
         try:
             self._connection.request("GET", target, headers=self._headers)

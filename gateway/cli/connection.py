@@ -47,12 +47,8 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
 def server_of(url: str, passcode_file: Path | None, vhost: str, client_id: str, **files: Path | None) -> StompServer:
-    """The server of the options.
-
-    Raises:
-        click.BadParameter: the URL is wrong.
-        click.UsageError: a file of certificates or keys cannot be used, or the URL has no TLS.
-    """
+    """The server of the options.  Raises click.BadParameter: the URL is wrong.  Raises click.UsageError: a file of
+    certificates or keys cannot be used, or the URL has no TLS."""
     passcode = os.environ.get(PASSCODE, "")
     if passcode_file is not None:
         passcode = passcode_file.read_text().rstrip("\r\n")
@@ -66,11 +62,7 @@ def server_of(url: str, passcode_file: Path | None, vhost: str, client_id: str, 
 
 
 def header(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """`NAME:VALUE`, as often as given.
-
-    Raises:
-        click.BadParameter: there is no colon, or no name.
-    """
+    """`NAME:VALUE`, as often as given.  Raises click.BadParameter: there is no colon, or no name."""
     found = {}
     for text in values:
         name, colon, value = text.partition(":")
@@ -82,11 +74,8 @@ def header(_context: click.Context, _option: click.Parameter, values: tuple[str,
 
 @contextmanager
 def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
-    """A session for the block.  Its end is a DISCONNECT, so the server takes prefetched messages back at once.
-
-    Raises:
-        StompError: the session cannot be opened, or broke.
-    """
+    """A session for the block. Its end is a DISCONNECT, so the server takes prefetched messages back at once.  Raises
+    StompError: the session cannot be opened, or broke."""
     client = Client(server, beat=beat)
     try:
         yield client

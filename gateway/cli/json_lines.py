@@ -45,11 +45,7 @@ def write(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def read(line: bytes) -> Line:
-    """A line as a message.
-
-    Raises:
-        BadLine: the line is wrong.
-    """
+    """A line as a message.  Raises BadLine: the line is wrong."""
     try:
         told = json.loads(line)
     except ValueError:

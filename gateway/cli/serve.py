@@ -45,14 +45,8 @@ log = structlog.get_logger("gateway")
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal.
-
-    Returns:
-        The exit status: 0 after a drain, 70 after a failure.
-
-    Raises:
-        StartError: a port is taken, or a file cannot be used.
-    """
+    """Serve until a signal.  Returns the exit status: 0 after a drain, 70 after a failure.  Raises StartError: a port
+    is taken, or a file cannot be used."""
     logs.configure(settings.log_format, settings.log_level)
     app = App(settings)
     try:

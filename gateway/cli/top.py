@@ -66,11 +66,7 @@ class Screen:
     _list: dashboard.Answer = field(default_factory=dict)
 
     def ask(self, rows: int) -> None:
-        """Ask the gateway.
-
-        Raises:
-            NoAnswer: it does not answer; the last answers stay.
-        """
+        """Ask the gateway.  Raises NoAnswer: it does not answer; the last answers stay."""
         since = self._overview.get("at", 0)
         fresh = self.source.get("overview", since=since)
         fresh["samples"] = fresh["samples"] or self._overview.get("samples", [])
@@ -137,11 +133,7 @@ def _source(url: str | None, token_file: Path | None, *files: str) -> AdminClien
 
 
 def _run(screen: Screen, console: Console, interval: float) -> None:
-    """Ask and show until the key q.
-
-    Raises:
-        NoAnswer: the gateway refuses.
-    """
+    """Ask and show until the key q.  Raises NoAnswer: the gateway refuses."""
     with _single_keys(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             try:

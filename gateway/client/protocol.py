@@ -41,6 +41,11 @@ class ClientProtocol:
         lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
         return f"CONNECT\n{lines}\n\0".encode()
 
+    @property
+    def incomplete(self) -> bool:
+        """True in the middle of a frame."""
+        return bool(self._decoder.incomplete)
+
     def receive(self, chunk: bytes) -> Iterator[Frame]:
         """The frames that this chunk completes; to be read to the end before the next chunk.
 
@@ -100,5 +105,8 @@ def handle_of(message: Frame) -> str:
 
 def _intervals(headers: Mapping[str, str]) -> tuple[int, int]:
     """Both numbers of the header `heart-beat`, in milliseconds; 0 where it has none."""
-    first, _, second = headers.get("heart-beat", "").partition(",")
-    return int(first) if first.strip().isdigit() else 0, int(second) if second.strip().isdigit() else 0
+    first, second = [part.strip()[:9] for part in f"{headers.get('heart-beat', '')},".split(",")[:2]]
+    return (
+        int(first) if first.isascii() and first.isdigit() else 0,
+        int(second) if second.isascii() and second.isdigit() else 0,
+    )

@@ -23,11 +23,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read one address.
-
-        Raises:
-            ValueError: the text has none of these forms; the message lists them.
-        """
+        """Read one address.  Raises ValueError: the text has none of these forms; the message lists them."""
         if inherited := _INHERITED.fullmatch(text):
             return cls("", 0, name=inherited[1])
         if text.startswith("unix:"):

@@ -30,11 +30,7 @@ class StartError(Exception):
 
 
 class SettingsConflict(ValueError):
-    """Settings do not fit together; `str()` says why.
-
-    Args:
-        values: of the settings concerned.
-    """
+    """Settings do not fit together; `str()` says why.  `values`: of the settings concerned."""
 
     def __init__(self, reason: str, **values: object) -> None:
         super().__init__(reason)
@@ -43,11 +39,7 @@ class SettingsConflict(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources of the values of settings.
-
-    Attributes:
-        arguments: names of settings that a program passed to `load`.
-    """
+    """Sources of the values of settings.  `arguments`: names of settings that a program passed to `load`."""
 
     file: SettingsFile
     arguments: Collection[str] = ()
@@ -92,14 +84,8 @@ def _place(name: str) -> str:
 
 
 def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
-    """Refuse variables, and names in the file, that are no settings: they would have no effect.
-
-    Args:
-        names: the settings.
-
-    Raises:
-        SettingsError: names the first of them.
-    """
+    """Refuse variables, and names in the file, that are no settings: they would have no effect.  `names`: the
+    settings.  Raises SettingsError: names the first of them."""
     variables = [variable(name) for name in names if name not in _KEYS]
     for found in sorted(os.environ):
         ours = found in variables or found == "GATEWAY_CONFIG" or _KUBERNETES.fullmatch(found)

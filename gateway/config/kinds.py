@@ -100,17 +100,8 @@ _WORDS = {"all": ALL, "none": NONE}
 
 
 def bodies(value: str) -> int:
-    """How much of each body the journal keeps.
-
-    Args:
-        value: `all`, `none`, or bytes.
-
-    Returns:
-        Bytes, or `ALL` or `NONE` of `gateway.journal`.
-
-    Raises:
-        ValueError: the value is none of these.
-    """
+    """How much of each body the journal keeps.  `value`: `all`, `none`, or bytes.  Returns bytes, or `ALL` or `NONE` of
+    `gateway.journal`.  Raises ValueError: the value is none of these."""
     if value in _WORDS:
         return _WORDS[value]
     with suppress(ValueError):

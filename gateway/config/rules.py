@@ -225,11 +225,8 @@ def _read_destination(table: Mapping[str, object]) -> tuple[tuple[str, ...], tup
 
 
 def canonical(text: str) -> str:
-    """A pattern as the broker names destinations, from a pattern as clients name them.
-
-    Raises:
-        ValueError: it is no pattern, or no name can match it; `str()` continues a sentence about it.
-    """
+    """A pattern as the broker names destinations, from a pattern as clients name them.  Raises ValueError: it is no
+    pattern, or no name can match it; `str()` continues a sentence about it."""
     if text.removeprefix("/") in WILDCARDS - {ONE}:
         return EVERYTHING
     pattern = _of_user(text[len(USER) :]) if text.startswith(USER) else _with_kind(text)

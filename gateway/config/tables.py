@@ -91,11 +91,7 @@ def shown(value: object) -> str:
 
 
 def sentence(error: TableError, file: SettingsFile | None) -> str:
-    """The error with its place.
-
-    Args:
-        file: the file of the tables; None: they come from elsewhere.
-    """
+    """The error with its place.  `file`: the file of the tables; None: they come from elsewhere."""
     place = f"{file.path} line {line_of(file, error)}: " if file else ""
     if not error.number:
         return f"{place}{error}"

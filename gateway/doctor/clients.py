@@ -1,7 +1,7 @@
 """Clients for HTTP, WebSocket and STOMP, which show what a server does instead of failing at it.
 
 A status, the body of a refusal, a missing subprotocol, pings, close codes and the bytes of another protocol are results
-here.  So the protocols are those of h11, wsproto and gateway.codec, on a plain stream.
+here.  So the protocols are those of h11, wsproto and gateway.client.protocol, on a plain stream.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,14 +22,14 @@ from wsproto.connection import ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Message, Ping
 from wsproto.utilities import generate_accept_token, generate_nonce
 
+from gateway.client.protocol import ClientProtocol
 from gateway.client.tls import FileError, context_of, reason_of
-from gateway.codec import V10, V12, Decoder, Frame, Limits, ProtocolError, encoder
+from gateway.codec import Frame, ProtocolError
 
 from .model import TCP, WEBSOCKET, Problem, Target, printable
 
 PROXY_HEADER = b"PROXY UNKNOWN\r\n"
 SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
-_LIMITS = Limits(body=64 << 20)  # twice the largest --message-size
 _MOST_OF_PAGE = 4 << 20
 _START = 80  # bytes of another protocol that are shown
 
@@ -307,21 +308,22 @@ class StompClient:
         self._websocket = websocket
         self._lock = trio.Lock()  # pongs are sent beside frames
         self._start = b""
-        # The answer to CONNECT is read as STOMP 1.0, which unescapes nothing.
-        self._decoder = Decoder(_LIMITS)
-        self._decoder.begin(V10, _LIMITS)
+        self._protocol = ClientProtocol()
+        self._frames: deque[Frame] = deque()
+
+    @property
+    def heartbeat_interval(self) -> float:
+        """Seconds within which the server sends a heart-beat; 0: it does not."""
+        return self._protocol.receive_interval
 
     async def connect(self, headers: Mapping[str, str]) -> Frame:
-        """Send CONNECT, unescaped (ENC-05); returns the answer, or raises NoFrame."""
-        lines = "".join([f"{name}:{value}\n" for name, value in headers.items()])
-        await self._send(f"CONNECT\n{lines}\n\0".encode())
-        answer = await self.frame()
-        self._decoder.begin(V12, _LIMITS)
-        return answer
+        """Send CONNECT; returns the answer, or raises NoFrame."""
+        await self._send(self._protocol.connect(headers))
+        return await self.frame()
 
     async def send(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
         """Send a frame.  A connection that has ended is no error here: `frame` raises it."""
-        await self._send(encoder.frame(command, headers, body, version=V12, end=encoder.END_IN_A_MESSAGE))
+        await self._send(self._protocol.encode(command, headers, body))
 
     async def send_heartbeats(self, interval: float) -> None:
         """Send heart-beats until cancelled, somewhat earlier than agreed."""
@@ -331,22 +333,21 @@ class StompClient:
 
     async def frame(self) -> Frame:
         """The next frame; raises NoFrame."""
-        while True:
-            try:
-                frame = next(self._decoder.frames(), None)
-            except ProtocolError:
-                raise NoFrame(self._start) from None
-            if frame is not None:
-                return frame
+        while not self._frames:
             data = await self._receive()
-            if not data.strip(b"\r\n") and not self._decoder.incomplete:
+            if not data.strip(b"\r\n") and not self._protocol.incomplete:
                 self.heartbeats += data.count(b"\n")
             self._start = (self._start + data)[:_START]
             # Another protocol is seen by its first bytes: what the decoder waits for may never come.
             command = self._start.lstrip(b"\r\n")
             if not b"CONNECTED".startswith(command[:9]) and not b"ERROR".startswith(command[:5]):
                 raise NoFrame(self._start)
-            self._decoder.feed(data)
+            try:
+                self._frames.extend(self._protocol.receive(data))
+            except ProtocolError:
+                if not self._frames:
+                    raise NoFrame(self._start) from None
+        return self._frames.popleft()
 
     async def _receive(self) -> bytes:
         """The next bytes of STOMP; raises NoFrame."""

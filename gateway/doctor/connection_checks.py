@@ -14,15 +14,7 @@ from cryptography import x509
 
 from gateway.transports.wire.forwarded import Trusted
 
-from .clients import (
-    PROXY_HEADER,
-    CertificateProblem,
-    Connector,
-    NoFrame,
-    TlsProblem,
-    http_get,
-    stomp_connection,
-)
+from .clients import PROXY_HEADER, CertificateProblem, Connector, NoFrame, TlsProblem, http_get, stomp_connection
 from .model import HTTP, TCP, WEBSOCKET, CheckOptions, CheckReport, Problem, Target, printable
 
 _DAY = 86_400

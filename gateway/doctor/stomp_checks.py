@@ -120,10 +120,7 @@ class StompChecks:
 
     @asynccontextmanager
     async def _session(
-        self,
-        headers: Mapping[str, str],
-        upgrade_headers: Mapping[str, str] | None = None,
-        source: str | None = None,
+        self, headers: Mapping[str, str], upgrade_headers: Mapping[str, str] | None = None, source: str | None = None
     ) -> AsyncIterator[tuple[StompClient, Frame]]:
         """A session for the time of the block, with its CONNECTED frame; raises ConnectRefused or Problem."""
         connector = replace(self._connector, source=source)
@@ -315,10 +312,8 @@ class StompChecks:
         interval = self._options.idle / 3
         asked = f"{interval * 1000:.0f},{interval * 1000:.0f}"
         with self._report.check(f"{self._target} heart-beats") as check:
-            async with self._session({**self._login, "heart-beat": asked}) as (client, connected):
-                sends = connected.headers.get("heart-beat", "").partition(",")[0]
-                sent = int(sends[:9]) if sends.isascii() and sends.isdigit() else 0
-                agreed = max(interval, sent / 1000) if sent else 0
+            async with self._session({**self._login, "heart-beat": asked}) as (client, _):
+                agreed = client.heartbeat_interval
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(client.send_heartbeats, agreed or interval)
                     ending, seconds = await self._listen(client)

@@ -31,15 +31,7 @@ BEARER = {"authorization": "Bearer planted-token"}
 
 
 class Running:
-    """The gateway, and a client of its API.
-
-    Attributes:
-        gateway: it is open.
-        app: its HTTP side.
-        document: OpenAPI's.
-        headers: that every request has.
-        values: of the settings, as a reload reads them.
-    """
+    """An open gateway, and a client of its API; `values` are the settings as a reload reads them."""
 
     def __init__(
         self, gateway: Gateway, settings: Settings, app: ASGIApp, document: dict[str, Any], values: dict[str, object]

@@ -130,6 +130,7 @@ def made_up(method: str, path: str, mode: GenerationMode, look: Callable[[Case],
     quiet(given(strategy)(look))()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_right_requests(gateway: Elsewhere, method: str, path: str) -> None:
@@ -139,6 +140,7 @@ def test_right_requests(gateway: Elsewhere, method: str, path: str) -> None:
     made_up(method, path, GenerationMode.POSITIVE, look)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), WITH_CHOICE)
 def test_wrong_requests(gateway: Elsewhere, method: str, path: str) -> None:

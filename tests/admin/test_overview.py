@@ -60,7 +60,7 @@ class TestNow:
         for each in peers:
             await each.aclose()
 
-    async def test_memory_and_limits(self, site: Running) -> None:
+    async def test_memory_limits_and_the_drain(self, site: Running) -> None:
         found = await site.get("overview")
         memory = site.gateway.memory
         assert found["memory"]["mark"] == (memory.mark or None)
@@ -68,8 +68,6 @@ class TestNow:
         assert found["memory"]["pressed"] is False
         assert {"max_connections", "max_handshakes", "max_outbound", "memory"} <= set(found["limits"])
         assert set(found["limits"].values()) == {0}
-
-    async def test_while_it_drains(self, site: Running) -> None:
         await site.gateway.drain()
         found = await site.get("overview")
         assert (found["ready"], found["reason"]) == (False, "the gateway is shutting down")
@@ -120,15 +118,7 @@ class TestSamples:
         just_before = math.nextafter(every[-1]["at"], 0)
         assert (await self.now(opened, running, just_before))["samples"] == every[-1:]
 
-    async def test_no_more_than_are_kept(
-        self, opened: OpenGateway, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        running = sampler_of(opened)
-        nursery.start_soon(running.run)
-        await trio.sleep(sampler.KEPT + 10)
-        assert len((await self.now(opened, running))["samples"]) == sampler.KEPT
-
-    async def test_latencies_of_the_last_seconds(
+    async def test_latencies_of_the_last_seconds_and_no_more_samples_than_are_kept(
         self, opened: OpenGateway, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
         running = sampler_of(opened)
@@ -139,6 +129,8 @@ class TestSamples:
         found = await self.now(opened, running)
         assert found["latency"]["turn_ms"] == {"p50": 0.175, "p95": 0.198, "p99": 0.2}
         assert found["memory"]["process"] == found["samples"][-1]["memory"] > 0
+        await trio.sleep(sampler.KEPT + 10)
+        assert len((await self.now(opened, running))["samples"]) == sampler.KEPT
 
 
 class TestCost:

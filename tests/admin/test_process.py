@@ -1,4 +1,4 @@
-"""The admin API behind real sockets: under hypercorn on trio, and on asyncio with the gateway in a thread beside it."""
+"""The admin API behind real sockets, from the login to the logout, as the console uses it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import httpx
 import pytest
 
 from gateway.auth.passwords import hash_passcode
-from tests.app.process import HYPERCORN, SERVE, server
+from tests.app.process import SERVE, server
 
 SECRETS = ("planted-token", "planted-passcode", "planted-wrong", "planted-body", "planted-metrics")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [SERVE, HYPERCORN], ids=["trio", "asyncio"])
-def test_a_visit(tmp_path: Path, command: list[str]) -> None:
+def test_a_visit(tmp_path: Path) -> None:
     (tmp_path / "users").write_text(f"alice:{hash_passcode('planted-passcode')}:ops\n")
     values = {
         "users_file": str(tmp_path / "users"),
@@ -25,7 +24,7 @@ def test_a_visit(tmp_path: Path, command: list[str]) -> None:
         "login_delay": "0",
         "log_format": "json",
     }
-    with server(command, tmp_path, **values) as running:
+    with server(SERVE, tmp_path, **values) as running:
         running.tcp_port()  # the application has started
         with httpx.Client(base_url=f"http://127.0.0.1:{running.http_port()}") as page:
             visit(page)

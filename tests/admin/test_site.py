@@ -99,13 +99,10 @@ class NoStore:
 
 
 class Ended:
-    """The connection below a session; remembers what ended it."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
+    """The connection below a session."""
 
     def end(self, error: Exception) -> None:
-        self.error = error
+        raise AssertionError(error)
 
 
 @pytest.fixture
@@ -133,12 +130,12 @@ async def app(opened: OpenGateway, static: Path) -> ASGIApp:
     return site_of(opened, static)
 
 
-def connect(opened: OpenGateway, login: str, transport: str = "tcp") -> tuple[str, Ended]:
-    carrier = Ended()
+def connect(opened: OpenGateway, login: str) -> str:
+    """The id of a session."""
     session = opened.broker.open_session(
-        V12, login, peer="127.0.0.1:5", transport=transport, connected_at=1.0, carrier=carrier
+        V12, login, peer="127.0.0.1:5", transport="tcp", connected_at=1.0, carrier=Ended()
     )
-    return session.id, carrier
+    return session.id
 
 
 class TestHealth:
@@ -146,13 +143,11 @@ class TestHealth:
         answer = await request(app, "/healthz")
         assert (answer.status, answer.json) == (200, {"status": "alive"})
 
-    async def test_a_journal_that_fails_is_no_reason(self, app: ASGIApp, opened: OpenGateway) -> None:
+    async def test_not_ready_says_why(self, app: ASGIApp, opened: OpenGateway) -> None:
         assert (await request(app, "/readyz")).json == {"status": "ready"}
-        opened.faults = {"journal": "the disk is full"}
+        opened.faults = {"journal": "the disk is full"}  # which is no reason
         answer = await request(app, "/readyz")
         assert (answer.status, answer.json) == (200, {"status": "ready", "journal": "the disk is full"})
-
-    async def test_not_ready_says_why(self, app: ASGIApp, opened: OpenGateway) -> None:
         opened.reason = "the gateway is shutting down"
         answer = await request(app, "/readyz")
         assert (answer.status, answer.error) == (503, "the gateway is shutting down")
@@ -163,34 +158,35 @@ class TestHealth:
         assert answer.status == 200
 
 
-class TestConfig:
-    async def test_where_the_websocket_is(self, app: ASGIApp) -> None:
-        answer = await request(app, "/config.json")
-        assert answer.json == {"websocket_path": "/ws", "websocket_port": 15674}
+PLAIN = {"websocket": ["unix:/ws.sock", "127.0.0.1:15674"]}
+BOTH = {**PLAIN, "websocket_tls": ["127.0.0.1:15673"]}
 
-    async def test_behind_a_proxy_it_is_where_the_page_is(self, app: ASGIApp) -> None:
-        answer = await request(app, "/config.json", headers={"x-forwarded-host": "gateway.example"})
-        assert answer.json == {"websocket_path": "/ws", "websocket_port": None}
 
-    @pytest.mark.parametrize(("scheme", "port"), [("http", 15674), ("https", 15673)])
-    async def test_a_page_with_tls_dials_with_tls(
-        self, app: ASGIApp, opened: OpenGateway, scheme: str, port: int
-    ) -> None:
-        opened.addresses["websocket_tls"] = ["127.0.0.1:15673"]
-        answer = await request(app, "/config.json", scheme=scheme)
-        assert answer.json["websocket_port"] == port
-        assert answer.json.get("websocket_tls", False) is (scheme == "https")
-
-    async def test_any_page_does_where_there_is_no_other_way(self, app: ASGIApp, opened: OpenGateway) -> None:
-        opened.addresses = {"websocket": [], "websocket_tls": ["127.0.0.1:15673"]}
-        answer = await request(app, "/config.json")
-        assert answer.json == {"websocket_path": "/ws", "websocket_port": 15673, "websocket_tls": True}
-
-    @pytest.mark.parametrize("addresses", [{}, {"websocket": []}, {"websocket": ["unix:/ws.sock"]}])
-    async def test_no_port_at_all(self, opened: OpenGateway, static: Path, addresses: dict[str, list[str]]) -> None:
-        opened.addresses = addresses
-        answer = await request(site_of(opened, static), "/config.json")
-        assert answer.json["websocket_port"] is None
+@pytest.mark.parametrize(
+    ("addresses", "headers", "scheme", "port", "tls"),
+    [
+        (PLAIN, {}, "http", 15674, False),
+        (PLAIN, {"x-forwarded-host": "gateway.example"}, "http", None, False),  # it is where the page is
+        (BOTH, {}, "http", 15674, False),
+        (BOTH, {}, "https", 15673, True),
+        ({"websocket": [], "websocket_tls": ["127.0.0.1:15673"]}, {}, "http", 15673, True),
+        ({}, {}, "http", None, False),
+        ({"websocket": []}, {}, "http", None, False),
+        ({"websocket": ["unix:/ws.sock"]}, {}, "http", None, False),
+    ],
+)
+async def test_config_json_names_the_websocket(
+    opened: OpenGateway,
+    static: Path,
+    addresses: dict[str, list[str]],
+    headers: dict[str, str],
+    scheme: str,
+    port: int | None,
+    tls: bool,
+) -> None:
+    opened.addresses = addresses
+    answer = await request(site_of(opened, static), "/config.json", headers=headers, scheme=scheme)
+    assert answer.json == {"websocket_path": "/ws", "websocket_port": port} | ({"websocket_tls": True} if tls else {})
 
 
 class TestMetrics:
@@ -202,6 +198,9 @@ class TestMetrics:
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert b"\ngateway_messages_published_total 7.0\n" in answer.body
         assert b'\ngateway_sessions_connected{transport="tcp"} 1.0\n' in answer.body
+        answer = await request(app, "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+        assert answer.headers["content-type"].startswith("application/openmetrics-text")
+        assert answer.body.endswith(b"# EOF\n")
 
     async def test_of_a_store(self, opened: OpenGateway, static: Path) -> None:
         assert b"gateway_store_" not in (await request(site_of(opened, static), "/metrics")).body
@@ -210,26 +209,20 @@ class TestMetrics:
         answer = await request(site_of(opened, static), "/metrics")
         assert b"\ngateway_store_commit_seconds_count 0.0\n" in answer.body
 
-    async def test_open_metrics(self, app: ASGIApp) -> None:
-        answer = await request(app, "/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
-        assert answer.headers["content-type"].startswith("application/openmetrics-text")
-        assert answer.body.endswith(b"# EOF\n")
 
-
-class TestHeld:
-    async def test_a_publisher(self, app: ASGIApp, opened: OpenGateway) -> None:
-        ids = [connect(opened, login)[0] for login in ("alice", "bob")]
-        publisher = Publisher(opened.broker.sessions[ids[1]])
-        before = time.time()
-        with opened.holds.block(publisher, "queue full", destination="/queue/a"):
-            answer = await request(app, "/api/v1/sessions")
-            assert b"\ngateway_publishers_held 1.0\n" in (await request(app, "/metrics")).body
-        alice, bob = (row["held"] for row in answer.json["sessions"])
-        assert alice is None
-        assert before <= bob.pop("since") <= time.time()
-        assert bob == {"reason": "queue full", "destination": "/queue/a", "receiver": None}
+async def test_a_publisher_that_is_blocked_is_in_the_list_and_the_metrics(app: ASGIApp, opened: OpenGateway) -> None:
+    ids = [connect(opened, login) for login in ("alice", "bob")]
+    publisher = Publisher(opened.broker.sessions[ids[1]])
+    before = time.time()
+    with opened.holds.block(publisher, "queue full", destination="/queue/a"):
         answer = await request(app, "/api/v1/sessions")
-        assert [row["held"] for row in answer.json["sessions"]] == [None, None]
+        assert b"\ngateway_publishers_held 1.0\n" in (await request(app, "/metrics")).body
+    alice, bob = (row["held"] for row in answer.json["sessions"])
+    assert alice is None
+    assert before <= bob.pop("since") <= time.time()
+    assert bob == {"reason": "queue full", "destination": "/queue/a", "receiver": None}
+    answer = await request(app, "/api/v1/sessions")
+    assert [row["held"] for row in answer.json["sessions"]] == [None, None]
 
 
 class TestPipeline:
@@ -251,16 +244,12 @@ class TestPipeline:
         assert answer.json == {"at": "now"}
 
     @pytest.mark.parametrize(
-        "name", ["sessions", "_sessions", "..%2Fsecret", "../secret", "metrics.json", "%00", "a" * 70]
+        "name", ["sessions", "_sessions", "large", "..%2Fsecret", "../secret", "metrics.json", "%00", "a" * 70]
     )
     async def test_no_other_file(self, opened: OpenGateway, static: Path, tables: Path, name: str) -> None:
+        (tables / "_console" / "large.json").write_bytes(b" " * (4 * 1024 * 1024 + 1))
         answer = await request(site_of(opened, static, load(tables=tables)), f"/api/v1/pipeline/{name}")
         assert answer.status == 404
-
-    async def test_one_that_is_too_large(self, opened: OpenGateway, static: Path, tables: Path) -> None:
-        (tables / "_console" / "metrics.json").write_bytes(b" " * (4 * 1024 * 1024 + 1))
-        answer = await request(site_of(opened, static, load(tables=tables)), "/api/v1/pipeline/metrics")
-        assert (answer.status, answer.error) == (404, "there is no such snapshot")
 
     async def test_no_jobs(self, app: ASGIApp, opened: OpenGateway, static: Path, tmp_path: Path) -> None:
         assert (await request(app, "/api/v1/pipeline")).json == {"jobs": {}}
@@ -274,23 +263,17 @@ class TestStatic:
         answer = await request(app, "/")
         assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert b"<title>demo" in answer.body
-
-    async def test_not_changed(self, app: ASGIApp) -> None:
-        first = await request(app, "/demo.js")
-        again = await request(app, "/demo.js", headers={"if-none-match": first.headers["etag"]})
+        script = await request(app, "/demo.js")
+        again = await request(app, "/demo.js", headers={"if-none-match": script.headers["etag"]})
         assert (again.status, again.body) == (304, b"")
-
-    async def test_a_script_that_was_not_installed(self, app: ASGIApp) -> None:
-        answer = await request(app, "/vendor/stomp.umd.min.js")
+        answer = await request(app, "/vendor/stomp.umd.min.js")  # it was not installed
         assert (answer.status, answer.error) == (404, "not found")
+        answer = await request(app, "/", method="POST")
+        assert (answer.status, answer.error) == (405, "method not allowed")
 
     @pytest.mark.parametrize("path", ["/../../etc/passwd", "/..%2f..%2fetc/passwd", "//etc/passwd", "/nul\0"])
     async def test_nothing_outside_the_folder(self, app: ASGIApp, path: str) -> None:
         assert (await request(app, path)).status == 404
-
-    async def test_other_methods(self, app: ASGIApp) -> None:
-        answer = await request(app, "/", method="POST")
-        assert (answer.status, answer.error) == (405, "method not allowed")
 
     async def test_no_folder(self, opened: OpenGateway, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(site, "static_folder", lambda: None)

@@ -82,23 +82,6 @@ class TestOnTrio:
         await Lifespan(app, during).run()
         assert [message["type"] for message in sent] == ["websocket.close"]
 
-    async def test_settings_are_read_at_the_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        app = App()
-        monkeypatch.setenv("GATEWAY_TCP", "127.0.0.1:0")
-        monkeypatch.setenv("GATEWAY_WEBSOCKET", "")
-
-        async def during() -> None:
-            assert app.gateway is not None
-            assert app.gateway.addresses["websocket"] == []
-
-        lifespan = Lifespan(app, during)
-        await lifespan.run()
-        assert lifespan.types == ["startup.complete", "shutdown.complete"]
-
-    async def test_without_a_lifespan(self) -> None:
-        with pytest.raises(RuntimeError, match="lifespan"):
-            await request(App(), "/healthz")
-
 
 class TestOnAsyncio:
     def test_stomp_and_http_until_the_drain(self, logged: list[EventDict]) -> None:
@@ -144,14 +127,6 @@ class TestRefusals:
     async def test_wrong_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_TCP", "foo")
         assert (await self.refusal(App())).startswith("tcp (GATEWAY_TCP) is wrong: 'foo' is not an address")
-
-    @pytest.mark.parametrize("setting", ["tcp", "websocket"])
-    async def test_port_taken(self, setting: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = f"127.0.0.1:{taken.getsockname()[1]}"
-            sentence = await self.refusal(App(load(**FREE | {setting: [address]})))
-        assert address in sentence
-        assert f"GATEWAY_{setting.upper()}" in sentence
 
     async def test_second_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
         @asynccontextmanager

@@ -18,7 +18,7 @@ from tests.app.test_processes import WAYS
 from tests.transports import tls_files
 
 
-@pytest.mark.parametrize("way", ["gateway serve", "hypercorn -k trio", "hypercorn", "hypercorn -k uvloop"])
+@pytest.mark.parametrize("way", ["gateway serve", "hypercorn"])
 def test_reloads_and_goes_on(tmp_path: Path, way: str) -> None:
     with server(WAYS[way], tmp_path) as running:
         client = connect(running.tcp_port())

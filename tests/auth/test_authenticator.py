@@ -107,20 +107,19 @@ async def test_failures_are_counted_before_they_are_answered(autojump_clock: Moc
     assert trio.current_time() < 2
 
 
-async def test_a_token_is_accepted_from_a_refused_address() -> None:
+async def test_only_guesses_count_and_a_token_is_accepted_from_a_refused_address(autojump_clock: MockClock) -> None:
     """Otherwise the failures of one client would end sessions of the others that renew."""
-    failed = FailedLogins(1)
-    failed.count("a")
-    found = RateLimited(Inner(Identity("alice", method="token")), failed)
-    assert await found.authenticate(Credentials(address="a")) == Identity("alice", method="token")
-
-
-async def test_a_refusal_that_is_no_guess_does_not_count(autojump_clock: MockClock) -> None:
-    inner = Inner(LoginRefused("expired", is_guess=False))
-    found = RateLimited(inner, FailedLogins(3))
-    for _ in range(10):
+    inner, failed = Inner(LoginRefused("expired", is_guess=False)), FailedLogins(1)
+    found = RateLimited(inner, failed)
+    for _ in range(3):
         assert (await refusal(found))[0].detail == "expired"
-    assert inner.asked == 10
+    failed.count("a")
+    with pytest.raises(TooManyFailedLogins) as error:
+        failed.check("a")
+    inner.answer = error.value
+    assert (await refusal(found))[1] == 0, "a refusal of the queue is not slow"
+    inner.answer = Identity("alice", method="token")
+    assert await found.authenticate(Credentials(address="a")) == Identity("alice", method="token")
 
 
 async def test_expired_credentials_are_refused(autojump_clock: MockClock) -> None:
@@ -128,13 +127,3 @@ async def test_expired_credentials_are_refused(autojump_clock: MockClock) -> Non
     error, seconds = await refusal(RateLimited(Inner(identity), FailedLogins(3)))
     assert (error.detail, seconds) == ("the credentials have expired; log in with new ones", 1.0)
     assert (error.method, error.why, error.user, error.is_guess) == ("cookie", "expired", "alice", False)
-
-
-async def test_a_refusal_of_the_queue_is_neither_slow_nor_counted(autojump_clock: MockClock) -> None:
-    failed = FailedLogins(1)
-    failed.count("a")
-    with pytest.raises(LoginRefused) as error:
-        failed.check("a")
-    found = RateLimited(Inner(error.value), FailedLogins(3))
-    for _ in range(5):
-        assert (await refusal(found))[1] == 0

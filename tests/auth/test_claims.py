@@ -111,27 +111,21 @@ def test_groups(value: object, groups: set[str]) -> None:
     assert groups_of(value) == groups
 
 
-@pytest.mark.parametrize(
-    ("kind", "user"),
-    [
-        ("common-name", "alice"),
-        ("subject", "CN=alice,O=x"),
-        ("dns", "a.example"),
-        ("email", "a@b.example"),
-        ("uri", "spiffe://x/y"),
-    ],
-)
-async def test_names_in_a_certificate(kind: str, user: str) -> None:
+async def test_names_in_a_certificate() -> None:
     names = ("uri:spiffe://x/y", "dns:a.example", "dns:b.example", "email:a@b.example")
-    found = await CertificateUsers(kind).identify(Certificate("CN=alice,O=x", "alice", names, 2e9))
-    assert found == Identity(user, expires=2e9, method="certificate")
-    if kind != "subject":
-        with pytest.raises(LoginRefused) as error:
-            await CertificateUsers(kind).identify(Certificate("O=x", "", ("other:x",)))
-        assert error.value.detail == f"the client certificate has no name of the kind {kind} (tls_user)"
-        assert not error.value.is_guess
-
-
-async def test_a_certificate_with_an_unprintable_name() -> None:
+    for kind, user in {
+        "common-name": "alice",
+        "subject": "CN=alice,O=x",
+        "dns": "a.example",
+        "email": "a@b.example",
+        "uri": "spiffe://x/y",
+    }.items():
+        found = await CertificateUsers(kind).identify(Certificate("CN=alice,O=x", "alice", names, 2e9))
+        assert found == Identity(user, expires=2e9, method="certificate")
+        if kind != "subject":
+            with pytest.raises(LoginRefused) as error:
+                await CertificateUsers(kind).identify(Certificate("O=x", "", ("other:x",)))
+            assert error.value.detail == f"the client certificate has no name of the kind {kind} (tls_user)"
+            assert not error.value.is_guess
     with pytest.raises(LoginRefused):
         await CertificateUsers("common-name").identify(Certificate("CN=a", "a\nb"))

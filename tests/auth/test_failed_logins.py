@@ -7,7 +7,7 @@ import trio
 from structlog.typing import EventDict
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.failed_logins import PLACES, FailedLogins, LoginQueue, TooManyFailedLogins
+from gateway.auth.failed_logins import FailedLogins, LoginQueue, TooManyFailedLogins
 
 ADDRESS_REFUSED = "too many failed logins, the address is refused"
 NAME_REFUSED = "too many failed logins with one name, it is refused there"
@@ -43,13 +43,6 @@ class TestAddress:
         found.count("a")
         assert not is_refused(found, "a"), "a new minute"
 
-    async def test_failures_a_minute_ago_do_not_count(self, autojump_clock: MockClock) -> None:
-        found = FailedLogins(2)
-        for _ in range(5):
-            found.count("a")
-            await trio.sleep(60)
-            assert not is_refused(found, "a")
-
     async def test_a_network_of_version_6_is_one_address(self) -> None:
         found = FailedLogins(2)
         found.count("2001:db8::1")
@@ -83,14 +76,6 @@ class TestLogin:
         await trio.sleep(60)
         assert not is_refused(found, "a", "old")
 
-    async def test_a_success_counts_at_its_network_only(self) -> None:
-        found = FailedLogins(1)
-        found.succeed("2001:db8::1", "good")
-        for address in ("2001:db8::2", "2001:db8:0:1::1"):
-            found.count(address, "old")
-        assert not is_refused(found, "2001:db8::3", "good")
-        assert is_refused(found, "2001:db8:0:1::1", "good")
-
     async def test_a_guesser_gains_nothing(self, autojump_clock: MockClock, logged: list[EventDict]) -> None:
         """Neither by a right passcode of its own, nor by a login that is known to have succeeded."""
         found = FailedLogins(3)
@@ -111,18 +96,15 @@ class TestLogin:
             "3 logins with this name at this address failed in a minute (login_attempts); try again in 60 s"
         )
         assert [line["event"] for line in logged] == [ADDRESS_REFUSED]
-
-    async def test_the_log_has_no_login(self, logged: list[EventDict]) -> None:
-        found = FailedLogins(3)
-        found.succeed("a", "alice")
-        for login in ("old", "old", "old", "alice", "alice", "alice"):
-            found.count("a", login)
-        assert is_refused(found, "a", "alice")
-        assert [(line["event"], line["address"], line["login_attempts"]) for line in logged] == [
-            (ADDRESS_REFUSED, "a", 3),
-            (NAME_REFUSED, "a", 3),
-        ]
         assert "alice" not in str(logged)
+        found = FailedLogins(1)
+        found.succeed("2001:db8::1", "good")
+        for address in ("2001:db8::2", "2001:db8:0:1::1"):  # a success counts at its network only
+            found.count(address, "old")
+        assert not is_refused(found, "2001:db8::3", "good")
+        assert is_refused(found, "2001:db8:0:1::1", "good")
+        found.count("2001:db8::3", "good")
+        assert (logged[-1]["event"], logged[-1]["login_attempts"]) == (NAME_REFUSED, 1)
 
     async def test_a_success_counts_for_a_day(self, autojump_clock: MockClock) -> None:
         found = FailedLogins(1)
@@ -142,24 +124,6 @@ class TestLogin:
 
 
 class TestQueue:
-    async def test_each_address_has_a_few_places(self) -> None:
-        queue, release, inside = LoginQueue(FailedLogins()), trio.Event(), []
-
-        async def enter(address: str) -> None:
-            async with queue.place(address):
-                inside.append(address)
-                await release.wait()
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(PLACES + 3):
-                nursery.start_soon(enter, "a")
-            nursery.start_soon(enter, "b")
-            await wait_all_tasks_blocked()
-            assert sorted(inside) == ["a"] * PLACES + ["b"]
-            release.set()
-        assert len(inside) == PLACES + 4
-        assert queue._queues == {}
-
     async def test_guesses_that_wait_are_refused_unchecked(self) -> None:
         """A thousand guesses at once learn no more than one after the other."""
         failed, release, answers = FailedLogins(2), trio.Event(), []
@@ -185,18 +149,4 @@ class TestQueue:
             queue.check("2001:db8::1")
         async with queue.place("192.0.2.1"):
             pass
-        assert queue._queues == {}
-
-    async def test_a_cancelled_guess_leaves_the_queue(self) -> None:
-        queue = LoginQueue(FailedLogins())
-
-        async def enter() -> None:
-            async with queue.place("a"):
-                await trio.sleep_forever()
-
-        async with trio.open_nursery() as nursery:
-            for _ in range(PLACES + 1):
-                nursery.start_soon(enter)
-            await wait_all_tasks_blocked()
-            nursery.cancel_scope.cancel()
         assert queue._queues == {}

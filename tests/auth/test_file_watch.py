@@ -33,24 +33,6 @@ def watched(path: Path) -> WatchedFile[str]:
     return WatchedFile("jwt_keys", path, read)
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"x" * 21, "{path} is larger than 20 bytes, so it cannot be a small file; check the path"),
-        (b"\xff", "{path} is not UTF-8 text"),
-        (None, "{path} cannot be read: No such file or directory"),
-    ],
-)
-def test_a_file_that_cannot_be_used(path: Path, content: bytes | None, sentence: str) -> None:
-    if content is None:
-        os.unlink(path)
-    else:
-        path.write_bytes(content)
-    with pytest.raises(FileFault) as fault:
-        read(path)
-    assert str(fault.value) == sentence.format(path=path)
-
-
 def test_at_the_start_a_fault_is_a_wrong_setting(path: Path) -> None:
     write(path, "bad")
     with pytest.raises(SettingsError, match=r"^jwt_keys \(GATEWAY_JWT_KEYS\) is wrong: .*file is bad$"):
@@ -67,6 +49,12 @@ async def test_a_changed_file_is_read(path: Path, logged: list[EventDict]) -> No
     assert await file.fresh() == "other"
     assert file.is_current
     assert [line["event"] for line in logged] == ["jwt_keys read again"]
+    write(path, "two")
+    assert file.reload() is None
+    assert file.value == "two"
+    write(path, "bad")
+    assert file.reload() == f"jwt_keys (GATEWAY_JWT_KEYS) is wrong: {path} is bad"
+    assert file.value == "two"
 
 
 @pytest.mark.parametrize("damage", ["bad!", None])
@@ -83,16 +71,6 @@ async def test_the_last_good_contents_stay(path: Path, damage: str | None, logge
     write(path, "three")
     os.utime(path, ns=(1, 1))
     assert await file.fresh() == "three"
-
-
-def test_read_on_demand(path: Path) -> None:
-    file = watched(path)
-    write(path, "two")
-    assert file.reload() is None
-    assert file.value == "two"
-    write(path, "bad")
-    assert file.reload() == f"jwt_keys (GATEWAY_JWT_KEYS) is wrong: {path} is bad"
-    assert file.value == "two"
 
 
 def test_a_slow_reading_does_not_replace_a_newer_one(path: Path) -> None:

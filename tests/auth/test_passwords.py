@@ -96,12 +96,20 @@ class TestWrite:
         assert read_users(path) == {"alice": StoredUser(HASH)}
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
-    def test_the_other_lines_stay(self, path: Path) -> None:
-        path.write_text(f"# people\nalice:{HASH}\n\nbob:{HASH}\n#alice:x")
+    def test_the_other_lines_the_owner_and_a_link_stay(
+        self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        target = tmp_path / "target.txt"
+        path.symlink_to(target)
+        target.write_text(f"# people\nalice:{HASH}\n\nbob:{HASH}\n#alice:x")
+        owners: list[tuple[int, int]] = []
+        monkeypatch.setattr(os, "fchown", lambda _, user, group: owners.append((user, group)))
         other = passwords.hash_passcode("other")
         assert write_user(path, "alice", other) is True
         assert write_user(path, "carol", HASH) is False
-        assert path.read_text() == f"# people\nalice:{other}\n\nbob:{HASH}\n#alice:x\ncarol:{HASH}\n"
+        assert target.read_text() == f"# people\nalice:{other}\n\nbob:{HASH}\n#alice:x\ncarol:{HASH}\n"
+        assert path.is_symlink()
+        assert owners == [(path.stat().st_uid, path.stat().st_gid)] * 2
 
     def test_groups_stay_unless_new_ones_are_given(self, path: Path) -> None:
         other = passwords.hash_passcode("other")
@@ -113,20 +121,6 @@ class TestWrite:
         assert read_users(path) == {"alice": StoredUser(HASH, frozenset({"new"}))}
         write_user(path, "alice", HASH, [])
         assert path.read_text() == f"alice:{HASH}\n"
-
-    def test_a_link_stays_a_link(self, path: Path, tmp_path: Path) -> None:
-        target = tmp_path / "target.txt"
-        path.symlink_to(target)
-        write_user(path, "alice", HASH)
-        assert path.is_symlink()
-        assert read_users(target) == {"alice": StoredUser(HASH)}
-
-    def test_the_owner_stays(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        write_user(path, "alice", HASH)
-        owners: list[tuple[int, int]] = []
-        monkeypatch.setattr(os, "fchown", lambda _, user, group: owners.append((user, group)))
-        write_user(path, "bob", HASH)
-        assert owners == [(path.stat().st_uid, path.stat().st_gid)]
 
     def test_a_failed_write_leaves_the_old_file_and_no_other(
         self, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -150,13 +144,8 @@ class TestWrite:
         assert path.read_text() == text
         assert remove_user(path, "alice") is True
         assert path.read_text() == f"# people\n\nalice b:{HASH}\n#alice:x\n"
-
-    def test_remove_the_last_user(self, path: Path) -> None:
-        write_user(path, "alice", HASH)
-        remove_user(path, "alice")
-        assert path.read_bytes() == b""
+        remove_user(path, "alice b")
         assert read_users(path) == {}
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_names_that_are_refused() -> None:

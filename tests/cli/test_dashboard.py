@@ -26,9 +26,7 @@ OVERVIEW: dict[str, Any] = {
     "store": None,
     "journal": None,
     "latency": {"turn_ms": {"p50": 0.123, "p95": 1, "p99": 2.5}, "queue_ms": None, "ack_ms": None},
-    "samples": [
-        {"published": 10, "delivered": 1200, "acknowledged": 12, "errors": 0, "cpu": 0.256, "lag_ms": 1.2},
-    ],
+    "samples": [{"published": 10, "delivered": 1200, "acknowledged": 12, "errors": 0, "cpu": 0.256, "lag_ms": 1.2}],
 }
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
 from gateway.auth.passwords import hash_passcode, write_user
+from gateway.cli import json_lines
 from tests.cli.conftest import Terminal
-from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
+from tests.gateway_process import HOST, free_ports, start_gateway
 
 
 def test_there_and_back(terminal: Terminal, queue: str) -> None:
@@ -21,10 +23,14 @@ def test_there_and_back(terminal: Terminal, queue: str) -> None:
     assert terminal.run("subscribe", queue, "--browse") == (0, b"", "")  # it was acknowledged
 
 
-def test_lines_of_standard_input(terminal: Terminal, queue: str) -> None:
+def test_standard_input(terminal: Terminal, queue: str) -> None:
     status, _, told = terminal.run("send", queue, stdin=b"one\ntwo\r\n\nlast")
     assert (status, told) == (0, "4 messages sent and confirmed\n")
-    assert terminal.run("subscribe", queue, "--count", "4")[1] == b"one\ntwo\n\nlast\n"
+    terminal.run("send", f"{queue}-b", "--whole", stdin=b"two\nlines\0and a NUL")
+    assert terminal.run("subscribe", queue, "--count", "3")[1] == b"one\ntwo\n\n"
+    assert terminal.run("subscribe", queue, "--browse")[1] == b"last\n", "not more than --count"
+    out = terminal.run("subscribe", queue, f"{queue}-b", "--count", "2")[1]
+    assert sorted(out.split(b"\n")) == [b"", b"last", b"lines\0and a NUL", b"two"]
 
 
 def test_many_lines(terminal: Terminal, queue: str) -> None:
@@ -32,11 +38,6 @@ def test_many_lines(terminal: Terminal, queue: str) -> None:
     sent = b"".join([b"%d %s\n" % (number, b"x" * (number % 97)) for number in range(20_000)])
     assert terminal.run("send", queue, stdin=sent)[2] == "20000 messages sent and confirmed\n"
     assert terminal.run("subscribe", queue, "--count", "20000") == (0, sent, "")
-
-
-def test_standard_input_as_one_body(terminal: Terminal, queue: str) -> None:
-    terminal.run("send", queue, "--whole", stdin=b"two\nlines\0and a NUL")
-    assert terminal.run("subscribe", queue, "--count", "1")[1] == b"two\nlines\0and a NUL\n"
 
 
 def test_lines_of_json(terminal: Terminal, queue: str) -> None:
@@ -67,10 +68,21 @@ def test_headers_and_selectors(terminal: Terminal, queue: str) -> None:
     assert terminal.run("subscribe", queue, "--browse")[1] == b"red\n"
 
 
+def test_lines_that_cannot_be_meant(terminal: Terminal) -> None:
+    good = b'{"destination": "/topic/a", "body": ""}\n'
+    for line, sentence in (
+        (b"tea", "it is not JSON"),
+        (b'{"body": ""}', "it has no destination, and the command names none"),
+    ):
+        status, _, told = terminal.run("send", "--json", stdin=good + line)
+        assert status == 1
+        assert told.startswith(f"Error: line 2 of standard input: {sentence}")
+        assert told.rstrip().endswith("(1 message confirmed before)")
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        (b"tea", "it is not JSON"),
         (b"[]", "it is not an object"),
         (b'{"bodies": 1}', "'bodies' is unknown: keys are body, body_encoding, destination, headers"),
         (b'{"headers": {"a": 1}}', "headers must be an object of strings"),
@@ -78,15 +90,11 @@ def test_headers_and_selectors(terminal: Terminal, queue: str) -> None:
         (b'{"body": 1}', "body must be a string"),
         (b'{"body": "", "body_encoding": "rot13"}', "body_encoding must be utf-8 or base64"),
         (b'{"body": "?", "body_encoding": "base64"}', "body is not base64"),
-        (b'{"body": ""}', "it has no destination, and the command names none"),
     ],
 )
-def test_lines_that_cannot_be_meant(terminal: Terminal, line: bytes, sentence: str) -> None:
-    good = b'{"destination": "/topic/a", "body": ""}\n'
-    status, _, told = terminal.run("send", "--json", stdin=good + line)
-    assert status == 1
-    assert told.startswith(f"Error: line {2} of standard input: {sentence}")
-    assert told.rstrip().endswith("(1 message confirmed before)")
+def test_wrong_json(line: bytes, sentence: str) -> None:
+    with pytest.raises(json_lines.BadLine, match=re.escape(sentence)):
+        json_lines.read(line)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +144,6 @@ def test_passcodes(terminal: Terminal, tmp_path: Path) -> None:
         assert terminal.run("subscribe", "/queue/a", "--count", "1", *url)[1] == b"b\n"
 
 
-def test_not_more_than_count(terminal: Terminal, queue: str) -> None:
-    terminal.run("send", queue, stdin=b"1\n2\n3\n")
-    assert terminal.run("subscribe", queue, "--count", "2")[1] == b"1\n2\n"
-    assert terminal.run("subscribe", queue, "--browse")[1] == b"3\n"
-
-
 def test_time_is_up(terminal: Terminal, queue: str) -> None:
     terminal.run("send", queue, "1")
     status, out, told = terminal.run("subscribe", queue, "--count", "2", "--timeout", "0.5")
@@ -184,13 +186,6 @@ def test_a_terminal_is_not_told_what_to_do(terminal: Terminal, queue: str) -> No
         assert process.wait(20) == 0
         assert os.read(controller, 100) == rb"\x1b[2Jred\u202e" + b"\r\n"
     os.close(controller)
-
-
-def test_several_destinations(terminal: Terminal, queue: str, gateway: GatewayProcess) -> None:
-    terminal.run("send", f"{queue}-a", "a")
-    terminal.run("send", f"{queue}-b", "b")
-    out = terminal.run("subscribe", f"{queue}-a", f"{queue}-b", "--count", "2")[1]
-    assert sorted(out.split()) == [b"a", b"b"]
 
 
 def test_somebody_types(terminal: Terminal, queue: str) -> None:

@@ -72,12 +72,6 @@ def process(arguments: Sequence[str], **how: int) -> subprocess.CompletedProcess
 
 
 class TestAll:
-    @pytest.mark.parametrize("command", ["check", "export", "import"])
-    def test_help(self, command: str) -> None:
-        result = run(command, "--help")
-        assert (result.exit_code, result.stdout[:6]) == (0, "Usage:")
-        assert "Exit status: 0" in result.stdout
-
     @pytest.mark.usefixtures("store")
     @pytest.mark.parametrize("command", ["check", "export"])
     def test_while_a_gateway_has_it(self, command: str) -> None:
@@ -91,10 +85,6 @@ class TestAll:
     @pytest.mark.parametrize("command", ["check", "export", "import"])
     def test_no_file_and_no_setting(self, command: str) -> None:
         assert refused(run(command)).startswith("name the file: the setting store is memory")
-
-    def test_wrong_settings_count_only_where_they_are_asked(self) -> None:
-        assert refused(run("check", tcp="foo")).startswith("tcp (GATEWAY_TCP) is wrong")
-        assert refused(run("check", FILE, tcp="foo")).startswith(FILE)
 
     @pytest.mark.usefixtures("closed")
     def test_the_file_of_the_setting(self, tmp_path: Path) -> None:
@@ -128,12 +118,6 @@ class TestCheck:
         result = run("check", FILE)
         assert (result.exit_code, result.stdout, result.stderr) == (1, "", "1 messages have no content\n")
 
-    def test_a_file_that_is_none(self) -> None:
-        Path(FILE).write_text("nonsense" * 1000)
-        result = run("check", FILE)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.startswith(f"{FILE} is damaged: file is not a database.  Nothing of it can be saved")
-
 
 class TestExport:
     @pytest.mark.usefixtures("closed")
@@ -155,16 +139,6 @@ class TestExport:
         with Path("/dev/full").open("w") as full:
             done = process(["export", FILE], stdout=full.fileno())
         assert (done.returncode, done.stderr) == (1, "Error: the export cannot be written: No space left on device\n")
-
-    @pytest.mark.usefixtures("closed")
-    def test_whoever_reads_has_enough(self) -> None:
-        reader, writer = os.pipe()
-        os.close(reader)
-        try:
-            done = process(["export", FILE], stdout=writer)
-        finally:
-            os.close(writer)
-        assert (done.returncode, done.stderr) == (1, "")
 
 
 class TestImport:

@@ -24,39 +24,22 @@ class TestAddress:
     def test_forms(self, text: str, expected: Address) -> None:
         assert Address.parse(text) == expected
 
-    @pytest.mark.parametrize(
-        "text",
-        [
+    def test_nonsense(self) -> None:
+        for text in (
             *("", "foo", "foo:", "foo:bar", "foo:-1", "foo:65536", "foo:٣", "foo:" + "9" * 5000),
             *("[::1:1", "a:b:1", "a/b:1", "http://x:80", "u@h:1", "systemd:", "systemd:a b"),
-        ],
-    )
-    def test_nonsense(self, text: str) -> None:
-        with pytest.raises(ValueError, match="is not an address; write host:port"):
-            Address.parse(text)
-
-    def test_unix_without_path(self) -> None:
+        ):
+            with pytest.raises(ValueError, match="is not an address; write host:port"):
+                Address.parse(text)
         with pytest.raises(ValueError, match="needs a path"):
             Address.parse("unix:")
 
-    @pytest.mark.parametrize("text", ["127.0.0.1:61613", "[::1]:61613", "unix:/x", "systemd:tcp", "example.org:80"])
-    def test_text_is_what_was_parsed(self, text: str) -> None:
-        assert str(Address.parse(text)) == text
+    def test_text_is_what_was_parsed(self) -> None:
+        for text in ("127.0.0.1:61613", "[::1]:61613", "unix:/x", "systemd:tcp", "example.org:80"):
+            assert str(Address.parse(text)) == text
 
-    @pytest.mark.parametrize(
-        ("text", "loopback"),
-        [
-            ("127.0.0.1:1", True),
-            ("127.8.9.10:1", True),
-            ("[::1]:1", True),
-            ("localhost:1", True),
-            ("unix:/x", True),
-            ("systemd:nobody", True),
-            ("0.0.0.0:1", False),
-            ("[::]:1", False),
-            ("192.0.2.1:1", False),
-            ("example.org:1", False),
-        ],
-    )
-    def test_loopback(self, text: str, loopback: bool) -> None:
-        assert Address.parse(text).is_loopback is loopback
+    def test_loopback(self) -> None:
+        ours = ("127.0.0.1:1", "127.8.9.10:1", "[::1]:1", "localhost:1", "unix:/x", "systemd:nobody")
+        assert all(Address.parse(text).is_loopback for text in ours)
+        others = ("0.0.0.0:1", "[::]:1", "192.0.2.1:1", "example.org:1")
+        assert not any(Address.parse(text).is_loopback for text in others)

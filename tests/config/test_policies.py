@@ -11,7 +11,7 @@ import pytest
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.model.policy import DEFAULT, OnNack, Policy, SlowConsumerAction, WhenFull
-from gateway.config.policies import KEY_RULES, KINDS, PolicyError, read_tables
+from gateway.config.policies import KEY_RULES, KINDS, read_tables
 from gateway.config.settings import SettingsError, load
 from gateway.runtime.gateway import open_gateway, policies_of
 
@@ -90,38 +90,12 @@ class TestReading:
         if default is not None:
             assert KEY_RULES[key].read(getattr(default, "value", default)) == default
 
-    def test_nothing(self) -> None:
-        assert load().policy == ()
-        assert found("/queue/a") == DEFAULT
-
-    def test_from_the_file(self) -> None:
-        write('[[policy]]\nmatch = "/queue/orders.*"\nmax_messages = 10_000\nwhen_full = "drop-oldest"\n')
-        assert found("/queue/orders.new") == Policy(max_messages=10_000, when_full=WhenFull.DROP_OLDEST)
-        assert found("/queue/orders.new.urgent") == DEFAULT
-
-    def test_a_list_of_patterns(self) -> None:
-        write('[[policy]]\nmatch = ["/queue/a", "/topic/#"]\nmax_attempts = 1\n')
-        for name, attempts in (("/queue/a", 1), ("/topic/x/y", 1), ("/queue/b", 10)):
-            assert found(name).max_attempts == attempts
-
-    def test_octets_with_a_unit(self) -> None:
-        write("[[policy]]\nmatch = '/queue/a'\nmax_octets = '64 KiB'\n")
-        assert found("/queue/a").max_octets == 65_536
-
-    def test_inline(self) -> None:
-        write('policy = [{match = "/queue/a", max_attempts = 1}]\n')
-        assert found("/queue/a").max_attempts == 1
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_every_kind(self, kind: str) -> None:
-        write(f'[[policy]]\nmatch = "{kind}#"\nmax_attempts = 1\n')
-        assert found(f"{kind}name").max_attempts == 1
-
     def test_merging_in_the_order_of_the_file(self) -> None:
+        assert found("/queue/a") == DEFAULT
         write(
             """
             [[policy]]
-            match = "/queue/#"
+            match = ["/queue/#", "/topic/#"]
             max_attempts = 1
             backoff = 2
             [[policy]]
@@ -130,16 +104,21 @@ class TestReading:
             [[policy]]
             match = "/queue/mail.out"
             backoff = 4
+            max_octets = "64 KiB"
             [[policy]]
             match = "/queue/*.out"
             time_to_live = 5
             max_attempts = 6
             """
         )
-        assert found("/queue/a") == Policy(max_attempts=1, backoff=2)
+        assert found("/queue/a") == found("/topic/x/y") == Policy(max_attempts=1, backoff=2)
         assert found("/queue/mail.in") == Policy(max_attempts=3, backoff=2)
-        assert found("/queue/mail.out") == Policy(max_attempts=6, backoff=4, time_to_live=5)
+        assert found("/queue/mail.out") == Policy(max_attempts=6, backoff=4, max_octets=65_536, time_to_live=5)
         assert found("/queue/dlq.a") == Policy(max_attempts=0, backoff=2)
+        for kind in KINDS:
+            assert (
+                policies_of(load(policy=[{"match": f"{kind}#", "max_attempts": 1}])).find(f"{kind}a").max_attempts == 1
+            )
 
     async def test_they_reach_the_broker(self) -> None:
         policy = {"match": "/queue/a", "max_messages": 1, "when_full": "drop-oldest"}
@@ -166,10 +145,7 @@ WRONG_VALUES = [
     ("max_octets = 2048.0", f"{OCTETS} 2048.0"),
     ("max_octets = '1K'", f'{OCTETS} "1K"'),
     ("max_octets = '1000B'", f'{OCTETS} "1000B"'),
-    (
-        "when_full = 'drop'",
-        'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"',
-    ),
+    ("when_full = 'drop'", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"'),
     ("when_full = []", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not []'),
     ("on_nack = 1", 'on_nack must be "redeliver", "dead-letter" or "drop", not 1'),
     ("max_attempts = 1_000_001", "max_attempts must be a whole number between 0 and 1,000,000, not 1000001"),
@@ -284,13 +260,14 @@ WRONG_MATCHES = [
         ]
     ),
     *(
-        (
-            f'match = "{pattern}"',
-            f'match: "{pattern}" has a wildcard inside the word "{word}"; {NO_WORD}',
-        )
+        (f'match = "{pattern}"', f'match: "{pattern}" has a wildcard inside the word "{word}"; {NO_WORD}')
         for pattern, word in (("/queue/orders*", "orders*"), ("/topic/a.*b/c", "*b"), ("/queue/***", "***"))
     ),
 ]
+
+# Each is looked at alone.
+TWO_KEYS = ("max_messages = 1", "when_full = 'drop-oldest'")
+TWO_TABLES = "\n".join(f"[[policy]]\nmatch = '/queue/a'\n{key}" for key in TWO_KEYS)
 
 
 class TestRefusals:
@@ -311,24 +288,25 @@ class TestRefusals:
         write("\n".join(["[[policy]]", f"match = {match}", *lines]))
         assert len(load().policy[0].values) == len(lines)
 
-    def test_each_table_is_looked_at_alone(self) -> None:
-        head = "[[policy]]\nmatch = '/queue/a'\n"
-        write(f"{head}max_messages = 1\n{head}when_full = 'drop-oldest'\n")
-        assert refused().startswith('gateway.toml line 6: policy for "/queue/a": when_full = "drop-oldest" needs')
-
     @pytest.mark.parametrize(("line", "reason"), WRONG_MATCHES, ids=[line for line, _ in WRONG_MATCHES])
     def test_of_patterns(self, line: str, reason: str) -> None:
         write(f'[[policy]]\nmatch = "/queue/a"\n\n[[policy]]\nbackoff = -1\n{line}\n')
         assert refused() == f"gateway.toml line 6: policy 2: {reason}"
 
-    def test_without_match(self) -> None:
-        write("\n[[policy]]\nbackoff = 1\n")
-        reason = 'match is missing; write the destinations of the policy, like match = "/queue/orders.*"'
-        assert refused() == f"gateway.toml line 2: policy 1: {reason}"
-
-    def test_the_first_of_many(self) -> None:
-        write('[[policy]]\nmatch = "/queue/a"\nbackof = 1\nbackoff = -1\n[[policy]]\n')
-        assert refused().startswith('gateway.toml line 3: policy for "/queue/a": there is no key "backof"')
+    @pytest.mark.parametrize(
+        ("text", "line", "sentence"),
+        [
+            ("[policy]\nmatch = '/queue/a'", 1, "each policy is a table in double brackets: write [[policy]]"),
+            ("[policy.a]", 1, "each policy is a table in double brackets: write [[policy]]"),
+            ("policy = '[[policy]]'", 1, 'policies are [[policy]] tables of the settings file, not "[[policy]]"'),
+            ("policy = [{match = '/queue/a'}, 1]", 1, "policy 2: a policy is a table, not 1"),
+            ("[[policy]]\nbackoff = 1", 1, "policy 1: match is missing; write the destinations of the policy, like"),
+            (TWO_TABLES, 6, 'policy for "/queue/a": when_full = "drop-oldest" needs max_messages'),
+        ],
+    )
+    def test_of_tables(self, text: str, line: int, sentence: str) -> None:
+        write(text)
+        assert refused().startswith(f"gateway.toml line {line}: {sentence}")
 
     def test_many_patterns_and_long_values_are_cut(self) -> None:
         patterns = [f"/queue/{name}" for name in "abcde"]
@@ -336,28 +314,6 @@ class TestRefusals:
         sentence = refused()
         assert 'line 3: policy for "/queue/a", "/queue/b", "/queue/c" and 2 more: backoff' in sentence
         assert sentence.endswith('not "' + "x" * 76 + "...")
-
-    @pytest.mark.parametrize("text", ["[policy]\nmatch = '/queue/a'", "[policy.a]", "policy.match = '/queue/a'"])
-    def test_one_pair_of_brackets(self, text: str) -> None:
-        write(f"max_headers = 20\n\n{text}\n")
-        assert refused() == "gateway.toml line 3: each policy is a table in double brackets: write [[policy]]"
-
-    @pytest.mark.parametrize(("text", "shown"), [("policy = '[[policy]]'", '"[[policy]]"'), ("'policy' = 1", "1")])
-    def test_no_tables_at_all(self, text: str, shown: str) -> None:
-        write(f"# policy\n{text}\n")
-        assert refused() == f"gateway.toml line 2: policies are [[policy]] tables of the settings file, not {shown}"
-
-    def test_a_table_that_is_none(self) -> None:
-        write("policy = [{match = '/queue/a'}, 1]\n")
-        assert refused() == "gateway.toml line 1: policy 2: a policy is a table, not 1"
-
-    def test_a_misspelt_header(self) -> None:
-        write("[[polcy]]\nmatch = '/queue/a'\n")
-        assert refused() == "gateway.toml line 1: there is no setting 'polcy'; did you mean policy?"
-
-    def test_toml_itself_names_the_line(self) -> None:
-        write("[[policy]]\nmatch = /queue/a\n")
-        assert refused() == "gateway.toml cannot be read: Invalid value (at line 2, column 9)"
 
     @pytest.mark.parametrize("value", ["", "[]", '[{"match": "/queue/a"}]'])
     def test_a_variable(self, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
@@ -370,12 +326,3 @@ class TestRefusals:
             refused(policy=[{"match": "/queue/b", "backoff": -1}]) == f'policy 1 for "/queue/b": backoff {SECONDS} -1'
         )
         assert refused(policy="x") == 'policies are [[policy]] tables of the settings file, not "x"'
-
-    def test_another_file_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        Path("other.toml").write_text("[[policy]]\n")
-        monkeypatch.setenv("GATEWAY_CONFIG", "other.toml")
-        assert refused().startswith("other.toml line 1: policy 1: match is missing")
-
-    def test_where_no_settings_are_known(self) -> None:
-        with pytest.raises(PolicyError, match=r'^there is no key "max_body"; docs/policies.md names them all$'):
-            read_tables([{"match": "/queue/a", "max_body": 1}])

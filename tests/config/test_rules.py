@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gateway.broker.model.access import Action
 from gateway.cli import main
-from gateway.config.rules import KEYS, KINDS, RuleError, RuleTable, canonical, read_tables
+from gateway.config.rules import KEYS, KINDS, RuleTable, canonical
 from gateway.config.settings import SettingsError, load
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -33,9 +33,6 @@ def refused(**arguments: Any) -> str:
 
 
 class TestReading:
-    def test_nothing(self) -> None:
-        assert load().rule == ()
-
     def test_all_keys(self) -> None:
         write(
             """
@@ -67,18 +64,6 @@ class TestReading:
         )
         assert second == RuleTable(("**",), ("#",), NONE, NONE, NONE, NONE, frozenset({Action.ADMIN}), False)
         assert [table.line for table in load().rule] == [3, 12]
-
-    def test_inline(self) -> None:
-        write('\nrule = [{destination = "a", allow = ["send"]}, {destination = "b", deny = ["send"]}]\n')
-        assert [(table.patterns, table.allows, table.line) for table in load().rule] == [
-            (("/queue/a",), True, 2),
-            (("/queue/b",), False, 2),
-        ]
-
-    def test_arguments_have_no_line(self) -> None:
-        (table,) = load(rule=[{"destination": "a", "allow": ["send"]}]).rule
-        assert (table.patterns, table.line) == (("/queue/a",), 0)
-        assert load(rule=(table,)).rule == (table,)
 
     @pytest.mark.parametrize(
         ("text", "pattern"),
@@ -141,11 +126,7 @@ WRONG = [
     (7, 'destination = "a"\nallow = ["read"]', 'allow: "read" is none of send, subscribe, admin'),
     (8, 'destination = "a"\nallow = ["send"]\nusers = [1]', "users must be a list of names that is not empty, not [1]"),
     (8, 'destination = "a"\nallow = ["send"]\nusers = "a,b"', 'users must be a list: write users = ["a,b"]'),
-    (
-        8,
-        'destination = "a"\nallow = ["send"]\nusers = ["a*"]',
-        'users: "a*" is no name: the only wildcard is *, for',
-    ),
+    (8, 'destination = "a"\nallow = ["send"]\nusers = ["a*"]', 'users: "a*" is no name: the only wildcard is *, for'),
     (8, 'destination = "a"\nallow = ["send"]\nusers = ["{user}"]', 'users: "{user}" is no name: the only wildcard'),
     (8, 'destination = "a"\nallow = ["send"]\ngroups = [" a"]', 'groups: " a" is no name: it is empty, or has spaces'),
     (8, 'destination = "a"\nallow = ["send"]\ntransports = ["tls"]', 'transports: "tls" is none of tcp, websocket'),
@@ -177,10 +158,7 @@ NETWORKS = [
     ("10.1.2.3/8", 'has host bits set: write "10.0.0.0/8", or "10.1.2.3" for the one address'),
     ("2001:db8::1/32", 'has host bits set: write "2001:db8::/32", or "2001:db8::1" for the one address'),
     ("::ffff:10.0.0.1", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.1"'),
-    (
-        "::ffff:10.0.0.0/104",
-        'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.0/8',
-    ),
+    ("::ffff:10.0.0.0/104", 'is an IPv4-mapped address, but clients have their IPv4 address here: write "10.0.0.0/8'),
 ]
 WRONG_PATTERNS = [
     ("", 'is no destination; all destinations are "#" or "**", all queues "/queue/**"'),
@@ -261,35 +239,21 @@ class TestRefusals:
         monkeypatch.setenv(f"GATEWAY_{name}", "x")
         assert refused() == f"GATEWAY_{name} is no variable; write rules as [[rule]] tables into gateway.toml"
 
-    def test_arguments(self) -> None:
+    def test_arguments_have_no_line(self) -> None:
+        (table,) = load(rule=[{"destination": "a", "allow": ["send"]}]).rule
+        assert (table.patterns, table.line) == (("/queue/a",), 0)
+        assert load(rule=(table,)).rule == (table,)
         assert refused(rule=[{"destination": "a"}]).startswith('rule 1 for "a": a rule needs either allow or deny')
 
-    def test_the_error(self) -> None:
-        with pytest.raises(RuleError) as refusal:
-            read_tables([{"destination": ["a", "b"], "allow": ["x"]}])
-        assert (refusal.value.key, refusal.value.number, refusal.value.match) == ("allow", 1, ("a", "b"))
 
-
-class TestPage:
-    """docs/rules.md says what the code does."""
-
-    @pytest.mark.parametrize("key", KEYS)
-    def test_every_key(self, key: str) -> None:
-        assert f"\n| `{key}` | " in PAGE
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_every_kind_of_name(self, kind: str) -> None:
-        assert f"\n| `{kind}" in PAGE
-
-    @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-    def test_examples(self, number: int) -> None:
-        write(EXAMPLES[number])
-        assert len(load().rule) == EXAMPLES[number].count("[[rule]]") > 0
-
-    def test_the_sentence(self) -> None:
-        write(EXAMPLES[0].replace('"subscribe"', '"read"', 1))
-        assert f"\n    {refused()}\n" in PAGE
-
-    def test_the_sentence_on_addresses(self) -> None:
-        write('[[rule]]\ndestination = "/queue/a"\nallow = ["send"]\naddresses = ["10.1.2.3/8"]\n')
-        assert f"\n    {refused()}\n" in PAGE
+def test_the_page_says_what_the_code_does() -> None:
+    """docs/rules.md: keys, kinds of names, examples and sentences."""
+    assert [key for key in KEYS if f"\n| `{key}` | " not in PAGE] == []
+    assert [kind for kind in KINDS if f"\n| `{kind}" not in PAGE] == []
+    for example in EXAMPLES:
+        write(example)
+        assert len(load().rule) == example.count("[[rule]]") > 0
+    write(EXAMPLES[0].replace('"subscribe"', '"read"', 1))
+    assert f"\n    {refused()}\n" in PAGE
+    write('[[rule]]\ndestination = "/queue/a"\nallow = ["send"]\naddresses = ["10.1.2.3/8"]\n')
+    assert f"\n    {refused()}\n" in PAGE

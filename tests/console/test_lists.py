@@ -52,9 +52,6 @@ def test_order(visit: Visit, many: Client) -> None:
     expect(rows(page).first.locator("td.number").first).to_have_text("1")
     page.go_back()
     expect(header).to_have_attribute("aria-sort", "descending")
-
-
-def test_how_long_the_oldest_has_waited(visit: Visit, many: Client) -> None:
     page = visit.open("destinations?q=many&sort=-oldest_age")
     expect(page.get_by_role("columnheader", name="Oldest")).to_have_attribute("aria-sort", "descending")
     expect(rows(page).first.locator("td.number").nth(1)).to_have_text(re.compile(r"^\d+ (s|min)"))

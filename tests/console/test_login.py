@@ -18,6 +18,8 @@ def dialog(page: Page) -> Locator:
 def test_the_token(visit: Visit) -> None:
     visit.tolerated = ("401",)
     page = visit.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{visit.front.url}/console/")
     expect(dialog(page).get_by_label("Admin token")).to_be_focused()
     expect(page.get_by_text("Not logged in")).to_be_visible()
@@ -34,6 +36,7 @@ def test_the_token(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     page.get_by_role("button", name="Log out").click()
     expect(dialog(page)).to_be_visible()
+    assert not [url for url in asked if TOKEN in url or "token=" in url]
 
 
 def test_login_and_passcode(

@@ -31,10 +31,6 @@ def test_charts_move_under_load(visit: Visit, front: Front) -> None:
             "1"
         )
     assert rates.locator("canvas").evaluate(PICTURE) != before
-
-
-def test_a_chart_in_words(visit: Visit) -> None:
-    page = visit.open()
     image = chart(page, "Memory of the process").get_by_role("img")
     expect(image).to_have_attribute("aria-label", re.compile("from .* to .*: in use .* at the end, .* at most"))
 

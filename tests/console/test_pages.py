@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import TimeoutError as TooLate
 from playwright.sync_api import expect
 
-from tests.console.conftest import TOKEN, Front, Visit
+from tests.console.conftest import Front, Visit
 from tests.console.traffic import Client, kill_letters
 
 PAGES = {
@@ -128,29 +128,17 @@ def test_without_its_libraries(visit: Visit) -> None:
     expect(visit.page.get_by_role("alert").get_by_text("make static")).to_be_visible()
 
 
-def test_a_stranger_without_a_way_to_log_in(
-    visiting: Callable[..., Visit], starting_behind_nginx: Callable[..., Front]
+def test_a_refusal_of_the_gateway_and_of_the_proxy(
+    visiting: Callable[..., Visit], starting_behind_nginx: Callable[..., Front], visit: Visit
 ) -> None:
-    visit = visiting(starting_behind_nginx())
-    visit.tolerated = ("403",)
-    visit.open()
-    expect(visit.page.get_by_text("This client may not use the console")).to_have_count(2)  # the page, and the head
-    expect(visit.page.get_by_text("admin_token")).to_be_visible()
-
-
-def test_a_refusal_of_the_proxy(visit: Visit) -> None:
-    visit.tolerated = ("403",)
+    stranger = visiting(starting_behind_nginx())
+    stranger.tolerated = visit.tolerated = ("403",)
+    stranger.open()
+    expect(stranger.page.get_by_text("This client may not use the console")).to_have_count(2)  # the page, and the head
+    expect(stranger.page.get_by_text("admin_token")).to_be_visible()
     visit.page.route("**/api/**", lambda route: route.fulfill(status=403, body="<h1>403 Forbidden</h1>"))
     visit.page.goto(f"{visit.front.url}/console/")
     expect(visit.page.get_by_text("A server in front of the gateway, probably its proxy, refused")).to_be_visible()
-
-
-def test_the_token_is_in_no_address(visit: Visit) -> None:
-    asked: list[str] = []
-    visit.page.on("request", lambda request: asked.append(request.url))
-    visit.open("sessions")
-    assert asked
-    assert not [url for url in asked if TOKEN in url or "token=" in url]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

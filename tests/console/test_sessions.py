@@ -50,9 +50,3 @@ def test_tap(visit: Visit, front: Front) -> None:
         visit.tolerated += ("404",)
         client.close()
         expect(page.get_by_text("The tap ended")).to_have_count(2)  # shown, and said
-
-
-def test_a_session_that_never_was(visit: Visit) -> None:
-    visit.tolerated += ("404",)
-    page = visit.open("session?id=nobody")
-    expect(page.get_by_text("This session has ended")).to_be_visible()

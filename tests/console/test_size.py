@@ -16,6 +16,8 @@ from tests.console.conftest import TOKEN, Front, Visit, fronted
 from tests.console.crowd import crowd, growing, login, name
 from tests.console.traffic import Client
 
+pytestmark = pytest.mark.long
+
 UPDATES = 6
 APART = 1.25
 """Seconds between two updates, in the median: one, and what a machine adds that others work on, too."""
@@ -95,13 +97,6 @@ def test_destinations(visit: Visit) -> None:
     page.get_by_label("Name contains").fill("crowd.0999")
     expect(count(page)).to_have_text("1–10 of 10 destinations")
     expect(rows(page)).to_have_count(10)
-
-
-def test_the_last_of_the_destinations(visit: Visit) -> None:
-    page = visit.open("destinations?q=crowd&sort=name&limit=1000&offset=9000")
-    expect(count(page)).to_have_text("9,001–10,000 of 10,000 destinations")
-    expect(rows(page).last).to_contain_text(name(9_999))
-    expect(page.get_by_role("button", name="Next")).to_be_disabled()
 
 
 def test_sessions(visit: Visit) -> None:

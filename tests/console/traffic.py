@@ -8,9 +8,12 @@ from __future__ import annotations
 import itertools
 import socket
 import threading
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from gateway.client.protocol import ClientProtocol
+from gateway.codec import Frame
 from tests.gateway_process import HOST
 
 WAIT = 10.0
@@ -21,48 +24,33 @@ class Client:
 
     def __init__(self, port: int, login: str = "", passcode: str = "") -> None:
         self._socket = socket.create_connection((HOST, port), timeout=WAIT)
-        self._received = b""
-        self._waiting: list[tuple[str, dict[str, str], str]] = []
+        self._protocol = ClientProtocol()
+        self._waiting: list[Frame] = []
         self._numbers = itertools.count(1)
         headers = {"accept-version": "1.2", "host": HOST}
         if login:
             headers |= {"login": login, "passcode": passcode}
-        self.tell("CONNECT", headers)
+        self._socket.sendall(self._protocol.connect(headers))
         self.session = self.hear("CONNECTED")[0]["session"]
-
-    def tell(self, command: str, headers: dict[str, str], body: str = "") -> None:
-        """Write a frame."""
-        lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
-        self._socket.sendall(f"{command}\n{lines}\n{body}\0".encode())
 
     def ask(self, command: str, headers: dict[str, str], body: str = "") -> None:
         """Write a frame, and wait for its RECEIPT."""
         receipt = f"receipt-{next(self._numbers)}"
-        self.tell(command, headers | {"receipt": receipt}, body)
+        self._socket.sendall(self._protocol.encode(command, headers | {"receipt": receipt}, body.encode()))
         while self.hear("RECEIPT")[0]["receipt-id"] != receipt:
             pass
 
-    def hear(self, command: str) -> tuple[dict[str, str], str]:
+    def hear(self, command: str) -> tuple[Mapping[str, str], str]:
         """Headers and body of the next frame of that command; others wait until they are asked for.
 
-        Raises:
-            AssertionError: the gateway ended the connection.
-            TimeoutError: nothing came.
+        Raises TimeoutError where nothing comes, and AssertionError where the gateway ends the connection.
         """
-        while not (found := [each for each in self._waiting if each[0] == command]):
-            self._waiting.append(self._frame())
-        self._waiting.remove(found[0])
-        return found[0][1:]
-
-    def _frame(self) -> tuple[str, dict[str, str], str]:
-        while b"\0" not in self._received:
+        while not (found := [each for each in self._waiting if each.command == command]):
             data = self._socket.recv(65536)
-            assert data, f"the gateway ended the connection; its last words: {self._received!r}"
-            self._received += data
-        frame, _, self._received = self._received.lstrip(b"\n").partition(b"\0")
-        head, _, body = frame.decode().partition("\n\n")
-        command, *lines = head.split("\n")
-        return command, dict(line.split(":", 1) for line in reversed(lines)), body
+            assert data, f"the gateway ended the connection; its last words: {self._waiting}"
+            self._waiting += self._protocol.receive(data)
+        self._waiting.remove(found[0])
+        return found[0].headers, bytes(found[0].body).decode()
 
     def send(self, destination: str, body: str = "a message", **headers: str) -> None:
         """Send, and wait until it has been taken."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
+@pytest.mark.long
 def test_the_five_minutes(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, stream, sql = [block.text for block in blocks("docs/connector.md") if block.title == "Five minutes"]
     (line,) = [block.text for block in blocks("README.md") if "readStream" in block.text]

@@ -10,6 +10,7 @@ from tests.docs.page import blocks, listed, matches, perform
 PAGES = ["first-steps.md", "howto-nginx.md", "howto-tls.md", "howto-jwt.md", "moving.md"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES)
@@ -17,6 +18,7 @@ def test_step_by_step(page: str, machine: Machine) -> None:
     assert perform(machine, blocks(f"docs/{page}")) > 10
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_waits_is_carried_over(machine: Machine) -> None:
     """docs/moving.md; the old broker is a gateway, too, at the same port of another address."""

@@ -13,7 +13,7 @@ import pytest
 from tests.docs.machine import FOLDER, ROOT, Machine
 from tests.docs.page import blocks, listed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 STATE = "/var/lib/stomp-gateway"
 

@@ -36,6 +36,7 @@ def test_from_nothing_to_a_report(machine: Machine) -> None:
     assert machine.run("grep -c /queue/shop.orders report.html; tail -c 8 report.html").split()[-1] == "</html>"
 
 
+@pytest.mark.long
 def test_the_tour_and_a_replay(machine: Machine) -> None:
     text = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
     (settings,) = [block.text for block in blocks("docs/pipeline.md") if block.kind == "toml"]
@@ -60,6 +61,7 @@ def test_the_tour_and_a_replay(machine: Machine) -> None:
         assert "x-replayed-from" in json.loads(line)["headers"]
 
 
+@pytest.mark.long
 def test_on_a_cluster(machine: Machine) -> None:
     """There is no cluster here: the line is one that spark-submit reads, and what it names is there."""
     (command,) = listed("docs/pipeline.md", "On a cluster")

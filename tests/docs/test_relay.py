@@ -10,7 +10,7 @@ import trustme
 from tests.docs.machine import PATIENCE, Machine
 from tests.docs.page import listed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 AWAIT = "timeout {patience} bash -c 'until grep -q {word} {file}; do sleep 0.05; done'"
 

@@ -25,6 +25,7 @@ def test_readme(machine: Machine) -> None:
     assert "FAIL" not in machine.run(f"{doctor} --idle 0")
 
 
+@pytest.mark.long
 def test_settings(machine: Machine) -> None:
     shown, bound, every = listed("docs/settings.md")
     assert "max_body" in machine.run(shown)
@@ -35,6 +36,7 @@ def test_settings(machine: Machine) -> None:
     assert (status, "61613" in told) == (1, True), told
 
 
+@pytest.mark.long
 def test_operations(machine: Machine) -> None:
     machine.serve("GATEWAY_ADMIN_TOKEN=sesame gateway serve")
     machine.run("export TOKEN=sesame; gateway send /queue/work tea")
@@ -44,6 +46,7 @@ def test_operations(machine: Machine) -> None:
     assert (found["name"], found["waiting"]) == ("/queue/work", 1)
 
 
+@pytest.mark.long
 def test_alerts(machine: Machine) -> None:
     machine.serve("GATEWAY_ADMIN_TOKEN=sesame gateway serve")
     machine.run("export TOKEN=sesame")
@@ -53,6 +56,7 @@ def test_alerts(machine: Machine) -> None:
     assert json.loads(machine.run(sessions))["total"] == 0
 
 
+@pytest.mark.long
 def test_logs(machine: Machine) -> None:
     """One session, and what an operator did."""
     machine.serve("GATEWAY_LOG_LEVEL=debug GATEWAY_LOG_FORMAT=json GATEWAY_ADMIN_TOKEN=sesame gateway serve")
@@ -67,6 +71,7 @@ def test_logs(machine: Machine) -> None:
     assert "listening" in machine.run(journal)
 
 
+@pytest.mark.long
 def test_tracing(machine: Machine) -> None:
     """A traced message has the gateway's span in it; nobody collects what is told."""
     _, *settings = listed("docs/tracing.md")
@@ -83,6 +88,7 @@ def test_tracing(machine: Machine) -> None:
     assert span != before[2]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_doctor(machine: Machine) -> None:
     """Where the how-to has put a gateway behind nginx, and the system knows the authority."""
@@ -104,6 +110,7 @@ def test_doctor(machine: Machine) -> None:
         assert "FAIL" not in machine.run(f"{command} --idle 0"), command
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_benchmarks(machine: Machine) -> None:
     """The short one, and one row of another broker; the whole takes some minutes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-import trio_websocket
 from trio.testing import memory_stream_pair
 from wsproto import ConnectionType
 from wsproto.connection import Connection as WebSocket
@@ -13,7 +12,6 @@ from wsproto.events import CloseConnection, Ping, Pong, TextMessage
 
 from gateway.doctor.clients import Connector, NoFrame, NotHttp, StompClient, stomp_connection, tls_context
 from tests.doctor.scene import saying, served, websocket
-from tests.gateway_process import HOST
 
 ANSWER = b"CONNECTED\nversion:1.2\n\n\0\n"
 
@@ -63,24 +61,6 @@ async def test_sending_to_a_closed_connection_is_found_by_reading() -> None:
         await client.send("SEND", {})
         with pytest.raises(NoFrame):
             await client.frame()
-
-
-async def test_messages_of_every_size_pass(nursery: trio.Nursery) -> None:
-    async def echo(request: trio_websocket.WebSocketRequest) -> None:
-        connection = await request.accept(subprotocol="v12.stomp")
-        await connection.get_message()
-        await connection.send_message(ANSWER)
-        while True:
-            message = await connection.get_message()
-            await connection.send_message(message.replace(b"SEND", b"MESSAGE"))
-
-    server = await nursery.start(trio_websocket.serve_websocket, echo, HOST, 0, None)
-    async with stomp_connection(Connector(5, tls_context()), websocket(server.port)) as client:
-        await client.connect({})
-        for size in (1, 125, 126, 65_535, 65_536, 200_000):
-            await client.send("SEND", {}, b"x" * size)
-            assert len((await client.frame()).body) == size
-    nursery.cancel_scope.cancel()
 
 
 async def test_control_frames_are_seen() -> None:

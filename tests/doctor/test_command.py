@@ -76,14 +76,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     return Read(monkeypatch)
 
 
-def test_the_websocket_is_at_the_url(read: Read) -> None:
+def test_only_named_targets_are_examined(read: Read) -> None:
     options = read.of("--url", "https://stomp.example.org")
     assert options.url == Target(HTTP, "stomp.example.org", 443, tls=True)
     assert options.websocket == (Target(WEBSOCKET, "stomp.example.org", 443, tls=True, path="/ws"),)
     assert (options.tcp, options.settings) == ((), None)
-
-
-def test_only_named_targets_are_examined(read: Read) -> None:
     assert read.of("--tcp", "a.example:61613").tcp == (Target(TCP, "a.example", 61613),)
     options = read.of("--websocket", "ws://a.example/stomp")
     assert (options.websocket[0].path, options.url) == ("/stomp", None)

@@ -27,42 +27,33 @@ async def test_a_gateway_that_is_not_ready_says_why() -> None:
     assert fault.detail.startswith("not ready: memory is full: ")
 
 
-@pytest.mark.parametrize(("ahead", "words"), [(3600, r"(3599|360\d) s behind"), (-3600, r"(3599|360\d) s ahead of")])
-async def test_clocks_that_differ_are_a_fault(gateway: GatewayProcess, ahead: float, words: str) -> None:
-    found = await look(url=http(gateway.http_port), now=lambda: time.time() + ahead)
-    fault = only(found, "clock")
-    assert re.fullmatch(rf"the server's clock is {words} this machine's", fault.detail)
-    assert "timedatectl set-ntp true" in fault.remedy
-    assert "jwt_leeway (10 s)" in fault.remedy
-
-
-async def test_a_small_difference_of_clocks_is_none(gateway: GatewayProcess) -> None:
+async def test_clocks_that_differ_are_a_fault(gateway: GatewayProcess) -> None:
+    for ahead, words in ((3600, r"(3599|360\d) s behind"), (-3600, r"(3599|360\d) s ahead of")):
+        found = await look(url=http(gateway.http_port), now=lambda ahead=ahead: time.time() + ahead)
+        fault = only(found, "clock")
+        assert re.fullmatch(rf"the server's clock is {words} this machine's", fault.detail)
+        assert "timedatectl set-ntp true" in fault.remedy
+        assert "jwt_leeway (10 s)" in fault.remedy
     found = await look(url=http(gateway.http_port), now=lambda: time.time() + 6)
-    assert "behind this machine's" in only(found, "clock", Level.OK).detail
+    assert "behind this machine's" in only(found, "clock", Level.OK).detail, "so small a difference is none"
 
 
-@pytest.mark.parametrize(
-    ("claims", "level", "words"),
-    [
+async def test_the_dates_of_a_token_are_compared() -> None:
+    now = 2_000_000_000
+    for claims, level, words in (
         ({"iat": 0, "exp": 60}, Level.OK, "fit this machine's clock"),
         ({}, Level.OK, "it never expires"),
         ({"iat": 600}, Level.FAIL, "valid in 600 s only (iat, nbf): the clock of its issuer is ahead"),
         ({"nbf": 120}, Level.FAIL, "valid in 120 s only"),
         ({"exp": -60}, Level.FAIL, "expired 60 s ago"),
-    ],
-)
-async def test_the_dates_of_a_token_are_compared(claims: dict[str, int], level: Level, words: str) -> None:
-    now = 2_000_000_000
-    token = jwt.encode({"sub": "ada", **{name: now + seconds for name, seconds in claims.items()}}, SECRET, "HS256")
-    [found] = await look(token=token, now=lambda: float(now))
-    assert (found.level, words in found.detail) == (level, True)
-    assert token not in f"{found}"
-
-
-@pytest.mark.parametrize("token", ["nothing", "a.b.c", "a.W10.c", "a.eyJpYXQiOiB7fX0.c"])
-async def test_another_text_is_no_token(token: str) -> None:
-    [found] = await look(token=token)
-    assert (found.level, found.detail) == (Level.FAIL, "the file has no JWT that can be read")
+    ):
+        dates = {name: now + seconds for name, seconds in claims.items()}
+        token = jwt.encode({"sub": "ada", **dates}, SECRET, "HS256")
+        [found] = await look(token=token, now=lambda: float(now))
+        assert (found.level, words in found.detail, token in f"{found}") == (level, True, False)
+    for token in ("nothing", "a.b.c", "a.W10.c", "a.eyJpYXQiOiB7fX0.c"):
+        [found] = await look(token=token)
+        assert (found.level, found.detail) == (Level.FAIL, "the file has no JWT that can be read")
 
 
 async def test_a_token_is_a_login(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -72,14 +72,13 @@ def test_each_missing_directive_is_named(tmp_path: Path, word: str, instead: str
     assert told.startswith(fault)
 
 
-def test_a_connection_header_may_be_a_variable(tmp_path: Path) -> None:
-    assert found(tmp_path, LOCATION.replace("'upgrade'", "$connection_upgrade")) == WELL
-    assert found(tmp_path, LOCATION.replace("'upgrade'", "$of_the_map")) == WELL
-
-
-def test_without_pings_any_time_out_is_too_short(tmp_path: Path) -> None:
+def test_a_connection_header_may_be_a_variable_and_without_pings_any_time_out_is_too_short(tmp_path: Path) -> None:
+    for variable in ("$connection_upgrade", "$of_the_map"):
+        assert found(tmp_path, LOCATION.replace("'upgrade'", variable)) == WELL
     cut = "FAIL an idle WebSocket is cut after 60 s, because websocket_ping is 0"
     assert found(tmp_path, LOCATION, ping=0.0) == [cut]
+    [fault] = results(tmp_path)
+    assert "cannot be read: is a directory" in fault.detail
 
 
 def test_directives_are_inherited_unless_the_block_has_its_own(tmp_path: Path) -> None:
@@ -109,8 +108,3 @@ def test_a_broken_file_is_a_fault(tmp_path: Path, text: str) -> None:
     [fault] = results(file)
     assert "ends in the middle" in fault.detail or "has a } too many" in fault.detail
     assert "nginx -t" in fault.remedy
-
-
-def test_an_unreadable_file_is_a_fault(tmp_path: Path) -> None:
-    [fault] = results(tmp_path)
-    assert "cannot be read: is a directory" in fault.detail

@@ -122,14 +122,16 @@ async def test_a_fault_of_a_relay(
 
 
 class TestUpgrade:
-    async def test_a_page_of_another_site_needs_allowed_origins(self, guarded: GatewayProcess) -> None:
+    async def test_pages_of_other_sites(self, guarded: GatewayProcess, tmp_path: Path) -> None:
         found = await look(websocket=(websocket(guarded.ws_port),), origin="https://app.example.org")
         assert 'allowed_origins = ["https://app.example.org"]' in only(found, "upgrade").remedy
-
-    async def test_pages_of_every_site_are_a_warning(self, tmp_path: Path) -> None:
-        with start_gateway(users_file=users(tmp_path), allowed_origins="*") as open_one:
+        with start_gateway(users_file=users(tmp_path), allowed_origins="*", max_body=100_000) as open_one:
             found = await look(websocket=(websocket(open_one.ws_port),))
-        assert "one by one" in only(found, "origin", Level.WARN).remedy
+            assert "one by one" in only(found, "origin", Level.WARN).remedy
+            found = await look(tcp=(tcp(open_one.tcp_port),), **ADA)
+        fault = only(found, "large message")  # which max_body refuses
+        assert "ERROR body too large" in fault.detail
+        assert "max_body" in fault.detail
 
     @pytest.mark.parametrize(
         ("answer", "detail", "remedy"),
@@ -158,21 +160,6 @@ class TestUpgrade:
         assert detail in fault.detail
         assert remedy in fault.remedy
 
-    async def test_a_refusal_may_never_end(self, nursery: trio.Nursery) -> None:
-        port = await served(nursery, saying(b"HTTP/1.1 500 \r\n\r\nwhy\x1b not", stays=True))
-        found = await look(websocket=(websocket(port),), patience=0.2)
-        assert only(found, "upgrade").detail == "it is refused: 500, 'why not'"
-
-    async def test_a_proxy_that_refuses_from_the_second_time_on(self, nursery: trio.Nursery) -> None:
-        answers = iter([b"HTTP/1.1 403 \r\nContent-Length: 15\r\n\r\nallowed_origins", b"nothing", b"", b""])
-
-        async def serve(stream: trio.SocketStream) -> None:
-            await saying(next(answers))(stream)
-
-        port = await served(nursery, serve)
-        found = await look(websocket=(websocket(port),), patience=0.5)
-        assert [each.what.split()[-1] for each in found] == [f"ws://{HOST}:{port}/ws", "upgrade"]
-
 
 class TestSession:
     async def test_a_gateway_without_users_is_open(self, gateway: GatewayProcess) -> None:
@@ -187,12 +174,6 @@ class TestSession:
         monkeypatch.setattr(stomp_checks, "_SLOW", 0.0)
         found = await look(tcp=(tcp(gateway.tcp_port),))
         assert "proxy_buffering off" in only(found, f"{gateway.tcp_port} message", Level.WARN).remedy
-
-    async def test_a_large_message_that_the_gateway_refuses(self) -> None:
-        with start_gateway(max_body=100_000) as narrow:
-            fault = only(await look(tcp=(tcp(narrow.tcp_port),)), "large message")
-        assert "ERROR body too large" in fault.detail
-        assert "max_body" in fault.detail
 
     async def test_the_text_of_another_error_is_shown(self, nursery: trio.Nursery) -> None:
         port = await served(nursery, saying(b"ERROR\nmessage:too many sessions\n\nclose one\0"))
