@@ -107,7 +107,8 @@ class Harness:
         pipe = secured or pipe
         remote = Remote(self.address)
         link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
-        connection = Connection(self.server, link)
+        slot = self.server.connection_limits.enter("", lambda error: None)
+        connection = Connection(self.server, link, slot)
         self.connections.append(connection)
 
         async def serve() -> None:
@@ -115,6 +116,7 @@ class Harness:
                 with suppress(HandshakeError):
                     await secured.handshake()
             await connection.serve()
+            slot.leave()
 
         self.nursery.start_soon(serve)
         return connection

@@ -7,13 +7,7 @@ import random
 import pytest
 import structlog.testing
 
-from .peers import (
-    CONNECT,
-    Peer,
-    frame,
-    read_all,
-    until,
-)
+from .peers import CONNECT, Peer, frame, read_all, until
 from .shared_gateway import OpenGateway
 
 pytestmark = pytest.mark.requirement("SES-04")

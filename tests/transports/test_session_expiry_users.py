@@ -81,11 +81,7 @@ class TestUsersFile:
         ("users", "message", "words"),
         [
             ("", "user removed", "no longer has the user 'ada'; ask its operator"),
-            (
-                f"ada:{OTHER}\n",
-                "passcode changed",
-                "the passcode of 'ada' has been changed; log in with the new one",
-            ),
+            (f"ada:{OTHER}\n", "passcode changed", "the passcode of 'ada' has been changed; log in with the new one"),
         ],
         ids=["gone", "another passcode"],
     )

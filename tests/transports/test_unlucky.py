@@ -10,18 +10,7 @@ import trio
 
 from gateway.config.settings import KIB
 
-from .peers import (
-    CONNECT,
-    PING,
-    TEXT,
-    UPGRADE,
-    Peer,
-    WebSocketWire,
-    frame,
-    read_all,
-    vanish,
-    ws,
-)
+from .peers import CONNECT, PING, TEXT, UPGRADE, Peer, WebSocketWire, frame, read_all, vanish, ws
 from .shared_gateway import OpenGateway, SharedGateway
 
 pytestmark = pytest.mark.requirement("SES-04")
@@ -188,13 +177,7 @@ def many_files() -> Iterator[None]:
 class TestNeverConnects:
     @parametrize(
         ("kind", "data"),
-        [
-            ("tcp", b""),
-            ("tcp", CONNECT[:30]),
-            ("websocket", b""),
-            ("websocket", UPGRADE[:30]),
-            ("websocket", UPGRADE),
-        ],
+        [("tcp", b""), ("tcp", CONNECT[:30]), ("websocket", b""), ("websocket", UPGRADE[:30]), ("websocket", UPGRADE)],
         ids=["tcp silent", "tcp half", "websocket silent", "websocket half an upgrade", "websocket upgraded"],
     )
     async def test_five_hundred(self, shared_gateway: OpenGateway, kind: str, data: bytes, many_files: None) -> None:

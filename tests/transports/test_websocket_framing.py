@@ -84,10 +84,7 @@ GOOD = {
     "empty fragments": (ws(TEXT, fin=False) + ws(CONTINUATION, fin=False) + ws(CONTINUATION), b""),
     "a Ping between fragments": (ws(BINARY, b"a", fin=False) + ws(PING, b"!") + ws(CONTINUATION, b"b"), b"ab"),
     "UTF-8": (ws(TEXT, "é漢𝄞".encode()), "é漢𝄞".encode()),
-    "a character cut by fragments": (
-        ws(TEXT, LETTER[:1], fin=False) + ws(CONTINUATION, LETTER[1:]),
-        LETTER,
-    ),
+    "a character cut by fragments": (ws(TEXT, LETTER[:1], fin=False) + ws(CONTINUATION, LETTER[1:]), LETTER),
     "a character over three fragments": (
         ws(TEXT, b"a\xf0", fin=False) + ws(CONTINUATION, b"\x9d\x84", fin=False) + ws(CONTINUATION, b"\x9e"),
         "a𝄞".encode(),

@@ -368,11 +368,9 @@ class WebSocketLink:
         return payload
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
-        """See `Link`."""
         return joined(pack(parts), size)
 
     def pong(self) -> bytes:
-        """See `Link`."""
         pong, self._deframer.pong = self._deframer.pong, b""
         return pong
 

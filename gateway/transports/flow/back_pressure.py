@@ -39,7 +39,7 @@ from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.outbox import Outbox, Source
 from gateway.log_limiter import LogLimiter
 
-from .connected import Connected
+from .connected import Connected, log_fields
 from .memory_guard import PartialFrame
 from .rate_limits import LIMITS, RateLimit
 from .timers import TimerWheel
@@ -74,28 +74,22 @@ class Blockable(Protocol):
     @property
     def session(self) -> Session | None:
         """The session that publishes."""
-        ...
 
     @property
     def must_read(self) -> bool:
-        """True if it has unacknowledged messages or open transactions: it cannot be blocked for ever."""
-        ...
+        """True if it has unacknowledged messages or open transactions: its ACKs and COMMITs must always be read."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Entered while it is not read."""
-        ...
+        """Entered while it is not read, so that its heart-beat clock stands still."""
 
     def peer_has_gone(self) -> bool:
-        """True if the other end has closed."""
-        ...
+        """True if the other end has closed, which the reader of a blocked client does not see."""
 
 
 class Turn:
-    """What a client has caused since its turn began, by the broker's counters.
+    """What a client has caused since its turn began.
 
-    Attributes:
-        began: `time.perf_counter` then.
-        delivered: messages that the broker had delivered then.
+    At `began` (`time.perf_counter`) the broker had `delivered` so many messages.
     """
 
     __slots__ = (
@@ -119,7 +113,6 @@ class Turn:
         self.begin()
 
     def begin(self) -> None:
-        """The turn begins."""
         broker, counters = self._broker, self._counters
         self.delivered = counters.delivered
         self._published = counters.published
@@ -152,7 +145,6 @@ class Turn:
 
 
 def _full(queues: Iterable[Source]) -> str | None:
-    """The name of a queue that has no room; None: all have."""
     return next((queue.name for queue in queues if queue.full), None)
 
 
@@ -250,8 +242,7 @@ class BackPressure:
         if not late:
             return
         before = {each: each.gone for each in late}
-        blocking = self.blocked.block(publisher, SLOW_SUBSCRIBER, receiver=late[0].peer.id)
-        with blocking as block, trio.move_on_after(self._patience):
+        with self.blocked.block(publisher, SLOW_SUBSCRIBER) as block, trio.move_on_after(self._patience):
             for outbox in late:
                 block.receiver = outbox.peer.id
                 receiver = self._connections.get(cast("Session", outbox.peer))
@@ -312,7 +303,6 @@ class BlockedPublisher:
     """A publisher that waits.
 
     Attributes:
-        session: of the publisher.
         reason: one of `REASONS`.
         destination: the queue that is full; None: it does not wait for a queue.
         receiver: id of the session that reads slowly; None: it does not wait for one.
@@ -322,22 +312,17 @@ class BlockedPublisher:
 
     __slots__ = ("destination", "reason", "receiver", "session", "shared_by", "since")
 
-    def __init__(self, session: Session, reason: str, destination: str | None, receiver: str | None) -> None:
+    def __init__(self, session: Session, reason: str, destination: str | None) -> None:
         self.session = session
         self.reason = reason
         self.destination = destination
-        self.receiver = receiver
+        self.receiver: str | None = None
         self.shared_by = ""
         self.since = time.time()
 
     def row(self) -> dict[str, object]:
         """As the admin API shows it."""
-        return {
-            "reason": self.reason,
-            "destination": self.destination,
-            "receiver": self.receiver,
-            "since": self.since,
-        }
+        return {"reason": self.reason, "destination": self.destination, "receiver": self.receiver, "since": self.since}
 
 
 class BlockedPublishers:
@@ -369,13 +354,11 @@ class BlockedPublishers:
         return {reason: now[reason] for reason in REASONS}
 
     @contextmanager
-    def block(
-        self, publisher: Blockable, reason: str, destination: str | None = None, receiver: str | None = None
-    ) -> Iterator[BlockedPublisher]:
-        """Block a publisher while this is entered; `BlockedPublisher` explains the arguments."""
+    def block(self, publisher: Blockable, reason: str, destination: str | None = None) -> Iterator[BlockedPublisher]:
+        """Block a publisher while this is entered."""
         session = publisher.session
         assert session is not None  # only a session publishes
-        block = BlockedPublisher(session, reason, destination, receiver)
+        block = BlockedPublisher(session, reason, destination)
         self._counters.held_publishers += 1
         self.totals[reason] += 1
         self._all[block] = None
@@ -407,12 +390,4 @@ class BlockedPublishers:
         cause = block.destination or block.receiver or f"{block.reason} {block.shared_by}"
         if self._limiter.admit(cause) is None:
             return
-        session = block.session
-        log.warning(
-            "a publisher is held back",
-            session=session.id,
-            login=session.login,
-            peer=session.peer,
-            **block.row(),
-            held=len(self._all),
-        )
+        log.warning("a publisher is held back", **log_fields(block.session), **block.row(), held=len(self._all))

@@ -39,7 +39,7 @@ from gateway.broker.errors import TooCostly
 from gateway.broker.session.cost import Cost, cost_of
 from gateway.log_limiter import LogLimiter
 
-from .connected import Connected
+from .connected import Connected, log_fields
 from .timers import TimerWheel
 
 log = structlog.get_logger("gateway.memory")
@@ -324,11 +324,4 @@ class MemoryGuard:
         session, costs = candidate.session, candidate.sentence()
         detail = f"{reason}; this client is the one, or among those, that cost most: {costs}"
         candidate.connection.end(TooCostly("memory is full", detail))
-        log.warning(
-            "a client is closed to make room in memory",
-            session=session.id,
-            login=session.login,
-            peer=session.peer,
-            reason=reason,
-            costs=costs,
-        )
+        log.warning("a client is closed to make room in memory", **log_fields(session), reason=reason, costs=costs)

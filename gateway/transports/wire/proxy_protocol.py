@@ -185,7 +185,6 @@ class Resumed:
         self.aclose = pipe.aclose
 
     async def receive(self, size: int) -> bytes:
-        """See `Pipe`."""
         if self._behind:
             data, self._behind = self._behind[:size], self._behind[size:]
             return data

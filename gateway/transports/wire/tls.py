@@ -131,7 +131,6 @@ class TlsPipe:
         return f"{self._tls.version()} {cipher[0] if cipher else ''}"
 
     async def receive(self, size: int) -> bytes:
-        """See `Pipe`."""
         incoming = self._incoming
         while not self._left:
             if self._ended:
@@ -171,7 +170,6 @@ class TlsPipe:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def send_nowait(self, buffers: Buffers) -> int:
-        """See `Pipe`."""
         if not self._cipher and len(buffers) == 1 and len(buffers[0]) <= _RECORD:  # nearly always
             return self._send(buffers[0])
         total = 0
@@ -217,7 +215,6 @@ class TlsPipe:
         return len(owed) if _gathered(buffers)[: len(owed)] == owed else 0
 
     async def send_some(self, buffers: Buffers) -> int:
-        """See `Pipe`."""
         while True:
             if not self._cipher:
                 # In front: cancelled behind the write, the caller would write the same bytes again.
@@ -232,11 +229,9 @@ class TlsPipe:
                     return credit
 
     def peer_has_gone(self) -> bool:
-        """See `Pipe`."""
         return self._pipe.peer_has_gone()
 
     def has_bytes(self) -> bool:
-        """See `Pipe`."""
         return bool(self._left) or self._pipe.has_bytes()
 
     async def send_eof(self) -> None:
@@ -251,7 +246,6 @@ class TlsPipe:
         await self._pipe.send_eof()
 
     async def aclose(self) -> None:
-        """See `Pipe`."""
         await self._pipe.aclose()
 
 
