@@ -153,7 +153,7 @@ class TestAddresses:
             slot.leave()
         found = door.admission
         assert (found.connections, found.handshakes, found._by_network, found._by_user) == (0, 0, {}, {})
-        assert (found._handshakes._rows, found._handshakes._networks, found._handshakes._most) == ({}, {}, 0)
+        assert (found.handshake_rows._rows, found.handshake_rows._networks, found.handshake_rows._most) == ({}, {}, 0)
 
 
 class TestUsers:

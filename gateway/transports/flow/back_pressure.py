@@ -6,18 +6,14 @@ outboxes.  At its end these are flushed.  Then the publisher is blocked, which m
     slow subscriber    a subscriber that it publishes to has not read enough; for a bounded time, then that subscriber
                        no longer counts
     queue full         the queues that it filled have no room, by their policies
-    memory short       it adds to what is short: it sent what is kept, or it is in the middle of a large frame while
-                       much of the memory is incomplete frames
+    memory short       it adds to what is short: its messages are kept, or it is in the middle of a large frame
     disk slow, disk full, journal slow
     max_..._per_second it has sent as much as it may for now, or its user or address has
 
 Meanwhile its heart-beat clock stands still, and once a second the gateway looks whether the peer is still there.  A
 client that holds unacknowledged messages or transactions is never blocked without a bound: what it would acknowledge
-could be what all others wait for.
-
-To its user a blocked program seems to hang.  So operators see it: in a list, in a counter, and by a line in the log for
-a block that lasts.  A full queue blocks a publisher once for each message that it takes, so a block must cost little:
-no timer, but one date on the timer wheel for all of them (all have the same time, so the oldest stands first).
+could be what all others wait for.  To its user a blocked program seems to hang, so operators see it: in a list, in a
+counter, and by a line in the log for a block that lasts.
 """
 
 from __future__ import annotations
@@ -157,9 +153,7 @@ class BackPressure:
         blocked: the publishers that wait now.
 
     Args:
-        flush: writes what lies in outboxes.
         patience: seconds that a slow subscriber is waited for.
-        connections: by session.
     """
 
     def __init__(
@@ -190,11 +184,7 @@ class BackPressure:
     async def end_turn(self, publisher: Blockable, turn: Turn | None = None) -> None:
         """Flush, and block the publisher as long as what it caused makes it wait.
 
-        Short memory blocks publishers whose messages were kept; consumers make room.  A disk that does not keep up, or
-        is nearly full, blocks publishers whose messages go to the store; a slow journal, all that published anything.
-
-        Args:
-            turn: None: of the server's own function, which may have had messages kept.
+        `turn` is None for one of the server's own functions, which may have had messages kept.
         """
         broker = self._broker
         strained, full = broker.context.slow_consumers.take_strained(), broker.context.take_full()
@@ -220,14 +210,12 @@ class BackPressure:
     async def _wait_for_memory(self, publisher: Blockable, *, kept: bool) -> None:
         """Block a publisher until it may add to what is short.
 
-        A publisher may become one that must be read while it waits: by messages of a consumer that has gone.
-
-        Args:
-            kept: its messages are kept; else it is in the middle of a large frame.
+        Either its messages are kept, or it is in the middle of a large frame.
         """
         broker = self._broker
 
         def is_short() -> bool:
+            # It may become one that must be read while it waits: by messages of a consumer that has gone.
             return broker.memory.pressed and not publisher.must_read and (kept or broker.memory.is_crowded)
 
         if is_short():
@@ -326,11 +314,7 @@ class BlockedPublisher:
 
 
 class BlockedPublishers:
-    """All publishers that wait now.
-
-    Attributes:
-        totals: reason -> how often a publisher was blocked for it since the start.
-    """
+    """All publishers that wait now; `totals` counts by reason how often one was blocked since the start."""
 
     def __init__(self, timers: TimerWheel, counters: Counters) -> None:
         self._timers = timers

@@ -89,18 +89,10 @@ class Pipe(Protocol):
         """The next bytes, at most `size`; empty at the end of the stream, also after a reset."""
 
     def send_nowait(self, buffers: Buffers) -> int:
-        """Write as many bytes as can be written now; returns how many.
-
-        Raises:
-            BrokenLink: the peer is gone.
-        """
+        """Write as many bytes as can be written now; returns how many.  Raises `BrokenLink`."""
 
     async def send_some(self, buffers: Buffers) -> int:
-        """Wait until bytes can be written, and write; returns how many.
-
-        Raises:
-            BrokenLink: the peer is gone.
-        """
+        """Wait until bytes can be written, and write; returns how many.  Raises `BrokenLink`."""
 
     def peer_has_gone(self) -> bool:
         """True if the peer has closed, even if bytes before that are still unread."""
@@ -197,13 +189,14 @@ class SocketPipe:
         return self.send_nowait(buffers)
 
     def peer_has_gone(self) -> bool:
-        poll = select.poll()
-        poll.register(self._fd, select.POLLRDHUP)
-        return bool(poll.poll(0))
+        return self._polls(select.POLLRDHUP)
 
     def has_bytes(self) -> bool:
+        return self._polls(select.POLLIN)
+
+    def _polls(self, event: int) -> bool:
         poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
+        poll.register(self._fd, event)
         return bool(poll.poll(0))
 
     async def send_eof(self) -> None:
@@ -213,8 +206,7 @@ class SocketPipe:
             self._stream.socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        """Close at once.  A socket closes without waiting, so this works in a cancelled task, too."""
-        self._stream.socket.close()
+        self._stream.socket.close()  # without waiting, so this works in a cancelled task, too
 
 
 class TcpLink:
@@ -239,9 +231,7 @@ class TcpLink:
         return joined(parts, size)
 
     def pong(self) -> bytes:
-        """None on TCP."""
         return b""
 
     def close_bytes(self, code: CloseCode, reason: str) -> bytes:
-        """None on TCP."""
         return b""
