@@ -5,8 +5,6 @@ Of all that knocking the log says nothing.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import structlog.testing
 import trio
@@ -14,7 +12,6 @@ from trio.testing import MockClock
 
 from gateway.transports import ConnectionHandler, TransportOptions
 
-from . import tls_files
 from .harness import Harness
 from .peers import Peer, TcpWire, read_all, until
 from .test_accept import HEADER, UNIX, MakeHarness, Visit, parametrize
@@ -49,13 +46,6 @@ async def test_tcp(harness: Harness, proxied: bool) -> None:
     assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
     assert (harness.counters.refused, harness.counters.sessions) == (1, 0)
     assert not logs
-
-
-async def test_tcp_with_tls(harness: Harness, tmp_path: Path) -> None:
-    harness.server.draining = True
-    visit = Visit(harness, ConnectionHandler(harness.server, "tcp", tls_files.certificates(tmp_path)))
-    await visit.secure()
-    assert (await Peer(TcpWire(visit.wire)).frame("ERROR"))["retry-after"] == "2000"
 
 
 async def test_a_client_that_does_not_wait_for_the_answer(harness: Harness) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -130,18 +129,6 @@ class TestFullQueue:
             await filled(harness, "/queue/b")
             await trio.sleep(5)
             assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
-
-    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
-        publisher = await filled(harness, sockets=True)
-        await publisher.aclose()
-        await trio.sleep(120)
-        await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert not len(harness.server.back_pressure.blocked)
-        with structlog.testing.capture_logs() as logs:
-            await filled(harness, "/queue/b")
-            await trio.sleep(10)
-        assert len(log_of(logs)) == 1, "and looks again when it must"
 
 
 class TestSlowSubscriber:

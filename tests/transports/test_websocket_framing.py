@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from wsproto.connection import Connection as WsprotoConnection
 from wsproto.connection import ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, TextMessage
 
 from gateway.codec import Binary
 from gateway.transports.wire.websocket_framing import (
@@ -296,7 +296,3 @@ class TestServerFrames:
         (event,) = as_client(close_frame(CloseCode.PROTOCOL_ERROR, reason))
         assert isinstance(event, CloseConnection)
         assert (event.code, event.reason or "") == (1002, shown)
-
-    def test_ping(self) -> None:
-        (event,) = as_client(header(Opcode.PING, 0))
-        assert isinstance(event, Ping)
