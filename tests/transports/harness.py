@@ -97,6 +97,18 @@ class Harness:
         self.serve(kind, valve)
         return self._peer(kind, valve.end)
 
+    async def stalled(
+        self, kind: str, destination: str = "", *, room: float = 0, ack: str = "auto", **headers: object
+    ) -> tuple[Peer, ControlledPipe]:
+        """A client that is logged in, and subscribed if a destination is given; its pipe takes `room` bytes more."""
+        pipe = ControlledPipe()
+        peer = self.connect_through(kind, pipe)
+        await peer.connect(**headers)
+        if destination:
+            await peer.subscribe(destination, ack=ack)
+        pipe.room = room
+        return peer, pipe
+
     def _peer(self, kind: str, stream: trio.abc.Stream) -> Peer:
         if self.secured:
             stream = trio.SSLStream(stream, tls_files.of_clients(), server_hostname=tls_files.HOST)

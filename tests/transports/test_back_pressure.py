@@ -13,7 +13,6 @@ from gateway.broker import Quotas
 
 from .harness import Harness
 from .peers import frame
-from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 MakeHarness = Callable[..., Harness]
@@ -25,11 +24,8 @@ class TestBackPressure:
     @requirement("XTR-05", "FRM-09")
     async def test_all_comes_in_order(self, harness: Harness, kind: str) -> None:
         """Through a socket that takes a few bytes at a time."""
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 0
+        peer, pipe = await harness.stalled(kind, "/topic/a")
+        publisher = await harness.session(kind)
         sizes = [0, 1, 100, 40_000, 5, 33_000, 70_000, 2]
         for size in sizes:
             await publisher.publish("/topic/a", b"x" * size)
@@ -45,11 +41,8 @@ class TestBackPressure:
     async def test_slow_consumer_is_cut_at_once(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """Its buffer is full; an ERROR behind megabytes that it does not read would not arrive either."""
         harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through("tcp", pipe), await harness.session("tcp")
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 0
+        _, pipe = await harness.stalled("tcp", "/topic/a")
+        publisher = await harness.session("tcp")
         with structlog.testing.capture_logs() as logs:
             for _ in range(20):
                 await publisher.publish("/topic/a", b"x" * 8000)
@@ -65,11 +58,8 @@ class TestBackPressure:
     ) -> None:
         """A queue goes on when the window opens, and fills the outbox again: no publisher did that."""
         harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        slow, other = harness.connect_through("tcp", pipe), await harness.session("tcp")
-        await slow.connect()
-        await slow.subscribe("/queue/a")
-        pipe.room = 0
+        _, pipe = await harness.stalled("tcp", "/queue/a")
+        other = await harness.session("tcp")
         for size in (10_000, 60_000):
             await other.publish("/queue/a", b"x" * size)
         await other.settled()

@@ -16,7 +16,6 @@ from gateway.transports import TransportOptions
 
 from .harness import Harness
 from .peers import Peer
-from .pipes import ControlledPipe
 from .test_full_queues import MOST, sends
 
 MakeHarness = Callable[..., Harness]
@@ -134,11 +133,7 @@ class TestFullQueue:
 class TestSlowSubscriber:
     async def test_the_session_that_does_not_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=Quotas(max_outbound=64_000), options=TransportOptions(slow_consumer_timeout=10.0))
-        pipe = ControlledPipe()
-        slow = harness.connect_through("tcp", pipe)
-        await slow.connect()
-        await slow.subscribe("/topic/a")
-        pipe.room = 0
+        await harness.stalled("tcp", "/topic/a")
         publisher = await harness.session("tcp")
         with structlog.testing.capture_logs() as logs:
             await publisher.send(sends("/topic/a", 6, size=9000))

@@ -10,7 +10,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.core import freeing as module
 from gateway.broker.errors import SessionEnded
-from gateway.transports import TransportOptions
 from gateway.transports.connection import connection
 
 from .harness import Harness, Slow
@@ -47,11 +46,8 @@ class TestEnd:
     @requirement("ACK-08", "DSC-01")
     async def test_an_orderly_end_behind_a_full_socket_gives_nothing_twice(self, harness: Harness, kind: str) -> None:
         """Mode auto: what is still written behind DISCONNECT is the client's, and nobody else gets it."""
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/queue/a")
-        pipe.room = 500
+        peer, pipe = await harness.stalled(kind, "/queue/a", room=500)
+        publisher = await harness.session(kind)
         for number in range(20):
             await publisher.publish("/queue/a", b"%02d" % number + b"x" * 100)
         await publisher.settled()
@@ -67,11 +63,8 @@ class TestEnd:
 
     @requirement("ACK-08")
     async def test_a_lost_connection_gives_back_what_the_system_never_had(self, harness: Harness, kind: str) -> None:
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/queue/a")
-        pipe.room = 0
+        _, pipe = await harness.stalled(kind, "/queue/a")
+        publisher = await harness.session(kind)
         for _ in range(20):
             await publisher.publish("/queue/a", b"x" * 100)
         await publisher.settled()
@@ -92,11 +85,8 @@ class TestEnd:
             return module.freeing(lists)
 
         monkeypatch.setattr(connection, "freeing", freeing)
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through("tcp", pipe), await harness.session("tcp")
-        await peer.connect(heart_beat="1000,0")
-        await peer.subscribe("/topic/a")
-        pipe.room = 1000
+        _, pipe = await harness.stalled("tcp", "/topic/a", room=1000, heart_beat="1000,0")
+        publisher = await harness.session("tcp")
         for _ in range(4):
             await publisher.publish("/topic/a", b"x" * 100_000)
         await publisher.settled()
@@ -138,41 +128,16 @@ class TestEnd:
         await harness.server.wait_empty()
         assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
-    @requirement("LNG-02")
-    async def test_without_lingering_the_error_still_goes_out(self, make_harness: MakeHarness) -> None:
-        """As far as the socket takes it at once."""
-        harness = make_harness(options=TransportOptions(close_linger=0.0))
-        peer = await harness.session("tcp", sockets=True)
-        await peer.send(b"HELLO\n\n\0")
-        await peer.frame("ERROR")
-        await peer.at_end()
-
     async def test_one_that_never_reads_is_not_waited_for(self, harness: Harness, autojump_clock: MockClock) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect()
-        pipe.room = 3
+        peer, pipe = await harness.stalled("tcp", room=3)
         await peer.send(b"HELLO\n\n\0")
         await harness.server.wait_empty()
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert pipe.closed
 
-    async def test_a_socket_that_breaks_while_it_closes(self, harness: Harness) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect()
-        pipe.room = 3
-        await peer.send(b"HELLO\n\n\0")
-        await wait_all_tasks_blocked()
-        pipe.hang_up()
-        await harness.server.wait_empty()
-
     async def test_the_rest_is_written_behind_a_half_close(self, harness: Harness) -> None:
         """The client says that it sends no more, and still reads."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect()
-        pipe.room = 5
+        peer, pipe = await harness.stalled("tcp", room=5)
         await peer.send(frame("SEND", destination="/topic/a", receipt="1"))
         await wait_all_tasks_blocked()
         pipe.hang_up(broken=False)
@@ -191,17 +156,6 @@ class TestEnd:
         await peer.at_end()
         if kind == "websocket":
             assert peer.websocket.closed == (1008, "session ended")
-
-    async def test_ended_twice(self, harness: Harness) -> None:
-        peer = await harness.session("tcp")
-        (connection,) = harness.connections
-        connection.end(SessionEnded("first"))
-        connection.end(SessionEnded("second"))
-        assert (await peer.frame("ERROR"))["message"] == "first"
-        await peer.at_end()
-        connection.end(SessionEnded("third"))
-        await peer.aclose()
-        await harness.server.wait_empty()
 
     async def test_ended_when_it_has_ended_itself(self, harness: Harness, kind: str) -> None:
         """DISCONNECT comes in the moment of the shutdown: its RECEIPT is the last frame, and no ERROR."""

@@ -51,16 +51,6 @@ class TestHandshake:
         greeting = await harness.connect("tcp").connect(version, login=login)
         assert greeting["user-name"] == login
 
-    @parametrize("version", ["1.0", "1.1", "1.2"])
-    @parametrize("headers", [{}, {"login": ""}])
-    async def test_no_name_where_none_was_given(self, harness: Harness, version: str, headers: dict[str, str]) -> None:
-        greeting = await harness.connect("tcp").connect(version, **headers)
-        assert "user-name" not in greeting.headers
-
-    async def test_the_name_is_the_authenticators(self, make_harness: MakeHarness) -> None:
-        harness = make_harness(authenticator=Slow(0.0, "bob"))
-        assert (await harness.connect("tcp").connect(login="token", passcode="x"))["user-name"] == "bob"
-
     @parametrize("name", ["two\nlines", "two\rlines"])
     async def test_a_name_that_fits_no_line(self, make_harness: MakeHarness, name: str) -> None:
         harness = make_harness(authenticator=Slow(0.0, name))
@@ -95,12 +85,19 @@ class TestHandshake:
         assert harness.counters.refused == harness.counters.errors == 1
         assert not harness.broker.sessions
 
-    async def test_a_peer_that_says_nothing_and_goes(self, harness: Harness) -> None:
+    @pytest.mark.parametrize("headers", [{}, {"login": ""}])
+    async def test_no_name_where_none_was_given(self, harness: Harness, headers: dict[str, str]) -> None:
+        assert "user-name" not in (await harness.connect("tcp").connect(**headers)).headers
+
+    @pytest.mark.parametrize("data", [b"", CONNECT[:20]])
+    async def test_a_peer_that_goes_before_its_login(self, harness: Harness, data: bytes) -> None:
         peer = harness.connect("tcp")
+        if data:
+            await peer.send(data)
         await wait_all_tasks_blocked()
         await peer.aclose()
         await harness.server.wait_empty()
-        assert harness.counters.errors == 0
+        assert (harness.counters.errors, harness.counters.sessions) == (0, 0)
 
 
 class Broken:
@@ -163,20 +160,6 @@ class TestAuthentication:
         line = {"event": "connection refused", "log_level": "info", "peer": "test", "reason": "login refused", **said}
         assert [each for each in logs if each["event"] == "connection refused"] == [line]
 
-    async def test_a_login_is_told(self, make_harness: MakeHarness) -> None:
-        with structlog.testing.capture_logs() as logs:
-            peer = make_harness(authenticator=Slow(0.0)).connect("tcp")
-            session = (await peer.connect())["session"]
-        line = {"session": session, "login": "user", "method": "passcode", "peer": "test", "transport": "tcp"}
-        assert {"event": "connected", "log_level": "info", **line} in logs
-
-    async def test_anonymous_logins_are_logged_at_debug_only(self, harness: Harness) -> None:
-        with structlog.testing.capture_logs() as logs:
-            await harness.connect("tcp").connect()
-        assert [(line["log_level"], line["login"]) for line in logs if line["event"] == "connected"] == [
-            ("debug", "anonymous")
-        ]
-
     async def test_longer_than_the_connect_timeout(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(authenticator=Slow(100.0))
         peer = harness.connect("tcp")
@@ -196,6 +179,23 @@ class TestAuthentication:
         assert b"burns" not in error.body
         assert any(entry["log_level"] == "error" and entry.get("exc_info") for entry in logs)
         await peer.at_end()
+
+    async def test_logins_are_logged_those_of_anonymous_clients_at_debug(self, make_harness: MakeHarness) -> None:
+        with structlog.testing.capture_logs() as logs:
+            named = await make_harness(authenticator=Slow(0.0)).connect("tcp").connect(login="token", passcode="x")
+            anonymous = await make_harness().connect("tcp").connect()
+        assert named["user-name"] == "user"
+        common = {"event": "connected", "peer": "test", "transport": "tcp"}
+        assert logs == [
+            {"session": named["session"], "login": "user", "method": "passcode", "log_level": "info", **common},
+            {
+                "session": anonymous["session"],
+                "login": "anonymous",
+                "method": "anonymous",
+                "log_level": "debug",
+                **common,
+            },
+        ]
 
 
 class TestConnectTimeout:
@@ -270,16 +270,6 @@ class TestErrors:
         assert failures == {"connection failed"} | ({"closing a session failed"} if also_in_the_broker else set())
         await bystander.settled()
         assert len(harness.server.open_connections) == 1
-
-    @requirement("FRM-13")
-    async def test_the_log_names_session_and_reason(self, harness: Harness) -> None:
-        peer = await harness.session("tcp")
-        (session,) = harness.broker.sessions
-        with structlog.testing.capture_logs() as logs:
-            await peer.send(b"HELLO\n\n\0")
-            await peer.at_end_after_error()
-        (entry,) = [entry for entry in logs if entry["event"] == "session failed"]
-        assert (entry["session"], entry["reason"]) == (session, "unknown command")
 
 
 class TestBooks:

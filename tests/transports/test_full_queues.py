@@ -177,11 +177,7 @@ class TestOthers:
     ) -> None:
         """Two reasons to hold it in one turn: both are its own."""
         harness = make_harness(policies=POLICIES, quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        slow = harness.connect_through("tcp", pipe)
-        await slow.connect()
-        await slow.subscribe("/topic/a")
-        pipe.room = 0
+        await harness.stalled("tcp", "/topic/a")
         publisher, other = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send(sends("/topic/a", 6, size=9000) + sends("/queue/a", 30))
         await wait_all_tasks_blocked()

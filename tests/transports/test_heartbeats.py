@@ -109,10 +109,7 @@ class TestHeartbeats:
     async def test_no_beats_pile_up_for_one_that_does_not_read(
         self, harness: Harness, autojump_clock: MockClock
     ) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect(heart_beat="0,250")
-        pipe.room = 0
+        await harness.stalled("tcp", heart_beat="0,250")
         await trio.sleep(1000)
         (session,) = harness.broker.sessions.values()
         assert len(session.outbox.parts) <= 4
@@ -141,11 +138,7 @@ class TestPings:
     async def test_also_while_the_writer_is_at_work(self, harness: Harness) -> None:
         """A client in the middle of a long delivery that pings must not take us for dead: the Pong comes behind the
         messages that were under way."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 100
+        peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
         for _ in range(5):
             await peer.publish("/topic/a", b"x" * 1000)
         await wait_all_tasks_blocked()
@@ -159,11 +152,7 @@ class TestPings:
 
     @requirement("WST-08")
     async def test_a_close_behind_messages_under_way(self, harness: Harness) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 100
+        peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
         await peer.publish("/topic/a", b"x" * 1000)
         await wait_all_tasks_blocked()
         await peer.websocket.stream.send_all(ws(CLOSE, b"\x03\xe8"))
@@ -204,11 +193,7 @@ class TestPings:
         assert harness.counters.heartbeat_timeouts == 1
 
     async def test_none_into_a_message_under_way(self, harness: Harness, autojump_clock: MockClock) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 500
+        peer, pipe = await harness.stalled("websocket", "/topic/a", room=500)
         await peer.publish("/topic/a", b"x" * 1000)
         await trio.sleep(100)
         pipe.open()

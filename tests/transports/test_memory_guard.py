@@ -29,11 +29,8 @@ CLOSED = "a client is closed to make room in memory"
 
 async def unread(home: Harness, kind: str) -> tuple[ControlledPipe, Peer, Peer]:
     """A reader whose outbox has 800,000 bytes that it does not take: its socket, it, and who published them."""
-    pipe = ControlledPipe()
-    reader, publisher = home.connect_through(kind, pipe), await home.session(kind)
-    await reader.connect()
-    await reader.subscribe("/topic/a")
-    pipe.room = 0
+    reader, pipe = await home.stalled(kind, "/topic/a")
+    publisher = await home.session(kind)
     for _ in range(80):
         await publisher.publish("/topic/a", b"x" * 10_000)
     await publisher.settled()

@@ -121,11 +121,7 @@ class TestSlowReceivers:
 
     async def stalled(self, harness: Harness, kind: str) -> tuple[Peer, ControlledPipe]:
         """A subscriber of /topic/a that takes nothing any more."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 0
+        peer, pipe = await harness.stalled(kind, "/topic/a")
         return peer, pipe
 
     async def fill(self, publisher: Peer, nbytes: int) -> None:
@@ -230,10 +226,7 @@ class TestSlowReceivers:
     ) -> None:
         """Receipts that nobody reads fill an outbox, too."""
         harness = make_harness(quotas=QUOTAS)
-        pipe = ControlledPipe()
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect()
-        pipe.room = 0
+        peer, pipe = await harness.stalled("tcp")
         for number in range(60):
             await peer.send_frame("SEND", destination="/topic/nobody", receipt=f"{number:01000}")
         await wait_all_tasks_blocked()

@@ -60,11 +60,7 @@ async def test_what_it_had_of_a_queue_comes_first(harness: Harness, kind: str, s
 
 async def test_one_that_does_not_read(harness: Harness, autojump_clock: MockClock) -> None:
     """What lies in its outbox comes again, within a second, and in order."""
-    pipe = ControlledPipe()
-    ghost = harness.connect_through("tcp", pipe)
-    await ghost.connect(**ADA)
-    await ghost.subscribe(QUEUE)
-    pipe.room = 0
+    _, pipe = await harness.stalled("tcp", QUEUE, **ADA)
     await fill(harness, b"1" + LARGE, b"2" + LARGE, b"3" + LARGE)
     began = trio.current_time()
     peer = await harness.session("tcp", **ADA)
@@ -77,11 +73,7 @@ async def test_one_that_does_not_read(harness: Harness, autojump_clock: MockCloc
 
 async def test_a_connection_that_closes_already(harness: Harness, autojump_clock: MockClock) -> None:
     """Its heart-beats were missing, so it ends already, and would be written to for ten seconds."""
-    pipe = ControlledPipe()
-    ghost = harness.connect_through("tcp", pipe)
-    await ghost.connect(**ADA, heart_beat="1000,0")
-    await ghost.subscribe(QUEUE)
-    pipe.room = 0
+    await harness.stalled("tcp", QUEUE, **ADA, heart_beat="1000,0")
     await fill(harness, b"1" + LARGE)
     await trio.sleep(5.0)
     assert harness.counters.heartbeat_timeouts == 1
@@ -131,10 +123,7 @@ async def test_a_replaced_connection_that_cannot_end_is_not_waited_for(
 
 
 async def test_the_silence_of_one_that_waits_is_our_doing(harness: Harness, autojump_clock: MockClock) -> None:
-    pipe = ControlledPipe()
-    ghost = harness.connect_through("tcp", pipe)
-    await ghost.connect(**ADA)
-    pipe.room = 0
+    ghost, _ = await harness.stalled("tcp", **ADA)
     await ghost.send(b"BOGUS\n\n\0")
     peer = await harness.session("tcp", **ADA, heart_beat="250,0")
     await trio.sleep(0.9)

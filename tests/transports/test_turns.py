@@ -18,7 +18,6 @@ from gateway.transports.flow import back_pressure
 
 from .harness import Harness
 from .peers import frame
-from .pipes import ControlledPipe
 
 
 class Clock:
@@ -93,11 +92,8 @@ async def test_what_is_waited_for_behind_it_is_not(
     for module in (connection, back_pressure):
         monkeypatch.setattr(module, "perf_counter", lambda: 100.0 + autojump_clock.current_time())
     harness = make_harness(quotas=Quotas(max_outbound=100_000))
-    pipe = ControlledPipe()
-    reader, peer = harness.connect_through("tcp", pipe), await harness.session("tcp")
-    await reader.connect()
-    await reader.subscribe("/topic/a")
-    pipe.room = 0
+    await harness.stalled("tcp", "/topic/a")
+    peer = await harness.session("tcp")
     before = turns_of(harness)
     began = autojump_clock.current_time()
     await peer.publish("/topic/a", b"x" * 90_000)
