@@ -1,14 +1,15 @@
 """Server: the parts that all connections share, and the flush of outboxes.
 
 The broker knows neither trio nor sockets: it asks for a date (`wake`), for a turn of its own for unfinished work
-(`busy`), and lists outboxes that have something to write (`dirty`).  The server turns the timer wheel, gives the broker
-its turns, and flushes: one write that does not wait for each outbox, of any session.
+(`busy`), and lists outboxes that have something to write (`dirty`).  The server gives it its turns, and flushes: one
+write that does not wait for each outbox, of any session.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import structlog
 import trio
@@ -83,16 +84,14 @@ class Server:
             busy=self._on_unfinished,
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
-            on_room=self._on_room,
+            on_room=lambda: self.back_pressure.has_room(),
             on_arguments=ArgumentsLog().tell,
             on_misspelt=MisspeltLog().tell,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None
         if store is not None:
-            storage = self._open_storage()
-            self.committer = Committer(storage, store, self.flush)
-            self._housekeeper = Housekeeper(storage, store, self.committer)
+            self._open_store(store)
         self.authenticator = authenticator
         self._authorizer = authorizer
         self.options = options = options or TransportOptions()
@@ -114,17 +113,14 @@ class Server:
         self._unfinished = trio.Event()
         self._emptied = trio.Event()
 
-    def _open_storage(self) -> Storage:
+    def _open_store(self, store: TendedStore) -> None:
         broker = self.broker
         metadata = Metadata(broker.scheduler.clock, broker.scheduler.epoch)
-        storage = broker.storage = Storage(
-            metadata, busy=self._on_storage, on_relief=self.relieve, on_state=broker.look_at_store
+        broker.storage = storage = Storage(
+            metadata, busy=lambda: committer.ask(), on_relief=self.relieve, on_state=broker.look_at_store
         )
-        return storage
-
-    def _on_storage(self) -> None:
-        assert self.committer is not None  # there is a store
-        self.committer.ask()
+        self.committer = committer = Committer(storage, store, self.flush)
+        self._housekeeper = Housekeeper(storage, store, committer)
 
     # connections
 
@@ -149,7 +145,6 @@ class Server:
             self.timers.add(self, deadline)
 
     def session_opened(self, connection: Connected, session: Session) -> None:
-        """A connection has become a session."""
         self._handshakes.pop(connection, None)
         self.connections[session] = connection
 
@@ -165,7 +160,6 @@ class Server:
         return math.inf
 
     def connection_closed(self, connection: Connected) -> None:
-        """A connection has ended."""
         self.open_connections.discard(connection)
         self._handshakes.pop(connection, None)
         if connection.session is not None:
@@ -208,12 +202,11 @@ class Server:
         self._unfinished.set()
 
     def _wake_scheduler(self, due: float) -> None:
-        self._alarm = alarm = _Alarm(self)  # an earlier one counts no more
+        self._alarm = alarm = _Alarm(self._on_alarm)  # an earlier one counts no more
         # A far date may be cancelled many times; an alarm that finds nothing to do costs nothing.
         self.timers.add(alarm, min(due, trio.current_time() + _LONGEST_ALARM))
 
-    def on_timer(self, alarm: _Alarm) -> None:
-        """A date of the broker's scheduler is due."""
+    def _on_alarm(self, alarm: _Alarm) -> None:
         if alarm is not self._alarm:
             return
         try:
@@ -240,11 +233,8 @@ class Server:
     # back-pressure
 
     def relieve(self) -> None:
-        """Publishers that wait for store, journal or memory look whether they still have to."""
+        """See `BackPressure.relieve`."""
         self.back_pressure.relieve()
-
-    def _on_room(self) -> None:
-        self.back_pressure.has_room()
 
     def _on_pressure(self) -> None:
         log.warning(
@@ -262,14 +252,14 @@ class Server:
 
 
 class _Alarm:
-    """Stands on the timer wheel for the broker's scheduler."""
+    """A date of the broker's scheduler, on the timer wheel."""
 
-    __slots__ = ("_server",)
+    __slots__ = ("_on_due",)
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, on_due: Callable[[_Alarm], None]) -> None:
+        self._on_due = on_due
 
     def tick(self, now: float) -> float:
         """The date has come."""
-        self._server.on_timer(self)
+        self._on_due(self)
         return math.inf

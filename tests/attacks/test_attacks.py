@@ -13,6 +13,7 @@ from .siege import MARK, besieged
 CASES = [(attack, kind) for attack in ATTACKS for kind in attack.kinds]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("attack", "kind"), CASES, ids=[f"{attack.name}-{kind}" for attack, kind in CASES])
 def test_attack(attack: Attack, kind: str, tmp_path: Path) -> None:
     settings = settings_in(tmp_path, attack)

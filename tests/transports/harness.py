@@ -97,6 +97,18 @@ class Harness:
         self.serve(kind, valve)
         return self._peer(kind, valve.end)
 
+    async def stalled(
+        self, kind: str, destination: str = "", *, room: float = 0, ack: str = "auto", **headers: object
+    ) -> tuple[Peer, ControlledPipe]:
+        """A client that is logged in, and subscribed if a destination is given; its pipe takes `room` bytes more."""
+        pipe = ControlledPipe()
+        peer = self.connect_through(kind, pipe)
+        await peer.connect(**headers)
+        if destination:
+            await peer.subscribe(destination, ack=ack)
+        pipe.room = room
+        return peer, pipe
+
     def _peer(self, kind: str, stream: trio.abc.Stream) -> Peer:
         if self.secured:
             stream = trio.SSLStream(stream, tls_files.of_clients(), server_hostname=tls_files.HOST)
@@ -107,7 +119,8 @@ class Harness:
         pipe = secured or pipe
         remote = Remote(self.address)
         link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
-        connection = Connection(self.server, link)
+        slot = self.server.connection_limits.enter("", lambda error: None)
+        connection = Connection(self.server, link, slot)
         self.connections.append(connection)
 
         async def serve() -> None:
@@ -115,6 +128,7 @@ class Harness:
                 with suppress(HandshakeError):
                     await secured.handshake()
             await connection.serve()
+            slot.leave()
 
         self.nursery.start_soon(serve)
         return connection

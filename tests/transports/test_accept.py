@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog.testing
@@ -136,30 +137,6 @@ class TestTls:
         assert visit.wire.selected_alpn_protocol() == "http/1.1"
         await visit.connect("websocket")
 
-    async def test_plain_stomp_is_told(self, harness: Harness, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
-        with structlog.testing.capture_logs() as logs:
-            await visit.stream.send_all(CONNECT)
-            answer = await read_all(visit.stream)
-            await visit.stream.aclose()
-            await until(lambda: harness.counters.refused)
-        assert answer.startswith(b"ERROR\n")
-        assert b"this port speaks TLS only" in answer
-        assert logs[0]["reason"] == "the peer does not speak TLS"
-
-    async def test_plain_http_is_told(self, harness: Harness, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
-        answer = await visit.refused()
-        assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        head, _, body = answer.partition(b"\r\n\r\n")
-        assert f"Content-Length: {len(body)}".encode() in head
-        assert b"TLS only" in body
-
-    async def test_anything_else_is_not(self, harness: Harness, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
-        await visit.stream.send_all(b"\0\0\0\0")
-        assert await read_all(visit.stream) == b""
-
     async def test_a_peer_that_comes_and_goes_is_not_logged(
         self, harness: Harness, certificates: TlsCertificates
     ) -> None:
@@ -170,21 +147,35 @@ class TestTls:
             await until(lambda: harness.counters.refused)
         assert not logs
 
-    async def test_a_handshake_that_does_not_end(
-        self, make_harness: MakeHarness, certificates: TlsCertificates, autojump_clock: MockClock
+    @parametrize(
+        ("kind", "data", "start"),
+        [
+            ("tcp", CONNECT, b"ERROR\n"),
+            ("websocket", UPGRADE, b"HTTP/1.1 400 Bad Request\r\n"),
+            ("tcp", b"\0" * 4, b""),
+        ],
+        ids=["STOMP", "HTTP", "neither"],
+    )
+    async def test_a_client_without_tls_is_told(
+        self, harness: Harness, certificates: TlsCertificates, kind: str, data: bytes, start: bytes
     ) -> None:
-        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
-        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
+        """As it began; what is neither STOMP nor HTTP has no answer."""
+        visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates))
         with structlog.testing.capture_logs() as logs:
-            await visit.stream.send_all(b"\x16\x03\x01")
-            assert await read_all(visit.stream) == b""
-        assert [entry["reason"] for entry in logs] == ["connect timeout: the TLS handshake did not come to an end"]
-        assert trio.current_time() == pytest.approx(10.0, abs=0.1)
-        assert not harness.server.open_connections
+            await visit.stream.send_all(data)
+            answer = await read_all(visit.stream)
+            await visit.stream.aclose()
+            await until(lambda: harness.counters.refused)
+        assert answer.startswith(start)
+        assert (b"this port speaks TLS only" in answer) is bool(start)
+        if kind == "websocket":
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert f"Content-Length: {len(body)}".encode() in head
+        assert logs[0]["reason"] == "the peer does not speak TLS"
 
 
 class TestProxy:
-    @parametrize("header", [HEADER, binary(addresses())])
+    @parametrize("header", [HEADER, binary(addresses()), binary(addresses() + SSL)])
     async def test_the_client_is_the_one_that_the_header_names(
         self, harness: Harness, kind: str, header: bytes
     ) -> None:
@@ -193,23 +184,18 @@ class TestProxy:
         connection = await visit.connect(kind)
         assert connection._link.peer == "203.0.113.7:40312"
         assert connection._link.remote.address == "203.0.113.7"
-        assert not connection._link.remote.secure
+        assert connection._link.remote.secure is header.endswith(SSL)
 
     async def test_what_comes_together_with_it(self, harness: Harness) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
         await visit.stream.send_all(HEADER + CONNECT)
         await Peer(TcpWire(visit.stream)).frame("CONNECTED")
 
-    async def test_tls_of_the_proxy(self, harness: Harness, kind: str) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, kind, proxied=True, trusted=UNIX))
-        await visit.stream.send_all(binary(addresses() + SSL))
-        assert (await visit.connect(kind))._link.remote.secure
-
-    async def test_tls_of_ours(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates, proxied=True, trusted=UNIX))
+    async def test_tls_of_ours(self, harness: Harness, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates, proxied=True, trusted=UNIX))
         await visit.stream.send_all(HEADER)
         await visit.secure()
-        remote = (await visit.connect(kind))._link.remote
+        remote = (await visit.connect("tcp"))._link.remote
         assert (remote.address, remote.secure) == ("203.0.113.7", True)
 
     async def test_a_header_without_a_client(self, harness: Harness) -> None:
@@ -237,15 +223,6 @@ class TestProxy:
         assert logs[0]["reason"].startswith(reason)
         assert harness.counters.refused == 1
         assert not harness.server.connection_limits.connections
-
-    async def test_one_that_does_not_end(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
-        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
-        with structlog.testing.capture_logs() as logs:
-            await visit.stream.send_all(b"PROXY")
-            assert await read_all(visit.stream) == b""
-        assert [entry["reason"] for entry in logs] == ["connect timeout: the PROXY header did not come to an end"]
-        assert trio.current_time() == pytest.approx(10.0, abs=0.1)
 
 
 class TestForwarded:
@@ -340,14 +317,6 @@ class TestRequest:
         assert head.startswith(b"HTTP/1.1 400 ")
         assert f"Content-Length: {len(body)}".encode() in head
 
-    async def test_one_that_does_not_end(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness()
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
-        with structlog.testing.capture_logs() as logs:
-            await visit.stream.send_all(UPGRADE[:20])
-            assert await read_all(visit.stream) == b""
-        assert [entry["reason"] for entry in logs] == ["connect timeout: the HTTP upgrade did not come to an end"]
-
     async def test_a_malformed_upgrade(self, harness: Harness) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
         request = UPGRADE.replace(b"Connection: Upgrade", b"Connection: Upgr\x9fe")
@@ -355,3 +324,86 @@ class TestRequest:
             assert (await visit.refused(request=request)).startswith(b"HTTP/1.1 400 ")
             await until(lambda: logs)
         assert logs[0]["event"] == "WebSocket refused"
+
+
+@parametrize(
+    ("parts", "data", "stage"),
+    [
+        ({"certificates": None}, b"\x16\x03\x01", "TLS handshake"),
+        ({"proxied": True, "trusted": UNIX}, b"PROXY", "PROXY header"),
+        ({"transport": "websocket"}, b"", "HTTP upgrade"),
+        ({"transport": "websocket"}, UPGRADE[:-1], "HTTP upgrade"),
+    ],
+    ids=["TLS", "PROXY", "silent", "half an upgrade"],
+)
+async def test_the_connect_timeout(
+    make_harness: MakeHarness,
+    certificates: TlsCertificates,
+    parts: dict[str, Any],
+    data: bytes,
+    stage: str,
+    autojump_clock: MockClock,
+) -> None:
+    """It ends what comes before STOMP, and the log names the stage."""
+    harness = make_harness(options=TransportOptions(connect_timeout=10.0))
+    if "certificates" in parts:
+        parts = {"certificates": certificates}
+    visit = Visit(harness, ConnectionHandler(harness.server, **parts))
+    with structlog.testing.capture_logs() as logs:
+        if data:
+            await visit.stream.send_all(data)
+        assert await read_all(visit.stream) == b""
+    assert [entry["reason"] for entry in logs] == [f"connect timeout: the {stage} did not come to an end"]
+    assert trio.current_time() == pytest.approx(10.0, abs=0.1)
+    assert harness.counters.refused == 1
+    assert not harness.server.open_connections
+
+
+class TestDraining:
+    """A client is told when to come back, and the log has no line of it."""
+
+    @parametrize(("retry", "seconds"), [(0, "0"), (1, "1"), (1500, "2"), (2000, "2")])
+    async def test_an_upgrade(self, make_harness: MakeHarness, retry: int, seconds: str) -> None:
+        harness = make_harness(options=TransportOptions(drain_retry=retry))
+        harness.server.draining = True
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
+        with structlog.testing.capture_logs() as logs:
+            answer = await visit.refused()
+            await visit.stream.aclose()
+            await until(lambda: not harness.server.connection_limits.connections)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert harness.counters.refusals["draining"] == 1
+        assert f"\r\nRetry-After: {seconds}\r\n".encode() in answer
+        assert b"shutting down" in answer
+        assert not logs
+
+    @parametrize("proxied", [False, True])
+    async def test_tcp(self, harness: Harness, proxied: bool) -> None:
+        harness.server.draining = True
+        visit = Visit(harness, ConnectionHandler(harness.server, proxied=proxied, trusted=UNIX))
+        with structlog.testing.capture_logs() as logs:
+            if proxied:
+                await visit.stream.send_all(HEADER)
+            error = await Peer(TcpWire(visit.stream)).frame("ERROR")
+            await visit.stream.aclose()
+            await until(lambda: not harness.server.connection_limits.connections)
+        assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
+        assert (harness.counters.refused, harness.counters.sessions) == (1, 0)
+        assert not logs
+
+    async def test_a_client_that_does_not_wait_for_the_answer(self, harness: Harness) -> None:
+        harness.server.draining = True
+        visit = Visit(harness, ConnectionHandler(harness.server))
+        with structlog.testing.capture_logs() as logs:
+            await visit.stream.aclose()
+            await until(lambda: not harness.server.connection_limits.connections)
+        assert not logs
+
+    async def test_a_silent_client(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        """It hears the ERROR, and has `close_linger` to go."""
+        harness = make_harness(options=TransportOptions(close_linger=3.0))
+        harness.server.draining = True
+        visit = Visit(harness, ConnectionHandler(harness.server))
+        assert (await read_all(visit.stream)).startswith(b"ERROR\n")
+        await until(lambda: not harness.server.connection_limits.connections)
+        assert trio.current_time() == pytest.approx(3.0, abs=0.1)

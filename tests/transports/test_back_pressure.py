@@ -13,7 +13,6 @@ from gateway.broker import Quotas
 
 from .harness import Harness
 from .peers import frame
-from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 MakeHarness = Callable[..., Harness]
@@ -25,11 +24,8 @@ class TestBackPressure:
     @requirement("XTR-05", "FRM-09")
     async def test_all_comes_in_order(self, harness: Harness, kind: str) -> None:
         """Through a socket that takes a few bytes at a time."""
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 0
+        peer, pipe = await harness.stalled(kind, "/topic/a")
+        publisher = await harness.session(kind)
         sizes = [0, 1, 100, 40_000, 5, 33_000, 70_000, 2]
         for size in sizes:
             await publisher.publish("/topic/a", b"x" * size)
@@ -42,16 +38,11 @@ class TestBackPressure:
         harness.nursery.start_soon(trickle)
         assert [len((await peer.frame("MESSAGE")).body) for _ in sizes] == sizes
 
-    async def test_slow_consumer_is_cut_at_once(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_slow_consumer_is_cut_at_once(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """Its buffer is full; an ERROR behind megabytes that it does not read would not arrive either."""
         harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 0
+        _, pipe = await harness.stalled("tcp", "/topic/a")
+        publisher = await harness.session("tcp")
         with structlog.testing.capture_logs() as logs:
             for _ in range(20):
                 await publisher.publish("/topic/a", b"x" * 8000)
@@ -62,34 +53,13 @@ class TestBackPressure:
         assert any(entry.get("reason") == "slow consumer" for entry in logs)
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
 
-    async def test_a_queue_goes_round_a_slow_consumer(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        slow, quick = harness.connect_through(kind, pipe), await harness.session(kind)
-        await slow.connect()
-        await slow.subscribe("/queue/a")
-        await quick.subscribe("/queue/a")
-        pipe.room = 0
-        publisher = await harness.session(kind)
-        for number in range(50):
-            await publisher.publish("/queue/a", b"%02d" % number + b"x" * 1000)
-        received = [(await quick.frame("MESSAGE")).body[:2] for _ in range(42)]
-        assert len(set(received)) == 42
-        pipe.open()
-        await slow.frame("MESSAGE")
-
     async def test_frames_of_its_own_writer_block_no_publisher(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """A queue goes on when the window opens, and fills the outbox again: no publisher did that."""
         harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        slow, other = harness.connect_through(kind, pipe), await harness.session(kind)
-        await slow.connect()
-        await slow.subscribe("/queue/a")
-        pipe.room = 0
+        _, pipe = await harness.stalled("tcp", "/queue/a")
+        other = await harness.session("tcp")
         for size in (10_000, 60_000):
             await other.publish("/queue/a", b"x" * size)
         await other.settled()
@@ -102,12 +72,12 @@ class TestBackPressure:
         assert harness.counters.held_publishers == 0
         assert trio.current_time() < 0.5
 
-    async def test_a_long_turn_lets_others_have_theirs(self, harness: Harness, kind: str) -> None:
+    async def test_a_long_turn_lets_others_have_theirs(self, harness: Harness) -> None:
         """A chunk of very many deliveries is settled in between, not at its end alone."""
         receivers = [await harness.session("tcp") for _ in range(50)]
         for receiver in receivers:
             await receiver.subscribe("/topic/a")
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         await peer.send(frame("SEND", b"x", destination="/topic/a") * 500)
         seen: set[int] = set()
         while harness.counters.delivered < 25_000:

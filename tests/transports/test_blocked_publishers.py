@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,6 @@ from gateway.transports import TransportOptions
 
 from .harness import Harness
 from .peers import Peer
-from .pipes import ControlledPipe
 from .test_full_queues import MOST, sends
 
 MakeHarness = Callable[..., Harness]
@@ -131,27 +129,11 @@ class TestFullQueue:
             await trio.sleep(5)
             assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
 
-    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
-        publisher = await filled(harness, sockets=True)
-        await publisher.aclose()
-        await trio.sleep(120)
-        await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert not len(harness.server.back_pressure.blocked)
-        with structlog.testing.capture_logs() as logs:
-            await filled(harness, "/queue/b")
-            await trio.sleep(10)
-        assert len(log_of(logs)) == 1, "and looks again when it must"
-
 
 class TestSlowSubscriber:
     async def test_the_session_that_does_not_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=Quotas(max_outbound=64_000), options=TransportOptions(slow_consumer_timeout=10.0))
-        pipe = ControlledPipe()
-        slow = harness.connect_through("tcp", pipe)
-        await slow.connect()
-        await slow.subscribe("/topic/a")
-        pipe.room = 0
+        await harness.stalled("tcp", "/topic/a")
         publisher = await harness.session("tcp")
         with structlog.testing.capture_logs() as logs:
             await publisher.send(sends("/topic/a", 6, size=9000))

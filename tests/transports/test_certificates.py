@@ -111,11 +111,6 @@ class TestContext:
         assert context.minimum_version is ssl.TLSVersion.TLSv1_2
         assert context.options & ssl.OP_NO_RENEGOTIATION
 
-    @parametrize("transport", ["tcp", "websocket"])
-    def test_only_the_newest_version(self, tmp_path: Path, transport: str) -> None:
-        files = replace(tls_files.write(tmp_path), min_version="1.3")
-        assert TlsCertificates(files).context(transport).minimum_version is ssl.TLSVersion.TLSv1_3
-
 
 class TestClient:
     def read(self, tmp_path: Path, leaf: trustme.LeafCert) -> object:
@@ -173,11 +168,3 @@ class TestReload:
         assert fault.startswith("tls_key: the key in ")
         assert found.hosts == (tls_files.HOST, "127.0.0.1")
         assert found.context("tcp") is before
-
-    def test_one_that_has_expired_counts_and_is_told(self, tmp_path: Path) -> None:
-        found = tls_files.certificates(tmp_path)
-        end = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
-        tls_files.write(tmp_path, tls_files.authority().issue_cert("old.example", not_after=end))
-        assert found.reload() is None, "it is in force"
-        assert "has expired" in str(found.warning())
-        assert found.hosts == ("old.example",)

@@ -8,10 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker import Quotas
 from gateway.broker.core import freeing as module
 from gateway.broker.errors import SessionEnded
-from gateway.transports import TransportOptions
 from gateway.transports.connection import connection
 
 from .harness import Harness, Slow
@@ -48,11 +46,8 @@ class TestEnd:
     @requirement("ACK-08", "DSC-01")
     async def test_an_orderly_end_behind_a_full_socket_gives_nothing_twice(self, harness: Harness, kind: str) -> None:
         """Mode auto: what is still written behind DISCONNECT is the client's, and nobody else gets it."""
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/queue/a")
-        pipe.room = 500
+        peer, pipe = await harness.stalled(kind, "/queue/a", room=500)
+        publisher = await harness.session(kind)
         for number in range(20):
             await publisher.publish("/queue/a", b"%02d" % number + b"x" * 100)
         await publisher.settled()
@@ -68,11 +63,8 @@ class TestEnd:
 
     @requirement("ACK-08")
     async def test_a_lost_connection_gives_back_what_the_system_never_had(self, harness: Harness, kind: str) -> None:
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect()
-        await peer.subscribe("/queue/a")
-        pipe.room = 0
+        _, pipe = await harness.stalled(kind, "/queue/a")
+        publisher = await harness.session(kind)
         for _ in range(20):
             await publisher.publish("/queue/a", b"x" * 100)
         await publisher.settled()
@@ -83,7 +75,7 @@ class TestEnd:
 
     @parametrize("gone", [False, True])
     async def test_what_it_did_not_read_is_freed_in_steps(
-        self, harness: Harness, kind: str, gone: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, gone: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else others would wait for megabytes to be freed.  It ends by itself, or for it reads nothing."""
         data: list[int] = []
@@ -93,11 +85,8 @@ class TestEnd:
             return module.freeing(lists)
 
         monkeypatch.setattr(connection, "freeing", freeing)
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
-        await peer.connect(heart_beat="1000,0")
-        await peer.subscribe("/topic/a")
-        pipe.room = 1000
+        _, pipe = await harness.stalled("tcp", "/topic/a", room=1000, heart_beat="1000,0")
+        publisher = await harness.session("tcp")
         for _ in range(4):
             await publisher.publish("/topic/a", b"x" * 100_000)
         await publisher.settled()
@@ -109,12 +98,10 @@ class TestEnd:
         assert 399_000 < data[0] < 401_000
 
     @requirement("ACK-06")
-    async def test_its_messages_go_back_before_it_is_closed(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_its_messages_go_back_before_it_is_closed(self, harness: Harness, autojump_clock: MockClock) -> None:
         """A frozen client, whose socket is full, takes no ERROR; what it held is with another consumer meanwhile."""
         pipe = ControlledPipe()
-        peer, other = harness.connect_through(kind, pipe), await harness.session(kind)
+        peer, other = harness.connect_through("tcp", pipe), await harness.session("tcp")
         await peer.connect(heart_beat="1000,0")
         await peer.subscribe("/queue/a", ack="client")
         await other.publish("/queue/a", b"x")
@@ -128,10 +115,10 @@ class TestEnd:
         assert harness.counters.heartbeat_timeouts == 1
 
     @requirement("LNG-02", "ERR-04")
-    async def test_it_lingers(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_it_lingers(self, harness: Harness, autojump_clock: MockClock) -> None:
         """For a second the rest of what the client sends is read and thrown away, so that no reset overtakes the
         ERROR; a client that does not close is closed then."""
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         await peer.send(b"HELLO\n\n\0")
         await peer.send(b"x" * 100_000)
         await peer.frame("ERROR")
@@ -141,53 +128,16 @@ class TestEnd:
         await harness.server.wait_empty()
         assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
-    async def test_it_does_not_linger_for_one_that_closes(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        peer = await harness.session(kind)
-        await peer.send_frame("DISCONNECT")
-        await peer.at_end()
-        await peer.aclose()
-        await harness.server.wait_empty()
-        assert trio.current_time() < 0.1
-
-    @requirement("LNG-02")
-    async def test_without_lingering_the_error_still_goes_out(self, make_harness: MakeHarness, kind: str) -> None:
-        """As far as the socket takes it at once."""
-        harness = make_harness(options=TransportOptions(close_linger=0.0))
-        peer = await harness.session(kind, sockets=True)
-        await peer.send(b"HELLO\n\n\0")
-        await peer.frame("ERROR")
-        await peer.at_end()
-
-    async def test_one_that_never_reads_is_not_waited_for(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        pipe.room = 3
+    async def test_one_that_never_reads_is_not_waited_for(self, harness: Harness, autojump_clock: MockClock) -> None:
+        peer, pipe = await harness.stalled("tcp", room=3)
         await peer.send(b"HELLO\n\n\0")
         await harness.server.wait_empty()
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert pipe.closed
 
-    async def test_a_socket_that_breaks_while_it_closes(self, harness: Harness, kind: str) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        pipe.room = 3
-        await peer.send(b"HELLO\n\n\0")
-        await wait_all_tasks_blocked()
-        pipe.hang_up()
-        await harness.server.wait_empty()
-
-    async def test_the_rest_is_written_behind_a_half_close(self, harness: Harness, kind: str) -> None:
+    async def test_the_rest_is_written_behind_a_half_close(self, harness: Harness) -> None:
         """The client says that it sends no more, and still reads."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        pipe.room = 5
+        peer, pipe = await harness.stalled("tcp", room=5)
         await peer.send(frame("SEND", destination="/topic/a", receipt="1"))
         await wait_all_tasks_blocked()
         pipe.hang_up(broken=False)
@@ -207,17 +157,6 @@ class TestEnd:
         if kind == "websocket":
             assert peer.websocket.closed == (1008, "session ended")
 
-    async def test_ended_twice(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        (connection,) = harness.connections
-        connection.end(SessionEnded("first"))
-        connection.end(SessionEnded("second"))
-        assert (await peer.frame("ERROR"))["message"] == "first"
-        await peer.at_end()
-        connection.end(SessionEnded("third"))
-        await peer.aclose()
-        await harness.server.wait_empty()
-
     async def test_ended_when_it_has_ended_itself(self, harness: Harness, kind: str) -> None:
         """DISCONNECT comes in the moment of the shutdown: its RECEIPT is the last frame, and no ERROR."""
         pipe = ControlledPipe()
@@ -229,29 +168,6 @@ class TestEnd:
         harness.connections[0].end(SessionEnded("server is shutting down"))
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
         await peer.at_end()
-
-    async def test_nothing_to_flush_before_the_session(self, harness: Harness, kind: str) -> None:
-        peer = harness.connect(kind)
-        await wait_all_tasks_blocked()
-        harness.connections[0].flush()
-        await peer.connect()
-
-    async def test_ended_while_it_waits_for_a_receiver(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        stalled = harness.connect_through(kind, pipe)
-        await stalled.connect()
-        await stalled.subscribe("/topic/a")
-        pipe.room = 0
-        peer = await harness.session(kind)
-        for _ in range(8):
-            await peer.publish("/topic/a", b"x" * 8000)
-        await wait_all_tasks_blocked()
-        harness.connections[1].end(SessionEnded("now"))
-        await peer.frame("ERROR")
-        assert trio.current_time() < 0.5
 
     async def test_ended_while_the_authenticator_is_asked(self, make_harness: MakeHarness, kind: str) -> None:
         harness = make_harness(authenticator=Slow(1000.0))
@@ -265,19 +181,19 @@ class TestEnd:
         if kind == "websocket":
             assert peer.websocket.closed == (1012, "server is shutting down")
 
-    async def test_no_new_session_while_draining(self, harness: Harness, kind: str) -> None:
+    async def test_no_new_session_while_draining(self, harness: Harness) -> None:
         harness.server.draining = True
-        peer = harness.connect(kind)
+        peer = harness.connect("tcp")
         await peer.send(CONNECT)
         error = await peer.frame("ERROR")
         assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
         await peer.at_end()
 
-    async def test_cut_from_above(self, kind: str) -> None:
+    async def test_cut_from_above(self) -> None:
         """Where the time of the drain is over, connections are cancelled; they leave nothing behind."""
         async with trio.open_nursery() as nursery:
             harness = Harness(nursery)
-            peer = await harness.session(kind)
+            peer = await harness.session("tcp")
             await peer.subscribe("/queue/a", ack="client")
             await peer.publish("/queue/a", b"x")
             await peer.frame("MESSAGE")

@@ -16,7 +16,6 @@ from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedF
 
 from .harness import Harness
 from .peers import frame
-from .pipes import ControlledPipe
 
 Q, T = "/queue/a", "/topic/a"
 SECRET = "eyJhbGciOi.secret.token"
@@ -59,8 +58,8 @@ class TestWhatIsSeen:
         assert (sent.body, sent.size, received.body, received.size) == (b"hello", 5, b"hello", 5)
         assert sorted(each.at for each in seen) == [each.at for each in seen]
 
-    async def test_headers_are_unescaped(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_headers_are_unescaped(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         await peer.subscribe(Q)
         with harness.server.traces.view(id_of(harness)) as view:
             await peer.send(b"SEND\ndestination:/queue/a\nodd\\c:a\\nb\n\n\0")
@@ -69,9 +68,9 @@ class TestWhatIsSeen:
         assert ("odd:", "a\nb") in sent.headers
         assert ("odd:", "a\nb") in received.headers
 
-    async def test_a_frame_in_pieces_is_seen_when_complete(self, harness: Harness, kind: str) -> None:
+    async def test_a_frame_in_pieces_is_seen_when_complete(self, harness: Harness) -> None:
         """Also one that had begun when nobody looked."""
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         data = frame("SEND", b"x" * 20_000, destination=Q, content_length=20_000, receipt="r")
         await peer.send(data[:9_000])
         await wait_all_tasks_blocked()
@@ -84,49 +83,16 @@ class TestWhatIsSeen:
         assert told(seen) == [("in", "SEND"), ("out", "RECEIPT")]
         assert (seen[0].size, seen[0].body) == (20_000, b"x" * frame_trace.MOST_OF_A_BODY)
 
-    async def test_large_bodies_are_cut_on_their_way_out_too(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        await peer.subscribe(Q)
-        with harness.server.traces.view(id_of(harness)) as view:
-            await peer.publish(Q, b"y" * 100_000)
-            await peer.frame("MESSAGE")
-            _, received = await taken(view)
-        assert (received.size, received.body) == (100_000, b"y" * frame_trace.MOST_OF_A_BODY)
-
-    async def test_messages_of_a_topic(self, harness: Harness, kind: str) -> None:
-        peer, other = await harness.session(kind), await harness.session("tcp")
-        await peer.subscribe(T)
-        with harness.server.traces.view(id_of(harness)) as view:
-            await other.publish(T, b"news")
-            await peer.frame("MESSAGE")
-            (received,) = await taken(view)
-        assert (received.direction, received.command, received.body) == ("out", "MESSAGE", b"news")
-
-    async def test_heart_beats_are_none(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        peer = await harness.session(kind, heart_beat="1000,1000")
+    async def test_heart_beats_are_none(self, harness: Harness, autojump_clock: MockClock) -> None:
+        peer = await harness.session("tcp", heart_beat="1000,1000")
         with harness.server.traces.view(id_of(harness)) as view:
             for _ in range(3):
                 await peer.send(b"\n")
                 assert await peer.listen(1.0)
             assert await taken(view) == []
 
-    async def test_what_the_writer_sends_later(self, harness: Harness) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect()
-        await peer.subscribe(Q)
-        pipe.room = 0
-        with harness.server.traces.view(id_of(harness)) as view:
-            for number in range(3):
-                await peer.publish(Q, b"%d" % number)
-            await wait_all_tasks_blocked()
-            pipe.open()
-            assert [(await peer.frame("MESSAGE")).body for _ in range(3)] == [b"0", b"1", b"2"]
-            seen = await taken(view)
-        assert [each.body for each in seen if each.direction == "out"] == [b"0", b"1", b"2"]
-
-    async def test_the_session_notices_nothing(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_the_session_notices_nothing(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         writer = harness.connections[0].writer
         assert writer is not None
         before = writer._pack
@@ -137,14 +103,12 @@ class TestWhatIsSeen:
         assert harness.connections[0]._observer is None
         await peer.settled()
 
-    async def test_a_fault_of_ours_is_not_the_clients(
-        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_fault_of_ours_is_not_the_clients(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(text: str, version: object) -> None:
             raise ValueError("a fault")
 
         monkeypatch.setattr(frame_trace, "parse_lines", broken)
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view, structlog.testing.capture_logs() as lines:
             await peer.settled()
             assert told(await taken(view)) == [("in", "SEND")]
@@ -153,8 +117,8 @@ class TestWhatIsSeen:
 
 class TestSecrets:
     @pytest.mark.parametrize("name", ["passcode", "Authorization", "authorization", "token", "Token"])
-    async def test_headers_with_secrets_are_hidden(self, harness: Harness, kind: str, name: str) -> None:
-        peer = await harness.session(kind)
+    async def test_headers_with_secrets_are_hidden(self, harness: Harness, name: str) -> None:
+        peer = await harness.session("tcp")
         await peer.subscribe(Q)
         with harness.server.traces.view(id_of(harness)) as view:
             await peer.publish(Q, b"", **{name: SECRET})
@@ -164,10 +128,8 @@ class TestSecrets:
         assert SECRET not in repr(seen)
 
     @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
-    async def test_of_a_second_login_only_the_versions_are_shown(
-        self, harness: Harness, kind: str, command: str
-    ) -> None:
-        peer = await harness.session(kind)
+    async def test_of_a_second_login_only_the_versions_are_shown(self, harness: Harness, command: str) -> None:
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view:
             shown = {"login": SECRET, "passcode": SECRET, "X-Api-Key": SECRET}
             await peer.send(frame(command, accept_version="1.2", host="h", **shown))
@@ -180,8 +142,8 @@ class TestSecrets:
         assert SECRET not in repr(seen)
 
     @pytest.mark.parametrize("destination", ["/session/renew", "/Session/Renew", "/topic/session/renew"])
-    async def test_a_renewal_is_shown_without_its_body(self, harness: Harness, kind: str, destination: str) -> None:
-        peer = await harness.session(kind)
+    async def test_a_renewal_is_shown_without_its_body(self, harness: Harness, destination: str) -> None:
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view:
             await peer.publish(destination, SECRET.encode(), receipt="r")
             await peer.receive()
@@ -192,10 +154,10 @@ class TestSecrets:
 
 class TestLosses:
     async def test_what_the_ring_has_no_room_for_is_counted(
-        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 3)
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         await peer.subscribe(Q)
         with harness.server.traces.view(id_of(harness)) as view:
             await peer.send(frame("SEND", destination=Q) * 5)
@@ -208,19 +170,19 @@ class TestLosses:
             assert told(await taken(view)) == [("in", "SEND"), ("out", "RECEIPT")]
 
     async def test_heart_beats_are_not_lost(
-        self, harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
-        peer = await harness.session(kind, heart_beat="0,1000")
+        peer = await harness.session("tcp", heart_beat="0,1000")
         with harness.server.traces.view(id_of(harness)) as view:
             assert await peer.listen(5.0)
             assert view.take() == ([], 0)
             await peer.settled()
             assert view.take() == ([], 2)
 
-    async def test_bytes_are_limited_too(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_bytes_are_limited_too(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view:
             for _ in range(5):
                 await peer.publish(Q, b"x" * 4_000)
@@ -228,22 +190,12 @@ class TestLosses:
             frames, lost = view.take()
         assert (len(frames), lost) == (3, 2)
 
-    async def test_headers_count(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
-        peer = await harness.session(kind)
-        with harness.server.traces.view(id_of(harness)) as view:
-            for _ in range(5):
-                await peer.publish(Q, b"", long="x" * 4_000)
-            await wait_all_tasks_blocked()
-            frames, lost = view.take()
-        assert (len(frames), lost) == (3, 2)
-
     async def test_frames_without_room_are_not_even_parsed(
-        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
         monkeypatch.setattr(frame_trace, "parse_lines", None)
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view, structlog.testing.capture_logs() as lines:
             await peer.settled()
             assert view.take() == ([], 2)
@@ -251,9 +203,9 @@ class TestLosses:
 
 
 class TestViews:
-    async def test_two_look_at_one_session(self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_two_look_at_one_session(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(frame_trace, "MOST_FRAMES", 2)
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as one:
             await peer.settled()
             with harness.server.traces.view(id_of(harness)) as other:
@@ -263,8 +215,8 @@ class TestViews:
             await peer.settled()
             assert told(await taken(one)) == [("in", "SEND"), ("out", "RECEIPT")]
 
-    async def test_a_view_waits_for_frames(self, harness: Harness, kind: str, nursery: trio.Nursery) -> None:
-        peer = await harness.session(kind)
+    async def test_a_view_waits_for_frames(self, harness: Harness, nursery: trio.Nursery) -> None:
+        peer = await harness.session("tcp")
         turns: list[int] = []
 
         async def read(view: TraceView) -> None:
@@ -281,8 +233,8 @@ class TestViews:
             assert sum(turns) == 2
             nursery.cancel_scope.cancel()
 
-    async def test_there_may_be_four(self, harness: Harness, kind: str) -> None:
-        await harness.session(kind)
+    async def test_there_may_be_four(self, harness: Harness) -> None:
+        await harness.session("tcp")
         traces, name = harness.server.traces, id_of(harness)
         with traces.view(name), traces.view(name), traces.view(name):
             with traces.view(name):
@@ -292,10 +244,8 @@ class TestViews:
                     raise AssertionError("there were five")
             assert traces.find(name) is harness.connections[0].session
 
-    async def test_a_view_that_is_not_read_makes_room(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        peer = await harness.session(kind)
+    async def test_a_view_that_is_not_read_makes_room(self, harness: Harness, autojump_clock: MockClock) -> None:
+        peer = await harness.session("tcp")
         traces, name = harness.server.traces, id_of(harness)
         with (
             traces.view(name) as stuck,
@@ -317,19 +267,8 @@ class TestViews:
             await peer.settled()
             assert len(await taken(view)) == 2
 
-    async def test_the_last_of_a_session_makes_room(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        peer = await harness.session(kind)
-        traces, name = harness.server.traces, id_of(harness)
-        with traces.view(name):
-            await trio.sleep(frame_trace.LONGEST_ABSENCE + 1)
-            with traces.view(name) as view:
-                await peer.settled()
-                assert len(await taken(view)) == 2
-
-    async def test_an_unknown_session(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_an_unknown_session(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         name = id_of(harness)
         with pytest.raises(NoSession):
             harness.server.traces.find("nobody")
@@ -360,18 +299,18 @@ class TestEnds:
         ids=["disconnect", "error", "malformed"],
     )
     async def test_with_the_session(
-        self, make_harness: Callable[..., Harness], kind: str, data: bytes, frames: list[tuple[str, str]]
+        self, make_harness: Callable[..., Harness], data: bytes, frames: list[tuple[str, str]]
     ) -> None:
         harness = make_harness(options=TransportOptions(close_linger=0.0))
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view:
             await peer.send(data)
             await peer.frame(frames[-1][1])
             await peer.aclose()
             assert await self.ended(harness, view) == frames
 
-    async def test_after_it_nothing_is_kept_nor_counted(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_after_it_nothing_is_kept_nor_counted(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view, harness.server.traces.view(id_of(harness)) as other:
             await peer.settled()
             view.end("enough")
@@ -381,16 +320,16 @@ class TestEnds:
             assert (told(frames), lost) == ([("in", "SEND"), ("out", "RECEIPT")], 0)
             assert len(await taken(other)) == 4
 
-    async def test_with_the_gateway(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_with_the_gateway(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         with harness.server.traces.view(id_of(harness)) as view:
             harness.server.draining = True
             await peer.aclose()
             await wait_all_tasks_blocked()
             assert view.reason == "the gateway is shutting down"
 
-    async def test_nothing_of_the_connection_is_kept(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_nothing_of_the_connection_is_kept(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         connection = harness.connections[0]
         with harness.server.traces.view(id_of(harness)) as view:
             await peer.aclose()

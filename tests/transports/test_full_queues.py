@@ -14,7 +14,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
-from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import open_gateway
@@ -69,19 +68,8 @@ class TestHeld:
         assert (waiting(harness), done(harness)) == (MOST, MOST)
         assert harness.counters.held_publishers == 1
 
-    async def test_by_octets(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
-        """The message that reaches the limit is the last."""
-        harness = make_harness(policies={"/queue/a": {"max_octets": 10_000}})
-        publisher = await harness.session(kind)
-        await publisher.send(sends("/queue/a", 30, size=1000))
-        await trio.sleep(10)
-        queue = harness.broker.destinations["/queue/a"]
-        assert isinstance(queue, Queue)
-        assert queue.nbytes - queue.nbytes // queue.waiting < 10_000 <= queue.nbytes
-        assert done(harness) == queue.waiting < 10
-
-    async def test_it_goes_on_when_there_is_room(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
+    async def test_it_goes_on_when_there_is_room(self, harness: Harness, autojump_clock: MockClock) -> None:
+        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send(sends("/queue/a", 100, receipt="r"))
         await trio.sleep(10)
         await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1)
@@ -90,23 +78,8 @@ class TestHeld:
             await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(10.0, abs=0.05)
 
-    async def test_a_message_more_for_each_that_goes(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
-        await publisher.send(sends("/queue/a", 100))
-        await wait_all_tasks_blocked()
-        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, ack="client", prefetch_count=1)
-        for number in range(50):
-            message = await consumer.frame("MESSAGE")
-            await wait_all_tasks_blocked()
-            assert (int(message.body), waiting(harness), done(harness)) == (number, MOST, MOST + number + 1)
-            await consumer.send_frame("ACK", id=message["ack"])
-
-    async def test_its_heart_beat_clock_stands_still(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        publisher, consumer = await harness.session(kind, heart_beat="1000,1000"), await harness.session(kind)
+    async def test_its_heart_beat_clock_stands_still(self, harness: Harness, autojump_clock: MockClock) -> None:
+        publisher, consumer = await harness.session("tcp", heart_beat="1000,1000"), await harness.session("tcp")
         await publisher.send(sends("/queue/a", MOST + 1))
         await trio.sleep(60)
         assert len(harness.broker.sessions) == 2
@@ -116,14 +89,14 @@ class TestHeld:
         assert (await publisher.frame("ERROR"))["message"] == "heart-beat missing"
         assert trio.current_time() - began == pytest.approx(2.0, abs=0.05)
 
-    async def test_several_publishers(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_several_publishers(self, harness: Harness, autojump_clock: MockClock) -> None:
         """Each that comes to the full queue adds one message before it is held; each keeps its order."""
-        publishers = [await harness.session(kind) for _ in range(3)]
+        publishers = [await harness.session("tcp") for _ in range(3)]
         for place, publisher in enumerate(publishers):
             await publisher.send(sends("/queue/a", 50, start=place * 100))
         await trio.sleep(10)
         assert MOST <= waiting(harness) <= MOST + len(publishers) - 1
-        consumer = await harness.session(kind)
+        consumer = await harness.session("tcp")
         await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, ack="client", prefetch_count=1)
         received = []
         for _ in range(150):
@@ -135,32 +108,22 @@ class TestHeld:
         for place in range(3):
             assert [each for each in received if each // 100 == place] == list(range(place * 100, place * 100 + 50))
 
-    async def test_a_commit_is_not_cut(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_a_commit_is_not_cut(self, harness: Harness, autojump_clock: MockClock) -> None:
         """It is carried out whole; what comes behind it waits."""
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         begin, commit = frame("BEGIN", transaction="t"), frame("COMMIT", transaction="t")
         await publisher.send(begin + sends("/queue/a", 30, transaction="t") + commit + sends("/queue/a", 2))
         await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
         assert await publisher.listen(10) == []
         assert waiting(harness) == 30
 
-    async def test_several_queues(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        """Both must have room."""
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
-        await publisher.send(sends("/queue/a,/queue/b", MOST) + frame("SEND", destination="/topic/a", receipt="r"))
-        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1)
-        await bodies(consumer, MOST)
-        assert await publisher.listen(5) == []
-        await consumer.send_frame("SUBSCRIBE", destination="/queue/b", id=2)
-        await publisher.frame("RECEIPT")
-
 
 class TestLetGo:
     @parametrize("sockets", [True, False])
-    async def test_when_it_leaves(self, harness: Harness, kind: str, sockets: bool, autojump_clock: MockClock) -> None:
+    async def test_when_it_leaves(self, harness: Harness, sockets: bool, autojump_clock: MockClock) -> None:
         """Nobody reads it, so it is looked for; what it had sent before counts."""
         pipe = ControlledPipe()
-        publisher = harness.connect(kind, sockets=True) if sockets else harness.connect_through(kind, pipe)
+        publisher = harness.connect("tcp", sockets=True) if sockets else harness.connect_through("tcp", pipe)
         await publisher.connect()
         await publisher.send(sends("/queue/a", 30))
         await trio.sleep(100)
@@ -170,10 +133,10 @@ class TestLetGo:
             await harness.server.wait_empty()
         assert waiting(harness) == 30
 
-    async def test_when_the_queue_goes(self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_when_the_queue_goes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """With all that waits in it, because nobody came to read it."""
         harness = make_harness(policies={"/queue/a": {"max_messages": MOST, "idle_timeout": 60.0}})
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         await publisher.send(sends("/queue/a", 15))
         await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
         await trio.sleep(59.9)
@@ -182,31 +145,18 @@ class TestLetGo:
         assert trio.current_time() == pytest.approx(60.0, abs=0.05)
         assert waiting(harness) == 5
 
-    async def test_when_messages_expire(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher = await harness.session(kind)
+    async def test_when_messages_expire(self, harness: Harness, autojump_clock: MockClock) -> None:
+        publisher = await harness.session("tcp")
         await publisher.send(sends("/queue/a", MOST, ttl=5000) + sends("/queue/a", 1, receipt="r"))
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
-    async def test_when_it_is_ended(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        """As in a drain: what it sent behind the message that filled the queue is not carried out."""
-        publisher = await harness.session(kind)
-        await publisher.send(sends("/queue/a", 30))
-        await trio.sleep(10)
-        harness.connections[0].end(SessionEnded("server is shutting down", retry_after=2000))
-        assert (await publisher.frame("ERROR"))["message"] == "server is shutting down"
-        await publisher.at_end()
-        await publisher.aclose()
-        await harness.server.wait_empty()
-        assert waiting(harness) == MOST
-        assert trio.current_time() == pytest.approx(10.0, abs=0.05)
-
-    async def test_at_the_drain(self, kind: str, tmp_path: object) -> None:
+    async def test_at_the_drain(self, tmp_path: object) -> None:
         """Of a whole gateway, over its own sockets: no longer than for anybody else."""
         values = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "close_linger": 0.0, "drain_timeout": 30.0}
         settings = Settings(**values, policy=[{"match": "/queue/a", "max_messages": MOST}])  # type: ignore[arg-type]
         async with open_gateway(settings, authenticator=Anonymous()) as gateway:
-            publisher = await dial(kind, gateway.addresses[kind][0])
+            publisher = await dial("tcp", gateway.addresses["tcp"][0])
             await publisher.connect()
             await publisher.send(sends("/queue/a", 30, receipt="r"))
             for _ in range(MOST):
@@ -222,25 +172,13 @@ class TestLetGo:
 class TestOthers:
     """Who did not fill the queue is not held for it."""
 
-    async def test_publish_elsewhere(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher, other = await harness.session(kind), await harness.session(kind)
-        await publisher.send(sends("/queue/a", 30))
-        await wait_all_tasks_blocked()
-        await other.send(sends("/queue/b", MOST - 1))
-        await other.settled()
-        assert trio.current_time() == pytest.approx(0.0, abs=0.05)
-
     async def test_while_the_publisher_waits_for_a_slow_subscriber(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """Two reasons to hold it in one turn: both are its own."""
         harness = make_harness(policies=POLICIES, quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        slow = harness.connect_through(kind, pipe)
-        await slow.connect()
-        await slow.subscribe("/topic/a")
-        pipe.room = 0
-        publisher, other = await harness.session(kind), await harness.session(kind)
+        await harness.stalled("tcp", "/topic/a")
+        publisher, other = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send(sends("/topic/a", 6, size=9000) + sends("/queue/a", 30))
         await wait_all_tasks_blocked()
         for _ in range(3):  # whoever is held has its first RECEIPT all the same
@@ -251,10 +189,10 @@ class TestOthers:
 
     @parametrize("before", [0, 600])
     async def test_when_a_delayed_message_fills_it(
-        self, harness: Harness, kind: str, before: int, autojump_clock: MockClock
+        self, harness: Harness, before: int, autojump_clock: MockClock
     ) -> None:
         """In the turn of the wheel, or in the next one where many are due."""
-        publisher, other = await harness.session(kind), await harness.session(kind)
+        publisher, other = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send(sends("/topic/nobody", before, x_delay=1000) + sends("/queue/a", MOST, x_delay=1000))
         await publisher.settled()
         await trio.sleep(2)
@@ -264,11 +202,11 @@ class TestOthers:
         assert trio.current_time() < 3
 
     async def test_a_consumer_with_a_dead_letter_that_fills_a_queue(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """A consumer cannot help it, and those that wait for what it does not read are others."""
         harness = make_harness(policies={"/queue/dlq.a": {"max_messages": 1}})
-        consumer = await harness.session(kind)
+        consumer = await harness.session("tcp")
         await consumer.subscribe("/queue/a", ack="client")
         await consumer.publish("/queue/a", b"1")
         message = await consumer.frame("MESSAGE")
@@ -282,9 +220,9 @@ class TestOthers:
 class TestConsumers:
     """Who publishes and consumes could be one of a circle of clients that wait for each other."""
 
-    async def test_of_that_queue_are_not_held(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_of_that_queue_are_not_held(self, harness: Harness, autojump_clock: MockClock) -> None:
         """Nobody else may be there to make room."""
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         await peer.subscribe("/queue/a", ack="client", prefetch_count=1)
         await peer.send(sends("/queue/a", 30))
         for number in range(30):
@@ -294,31 +232,31 @@ class TestConsumers:
         assert trio.current_time() == pytest.approx(0.0, abs=0.05)
         assert harness.counters.held_publishers == 0
 
-    async def test_a_browser_is_blocked(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_a_browser_is_blocked(self, harness: Harness, autojump_clock: MockClock) -> None:
         """A browser makes no room."""
-        peer = await harness.session(kind)
+        peer = await harness.session("tcp")
         await peer.subscribe("/queue/a", browser="true", browser_end="false")
         await peer.send(sends("/queue/a", 30))
         await trio.sleep(10)
         assert waiting(harness) < 30
 
     async def test_with_an_open_transaction_it_is_held_for_a_while_only(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
+        self, harness: Harness, autojump_clock: MockClock
     ) -> None:
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         await publisher.send(frame("BEGIN", transaction="t") + sends("/queue/a", MOST))
         await publisher.send(frame("SEND", destination="/topic/a", receipt="r"))
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
     async def test_a_ring_of_workers_that_do_not_read_while_they_send(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """In mode auto nothing is unacknowledged.  A worker that is held cannot send, so it does not read, so its
         queue stays full, so the other one is held."""
         harness = make_harness(policies=POLICIES, quotas=Quotas(max_outbound=256_000))
-        await self.fill(harness, kind, size=50_000)
-        workers = [await harness.session(kind, sockets=True) for _ in range(2)]
+        await self.fill(harness, "tcp", size=50_000)
+        workers = [await harness.session("tcp", sockets=True) for _ in range(2)]
         done = [0, 0]
 
         async def work(place: int, comes_by: str, goes_by: str) -> None:

@@ -12,7 +12,6 @@ import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
 from .harness import Harness
@@ -50,21 +49,19 @@ class TestHeartbeats:
 
     @requirement("HBT-02")
     @parametrize("header", [None, "0,0", "1000,0"])
-    async def test_none_are_due(
-        self, make_harness: MakeHarness, kind: str, header: str | None, autojump_clock: MockClock
-    ) -> None:
+    async def test_none_are_due(self, make_harness: MakeHarness, header: str | None, autojump_clock: MockClock) -> None:
         harness = make_harness(options=TransportOptions(websocket_ping=0.0, heartbeat_margin=100.0))
-        peer = await harness.session(kind, **({"heart_beat": header} if header else {}))
+        peer = await harness.session("tcp", **({"heart_beat": header} if header else {}))
         assert await peer.listen(60) == []
 
     @requirement("HBT-04", "HBT-07")
     @parametrize(("offered", "limit"), [(1000, 2.0), (100, 0.5), (10_000, 20.0)])
     async def test_a_silent_client_is_dead(
-        self, make_harness: MakeHarness, kind: str, offered: int, limit: float, autojump_clock: MockClock
+        self, make_harness: MakeHarness, offered: int, limit: float, autojump_clock: MockClock
     ) -> None:
         """After twice its interval: MAX(cx, 250 ms) times the margin."""
         harness = make_harness(options=TransportOptions(websocket_ping=0.0))
-        peer = harness.connect(kind)
+        peer = harness.connect("tcp")
         await peer.connect(heart_beat=f"{offered},0")
         began = trio.current_time()
         await trio.sleep(limit * 0.9)
@@ -76,25 +73,8 @@ class TestHeartbeats:
         await peer.at_end()
         assert harness.counters.heartbeat_timeouts == 1
 
-    async def test_while_we_hold_it_back_its_clock_stands(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        """It is our doing that we do not hear it."""
-        harness = make_harness(quotas=Quotas(memory_limit=1_000_000, max_outbound=10_000_000))
-        publisher = await harness.session(kind, heart_beat="1000,1000")
-        consumer = await harness.session(kind)
-        for _ in range(80):
-            await publisher.publish("/queue/a", b"x" * 10_000)
-        await trio.sleep(30)
-        assert len(harness.broker.sessions) == 2
-        assert len(await publisher.listen(5)) >= 5, "our own beats go on"
-        await consumer.subscribe_and_read("/queue/a", 80)
-        await publisher.settled()
-        error = await publisher.frame("ERROR")
-        assert error["message"] == "heart-beat missing"
-
     async def test_unread_bytes_count(
-        self, harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
     ) -> None:
         """Its turn to be read does not come, for others take long."""
         pipe, line = ControlledPipe(), trio.lowlevel.ParkingLot()
@@ -104,7 +84,7 @@ class TestHeartbeats:
             await line.park()
             return await receive(size)
 
-        peer = harness.connect_through(kind, pipe)
+        peer = harness.connect_through("tcp", pipe)
         await peer.connect(heart_beat="1000,0")
         monkeypatch.setattr(pipe, "receive", receive_later)
         await peer.send(b"\n")  # is read as before
@@ -118,34 +98,21 @@ class TestHeartbeats:
         await trio.sleep(0.2)
         assert not harness.broker.sessions, "now it is silent"
 
-    async def test_idle_beats_leave_nothing_behind(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_idle_beats_leave_nothing_behind(self, harness: Harness, autojump_clock: MockClock) -> None:
         """A gateway on which nobody sends for a week must not gather an entry per beat."""
-        peers = [await harness.session(kind, heart_beat="0,250") for _ in range(3)]
+        peers = [await harness.session("tcp", heart_beat="0,250") for _ in range(3)]
         for peer in peers:
             harness.nursery.start_soon(peer.listen, 100)
         await trio.sleep(100)
         assert len(harness.broker.dirty) <= 3
 
     async def test_no_beats_pile_up_for_one_that_does_not_read(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
+        self, harness: Harness, autojump_clock: MockClock
     ) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect(heart_beat="0,250")
-        pipe.room = 0
+        await harness.stalled("tcp", heart_beat="0,250")
         await trio.sleep(1000)
         (session,) = harness.broker.sessions.values()
         assert len(session.outbox.parts) <= 4
-
-    async def test_a_tick_for_one_that_has_gone(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        """It leaves the wheel by itself."""
-        peer = await harness.session(kind, heart_beat="1000,1000")
-        await peer.aclose()
-        await trio.sleep(100)
-        await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == float("inf")
 
 
 class TestPings:
@@ -171,11 +138,7 @@ class TestPings:
     async def test_also_while_the_writer_is_at_work(self, harness: Harness) -> None:
         """A client in the middle of a long delivery that pings must not take us for dead: the Pong comes behind the
         messages that were under way."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 100
+        peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
         for _ in range(5):
             await peer.publish("/topic/a", b"x" * 1000)
         await wait_all_tasks_blocked()
@@ -189,11 +152,7 @@ class TestPings:
 
     @requirement("WST-08")
     async def test_a_close_behind_messages_under_way(self, harness: Harness) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 100
+        peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
         await peer.publish("/topic/a", b"x" * 1000)
         await wait_all_tasks_blocked()
         await peer.websocket.stream.send_all(ws(CLOSE, b"\x03\xe8"))
@@ -233,27 +192,17 @@ class TestPings:
         await peer.frame("ERROR")
         assert harness.counters.heartbeat_timeouts == 1
 
+    async def test_none_into_a_message_under_way(self, harness: Harness, autojump_clock: MockClock) -> None:
+        peer, pipe = await harness.stalled("websocket", "/topic/a", room=500)
+        await peer.publish("/topic/a", b"x" * 1000)
+        await trio.sleep(100)
+        pipe.open()
+        assert (await peer.frame("MESSAGE")).body == b"x" * 1000
+        await peer.settled()
+
     async def test_no_pings_to_one_that_talks(self, harness: Harness, autojump_clock: MockClock) -> None:
         peer = await harness.session("websocket")
         for _ in range(20):
             await trio.sleep(10)
             await peer.settled()
         assert peer.websocket.pings == []
-
-    async def test_none_at_all(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(options=TransportOptions(websocket_ping=0.0))
-        peer = await harness.session("websocket")
-        await peer.listen(1000)
-        assert peer.websocket.pings == []
-
-    async def test_none_into_a_message_under_way(self, harness: Harness, autojump_clock: MockClock) -> None:
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 500
-        await peer.publish("/topic/a", b"x" * 1000)
-        await trio.sleep(100)
-        pipe.open()
-        assert (await peer.frame("MESSAGE")).body == b"x" * 1000
-        await peer.settled()

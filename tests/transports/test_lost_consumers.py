@@ -12,15 +12,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
 from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue
-from gateway.config.settings import Settings
-from gateway.runtime.gateway import open_gateway
 
 from .harness import Harness
-from .peers import Peer, dial, frame, vanish
+from .peers import Peer, frame
 from .pipes import ControlledPipe
 
 parametrize = pytest.mark.parametrize
@@ -107,50 +104,32 @@ class TestConsumer:
 
     @parametrize("end", LOST)
     @parametrize("ack", ["client", "client-individual"])
-    async def test_lost(self, harness: Harness, kind: str, ack: str, end: End, autojump_clock: MockClock) -> None:
+    async def test_lost(self, harness: Harness, ack: str, end: End, autojump_clock: MockClock) -> None:
         """The oldest has failed, the others come back as they are."""
         pipe = ControlledPipe()
-        await end(harness, await self.at_work(harness, kind, pipe, ack), pipe)
+        await end(harness, await self.at_work(harness, "tcp", pipe, ack), pipe)
         await wait_all_tasks_blocked()
         assert waiting(harness, "/queue/dlq.a") == [b"1"]
         assert waiting(harness, "/queue/a") == [b"2", b"3"]
-        other = await harness.session(kind)
+        other = await harness.session("tcp")
         (letter,) = await other.subscribe_and_read("/queue/dlq.a", 1)
         assert (letter["dlq-reason"], letter["dlq-source"], letter["dlq-attempts"]) == ("max-attempts", "/queue/a", "1")
 
     @parametrize("end", KEPT)
-    async def test_it_took_its_leave(self, harness: Harness, kind: str, end: End, autojump_clock: MockClock) -> None:
+    async def test_it_took_its_leave(self, harness: Harness, end: End, autojump_clock: MockClock) -> None:
         """DISCONNECT, UNSUBSCRIBE, an operator and a drain say nothing of the messages."""
         pipe = ControlledPipe()
-        peer = await self.at_work(harness, kind, pipe)
+        peer = await self.at_work(harness, "tcp", pipe)
         await end(harness, peer, pipe)
         await wait_all_tasks_blocked()
         assert waiting(harness, "/queue/dlq.a") == []
         assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]
 
-    @parametrize("end", [breaks, sends_nonsense, falls_silent])
-    async def test_a_dead_letter_without_room_blocks_no_publisher(
-        self, make_harness: MakeHarness, kind: str, end: End, autojump_clock: MockClock
-    ) -> None:
-        """It fills its queue; those who come next did not send it."""
-        harness = make_harness(policies=ONE_ATTEMPT | {"/queue/dlq.a": {"max_messages": 1}})
-        pipe = ControlledPipe()
-        peer, other = await self.at_work(harness, kind, pipe), await harness.session(kind)
-        await end(harness, peer, pipe)
-        await wait_all_tasks_blocked()
-        assert waiting(harness, "/queue/dlq.a") == [b"1"]
-        began = trio.current_time()
-        for _ in range(3):
-            await other.settled()
-        assert trio.current_time() - began < 0.1
-
-    async def test_a_slow_consumer_that_is_cut(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_a_slow_consumer_that_is_cut(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """It did not say goodbye either."""
         harness = make_harness(policies=ONE_ATTEMPT, quotas=Quotas(max_outbound=64_000))
         pipe = ControlledPipe()
-        peer, publisher = harness.connect_through(kind, pipe), await harness.session(kind)
+        peer, publisher = harness.connect_through("tcp", pipe), await harness.session("tcp")
         await peer.connect()
         await peer.subscribe("/queue/a", id=1, ack="client")
         await peer.subscribe("/topic/a", id=2)
@@ -163,24 +142,3 @@ class TestConsumer:
         await wait_all_tasks_blocked()
         assert pipe.closed
         assert waiting(harness, "/queue/dlq.a") == [b"1"]
-
-    async def test_over_sockets(self, kind: str) -> None:
-        """A reset by one, a drain for the other, of a whole gateway."""
-        values = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "close_linger": 0.0, "drain_timeout": 5.0}
-        policies = [{"match": "/queue/#", "max_attempts": 1}]
-        settings = Settings(**values, policy=policies)  # type: ignore[arg-type]
-        async with open_gateway(settings, authenticator=Anonymous()) as gateway:
-            address = gateway.addresses[kind][0]
-            vanishing, staying, observer = [await dial(kind, address) for _ in range(3)]
-            for peer, name in ((vanishing, "/queue/a"), (staying, "/queue/b")):
-                await peer.connect()
-                await peer.subscribe(name, ack="client")
-                await peer.publish(name, b"x")
-                await peer.frame("MESSAGE")
-            await observer.connect()
-            assert isinstance(vanishing.wire.stream, trio.SocketStream)
-            vanish(vanishing.wire.stream)
-            await observer.subscribe_and_read("/queue/dlq.a", 1)
-        assert set(gateway.broker.destinations) == {"/queue/b"}
-        for peer in (staying, observer):
-            await peer.aclose()

@@ -29,11 +29,8 @@ CLOSED = "a client is closed to make room in memory"
 
 async def unread(home: Harness, kind: str) -> tuple[ControlledPipe, Peer, Peer]:
     """A reader whose outbox has 800,000 bytes that it does not take: its socket, it, and who published them."""
-    pipe = ControlledPipe()
-    reader, publisher = home.connect_through(kind, pipe), await home.session(kind)
-    await reader.connect()
-    await reader.subscribe("/topic/a")
-    pipe.room = 0
+    reader, pipe = await home.stalled(kind, "/topic/a")
+    publisher = await home.session(kind)
     for _ in range(80):
         await publisher.publish("/topic/a", b"x" * 10_000)
     await publisher.settled()
@@ -108,11 +105,11 @@ async def begins(peer: Peer, size: int, sent: int, **headers: object) -> bytes:
 
 
 class TestShort:
-    async def test_plenty(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_plenty(self, home: Harness, autojump_clock: MockClock) -> None:
         watched(home, HIGH - 1)
         await filled(home)
         await trio.sleep(5)
-        assert not await is_held(home, await home.session(kind))
+        assert not await is_held(home, await home.session("tcp"))
         assert not home.server.memory_guard.reason
 
     async def test_publishers_wait(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
@@ -132,43 +129,30 @@ class TestShort:
         await peer.settled()
         assert not len(home.server.back_pressure.blocked)
 
-    async def test_until_what_is_kept_has_gone(self, home: Harness, autojump_clock: MockClock) -> None:
-        """Though the process takes as much as before: others may have it, and waiting would not end."""
-        watched(home, HIGH)
-        await filled(home)
-        await trio.sleep(1)
-        assert home.broker.memory.pressed
-        consumer = await home.session("tcp")
-        await consumes(consumer)
-        await trio.sleep(1)
-        assert not home.broker.memory.pressed
-
     async def test_memory_that_no_client_has_blocks_no_publisher(
-        self, home: Harness, kind: str, autojump_clock: MockClock
+        self, home: Harness, autojump_clock: MockClock
     ) -> None:
         watched(home, HIGH)
         await trio.sleep(1)
-        assert not await is_held(home, await home.session(kind))
+        assert not await is_held(home, await home.session("tcp"))
 
-    async def test_topics_flow(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_topics_flow(self, home: Harness, autojump_clock: MockClock) -> None:
         watched(home, HIGH)
         await filled(home)
         await trio.sleep(1)
-        await (await home.session(kind)).settled()
+        await (await home.session("tcp")).settled()
         assert home.broker.memory.pressed
 
-    async def test_slow_consumers_are_found_out_sooner(
-        self, home: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_slow_consumers_are_found_out_sooner(self, home: Harness, autojump_clock: MockClock) -> None:
         """While outboxes have it, each may have little; others who publish do not wait for that."""
         process = watched(home)
-        pipe, reader, publisher = await unread(home, kind)
+        pipe, reader, publisher = await unread(home, "tcp")
         process.resident = HIGH
         await trio.sleep(1)
         await publisher.publish("/topic/a", b"x")
         await wait_all_tasks_blocked()
         assert home.server.back_pressure.blocked.by_reason()["slow subscriber"] == 1
-        other = await home.session(kind)
+        other = await home.session("tcp")
         await other.settled()
         pipe.open()
         for _ in range(81):
@@ -176,16 +160,14 @@ class TestShort:
         await publisher.settled()
         assert home.counters.slow_consumers == 0
 
-    async def test_the_largest_unread_outbox_goes(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_the_largest_unread_outbox_goes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """Else publishers would wait for what will never be read."""
         home = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=1.0))
         process = watched(home)
-        publisher = await home.session(kind)
+        publisher = await home.session("tcp")
         pipes = [ControlledPipe() for _ in range(3)]
         for number, pipe in enumerate(pipes):
-            reader = home.connect_through(kind, pipe)
+            reader = home.connect_through("tcp", pipe)
             await reader.connect()
             await reader.subscribe(f"/topic/{number}")
             pipe.room = 0
@@ -243,12 +225,6 @@ class TestGivenBack:
         await trio.sleep(19.9)
         assert process.trims == 4
 
-    async def test_not_while_there_is_plenty(self, home: Harness, autojump_clock: MockClock) -> None:
-        process = watched(home, HIGH - MARK // 16 - 1)
-        await filled(home)
-        await trio.sleep(20)
-        assert process.trims == 0
-
 
 class TestMark:
     async def large(self, harness: Harness, kind: str, nbytes: int, name: str = "t") -> Peer:
@@ -260,9 +236,9 @@ class TestMark:
         await peer.settled()
         return peer
 
-    async def test_the_session_that_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_the_session_that_costs_most_goes(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
-        small, large = await self.large(home, kind, 200_000), await self.large(home, kind, 400_000)
+        small, large = await self.large(home, "tcp", 200_000), await self.large(home, "tcp", 400_000)
         process.resident = MARK + 1000
         with structlog.testing.capture_logs() as logs:
             await trio.sleep(0.6)
@@ -303,12 +279,10 @@ class TestMark:
         await trio.sleep(0.6)
         assert harness.server.memory_guard.closed == 3
 
-    async def test_an_outbox_that_its_client_does_not_read(
-        self, home: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_an_outbox_that_its_client_does_not_read(self, home: Harness, autojump_clock: MockClock) -> None:
         """It cannot be told, but is not waited for long."""
         process = watched(home)
-        pipe, _, publisher = await unread(home, kind)
+        pipe, _, publisher = await unread(home, "tcp")
         process.resident = MARK
         await trio.sleep(0.6)
         assert home.server.memory_guard.closed == 1
@@ -316,9 +290,9 @@ class TestMark:
         assert pipe.closed
         await publisher.settled()
 
-    async def test_many_subscriptions_are_a_cost(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_many_subscriptions_are_a_cost(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
-        peer = await home.session(kind)
+        peer = await home.session("tcp")
         for number in range(600):
             await peer.send_frame("SUBSCRIBE", id=number, destination=f"/topic/{number}")
         await peer.settled()
@@ -326,24 +300,9 @@ class TestMark:
         await trio.sleep(0.6)
         assert b"of subscriptions and what waits for them" in (await peer.at_end_after_error()).body
 
-    async def test_a_send_is_refused(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_not_where_it_would_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
-        await filled(home)
-        worker = await home.session(kind)
-        await consumes(worker, ack="client")
-        await wait_all_tasks_blocked()
-        for _ in range(home.counters.delivered):
-            await worker.frame("MESSAGE")
-        process.resident = MARK
-        await trio.sleep(0.6)
-        await worker.publish("/queue/b", b"x")
-        error = await worker.at_end_after_error()
-        assert error["message"] == "memory limit reached"
-        assert b"(memory_mark)" in error.body
-
-    async def test_not_where_it_would_not_help(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
-        process = watched(home)
-        peer = await self.large(home, kind, 200_000)
+        peer = await self.large(home, "tcp", 200_000)
         process.resident = 2 * MARK
         with structlog.testing.capture_logs() as logs:
             await trio.sleep(9)
@@ -357,9 +316,9 @@ class TestMark:
 class TestLimit:
     """The same at `memory_limit`, which nobody has to measure."""
 
-    async def test_the_session_that_costs_most_goes(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
-        large = await TestMark().large(home, kind, 300_000)
-        small = await TestMark().large(home, kind, 100_000)
+    async def test_the_session_that_costs_most_goes(self, home: Harness, autojump_clock: MockClock) -> None:
+        large = await TestMark().large(home, "tcp", 300_000)
+        small = await TestMark().large(home, "tcp", 100_000)
         await self.reach_limit(home)
         await trio.sleep(0.3)
         error = await large.at_end_after_error()
@@ -414,21 +373,21 @@ class TestIncomplete:
         await peer.frame("RECEIPT")
         assert home.broker.memory.used == home.broker.memory.partial == 0
 
-    async def test_a_little_is_not(self, home: Harness, kind: str) -> None:
-        peer = await home.session(kind)
+    async def test_a_little_is_not(self, home: Harness) -> None:
+        peer = await home.session("tcp")
         await begins(peer, 10_000, 4_000)
         assert home.broker.memory.partial == 0
 
-    async def test_it_ends_with_its_connection(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
-        peer = await home.session(kind)
+    async def test_it_ends_with_its_connection(self, home: Harness, autojump_clock: MockClock) -> None:
+        peer = await home.session("tcp")
         await begins(peer, 400_000, 300_000)
         await peer.aclose()
         await wait_all_tasks_blocked()
         assert home.broker.memory.used == home.broker.memory.partial == 0
 
-    async def test_a_large_one_waits_in_the_middle(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_a_large_one_waits_in_the_middle(self, home: Harness, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
-        peer, other = await home.session(kind), await home.session(kind)
+        peer, other = await home.session("tcp"), await home.session("tcp")
         rest = await begins(peer, 400_000, 150_000, receipt="r")
         assert home.broker.memory.pressed
         assert home.server.back_pressure.blocked.by_reason()["memory short"] == 1
@@ -438,22 +397,20 @@ class TestIncomplete:
         await peer.send(rest)
         await peer.frame("RECEIPT")
 
-    async def test_not_as_long_as_few_are_on_their_way(
-        self, home: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_not_as_long_as_few_are_on_their_way(self, home: Harness, autojump_clock: MockClock) -> None:
         """A topic's messages flow, large ones too."""
         await filled(home, 700_000)
-        peer = await home.session(kind)
+        peer = await home.session("tcp")
         rest = await begins(peer, 400_000, 100_000, receipt="r")
         assert home.broker.memory.pressed
         assert not len(home.server.back_pressure.blocked)
         await peer.send(rest[:-1])
         await peer.send(rest[-1:])
 
-    async def test_at_the_limit_it_is_refused(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
+    async def test_at_the_limit_it_is_refused(self, home: Harness, autojump_clock: MockClock) -> None:
         """By somebody who must be read, for others are held back before."""
         await filled(home, 700_000)
-        peer = await home.session(kind)
+        peer = await home.session("tcp")
         await peer.send_frame("BEGIN", transaction="t")
         await begins(peer, 400_000, 350_000)
         error = await peer.at_end_after_error()

@@ -13,11 +13,7 @@ import trio
 from . import test_closing
 from .harness import Harness
 from .test_back_pressure import TestBackPressure as TestBackPressure
-from .test_connection import TestAuthentication as TestAuthentication
-from .test_connection import TestConnectTimeout as TestConnectTimeout
 from .test_connection import TestErrors as TestErrors
-from .test_connection import TestHandshake as TestHandshake
-from .test_heartbeats import TestHeartbeats as TestHeartbeats
 
 
 class TestEnd(test_closing.TestEnd):

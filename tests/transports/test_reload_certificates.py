@@ -109,15 +109,6 @@ async def test_one_that_has_expired_comes_into_force_and_is_told(tmp_path: Path)
         assert "has expired" in logs[1]["event"]
 
 
-async def test_one_that_has_expired_is_told_where_readiness_is(tmp_path: Path) -> None:
-    async with secured(tmp_path) as gateway:
-        assert gateway.complaints() == {}
-        assert gateway.certificates is not None
-        gateway.certificates.ends = 0.0
-        assert "has expired" in gateway.complaints()["certificate"]
-        assert gateway.not_ready() is None
-
-
 class Faulty:
     name = "something"
 
@@ -181,18 +172,6 @@ class TestSettings:
             del values["trusted_proxies"]
             gateway.reload()
             assert b" 403 " in await self.upgrade(gateway, *fields)
-
-    async def test_what_needs_a_restart(self) -> None:
-        values: dict[str, object] = {}
-        async with self.opened(values) as gateway:
-            values |= {"max_body": 1024, "drain_timeout": 1.0}
-            with structlog.testing.capture_logs() as logs:
-                gateway.reload()
-            assert [(entry["log_level"], entry.get("settings")) for entry in logs] == [
-                ("warning", "drain_timeout, max_body"),
-                ("info", None),
-            ]
-            assert (logs[1]["what"], logs[1]["kept"]) == ("users, rules, settings", [])
 
 
 @pytest.mark.parametrize(

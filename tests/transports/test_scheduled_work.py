@@ -80,11 +80,9 @@ class TestDelay:
             await publisher.publish("/queue/a", b"%r" % due, x_delay=milliseconds)
             await read_in_time(consumer, 1)
 
-    async def test_many_in_the_order_of_their_times(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_many_in_the_order_of_their_times(self, harness: Harness, autojump_clock: MockClock) -> None:
         """Each may be the nearest of all when it comes, or not; equal times are in the order of the SENDs."""
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
+        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await consumer.subscribe("/topic/a")
         dice = random.Random(7)
         expected = []
@@ -101,31 +99,11 @@ class TestDelay:
         assert received == sorted(expected)
 
 
-class TestFailures:
-    async def test_the_back_off_doubles(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        """As it is where no policy says anything: 0.1 s at first."""
-        consumer = await harness.session(kind)
-        await consumer.subscribe("/queue/a", ack="client-individual")
-        await consumer.publish("/queue/a")
-        message = await consumer.frame("MESSAGE")
-        for attempt in range(1, 10):
-            due = trio.current_time() + 0.1 * 2 ** (attempt - 1)
-            await consumer.send_frame("NACK", id=message["ack"])
-            assert await consumer.listen(due - trio.current_time() - 0.001) == []
-            message = await consumer.frame("MESSAGE")
-            assert in_time(due)
-            assert (message["redelivered"], message["delivery-count"]) == ("true", str(attempt + 1))
-        await consumer.send_frame("NACK", id=message["ack"])
-        await consumer.send_frame("SUBSCRIBE", destination="/queue/dlq.a", id=2)
-        letter = await consumer.frame("MESSAGE")
-        assert (letter["dlq-reason"], letter["dlq-attempts"]) == ("max-attempts", "10")
-
-
 class TestTurns:
     """What is much is cut into turns, between which outboxes are flushed and others do what they have to do."""
 
-    async def test_many_at_once(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
+    async def test_many_at_once(self, harness: Harness, autojump_clock: MockClock) -> None:
+        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await consumer.subscribe("/topic/a")
         await publisher.send(b"".join(frame("SEND", b"1.0", destination="/topic/a", x_delay=1000) for _ in range(3000)))
         await publisher.settled()
@@ -140,22 +118,8 @@ class TestTurns:
         assert in_time(1.0)
         await read_in_time(consumer, 3000)
 
-    async def test_what_a_turn_wrote_is_flushed_before_the_next(
-        self, harness: Harness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        pipe = Recording()
-        publisher, consumer = await harness.session(kind), harness.connect_through(kind, pipe)
-        await consumer.connect()
-        await consumer.subscribe("/topic/a")
-        await publisher.send(b"".join(frame("SEND", b"x", destination="/topic/a", x_delay=1000) for _ in range(3000)))
-        pipe.writes.clear()
-        await trio.sleep(2)
-        assert harness.counters.delivered == 3000
-        assert len(pipe.writes) >= 3
-        assert max(pipe.writes) <= sum(pipe.writes) / 2
-
-    async def test_unfinished_work_lets_others_have_their_turns(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
+    async def test_unfinished_work_lets_others_have_their_turns(self, harness: Harness) -> None:
+        peer = await harness.session("tcp")
         await wait_all_tasks_blocked()
         left = 1000
 
@@ -173,11 +137,9 @@ class TestTurns:
                 await trio.lowlevel.checkpoint()
 
     @parametrize("when", ["at a time", "in a turn"])
-    async def test_one_fault_stops_nothing_else(
-        self, harness: Harness, kind: str, when: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_one_fault_stops_nothing_else(self, harness: Harness, when: str, autojump_clock: MockClock) -> None:
         """It would be the end of the gateway, or of all that is due later."""
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
+        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await consumer.subscribe("/queue/a")
 
         def burn() -> None:
@@ -217,7 +179,7 @@ class TestTurns:
         assert (seen, harness.broker.context.waiting) == ([False], 1)
 
     async def test_the_timer_wheel_is_empty_when_nothing_is_due(
-        self, harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Alarms that an earlier one replaced leave it, too, and do nothing."""
         ticks: list[float] = []
@@ -228,7 +190,7 @@ class TestTurns:
             tick(scheduler)
 
         monkeypatch.setattr(Scheduler, "tick", counted)
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         for delay in range(5000, 0, -100):
             await publisher.publish("/topic/nobody", x_delay=delay)
         await publisher.settled()  # to the same topic

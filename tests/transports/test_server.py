@@ -36,13 +36,6 @@ class Outbox:
 
 
 class TestFlush:
-    async def test_all_in_order(self, harness: Harness) -> None:
-        flushed: list[int] = []
-        harness.broker.dirty.extend(Outbox(flushed, number) for number in range(10))  # type: ignore[misc]
-        await harness.server.flush()
-        assert flushed == list(range(10))
-        assert not harness.broker.dirty
-
     async def test_very_many_let_others_have_a_turn(self, harness: Harness) -> None:
         flushed: list[int] = []
         seen: list[int] = []
@@ -73,11 +66,11 @@ class TestEnd:
     async def test_no_connection(self, harness: Harness) -> None:
         await harness.server.wait_empty()
 
-    async def test_until_the_last_has_gone(self, harness: Harness, kind: str) -> None:
+    async def test_until_the_last_has_gone(self, harness: Harness) -> None:
         """Also where all had gone once before."""
-        await (await harness.session(kind)).aclose()
+        await (await harness.session("tcp")).aclose()
         await harness.server.wait_empty()
-        peers = [await harness.session(kind) for _ in range(3)]
+        peers = [await harness.session("tcp") for _ in range(3)]
         gone = trio.Event()
 
         async def wait() -> None:
@@ -96,15 +89,13 @@ class TestEnd:
 
 
 class TestHandshakes:
-    async def test_each_has_its_own_deadline(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_each_has_its_own_deadline(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(options=TransportOptions(connect_timeout=10.0))
         ended: dict[int, float] = {}
 
         async def silent(number: int) -> None:
             await trio.sleep(number * 3)
-            peer = harness.connect(kind)
+            peer = harness.connect("tcp")
             began = trio.current_time()
             await peer.frame("ERROR")
             ended[number] = trio.current_time() - began
@@ -114,14 +105,6 @@ class TestHandshakes:
             for number in range(5):
                 nursery.start_soon(silent, number)
         assert ended == {number: pytest.approx(10.01, abs=0.02) for number in range(5)}
-
-    async def test_a_session_is_no_longer_waited_for(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
-        peer = await harness.session(kind)
-        await trio.sleep(100)
-        await peer.settled()
 
     async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
         """Nothing is left on it when all handshakes are over, however many there were."""
@@ -138,11 +121,7 @@ class TestSlowReceivers:
 
     async def stalled(self, harness: Harness, kind: str) -> tuple[Peer, ControlledPipe]:
         """A subscriber of /topic/a that takes nothing any more."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        await peer.subscribe("/topic/a")
-        pipe.room = 0
+        peer, pipe = await harness.stalled(kind, "/topic/a")
         return peer, pipe
 
     async def fill(self, publisher: Peer, nbytes: int) -> None:
@@ -167,23 +146,21 @@ class TestSlowReceivers:
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert trio.current_time() == pytest.approx(1.5, abs=0.1)
 
-    async def test_a_subscriber_that_reads_blocks_no_publisher(self, make_harness: MakeHarness, kind: str) -> None:
+    async def test_a_subscriber_that_reads_blocks_no_publisher(self, make_harness: MakeHarness) -> None:
         """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
         harness = make_harness(quotas=QUOTAS)
-        publisher = await harness.session(kind)
-        receiver, pipe = await self.stalled(harness, kind)
+        publisher = await harness.session("tcp")
+        receiver, pipe = await self.stalled(harness, "tcp")
         pipe.open()
         await publisher.send(frame("SEND", b"x" * 1000, destination="/topic/a") * 60)
         for _ in range(60):
             await receiver.frame("MESSAGE")
         assert harness.counters.held_publishers == 0
 
-    async def test_not_longer_than_the_timeout(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_not_longer_than_the_timeout(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
-        publisher = await harness.session(kind)
-        receiver, _ = await self.stalled(harness, kind)
+        publisher = await harness.session("tcp")
+        receiver, _ = await self.stalled(harness, "tcp")
         began = trio.current_time()
         await self.fill(publisher, 50_000)
         await publisher.settled()
@@ -202,12 +179,10 @@ class TestSlowReceivers:
         assert len(harness.server.open_connections) == 1
         del receiver
 
-    async def test_forgiven_when_it_has_read(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_forgiven_when_it_has_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
-        publisher = await harness.session(kind)
-        receiver, pipe = await self.stalled(harness, kind)
+        publisher = await harness.session("tcp")
+        receiver, pipe = await self.stalled(harness, "tcp")
         await self.fill(publisher, 50_000)
         await publisher.settled()
         pipe.open()
@@ -222,24 +197,22 @@ class TestSlowReceivers:
         assert harness.counters.slow_consumers == 0
 
     async def test_a_subscriber_that_leaves_blocks_no_publisher(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         harness = make_harness(quotas=QUOTAS)
-        publisher = await harness.session(kind)
-        receiver, _ = await self.stalled(harness, kind)
+        publisher = await harness.session("tcp")
+        receiver, _ = await self.stalled(harness, "tcp")
         await self.fill(publisher, 50_000)
         await trio.sleep(1.0)
         await receiver.aclose()
         await publisher.settled()
         assert trio.current_time() == pytest.approx(1.0, abs=0.1)
 
-    async def test_several_share_the_time(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_several_share_the_time(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """Ten that do not read cost a publisher no more than one."""
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
-        publisher = await harness.session(kind)
-        receivers = [await self.stalled(harness, kind) for _ in range(10)]
+        publisher = await harness.session("tcp")
+        receivers = [await self.stalled(harness, "tcp") for _ in range(10)]
         await self.fill(publisher, 50_000)
         await publisher.settled()
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
@@ -249,14 +222,11 @@ class TestSlowReceivers:
         assert len(receivers) == 10
 
     async def test_a_client_that_does_not_read_its_receipts_waits_for_itself(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """Receipts that nobody reads fill an outbox, too."""
         harness = make_harness(quotas=QUOTAS)
-        pipe = ControlledPipe()
-        peer = harness.connect_through(kind, pipe)
-        await peer.connect()
-        pipe.room = 0
+        peer, pipe = await harness.stalled("tcp")
         for number in range(60):
             await peer.send_frame("SEND", destination="/topic/nobody", receipt=f"{number:01000}")
         await wait_all_tasks_blocked()
@@ -273,11 +243,9 @@ class TestMemory:
 
     QUOTAS = Quotas(memory_limit=1_000_000, max_outbound=10_000_000)
 
-    async def test_held_until_messages_have_gone(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
+    async def test_held_until_messages_have_gone(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=self.QUOTAS)
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
@@ -285,20 +253,20 @@ class TestMemory:
         assert harness.broker.memory.pressed
         assert harness.counters.held_publishers == 1
         await trio.sleep(5)
-        consumer = await harness.session(kind)
+        consumer = await harness.session("tcp")
         messages = await consumer.subscribe_and_read("/queue/a", 80)
         assert [len(message.body) for message in messages] == [10_000] * 80
         assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
         assert not harness.broker.memory.pressed
 
     async def test_a_client_with_unacknowledged_messages_is_read(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """Its ACKs are what makes room."""
         harness = make_harness(quotas=self.QUOTAS)
-        consumer = await harness.session(kind)
+        consumer = await harness.session("tcp")
         await consumer.subscribe("/queue/a", ack="client")
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await wait_all_tasks_blocked()
@@ -321,14 +289,14 @@ class TestMemory:
         return messages
 
     async def test_a_blocked_client_that_gets_messages_is_read_again(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
         """It stood by, and published; then the consumer in front of it went, and nobody else is there to make room."""
         harness = make_harness(quotas=self.QUOTAS)
-        active, standby = await harness.session(kind), await harness.session(kind)
+        active, standby = await harness.session("tcp"), await harness.session("tcp")
         await active.subscribe("/queue/a", ack="client-individual", exclusive="true")
         await standby.subscribe("/queue/a", ack="client-individual", exclusive="true")
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         for _ in range(80):
             await publisher.publish("/queue/a", b"x" * 10_000)
         await wait_all_tasks_blocked()

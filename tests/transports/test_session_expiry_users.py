@@ -81,11 +81,7 @@ class TestUsersFile:
         ("users", "message", "words"),
         [
             ("", "user removed", "no longer has the user 'ada'; ask its operator"),
-            (
-                f"ada:{OTHER}\n",
-                "passcode changed",
-                "the passcode of 'ada' has been changed; log in with the new one",
-            ),
+            (f"ada:{OTHER}\n", "passcode changed", "the passcode of 'ada' has been changed; log in with the new one"),
         ],
         ids=["gone", "another passcode"],
     )
@@ -103,20 +99,6 @@ class TestUsersFile:
             await bob.settled()
             for peer in (ada, bob):
                 await peer.aclose()
-
-    async def test_the_other_sessions_of_the_same_name(self, folder: Path) -> None:
-        """Each of them goes, and who comes back is refused."""
-        async with opened(folder, f"ada:{HASH}\n") as gateway:
-            peers = [await come(gateway) for _ in range(3)]
-            read_again(gateway, folder, f"bob:{HASH}\n")
-            for peer in peers:
-                assert (await peer.at_end_after_error())["message"] == "user removed"
-                await peer.aclose()
-            assert not gateway.broker.sessions
-            again = await dial("tcp", gateway.addresses["tcp"][0])
-            await again.send_frame("CONNECT", login="ada", passcode="right", **{"accept-version": "1.2", "host": "h"})
-            assert (await again.at_end_after_error())["message"] == "login refused"
-            await again.aclose()
 
     async def test_a_change_before_a_login(self, folder: Path) -> None:
         """A login reads the file, too, and ends nobody: a file may be half written then.  The reload is what counts."""
@@ -141,17 +123,6 @@ class TestUsersFile:
             await ada.settled()
             await ada.aclose()
 
-    async def test_the_same_file_again(self, folder: Path, logged: list[EventDict]) -> None:
-        async with opened(folder, f"ada:{HASH}:ops\n", RULES) as gateway:
-            ada = await come(gateway)
-            (session,) = gateway.broker.sessions.values()
-            access = session.access
-            read_again(gateway, folder, f"# users\nada:{HASH}: ops\n")
-            await ada.settled()
-            assert session.access is access
-            assert not of(logged, "groups changed")
-            await ada.aclose()
-
     async def test_one_that_ends_already_is_told_once(self, folder: Path, logged: list[EventDict]) -> None:
         async with opened(folder, f"ada:{HASH}\n") as gateway:
             ada = await come(gateway)
@@ -164,9 +135,9 @@ class TestUsersFile:
 
 
 class TestGroups:
-    async def test_new_ones_count_at_once(self, folder: Path, kind: str, logged: list[EventDict]) -> None:
+    async def test_new_ones_count_at_once(self, folder: Path, logged: list[EventDict]) -> None:
         async with opened(folder, f"ada:{HASH}\n", RULES) as gateway:
-            ada = await come(gateway, kind)
+            ada = await come(gateway, "tcp")
             read_again(gateway, folder, f"ada:{HASH}:ops,traders\n")
             await ada.subscribe("/topic/a")
             await ada.settled()
@@ -174,9 +145,9 @@ class TestGroups:
             assert (line["login"], line["groups"]) == ("ada", ["ops", "traders"])
             await ada.aclose()
 
-    async def test_a_lost_permission_ends_the_session(self, folder: Path, kind: str) -> None:
+    async def test_a_lost_permission_ends_the_session(self, folder: Path) -> None:
         async with opened(folder, f"ada:{HASH}:ops\nbob:{HASH}:ops\n", RULES) as gateway:
-            ada, bob = await come(gateway, kind), await come(gateway, kind, "bob")
+            ada, bob = await come(gateway, "tcp"), await come(gateway, "tcp", "bob")
             await ada.subscribe("/topic/a")
             read_again(gateway, folder, f"ada:{HASH}\nbob:{HASH}\n")
             error = await ada.at_end_after_error()
@@ -189,19 +160,10 @@ class TestGroups:
             for peer in (ada, bob):
                 await peer.aclose()
 
-    async def test_lost_permissions_though_the_rules_cannot_be_read(self, folder: Path, kind: str) -> None:
-        async with opened(folder, f"ada:{HASH}:ops\n", RULES) as gateway:
-            ada = await come(gateway, kind)
-            await ada.subscribe("/topic/a")
-            (folder / "gateway.toml").write_text("no toml")
-            read_again(gateway, folder, f"ada:{HASH}\n")
-            assert (await ada.at_end_after_error())["message"] == "access refused"
-            await ada.aclose()
-
-    async def test_groups_and_rules_of_one_reload_belong_together(self, folder: Path, kind: str) -> None:
+    async def test_groups_and_rules_of_one_reload_belong_together(self, folder: Path) -> None:
         """With his old groups he may do nothing by the new rules, and with the new ones nothing by the old rules."""
         async with opened(folder, f"ada:{HASH}:ops\n", RULES) as gateway:
-            ada = await come(gateway, kind)
+            ada = await come(gateway, "tcp")
             await ada.subscribe("/topic/a")
             text = (folder / "gateway.toml").read_text()
             (folder / "gateway.toml").write_text(text.replace('"ops"', '"operators"'))
@@ -241,28 +203,21 @@ async def harness(make_harness: Callable[..., Harness], autojump_clock: MockCloc
 
 
 class TestFollowed:
-    async def test_it_is_its_authenticator(self, harness: Harness) -> None:
-        assert isinstance(harness.authenticator, Directory)
-        followed = session_expiry.SessionReviewer(harness.authenticator, harness.server)
-        assert (followed.name, followed.reload()) == ("directory", "a fault")
-        harness.authenticator.gone.add("ada")
-        assert followed.reload() is None
-
-    async def test_sessions_of_another_login_method_go_on(self, harness: Harness, kind: str) -> None:
+    async def test_sessions_of_another_login_method_go_on(self, harness: Harness) -> None:
         registry = harness.authenticator
         assert isinstance(registry, Directory)
-        peer = await harness.session(kind, login="token-7")
+        peer = await harness.session("tcp", login="token-7")
         registry.gone.add("token-7")
         session_expiry.SessionReviewer(registry, harness.server).reload()
         await peer.settled()
         assert registry.asked == 0
         await peer.aclose()
 
-    async def test_one_that_has_gone_meanwhile(self, harness: Harness, kind: str, logged: list[EventDict]) -> None:
+    async def test_one_that_has_gone_meanwhile(self, harness: Harness, logged: list[EventDict]) -> None:
         """Between the reload and the turn in which it would end."""
         registry = harness.authenticator
         assert isinstance(registry, Directory)
-        peer = await harness.session(kind, login="ada")
+        peer = await harness.session("tcp", login="ada")
         (connection,) = harness.server.connections.values()
         lease = connection.session_expiry
         assert lease is not None

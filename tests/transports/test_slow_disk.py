@@ -1,4 +1,4 @@
-"""A disk that does not keep up, or is nearly full: who is held back, and who is not."""
+"""Sessions with a store: when a RECEIPT comes, and which publishers a slow or full disk blocks."""
 
 from __future__ import annotations
 
@@ -6,28 +6,41 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 import trio
+import trio.testing
+from trio.testing import MockClock
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.core import storage as storage_module
 from gateway.broker.core.storage import Storage
 from gateway.broker.queue import durable
-from gateway.transports.flow import back_pressure
+from gateway.stores import writer
+from gateway.transports import Server
 
-from .peers import Peer
+from ..stores.disk import FULL, Disk, until
+from .harness import Harness
+from .peers import Peer, frame
 from .pipes import ControlledPipe
-from .test_store_writer import StoredHarness, receipt, until
 
 P = {"persistent": "true"}
 DURABLE, PLAIN = P, dict[str, str]()
 MANY = 100
 
 
+class StoredHarness(Harness):
+    """A harness with a store."""
+
+    def __post_init__(self) -> None:
+        self.disk = Disk()
+        self.server = Server(self.authenticator, self.quotas, self.options, store=self.disk)
+        self.nursery.start_soon(self.server.run)
+
+
 @pytest.fixture
 async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[StoredHarness]:
     """Twenty messages may wait to be written."""
     monkeypatch.setattr(storage_module, "MOST_WAITING", 20 * 1_500)
-    monkeypatch.setattr(back_pressure, "_LOOK_FOR_PEER", 0.01)
-    monkeypatch.setattr("gateway.stores.writer._PAUSE", 0.001)
+    monkeypatch.setattr(writer, "_PAUSE", 0.001)
+    monkeypatch.setattr(writer, "_RETRY", 0.001)
     made = StoredHarness(nursery, authenticator=Anonymous())
     yield made
     made.disk.let_go()
@@ -65,13 +78,86 @@ def frames(harness: StoredHarness, number: int = 0) -> int:
     return session.frames_in
 
 
+async def quiet(peer: Peer) -> None:
+    """Nothing comes."""
+    with trio.move_on_after(0):
+        found = await peer.receive()
+        raise AssertionError(found)
+
+
+async def receipt(peer: Peer) -> str:
+    return (await peer.frame("RECEIPT"))["receipt-id"]
+
+
+class TestClients:
+    """The whole way, from socket to store."""
+
+    async def test_a_receipt_comes_when_it_is_written(self, harness: StoredHarness, kind: str) -> None:
+        peer = await harness.session(kind)
+        harness.disk.hold()
+        await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+        await peer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
+        await until(lambda: harness.disk.busy)
+        await trio.testing.wait_all_tasks_blocked()
+        await quiet(peer)
+        harness.disk.let_go()
+        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
+        assert len(harness.disk.rows) == 1
+
+    async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness) -> None:
+        """Routing does not wait for the disk."""
+        peer, consumer = await harness.session("tcp"), await harness.session("tcp")
+        await consumer.subscribe("/queue/a", ack="client")
+        harness.disk.hold()
+        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
+        assert (await consumer.frame("MESSAGE")).body == b"m"
+        harness.disk.let_go()
+
+    async def test_disconnect_waits_for_it(self, harness: StoredHarness) -> None:
+        peer = await harness.session("tcp")
+        harness.disk.hold()
+        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
+        await until(lambda: harness.disk.busy)
+        await trio.testing.wait_all_tasks_blocked()
+        await quiet(peer)
+        harness.disk.let_go()
+        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
+        await peer.at_end()
+
+    async def test_but_not_for_ever(self, harness: StoredHarness, autojump_clock: MockClock) -> None:
+        peer = await harness.session("tcp")
+        harness.disk.hold()
+        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
+        await peer.at_end()
+        harness.disk.let_go()
+
+    async def test_a_full_disk(self, harness: StoredHarness) -> None:
+        first, second, third = [await harness.session("tcp") for _ in range(3)]
+        await third.subscribe("/topic/a")
+        harness.disk.errors = [FULL]
+        harness.disk.hold()
+        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
+        harness.disk.let_one_go()
+        await until(lambda: len(harness.disk.calls) == 2)  # it is tried again
+        await second.send_frame("SEND", b"m", destination="/topic/a")
+        assert (await third.frame("MESSAGE")).body == b"m"
+        await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
+        error = await second.frame("ERROR")
+        assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
+        assert error.body == b"durable messages are refused for now: the disk is full"
+        harness.disk.let_go()
+        assert await receipt(first) == "1"  # there is room again
+        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
+        assert await receipt(first) == "3"
+
+
 class TestSlow:
     @pytest.mark.usefixtures("spilling")
     @pytest.mark.parametrize("headers", [DURABLE, PLAIN], ids=["durable", "plain"])
     async def test_a_publisher_that_fills_the_backlog_is_blocked(
-        self, harness: StoredHarness, kind: str, headers: dict[str, str], nursery: trio.Nursery
+        self, harness: StoredHarness, headers: dict[str, str], nursery: trio.Nursery
     ) -> None:
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         harness.disk.hold()
         nursery.start_soon(publish, harness, publisher, "/queue/a", headers)
         await until(lambda: reasons(harness) == ["disk slow"])
@@ -84,10 +170,10 @@ class TestSlow:
 
     @pytest.mark.parametrize("destination", ["/queue/b", "/topic/b"])
     async def test_a_publisher_that_stores_nothing_is_not_blocked(
-        self, harness: StoredHarness, kind: str, destination: str, nursery: trio.Nursery
+        self, harness: StoredHarness, destination: str, nursery: trio.Nursery
     ) -> None:
         """Whether what it sends waits in memory or is gone."""
-        publisher, other = await harness.session(kind), await harness.session(kind)
+        publisher, other = await harness.session("tcp"), await harness.session("tcp")
         harness.disk.hold()
         nursery.start_soon(publish, harness, publisher, "/queue/a", DURABLE)
         await until(lambda: reasons(harness) == ["disk slow"])
@@ -97,9 +183,9 @@ class TestSlow:
         assert harness.counters.held_publishers == 1
 
     async def test_a_consumer_that_acknowledges_is_not_blocked(
-        self, harness: StoredHarness, kind: str, nursery: trio.Nursery
+        self, harness: StoredHarness, nursery: trio.Nursery
     ) -> None:
-        publisher, consumer = await harness.session(kind), await harness.session(kind)
+        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send_frame("SEND", b"m", destination="/queue/b", receipt=1, **P)
         await receipt(publisher)
         await consumer.subscribe("/queue/b", ack="client-individual")
@@ -112,9 +198,9 @@ class TestSlow:
         await until(lambda: frames(harness, 1) == 3)
         assert harness.counters.held_publishers == 1
 
-    async def test_a_client_that_goes_is_let_go(self, harness: StoredHarness, kind: str) -> None:
+    async def test_a_client_that_goes_is_let_go(self, harness: StoredHarness) -> None:
         pipe = ControlledPipe()
-        publisher = harness.connect_through(kind, pipe)
+        publisher = harness.connect_through("tcp", pipe)
         await publisher.connect()
         harness.disk.hold()
         await publish(harness, publisher, "/queue/a", DURABLE)
@@ -132,10 +218,10 @@ async def fill(harness: StoredHarness) -> None:
 class TestNearlyFull:
     @pytest.mark.usefixtures("spilling")
     async def test_a_publisher_that_fills_the_backlog_is_blocked(
-        self, harness: StoredHarness, kind: str, nursery: trio.Nursery
+        self, harness: StoredHarness, nursery: trio.Nursery
     ) -> None:
         """Durable messages are refused; but these would fill the disk as well."""
-        publisher = await harness.session(kind)
+        publisher = await harness.session("tcp")
         await fill(harness)
         nursery.start_soon(publish, harness, publisher, "/queue/a", PLAIN)
         await until(lambda: reasons(harness) == ["disk full"])
@@ -144,15 +230,15 @@ class TestNearlyFull:
         assert await receipt(publisher) == "last"
 
     @pytest.mark.usefixtures("spilling")
-    async def test_a_consumer_is_not_blocked(self, harness: StoredHarness, kind: str) -> None:
-        worker = await harness.session(kind)
+    async def test_a_consumer_is_not_blocked(self, harness: StoredHarness) -> None:
+        worker = await harness.session("tcp")
         await worker.subscribe("/topic/orders")
         await fill(harness)
         await publish(harness, worker, "/queue/a", PLAIN)
         assert await receipt(worker) == "last"
 
-    async def test_durable_messages_are_refused(self, harness: StoredHarness, kind: str) -> None:
-        publisher = await harness.session(kind)
+    async def test_durable_messages_are_refused(self, harness: StoredHarness) -> None:
+        publisher = await harness.session("tcp")
         await fill(harness)
         await publisher.send_frame("SEND", b"m", destination="/queue/a", **P)
         error = await publisher.frame("ERROR")

@@ -58,16 +58,12 @@ async def test_what_it_had_of_a_queue_comes_first(harness: Harness, kind: str, s
         assert ghost.websocket.closed == (1008, "client-id taken over")
 
 
-async def test_one_that_does_not_read(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+async def test_one_that_does_not_read(harness: Harness, autojump_clock: MockClock) -> None:
     """What lies in its outbox comes again, within a second, and in order."""
-    pipe = ControlledPipe()
-    ghost = harness.connect_through(kind, pipe)
-    await ghost.connect(**ADA)
-    await ghost.subscribe(QUEUE)
-    pipe.room = 0
+    _, pipe = await harness.stalled("tcp", QUEUE, **ADA)
     await fill(harness, b"1" + LARGE, b"2" + LARGE, b"3" + LARGE)
     began = trio.current_time()
-    peer = await harness.session(kind, **ADA)
+    peer = await harness.session("tcp", **ADA)
     assert trio.current_time() - began < 0.1, "it is told at once that it is in"
     messages = await peer.subscribe_and_read(QUEUE, 3, ack="client")
     assert [each.body[:1] for each in messages] == [b"1", b"2", b"3"]
@@ -75,56 +71,32 @@ async def test_one_that_does_not_read(harness: Harness, kind: str, autojump_cloc
     assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
 
-async def test_a_connection_that_closes_already(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
+async def test_a_connection_that_closes_already(harness: Harness, autojump_clock: MockClock) -> None:
     """Its heart-beats were missing, so it ends already, and would be written to for ten seconds."""
-    pipe = ControlledPipe()
-    ghost = harness.connect_through(kind, pipe)
-    await ghost.connect(**ADA, heart_beat="1000,0")
-    await ghost.subscribe(QUEUE)
-    pipe.room = 0
+    await harness.stalled("tcp", QUEUE, **ADA, heart_beat="1000,0")
     await fill(harness, b"1" + LARGE)
     await trio.sleep(5.0)
     assert harness.counters.heartbeat_timeouts == 1
     assert len(harness.broker.known) == 1
     began = trio.current_time()
-    peer = await harness.session(kind, **ADA)
+    peer = await harness.session("tcp", **ADA)
     (message,) = await peer.subscribe_and_read(QUEUE, 1, ack="client")
     assert message.body[:1] == b"1"
     assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two")])
-async def test_no_other_session_is_touched(harness: Harness, kind: str, login: str, client_id: str) -> None:
-    other = await harness.session(kind, **ADA)
-    peer = await harness.session(kind, login=login, client_id=client_id)
-    for each in (peer, other):
-        await each.settled()
-    assert len(harness.broker.sessions) == 2
-
-
-async def test_those_without_a_login_are_one_user(harness: Harness, kind: str) -> None:
-    ghost = await harness.session(kind, client_id="one")
-    await ghost.subscribe(QUEUE, ack="client")
-    await fill(harness, b"1")
-    await ghost.frame("MESSAGE")
-    peer = await harness.session(kind, client_id="one")
-    (message,) = await peer.subscribe_and_read(QUEUE, 1)
-    assert message["redelivered"] == "true"
-    await taken_over(ghost)
-
-
 @pytest.mark.parametrize("stuck", [False, True])
-async def test_three_in_a_row(harness: Harness, kind: str, stuck: bool, autojump_clock: MockClock) -> None:
+async def test_three_in_a_row(harness: Harness, stuck: bool, autojump_clock: MockClock) -> None:
     """The last one has it, also if all come while the first one is still being waited for."""
     pipe = ControlledPipe()
-    first = harness.connect_through(kind, pipe)
+    first = harness.connect_through("tcp", pipe)
     await first.connect(**ADA)
     await first.subscribe(QUEUE, ack="client")
     await fill(harness, b"1", b"2")
     await bodies(first, 2)
     if stuck:
         pipe.room = 0
-    second, third = harness.connect(kind), harness.connect(kind)
+    second, third = harness.connect("tcp"), harness.connect("tcp")
     opening = frame("CONNECT", accept_version="1.2", host="h", **ADA)
     for peer in (second, third):
         await peer.send(opening + frame("SUBSCRIBE", id=0, destination=QUEUE, ack="client"))
@@ -140,51 +112,32 @@ async def test_three_in_a_row(harness: Harness, kind: str, stuck: bool, autojump
     assert len(harness.broker.known) == 1
 
 
-async def test_a_connection_behind_disconnect(harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-    """It is no ghost: no ERROR, but its socket is not waited for any longer."""
-    pipe = ControlledPipe()
-    peer = harness.connect_through(kind, pipe)
-    await peer.connect(**ADA)
-    pipe.room = 0
-    await peer.send_frame("DISCONNECT", receipt="bye")
-    await wait_all_tasks_blocked()
-    again = await harness.session(kind, **ADA)
-    await again.settled()
-    assert trio.current_time() == pytest.approx(1.0, abs=0.01)
-    assert harness.counters.failures["ended"] == 0
-
-
 async def test_a_replaced_connection_that_cannot_end_is_not_waited_for(
-    harness: Harness, kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await harness.session(kind, **ADA)
+    await harness.session("tcp", **ADA)
     monkeypatch.setattr(Connection, "end", lambda connection, error: None)
-    peer = await harness.session(kind, **ADA)
+    peer = await harness.session("tcp", **ADA)
     await peer.settled()
     assert trio.current_time() == pytest.approx(2.0, abs=0.01)
 
 
-async def test_the_silence_of_one_that_waits_is_our_doing(
-    harness: Harness, kind: str, autojump_clock: MockClock
-) -> None:
-    pipe = ControlledPipe()
-    ghost = harness.connect_through(kind, pipe)
-    await ghost.connect(**ADA)
-    pipe.room = 0
+async def test_the_silence_of_one_that_waits_is_our_doing(harness: Harness, autojump_clock: MockClock) -> None:
+    ghost, _ = await harness.stalled("tcp", **ADA)
     await ghost.send(b"BOGUS\n\n\0")
-    peer = await harness.session(kind, **ADA, heart_beat="250,0")
+    peer = await harness.session("tcp", **ADA, heart_beat="250,0")
     await trio.sleep(0.9)
     assert harness.counters.heartbeat_timeouts == 0
     await peer.settled()
 
 
-async def test_its_place_among_those_of_its_user_is_free(kind: str, shared_gateway: OpenGateway) -> None:
+async def test_its_place_among_those_of_its_user_is_free(shared_gateway: OpenGateway) -> None:
     """Else a client whose user may have one session could not come back.  Over sockets of the system."""
     async with shared_gateway(max_connections_per_user=1) as opened:
-        ghost = await opened.session(kind, **ADA)
-        peer = await opened.session(kind, **ADA)
+        ghost = await opened.session("tcp", **ADA)
+        peer = await opened.session("tcp", **ADA)
         await taken_over(ghost)
-        other = await opened.dial(kind)
+        other = await opened.dial("tcp")
         await other.send(frame("CONNECT", accept_version="1.2", host="h", login="ada"))
         assert (await other.at_end_after_error())["message"] == "too many sessions"
         for each in (ghost, peer, other):
@@ -192,12 +145,12 @@ async def test_its_place_among_those_of_its_user_is_free(kind: str, shared_gatew
         await opened.gone()
 
 
-async def test_the_log_tells_of_both(harness: Harness, kind: str) -> None:
+async def test_the_log_tells_of_both(harness: Harness) -> None:
     """So that two programs are found that fight over one client-id."""
     with structlog.testing.capture_logs() as lines:
-        ghost = await harness.session(kind, **ADA)
+        ghost = await harness.session("tcp", **ADA)
         (session,) = harness.broker.sessions
-        await harness.session(kind, **ADA)
+        await harness.session("tcp", **ADA)
         await taken_over(ghost)
     (line,) = [line for line in lines if line["event"] == "client-id taken over"]
     assert line == {

@@ -37,25 +37,11 @@ def near(time: float) -> object:
     return pytest.approx(time + TICK / 2, abs=TICK / 2 + 1e-6)
 
 
-async def test_called_in_time_and_once(timers: TimerWheel, autojump_clock: MockClock) -> None:
-    bell = Bell()
-    timers.add(bell, 1.234)
-    await trio.sleep(100)
-    assert bell.rung == [near(1.234)]
-
-
 async def test_called_again_when_it_says(timers: TimerWheel, autojump_clock: MockClock) -> None:
     bell = Bell(2.0, 2.5, 10.0)
     timers.add(bell, 1.0)
     await trio.sleep(100)
     assert bell.rung == [near(1.0), near(2.0), near(2.5), near(10.0)]
-
-
-async def test_never(timers: TimerWheel, autojump_clock: MockClock) -> None:
-    bell = Bell()
-    timers.add(bell, math.inf)
-    await trio.sleep(80_000)
-    assert bell.rung == []
 
 
 async def test_one_that_is_due_in_the_past(timers: TimerWheel, autojump_clock: MockClock) -> None:
@@ -89,26 +75,6 @@ async def test_never_early_by_a_rounding_error(timers: TimerWheel, autojump_cloc
     for bell, time in zip(bells, times, strict=True):
         assert len(bell.rung) == 1
         assert time <= bell.rung[0] <= time + TICK + 1e-6
-
-
-async def test_many_at_one_time_in_order(timers: TimerWheel, autojump_clock: MockClock) -> None:
-    order: list[int] = []
-
-    class Numbered(Bell):
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
-
-        def tick(self, now: float) -> float:
-            order.append(self.number)
-            return super().tick(now)
-
-    bells = [Numbered(number) for number in range(100)]
-    for bell in bells:
-        timers.add(bell, 5.0)
-    await trio.sleep(6)
-    assert order == list(range(100))
-    assert {time for bell in bells for time in bell.rung} == {bells[0].rung[0]}
 
 
 async def test_added_from_a_tick(timers: TimerWheel, autojump_clock: MockClock) -> None:

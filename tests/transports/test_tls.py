@@ -439,16 +439,6 @@ class TestHandshake:
                 await pipe.handshake()
             nursery.cancel_scope.cancel()
 
-    async def test_an_old_version(self) -> None:
-        async def talk(stream: trio.abc.Stream) -> None:
-            # A hello of TLS 1.1: version, random, no session, one cipher, no compression.
-            hello = b"\x03\x02" + b"r" * 32 + b"\0" + b"\0\x02\0\x2f" + b"\x01\0"
-            message = b"\x01\0\0" + bytes([len(hello)]) + hello
-            await stream.send_all(b"\x16\x03\x01\0" + bytes([len(message)]) + message)
-            assert (await stream.receive_some())[:1] == b"\x15"  # an alert
-
-        assert await self.refused(talk) == "the client offers no TLS version from tls_min_version on"
-
     async def test_an_authority_that_the_client_does_not_know(self) -> None:
         async def talk(stream: trio.abc.Stream) -> None:
             with pytest.raises(ssl.SSLCertVerificationError):

@@ -18,7 +18,6 @@ from gateway.transports.flow import back_pressure
 
 from .harness import Harness
 from .peers import frame
-from .pipes import ControlledPipe
 
 
 class Clock:
@@ -47,8 +46,8 @@ def turns_of(harness: Harness) -> int:
     return sum(harness.server.back_pressure.turns.counts)
 
 
-async def test_a_chunk_is_a_turn_however_many_frames_it_has(harness: Harness, kind: str, clock: Clock) -> None:
-    peer = await harness.session(kind)
+async def test_a_chunk_is_a_turn_however_many_frames_it_has(harness: Harness, clock: Clock) -> None:
+    peer = await harness.session("tcp")
     before = turns_of(harness)
     await peer.send(frame("SEND", destination="/topic/a") * 10)
     await wait_all_tasks_blocked()
@@ -56,16 +55,8 @@ async def test_a_chunk_is_a_turn_however_many_frames_it_has(harness: Harness, ki
     assert harness.counters.published == 10
 
 
-async def test_the_login_and_heart_beats_are_none(harness: Harness, kind: str) -> None:
-    peer = await harness.session(kind, heart_beat="1000,0")
-    for _ in range(3):
-        await peer.send(b"\n")
-        await wait_all_tasks_blocked()
-    assert turns_of(harness) == 0
-
-
-async def test_half_a_frame_is_no_turn(harness: Harness, kind: str) -> None:
-    peer = await harness.session(kind)
+async def test_half_a_frame_is_no_turn(harness: Harness) -> None:
+    peer = await harness.session("tcp")
     data = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
     await peer.send(data[:50])
     await wait_all_tasks_blocked()
@@ -76,9 +67,9 @@ async def test_half_a_frame_is_no_turn(harness: Harness, kind: str) -> None:
 
 
 async def test_the_frames_are_measured_with_what_they_cause(
-    harness: Harness, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peer, reader = await harness.session(kind), await harness.session(kind)
+    peer, reader = await harness.session("tcp"), await harness.session("tcp")
     await reader.subscribe("/queue/a")
     flush = harness.server.back_pressure._flush
 
@@ -95,17 +86,14 @@ async def test_the_frames_are_measured_with_what_they_cause(
 
 
 async def test_what_is_waited_for_behind_it_is_not(
-    make_harness: Callable[..., Harness], kind: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    make_harness: Callable[..., Harness], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A publisher that is held for a reader that does not read."""
     for module in (connection, back_pressure):
         monkeypatch.setattr(module, "perf_counter", lambda: 100.0 + autojump_clock.current_time())
     harness = make_harness(quotas=Quotas(max_outbound=100_000))
-    pipe = ControlledPipe()
-    reader, peer = harness.connect_through("tcp", pipe), await harness.session(kind)
-    await reader.connect()
-    await reader.subscribe("/topic/a")
-    pipe.room = 0
+    await harness.stalled("tcp", "/topic/a")
+    peer = await harness.session("tcp")
     before = turns_of(harness)
     began = autojump_clock.current_time()
     await peer.publish("/topic/a", b"x" * 90_000)
@@ -118,10 +106,8 @@ async def test_what_is_waited_for_behind_it_is_not(
     assert harness.server.back_pressure.turns.total == 0
 
 
-async def test_a_long_chunk_has_several(
-    harness: Harness, kind: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peer = await harness.session(kind)
+async def test_a_long_chunk_has_several(harness: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = await harness.session("tcp")
     session = harness.connections[0].session
     assert session is not None
     handle = type(session).handle
@@ -150,8 +136,8 @@ def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize("after", [1, 40])
-async def test_slow_frames_let_others_in_between(harness: Harness, kind: str, frames_per_turn: int, after: int) -> None:
-    slow, other, reader = [await harness.session(kind) for _ in range(3)]
+async def test_slow_frames_let_others_in_between(harness: Harness, frames_per_turn: int, after: int) -> None:
+    slow, other, reader = [await harness.session("tcp") for _ in range(3)]
     await slow.send(SLOW)
     while harness.counters.published < after:
         await trio.lowlevel.checkpoint()
@@ -163,8 +149,8 @@ async def test_slow_frames_let_others_in_between(harness: Harness, kind: str, fr
     assert seen <= bodies.index(b"other") <= seen + 5 * frames_per_turn
 
 
-async def test_what_they_deliver_is_written_in_between(harness: Harness, kind: str, frames_per_turn: int) -> None:
-    slow, reader = await harness.session(kind), await harness.session(kind)
+async def test_what_they_deliver_is_written_in_between(harness: Harness, frames_per_turn: int) -> None:
+    slow, reader = await harness.session("tcp"), await harness.session("tcp")
     await reader.subscribe("/queue/a")
     await reader.settled()
     before = harness.counters.published
@@ -175,9 +161,9 @@ async def test_what_they_deliver_is_written_in_between(harness: Harness, kind: s
         await reader.frame("MESSAGE")
 
 
-async def test_quick_ones_have_one_turn(harness: Harness, kind: str) -> None:
+async def test_quick_ones_have_one_turn(harness: Harness) -> None:
     """To wait after each frame would cost more than the frame."""
-    peer = await harness.session(kind)
+    peer = await harness.session("tcp")
     await peer.send(SLOW)
     while not harness.counters.published:
         await trio.lowlevel.checkpoint()

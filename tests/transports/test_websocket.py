@@ -13,7 +13,6 @@ from gateway.transports.accept.websocket import (
     Conditions,
     Refusal,
     WebSocketLink,
-    _HandshakeStream,
     accept,
     check_origin,
     check_request,
@@ -242,23 +241,6 @@ class TestAccept:
         assert status == 101
         assert "sec-websocket-extensions" not in fields
 
-    @parametrize("origin", ["http://gateway.example", "http://gateway.example:8000"])
-    async def test_a_page_of_our_own(self, nursery: trio.Nursery, origin: str) -> None:
-        upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(request(Origin=origin))
-        await upgrade.link()
-
-    async def test_a_listed_page_and_another_path(self, nursery: trio.Nursery) -> None:
-        upgrade = Upgrade(nursery, path="/stomp", origins=("https://page.example",))
-        await upgrade.stream.send_all(request("/stomp?x=1", Origin="https://page.example"))
-        await upgrade.link()
-
-    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
-        upgrade = Upgrade(nursery)
-        for octet in request(Origin="http://gateway.example"):
-            await upgrade.stream.send_all(bytes([octet]))
-        await upgrade.link()
-
     @requirement("FRM-09", "CON-11", "WST-04")
     @parametrize("cut", [0, 1, 5, 200])
     async def test_bytes_behind_the_request_are_kept(self, nursery: trio.Nursery, cut: int) -> None:
@@ -292,19 +274,6 @@ class TestAccept:
             await upgrade.link()
         await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
-
-    async def test_the_stream_below_is_a_whole_one(self) -> None:
-        """trio-websocket asks less of it than trio's streams promise."""
-        _, ours = memory_stream_pair()
-        await _HandshakeStream(StreamPipe(ours), trio.CancelScope(), b"").wait_send_all_might_not_block()
-
-    async def test_the_pipe_stays_open(self, nursery: trio.Nursery) -> None:
-        upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(request())
-        link = await upgrade.link()
-        await upgrade.response()
-        await link.pipe.send_some([b"x"])
-        assert await upgrade.stream.receive_some() == b"x"
 
 
 class TestRefuse:
@@ -427,10 +396,6 @@ def linked(
 
 
 class TestLink:
-    async def test_what_it_says_of_itself(self) -> None:
-        _, link = linked()
-        assert (link.transport, link.peer, link.ping) == ("websocket", "peer", b"\x89\x00")
-
     @requirement("WST-03", "WST-05")
     async def test_messages_to_bytes(self) -> None:
         theirs, link = linked(ws(TEXT, b"behind"))

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from wsproto.connection import Connection as WsprotoConnection
 from wsproto.connection import ConnectionType
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, TextMessage
 
 from gateway.codec import Binary
 from gateway.transports.wire.websocket_framing import (
@@ -84,10 +84,7 @@ GOOD = {
     "empty fragments": (ws(TEXT, fin=False) + ws(CONTINUATION, fin=False) + ws(CONTINUATION), b""),
     "a Ping between fragments": (ws(BINARY, b"a", fin=False) + ws(PING, b"!") + ws(CONTINUATION, b"b"), b"ab"),
     "UTF-8": (ws(TEXT, "é漢𝄞".encode()), "é漢𝄞".encode()),
-    "a character cut by fragments": (
-        ws(TEXT, LETTER[:1], fin=False) + ws(CONTINUATION, LETTER[1:]),
-        LETTER,
-    ),
+    "a character cut by fragments": (ws(TEXT, LETTER[:1], fin=False) + ws(CONTINUATION, LETTER[1:]), LETTER),
     "a character over three fragments": (
         ws(TEXT, b"a\xf0", fin=False) + ws(CONTINUATION, b"\x9d\x84", fin=False) + ws(CONTINUATION, b"\x9e"),
         "a𝄞".encode(),
@@ -299,7 +296,3 @@ class TestServerFrames:
         (event,) = as_client(close_frame(CloseCode.PROTOCOL_ERROR, reason))
         assert isinstance(event, CloseConnection)
         assert (event.code, event.reason or "") == (1002, shown)
-
-    def test_ping(self) -> None:
-        (event,) = as_client(header(Opcode.PING, 0))
-        assert isinstance(event, Ping)

@@ -53,11 +53,6 @@ class Exit:
 
 
 class TestFlush:
-    async def test_nothing(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.flush()
-        assert exit.written == b""
-
     async def test_all_at_once_and_without_a_task(self, nursery: trio.Nursery) -> None:
         exit = Exit(nursery)
         exit.server.turn_time = 42.0
@@ -65,12 +60,6 @@ class TestFlush:
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
         assert exit.writer.last_write == 42.0
         assert exit.server.broker.counters.bytes_out == 6
-        assert not nursery.child_tasks
-
-    async def test_large_parts_at_once(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.put(b"one", LARGE, b"two")
-        assert (exit.written, exit.outbox.size, exit.writer.rest) == (b"one" + LARGE + b"two", 0, [])
         assert not nursery.child_tasks
 
     @pytest.mark.parametrize("room", [0, 1, 3, 5])
@@ -309,11 +298,6 @@ class TestWriteOut:
         async with trio.open_nursery() as nursery:
             assert await self.at_the_end(nursery, outbox=False) == b"one"
             nursery.cancel_scope.cancel()
-
-    async def test_nothing(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        await exit.writer.write_out(outbox=True)
-        assert exit.pipe.written == b""
 
 
 async def test_write_all(nursery: trio.Nursery) -> None:

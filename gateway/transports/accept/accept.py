@@ -4,13 +4,11 @@
                          where the listener has it        WebSocket
 
 All of it is done in the connection's own task, under `connect_timeout`; the STOMP handshake has as much again.  No
-exception may leave: it would end the whole listener.
+exception may leave: it would end the whole listener.  The client's address is first the other end of the socket, then
+the client that a trusted proxy names: by that the connection is counted, limited, and written into the log.
 
-The client's address becomes known on the way: first it is the other end of the socket, then the client that a trusted
-proxy names.  By that address the connection is counted, limited, and written into the log.
-
-While the gateway drains no client comes in.  Clients can still connect if systemd holds the socket: an ERROR or a 503
-tells them when to come back.  The log has no line for each of them, because all of them come back again and again.
+Clients can still connect while the gateway drains, if systemd holds the socket: an ERROR or a 503 tells them when to
+come back.  The log has no line for each of them, because all of them come back again and again.
 """
 
 from __future__ import annotations
@@ -54,19 +52,12 @@ class ConnectionRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionHandler:
-    """One kind of listener.
-
-    Attributes:
-        transport: `tcp` or `websocket`.
-        certificates: of its TLS; None: it has none.
-        proxied: connections begin with a PROXY header.
-        trusted: trusted proxies.
-    """
+    """One kind of listener."""
 
     server: Server
-    transport: str = "tcp"
-    certificates: TlsCertificates | None = None
-    proxied: bool = False
+    transport: str = "tcp"  # or `websocket`
+    certificates: TlsCertificates | None = None  # None: it has no TLS
+    proxied: bool = False  # connections begin with a PROXY header
     trusted: Trusted = NO_PROXIES
 
     async def serve(self, stream: trio.SocketStream) -> None:

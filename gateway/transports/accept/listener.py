@@ -1,13 +1,11 @@
 """Listeners: addresses to open sockets, and the fair accept on them.
 
-All addresses are opened before the first connection is accepted, so that a start that fails half way leaves no file
-behind.  A unix socket's file is replaced when no process listens on it any more, and removed at the end; that of a
-socket which came from systemd is not ours.
+A unix socket's file is replaced when no process listens on it any more, and removed at the end; that of a socket which
+came from systemd is not ours.
 
-Accept.  Trio's listener accepts one connection in each round of the loop.  With a thousand publishers that are never
-idle a round takes 300 ms, and 900 clients that come back after a restart were not in after half a minute.  So one more
-is accepted for each share of time that the round took, as clients in a handshake get in front of their reads
-(`wire/fairness.py`): a flood of them gets some 15 % of the time, however long rounds are.
+Accept.  Trio's listener accepts one connection in each round of the loop, and a thousand publishers that are never idle
+make rounds of 300 ms: 900 clients that come back after a restart were not in after half a minute.  So one more is
+accepted for each share of time that the round took (see `wire/fairness.py`).
 """
 
 from __future__ import annotations
@@ -42,11 +40,7 @@ class AddressError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Open listeners of one kind, and their addresses.
-
-    Attributes:
-        inherited: those among them that systemd keeps open, too.
-    """
+    """Open listeners of one kind, and their addresses; systemd keeps the `inherited` among them open, too."""
 
     listeners: list[trio.SocketListener]
     addresses: list[str]
@@ -54,11 +48,7 @@ class Listening:
 
 
 async def open_listeners(host: str, port: int, path: str) -> Listening:
-    """Open one address: a host name may stand for several.
-
-    Raises:
-        AddressError: it cannot be opened.
-    """
+    """Open one address; a host name may stand for several.  Raises `AddressError`."""
     shown = f"unix:{path}" if path else name_of((host, port))
     try:
         if path:
@@ -77,10 +67,7 @@ def _keep_alive(sock: trio.socket.SocketType) -> None:
 
 
 def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening:
-    """Listen on sockets that systemd has opened; they are ours from now on.
-
-    Args:
-        shown: their name in the settings.
+    """Listen on sockets that systemd has opened, and the settings call `shown`; they are ours from now on.
 
     Raises:
         AddressError: one of them does not listen.
@@ -91,10 +78,8 @@ def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(sock))
         except ValueError:
             sock.close()
-            raise AddressError(
-                f"{shown}: systemd passed no stream socket that listens; its .socket unit needs ListenStream= "
-                "and Accept=no"
-            ) from None
+            needed = "its .socket unit needs ListenStream= and Accept=no"
+            raise AddressError(f"{shown}: systemd passed no stream socket that listens; {needed}") from None
         is_unix = sock.family == socket.AF_UNIX
         if not is_unix:
             _keep_alive(listener.socket)
@@ -120,11 +105,6 @@ def _open_unix(path: str) -> trio.SocketListener:
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode) and not _is_listening(path):
             os.unlink(path)
-    sock = trio.socket.from_stdlib_socket(_bound_unix(path))
-    return trio.SocketListener(sock)
-
-
-def _bound_unix(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(path)
@@ -132,7 +112,7 @@ def _bound_unix(path: str) -> socket.socket:
     except OSError:
         sock.close()
         raise
-    return sock
+    return trio.SocketListener(trio.socket.from_stdlib_socket(sock))
 
 
 def _is_listening(path: str) -> bool:
@@ -175,11 +155,7 @@ def name_of(address: object) -> str:
 
 
 class Acceptor(trio.abc.Listener[trio.SocketStream]):
-    """A listener of trio's, which it closes.
-
-    Args:
-        clock: seconds.
-    """
+    """The fair accept on a listener of trio's, which it closes."""
 
     def __init__(self, listener: trio.SocketListener, clock: Callable[[], float] = perf_counter) -> None:
         self._listener = listener
@@ -191,10 +167,7 @@ class Acceptor(trio.abc.Listener[trio.SocketStream]):
         self._left = 0  # in this round
 
     async def accept(self) -> trio.SocketStream:
-        """The next connection, with the errors of `trio.SocketListener.accept`.
-
-        No checkpoint, as long as this round has room for one more.
-        """
+        """The next connection; no checkpoint, as long as this round has room for one more."""
         if self._left:
             self._left -= 1
         else:
@@ -209,6 +182,5 @@ class Acceptor(trio.abc.Listener[trio.SocketStream]):
         return trio.SocketStream(trio.socket.from_stdlib_socket(accepted))
 
     async def aclose(self) -> None:
-        """Close both."""
         self._socket.close()
         await self._listener.aclose()

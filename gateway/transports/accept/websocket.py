@@ -6,7 +6,6 @@ so that an idle WebSocket costs no second task and a message no second parser.
 
 A client is accepted with the right path; with an Origin that has our own host name or is listed, or without one (then
 it is no web page); with a subprotocol that we know, or none offered at all; and if the connection limits have room.
-Behind trusted proxies the client's address and the host name that it asked for are as they say (`wire/forwarded.py`).
 """
 
 from __future__ import annotations
@@ -51,17 +50,12 @@ _BAD_REQUEST = (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an upgrade is refused, as an HTTP response.
-
-    Attributes:
-        retry_after: seconds after which the client should come back; None where it should not.
-        request: of the peer, for the log.
-    """
+    """Why an upgrade is refused, as an HTTP response."""
 
     status: int
     reason: str
-    retry_after: int | None = None
-    request: bytes = b""
+    retry_after: int | None = None  # seconds after which the client should come back; None where it should not
+    request: bytes = b""  # of the peer, for the log
 
 
 def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
@@ -127,18 +121,11 @@ def _is_address(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Which upgrades an endpoint accepts.
-
-    Attributes:
-        path: of the endpoint.
-        allowed_origins: of pages, besides those from the same host, as `gateway.net.origins.listed` gives them.
-        open_to_all: anonymous clients are accepted.
-        trusted: trusted proxies.
-    """
+    """Which upgrades an endpoint accepts."""
 
     path: str
-    allowed_origins: Sequence[str] = ()
-    open_to_all: bool = False
+    allowed_origins: Sequence[str] = ()  # besides the same host, as `gateway.net.origins.listed` gives them
+    open_to_all: bool = False  # anonymous clients are accepted
     trusted: Trusted = NO_PROXIES
 
 
@@ -221,12 +208,7 @@ def fields_of(request: bytes) -> dict[str, str] | None:
 
 
 def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
-    """The credentials in a request.
-
-    Args:
-        path: with its query.
-        fields: header fields by lower-case name.
-    """
+    """The credentials in a request, by its path with the query, and its header fields by lower-case name."""
     query: dict[str, list[str]] = {}
     with suppress(ValueError):  # too many
         query = parse_qs(path.partition("?")[2], max_num_fields=_MOST_PARAMETERS)
@@ -239,11 +221,7 @@ def upgrade_of(path: str, fields: Mapping[str, str]) -> Upgrade:
 
 
 def behind_proxies(remote: Remote, fields: dict[str, str], trusted: Trusted) -> Remote:
-    """The client behind trusted proxies; the host name that it asked for is put into the fields.
-
-    Raises:
-        ForwardedError: the fields contradict each other.
-    """
+    """The client behind trusted proxies; puts the host name that it asked for into the fields (or `ForwardedError`)."""
     client = trusted.client_of(remote.address, fields)
     if client.host:
         fields["host"] = client.host
@@ -251,24 +229,17 @@ def behind_proxies(remote: Remote, fields: dict[str, str], trusted: Trusted) -> 
     return replace(remote, address=client.address, secure=secure)
 
 
-def _admit_all(remote: Remote) -> Refusal | None:
-    return None
-
-
 Admit = Callable[[Remote], Refusal | None]
 
 
 async def accept(
-    pipe: Pipe, peer: str, conditions: Conditions, remote: Remote = UNKNOWN, admit: Admit = _admit_all
+    pipe: Pipe, peer: str, conditions: Conditions, remote: Remote = UNKNOWN, admit: Admit = lambda remote: None
 ) -> WebSocketLink | Refusal:
-    """Do the opening handshake.
+    """Do the opening handshake; returns the link, or why there is none.  The HTTP response has been sent in both cases.
 
     Args:
         remote: as known before the request.
         admit: called last, with all that is known.
-
-    Returns:
-        The link, or why there is none; the HTTP response has been sent in both cases.
     """
     result: WebSocketLink | Refusal = Refusal(400, "the request is no WebSocket upgrade")
     first = await pipe.receive(_READ)
@@ -284,8 +255,9 @@ async def accept(
                     judged = _judge(request, fields_of(stream.request), conditions, remote, admit)
                     if isinstance(judged, Refusal):
                         result = judged
-                        body = (judged.reason + "\n").encode()
-                        await request.reject(judged.status, extra_headers=_fields_of_refusal(judged), body=body)
+                        retry = judged.retry_after
+                        extra = [] if retry is None else [(b"Retry-After", str(retry).encode())]
+                        await request.reject(judged.status, extra_headers=extra, body=(judged.reason + "\n").encode())
                     else:
                         shown, subprotocol = judged
                         await request.accept(subprotocol=subprotocol)
@@ -299,12 +271,6 @@ async def accept(
             with suppress(trio.BrokenResourceError):
                 await stream.send_all(_BAD_REQUEST)
     return replace(result, request=stream.request) if isinstance(result, Refusal) else result
-
-
-def _fields_of_refusal(refusal: Refusal) -> list[tuple[bytes, bytes]]:
-    if refusal.retry_after is None:
-        return []
-    return [(b"Retry-After", str(refusal.retry_after).encode())]
 
 
 def _judge(
@@ -368,11 +334,9 @@ class WebSocketLink:
         return payload
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
-        """See `Link`."""
         return joined(pack(parts), size)
 
     def pong(self) -> bytes:
-        """See `Link`."""
         pong, self._deframer.pong = self._deframer.pong, b""
         return pong
 

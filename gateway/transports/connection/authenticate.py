@@ -11,6 +11,7 @@ from gateway.broker.headers.connect import Opening, read_opening
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.codec import Frame
 
+from ..flow.connected import log_fields
 from ..server import Server
 from ..wire.link import Link
 
@@ -31,11 +32,7 @@ async def log_in(server: Server, link: Link, frame: Frame) -> tuple[Opening, Ide
 
 
 async def identify(server: Server, credentials: Credentials) -> Identity:
-    """Ask the authenticator; refusals are counted.
-
-    Raises:
-        LoginRefused: the credentials are refused.
-    """
+    """Ask the authenticator; counts refusals, and raises them: `LoginRefused`."""
     try:
         identity = await server.authenticator.authenticate(credentials)
         if identity is None:
@@ -49,23 +46,11 @@ async def identify(server: Server, credentials: Credentials) -> Identity:
 def tell_of_login(event: str, link: Link, session: Session, identity: Identity) -> None:
     """Log a login; of anonymous clients only at level debug."""
     say = log.debug if identity.method == "anonymous" else log.info
-    say(
-        event,
-        session=session.id,
-        login=session.login,
-        method=identity.method,
-        peer=session.peer,
-        transport=link.transport,
-    )
-
-
-def fits_a_line(text: str) -> bool:
-    """True if CONNECTED, which has no escapes, can carry that text."""
-    return "\n" not in text and "\r" not in text
+    say(event, **log_fields(session), method=identity.method, transport=link.transport)
 
 
 def credentials_of(link: Link, opening: Opening) -> Credentials:
-    """All that a client has shown so far."""
+    """The credentials in CONNECT, and those that the connection has shown before."""
     remote = link.remote
     return Credentials(
         login=opening.login,

@@ -1,10 +1,5 @@
 """Closing: the log line of a connection that ends, and the last that its client reads.
 
-    refused, failed    the log line, and the journal's row, of a connection that ends by an error
-    write_last         what is left is written, then the ERROR of a connection without a session, then the end
-    linger             read on for a little while, so that what we wrote is not lost to a reset (STOMP 1.2, Connection
-                       Lingering)
-
 A slow consumer cannot be told, because it does not read: nothing more is written to it.  Writes take a moment at most
 to a client that is closed to make room in memory, because its outbox takes room for so long; to a connection without a
 session, because a flood of clients that do not read would keep as many files open; and to a client that has come again
@@ -30,6 +25,7 @@ from gateway.broker.errors import (
 )
 from gateway.codec import Frame, MalformedFrame, ProtocolError
 
+from ..flow.connected import log_fields
 from ..server import Server
 from ..wire.link import BrokenLink, Buffers, Link, Pipe
 from ..wire.websocket_framing import CloseCode
@@ -76,39 +72,30 @@ def refused(
         told: the log has the line already.
     """
     server.broker.counters.refuse(error)
+    login = None if frame is None else frame.headers.get("login")
+    login = _HIDDEN if login else login
+    fields: dict[str, str | None] = {}
+    if isinstance(error, LoginRefused):
+        login = error.user or login
+        known = {"method": error.method, "why": error.why}
+        fields = {"login": login, **{key: text for key, text in known.items() if text}}
     if not told and not warn_of_tls(first_bytes, link.peer):
         # Not the detail: it may quote the passcode.
-        log.info("connection refused", peer=link.peer, reason=str(error), **_shown(frame, error))
-    server.broker.records.refused(link.transport, link.peer, _login_of(frame, error), error)
-
-
-def _shown(frame: Frame | None, error: ProtocolError) -> dict[str, str | None]:
-    """Fields of the log line, of a refused login."""
-    if not isinstance(error, LoginRefused):
-        return {}
-    known = {"method": error.method, "why": error.why}
-    return {"login": _login_of(frame, error), **{key: text for key, text in known.items() if text}}
-
-
-def _login_of(frame: Frame | None, error: ProtocolError) -> str | None:
-    """The login of a refused client, if it is known to be a user's name."""
-    if isinstance(error, LoginRefused) and error.user:
-        return error.user
-    login = None if frame is None else frame.headers.get("login")
-    return _HIDDEN if login else login
+        log.info("connection refused", peer=link.peer, reason=str(error), **fields)
+    server.broker.records.refused(link.transport, link.peer, login, error)
 
 
 def failed(session: Session, error: ProtocolError) -> None:
     """Log that a session ends by an error."""
     if isinstance(error, TooCostly):  # the memory guard has logged more
         return
+    fields: dict[str, object] = {**log_fields(session)}
     if isinstance(error, TakenOver):  # two programs with one client-id end each other: the operator must see it
-        _taken_over(session, error)
+        log.info("client-id taken over", **fields, client_id=session.client_id, by=error.by)
         return
     # The detail of a malformed frame quotes the client, and an end that was ordered is no failure.
     detail = "" if isinstance(error, MalformedFrame) else error.detail
     say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
-    fields: dict[str, object] = {"session": session.id, "login": session.login, "peer": session.peer}
     if isinstance(error, SlowConsumer):
         fields |= {"limit": error.limit, "waiting_octets": session.outbox.size}
     if isinstance(error, (AccessLost, AccessRefused)) and error.rule:
@@ -116,39 +103,10 @@ def failed(session: Session, error: ProtocolError) -> None:
     say("session failed", **fields, reason=str(error), detail=detail)
 
 
-def _taken_over(session: Session, error: TakenOver) -> None:
-    log.info(
-        "client-id taken over",
-        session=session.id,
-        login=session.login,
-        client_id=session.client_id,
-        peer=session.peer,
-        by=error.by,
-    )
-
-
-def longest_write(failure: ProtocolError | None, *, has_session: bool, is_replaced: bool, linger: float) -> float:
-    """Seconds for the last write.
-
-    Args:
-        failure: why it ends; None: the client has ended it.
-        is_replaced: the client has come again on another connection.
-        linger: for a client that costs too much memory, or has no session.
-    """
-    if not has_session or isinstance(failure, TooCostly):
-        return linger
-    return LONGEST_OF_REPLACED if is_replaced else LONGEST
-
-
 async def write_last(
-    link: Link,
-    writer: ConnectionWriter | None,
-    failure: ProtocolError | None,
-    last_frame: Buffers,
-    *,
-    outbox: bool,
+    link: Link, writer: ConnectionWriter | None, failure: ProtocolError | None, last_frame: Buffers, *, outbox: bool
 ) -> bool:
-    """Write what is left; False when the peer does not take it.
+    """Write what is left, and end our side of the stream; False if the peer does not take it.
 
     Args:
         failure: why it ends; None: the client has ended it.
@@ -166,7 +124,10 @@ async def write_last(
 
 
 async def linger(pipe: Pipe, seconds: float) -> None:
-    """Read on until the peer has closed, too, or the time is over."""
+    """Read on until the peer has closed, too, or the time is over.
+
+    Else a reset could overtake what we wrote (STOMP 1.2, Connection Lingering).
+    """
     with trio.move_on_after(seconds):
         while await pipe.receive(_READ):
             pass

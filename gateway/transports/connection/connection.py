@@ -3,8 +3,7 @@
     handshake     one frame, under the connect timeout and small limits; may wait for the authenticator
     conversation  read a chunk, handle its frames, end the turn (flush what they caused, wait if we must): one await a
                   chunk
-    closing       what is left is written, then we say that nothing more comes and read on for a little while, so that
-                  what we wrote is not lost to a reset (STOMP 1.2, Connection Lingering)
+    closing       what is left is written, then we say that nothing more comes and read on for a little while
 
 Tasks.  The reader is the connection's own task.  A writer task exists only while the socket does not take what we have;
 it lives in the connection's nursery and ends when all is written.  Timers are those of the timer wheel.
@@ -24,7 +23,7 @@ import trio
 
 from gateway.broker import Session
 from gateway.broker.core.freeing import freeing
-from gateway.broker.errors import SlowConsumer, TakenOver, TooLate, error_frame
+from gateway.broker.errors import SlowConsumer, TakenOver, TooCostly, TooLate, error_frame
 from gateway.broker.model.identity import Renewal
 from gateway.codec import Decoder, Frame, ProtocolError, encoder
 
@@ -36,7 +35,7 @@ from ..server import Server
 from ..wire.fairness import in_steps
 from ..wire.link import BrokenLink, Buffers, Link
 from . import closing
-from .authenticate import fits_a_line, log_in, tell_of_login
+from .authenticate import log_in, tell_of_login
 from .heartbeats import Heartbeats
 from .session_expiry import SessionExpiry
 from .writer import ConnectionWriter, write_all
@@ -56,17 +55,7 @@ _LONGEST_WAIT_FOR_REPLACED = 2.0
 
 
 class Connection:
-    """A client's connection.
-
-    Args:
-        slot: its place among the connections; None: it is not counted.
-
-    Attributes:
-        session: None before CONNECTED is due, and after the end.
-        writer: None where there is no session.
-        slot: as handed in.
-        session_expiry: how long the session may last; None where there is none.
-    """
+    """A client's connection; `Connected` explains its attributes."""
 
     __slots__ = (
         "_close_scope",
@@ -89,7 +78,7 @@ class Connection:
         "writer",
     )
 
-    def __init__(self, server: Server, link: Link, slot: Slot | None = None) -> None:
+    def __init__(self, server: Server, link: Link, slot: Slot) -> None:
         self.session: Session | None = None
         self.writer: ConnectionWriter | None = None
         self.session_expiry: SessionExpiry | None = None
@@ -115,8 +104,7 @@ class Connection:
         """Talk until one side ends it."""
         self._server.broker.counters.connections += 1
         self._server.connection_opened(self)
-        if self.slot is not None:
-            self.slot.evict = self.end
+        self.slot.evict = self.end
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -124,14 +112,15 @@ class Connection:
                     await self._converse()
                 finally:
                     self._nursery = None
-                    if self.writer is not None and self._heartbeats is not None:
-                        self.writer.stop()
-                        self._heartbeats.stop()
-                    if self.session_expiry is not None:
-                        self.session_expiry.stop()
+                    for part in (self.writer, self._heartbeats, self.session_expiry):
+                        if part is not None:
+                            part.stop()
                 nursery.cancel_scope.cancel()
             if self._ending is not None and self._failure is None:
-                await self._end_now(self._ending)
+                if self.session is None:
+                    self._refuse(self._ending, None)
+                elif not self.session.ended:
+                    await self._fail(self._ending, None)
             if self.session is not None:
                 await in_steps(self.session.departing(lost=not self.session.ended))
                 await self._server.flush()  # to other clients, which shall not wait until we are closed
@@ -156,7 +145,7 @@ class Connection:
 
     async def _converse(self) -> None:
         frame: Frame | None = None
-        if self.slot is not None and self.slot.refusal is not None:
+        if self.slot.refusal is not None:
             self._refuse(self.slot.refusal, None)
             return
         try:
@@ -181,29 +170,23 @@ class Connection:
             data = await self._link.receive(_READ)
             if data is None:
                 return None
-            if (pong := self._link.pong()) and not await self._answer(pong):
-                return None
+            if pong := self._link.pong():
+                try:
+                    await write_all(self._link, [pong])
+                except BrokenLink:
+                    return None
             decoder.feed(data)
             for frame in decoder.frames():
                 return frame
 
-    async def _answer(self, pong: bytes) -> bool:
-        try:
-            await write_all(self._link, [pong])
-        except BrokenLink:
-            return False
-        return True
-
     async def _open_session(self, frame: Frame) -> Connected | None:
         """Become a session; returns the connection of the session that it replaces, which is ending now."""
         server = self._server
-        if self.slot is not None:
-            self.slot.asks()
+        self.slot.asks()
         opening, identity = await log_in(server, self._link, frame)
         last = server.broker.known.get((identity.user, opening.client_id))
         replaced = None if last is None else server.connections.get(last)
-        if self.slot is not None:
-            self.slot.logs_in(identity.user, None if replaced is None else replaced.slot)
+        self.slot.logs_in(identity.user, None if replaced is None else replaced.slot)
         session = server.broker.open_session(
             opening.version,
             identity.user,
@@ -236,7 +219,6 @@ class Connection:
             await replaced.wait_gone()
 
     async def wait_gone(self) -> None:
-        """Wait until the session has left the broker, and given back its messages."""
         if not self._has_left:
             self._gone = self._gone or trio.Event()
             await self._gone.wait()
@@ -245,8 +227,8 @@ class Connection:
         """The headers of CONNECTED (CON-06 to CON-08)."""
         options = self._server.options
         headers = {"version": session.version.name, "session": session.id, "server": options.server}
-        if session.user != session.id and fits_a_line(session.user):
-            headers["user-name"] = session.user
+        if session.user != session.id and "\n" not in session.user and "\r" not in session.user:
+            headers["user-name"] = session.user  # CONNECTED has no escapes
         # STOMP 1.0 has no heart-beats; RabbitMQ and ActiveMQ say that so.
         has_beats = session.version.heartbeats
         headers["heart-beat"] = f"{options.heartbeat_send},{options.heartbeat_receive}" if has_beats else "0,0"
@@ -315,7 +297,7 @@ class Connection:
 
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a connection that has no session."""
-        told = self.slot is not None and error is self.slot.refusal
+        told = error is self.slot.refusal
         closing.refused(self._server, self._link, error, frame, self._decoder.first_octets, told=told)
         self._failure = closing.bare(error)
         self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
@@ -335,7 +317,6 @@ class Connection:
             self.writer.flush()
 
     def end(self, error: ProtocolError) -> None:
-        """The reader stops where it waits, tells the client of the error, and closes."""
         if self._ending is None:
             self._ending = error
         if isinstance(error, TakenOver):
@@ -350,12 +331,6 @@ class Connection:
         """The client has sent a new token."""
         if self._nursery is not None and self.session_expiry is not None:
             self._nursery.start_soon(self.session_expiry.renew, renewal)
-
-    async def _end_now(self, error: ProtocolError) -> None:
-        if self.session is None:
-            self._refuse(error, None)
-        elif not self.session.ended:
-            await self._fail(error, None)
 
     def _leave_broker(self) -> None:
         """The client's unacknowledged messages go back to their queues."""
@@ -376,52 +351,45 @@ class Connection:
 
         The session leaves the broker behind the write, because messages that cannot be written go back to their queues.
         """
-        linger = self._server.options.close_linger
-        longest = closing.longest_write(
-            self._failure, has_session=self.session is not None, is_replaced=self._is_replaced, linger=linger
-        )
+        failure, linger = self._failure, self._server.options.close_linger
+        longest = closing.LONGEST_OF_REPLACED if self._is_replaced else closing.LONGEST
+        if self.session is None or isinstance(failure, TooCostly):
+            longest = linger
+        # A client that has ended the stream itself reads no more.
+        outbox = failure is not None or (self.session is not None and self.session.ended)
         reads = False
         with trio.move_on_after(longest) as self._close_scope:
-            reads = not isinstance(self._failure, SlowConsumer) and await closing.write_last(
-                self._link, self.writer, self._failure, self._last_frame, outbox=self._may_read()
+            reads = not isinstance(failure, SlowConsumer) and await closing.write_last(
+                self._link, self.writer, failure, self._last_frame, outbox=outbox
             )
         left = [] if self.writer is None else self.writer.abandon()
         self._leave_broker()
         await self._server.flush()
         await in_steps(freeing(left))
-        if reads and not (self.slot is not None and self.slot.closes_at_once):
+        if reads and not self.slot.closes_at_once:
             await closing.linger(self._link.pipe, linger)
 
-    def _may_read(self) -> bool:
-        """True if the client may still read: it did not end the stream itself."""
-        return self._failure is not None or (self.session is not None and self.session.ended)
-
-    # for the server, back-pressure and operators
+    # for the server, back-pressure and operators: `Connected` and `Blockable` explain them
 
     @property
     def incomplete_bytes(self) -> int:
-        """Bytes that have come of its next frame, as they are counted."""
         return self._incomplete.nbytes
 
     def observe(self, observer: FrameObserver | None) -> None:
-        """Show all frames to an observer; None: to none any more."""
         self._observer = observer
         if self.writer is not None:
             self.writer.observe(observer)
 
     def peer_has_gone(self) -> bool:
-        """True if the peer has closed, which a blocked client's reader does not see."""
         return self._link.pipe.peer_has_gone()
 
     @property
     def must_read(self) -> bool:
-        """True if it has unacknowledged messages or open transactions: its ACKs and COMMITs must always be read."""
         session = self.session
         return session is not None and bool(session.outstanding or session.transactions)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While this is entered we do not read the client, so its heart-beat clock stands still."""
         heartbeats = self._heartbeats
         assert heartbeats is not None  # only a connection with a session publishes
         heartbeats.held += 1
@@ -432,6 +400,5 @@ class Connection:
             heartbeats.last_read = trio.current_time()
 
     def give_up_handshake(self) -> None:
-        """The connect timeout is over."""
         timeout = self._server.options.connect_timeout
         self.end(TooLate("connect timeout", f"no login within {timeout:g} s (connect_timeout)"))

@@ -78,15 +78,13 @@ class Heartbeats:
             self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
         self.held = 0
         self.last_read = self._last_ping = trio.current_time()
-        server.timers.add(self, self.last_read + self._nearest())
+        intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
+        if intervals:
+            server.timers.add(self, self.last_read + min([*intervals, _LONGEST_LOOK]))
 
     def stop(self) -> None:
         """The session has ended."""
         self._session = self._writer = self._pipe = None
-
-    def _nearest(self) -> float:
-        intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
-        return min([*intervals, _LONGEST_LOOK]) if intervals else math.inf
 
     def tick(self, now: float) -> float:
         """Send what is due; end a session that has a silent client."""
@@ -122,8 +120,5 @@ class Heartbeats:
         broker = self._server.broker
         broker.counters.heartbeat_timeouts += 1
         broker.records.tell("heartbeat_missed", session)
-        session.end(
-            HeartbeatMissing(
-                "heart-beat missing", f"no byte for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
-            )
-        )
+        detail = f"no byte for {silent:.1f} s, allowed are {self._receive_within:.1f} s"
+        session.end(HeartbeatMissing("heart-beat missing", detail))

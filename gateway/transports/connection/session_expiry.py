@@ -1,12 +1,9 @@
 """Session expiry: a session lasts as long as the token, the cookie or the certificate that its client has shown.
 
-    token_warning before the end    a MESSAGE on `/session/events`, and a line in the log
-    SEND to `/session/renew`        a new token; the session goes on, as long as that one lasts
-    the end                         ERROR, and the connection is closed
-    files were read again           ERROR, where the client's login is valid no more; else its groups of now
-
-A `Lifetime` stands on the timer wheel, only where there is an end.  It looks at the epoch's clock at least once a
-minute, because the wheel's clock stands still while a machine sleeps.
+token_warning before the end    a MESSAGE on `/session/events`, and a line in the log
+SEND to `/session/renew`        a new token; the session goes on, as long as that one lasts
+the end                         ERROR, and the connection is closed
+files were read again           ERROR, where the client's login is valid no more; else its groups of now
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Credentials, Identity, Renewal
 from gateway.broker.session.recheck import recheck_session
 
+from ..flow.connected import log_fields
 from ..server import Server
 from ..wire.link import Link
 from .authenticate import identify, tell_of_login
@@ -43,18 +41,20 @@ _FOLLOWS_PER_TURN = 8
 # In place of the text about login and passcode, which cannot renew a session.
 _NO_TOKEN = "what it shows is no token that this server accepts, and does not look like one"
 
-_KINDS = {"certificate": "certificate", "cookie": "cookie"}
-
 
 class Lifetime:
-    """Stands on the wheel until a session's time is over."""
+    """Stands on the timer wheel until a session's time is over.
 
-    __slots__ = ("_identity", "_logged", "_server", "_session", "_told")
+    It looks at the epoch's clock at least once a minute: the wheel's clock stands still while a machine sleeps.
+    """
+
+    __slots__ = ("_expires", "_kind", "_logged", "_server", "_session", "_told")
 
     def __init__(self, server: Server, session: Session, identity: Identity) -> None:
         self._server = server
         self._session: Session | None = session
-        self._identity = identity
+        self._expires = identity.expires
+        self._kind = identity.method if identity.method in ("certificate", "cookie") else "token"
         self._told = self._logged = False
         server.timers.add(self, trio.current_time())
 
@@ -67,7 +67,7 @@ class Lifetime:
         session, server = self._session, self._server
         if session is None:
             return math.inf
-        left = self._identity.expires - server.broker.scheduler.epoch()
+        left = self._expires - server.broker.scheduler.epoch()
         if left <= 0:
             self._end(session)
             return math.inf
@@ -91,15 +91,11 @@ class Lifetime:
 
     def _end(self, session: Session) -> None:
         kind = self._kind
-        log.info(f"{kind} expired", session=session.id, login=session.login, peer=session.peer)
+        log.info(f"{kind} expired", **log_fields(session))
         detail = (
             f"the {kind} that the session began with, or was renewed with, was valid until now; log in with a new one"
         )
         session.end(SessionEnded(f"{kind} expired", detail))
-
-    @property
-    def _kind(self) -> str:
-        return _KINDS.get(self._identity.method, "token")
 
 
 class SessionExpiry:
@@ -137,17 +133,15 @@ class SessionExpiry:
         session = self._session
         await trio.sleep_until(self._renewable)
         self._renewable = trio.current_time() + _NEXT_RENEWAL
+        timeout = self._server.options.connect_timeout
         try:
-            with trio.fail_after(self._server.options.connect_timeout):
+            with trio.fail_after(timeout):
                 identity = await identify(self._server, self._shown(asked))
         except LoginRefused as error:
             is_vague = error.method == "none" or error.detail.startswith(NOT_A_USER)
             self._refuse(_NO_TOKEN if is_vague else error.detail, asked, why=error.why)
         except trio.TooSlowError:
-            self._refuse(
-                f"the authenticator did not answer within {self._server.options.connect_timeout:g} s (connect_timeout)",
-                asked,
-            )
+            self._refuse(f"the authenticator did not answer within {timeout:g} s (connect_timeout)", asked)
         except Exception:
             log.exception("a renewal failed", session=session.id)
             self._refuse("the server failed to check the token; its log says more", asked)
@@ -179,11 +173,10 @@ class SessionExpiry:
         if session.outbox.carrier is None:
             return  # it has ended meanwhile
         if error is not None:
-            log.info("login revoked", session=session.id, login=session.login, peer=session.peer, reason=str(error))
+            log.info("login revoked", **log_fields(session), reason=str(error))
             session.end(error)
         else:
-            groups = sorted(self.identity.groups)
-            log.info("groups changed", session=session.id, login=session.login, peer=session.peer, groups=groups)
+            log.info("groups changed", **log_fields(session), groups=sorted(self.identity.groups))
             recheck_session(session)
 
     def _regroup(self) -> None:
@@ -204,7 +197,7 @@ class SessionExpiry:
     def _refuse(self, detail: str, asked: Renewal, why: str = "") -> None:
         session = self._session
         told = {"why": why} if why else {}
-        log.info("renewal refused", session=session.id, login=session.login, peer=session.peer, **told)
+        log.info("renewal refused", **log_fields(session), **told)
         session.end(RenewalRefused(detail, asked.receipt))
 
     def _shown(self, asked: Renewal) -> Credentials:
@@ -221,13 +214,11 @@ class SessionExpiry:
 
 
 class ReloadableAuthenticator(Protocol):
-    """An authenticator that reads files."""
+    """An authenticator that reads files; `reload` returns what is wrong with them, as a sentence, or None."""
 
     name: str
 
-    def reload(self) -> str | None:
-        """Read the files again; returns what is wrong with them, as a sentence, or None."""
-        ...
+    def reload(self) -> str | None: ...
 
 
 class SessionReviewer:
@@ -235,9 +226,6 @@ class SessionReviewer:
 
     Rules are to be read behind it: so a session with new groups is never checked with its old groups and new rules, nor
     the other way round.
-
-    Attributes:
-        name: of the authenticator.
     """
 
     def __init__(self, authenticator: ReloadableAuthenticator, server: Server) -> None:

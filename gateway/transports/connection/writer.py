@@ -70,7 +70,6 @@ class ConnectionWriter:
         self.last_write = server.turn_time
 
     def observe(self, observer: FrameObserver | None) -> None:
-        """Show all frames to an observer before they are packed; None: to none."""
         self._pack = self._link.pack if observer is None else partial(self._pack_observed, observer)
 
     def _pack_observed(self, observer: FrameObserver, parts: list[bytes], size: int) -> Buffers:
@@ -123,7 +122,7 @@ class ConnectionWriter:
             self._start_writer()
 
     def stop(self) -> None:
-        """The conversation is over: no writer task starts any more, and new frames stay in the outbox."""
+        """No writer task starts any more, and new frames stay in the outbox: the conversation is over."""
         self._stopped = self.writing = True
 
     def abandon(self) -> list[list[bytes] | Buffers]:
@@ -178,11 +177,7 @@ class ConnectionWriter:
             self.writing = False
 
     async def write_out(self, *, outbox: bool) -> None:
-        """Write the rest, and the `outbox`, at the end, when no writer task is at work any more.
-
-        Raises:
-            BrokenLink: the peer is gone.
-        """
+        """Write the rest, and the `outbox`, when no writer task is at work any more; raises `BrokenLink`."""
         pipe = self._link.pipe
         while self.rest or (outbox and self._take()):
             sent = pipe.send_nowait(self.rest)
@@ -213,11 +208,7 @@ class ConnectionWriter:
 
 
 async def write_all(link: Link, left: Buffers) -> None:
-    """Write all of it, waiting where needed.
-
-    Raises:
-        BrokenLink: the peer is gone.
-    """
+    """Write all of it, waiting where needed; raises `BrokenLink`."""
     if left:
         left = advance(left, link.pipe.send_nowait(left))
     while left:

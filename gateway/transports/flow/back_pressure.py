@@ -6,18 +6,14 @@ outboxes.  At its end these are flushed.  Then the publisher is blocked, which m
     slow subscriber    a subscriber that it publishes to has not read enough; for a bounded time, then that subscriber
                        no longer counts
     queue full         the queues that it filled have no room, by their policies
-    memory short       it adds to what is short: it sent what is kept, or it is in the middle of a large frame while
-                       much of the memory is incomplete frames
+    memory short       it adds to what is short: its messages are kept, or it is in the middle of a large frame
     disk slow, disk full, journal slow
     max_..._per_second it has sent as much as it may for now, or its user or address has
 
 Meanwhile its heart-beat clock stands still, and once a second the gateway looks whether the peer is still there.  A
 client that holds unacknowledged messages or transactions is never blocked without a bound: what it would acknowledge
-could be what all others wait for.
-
-To its user a blocked program seems to hang.  So operators see it: in a list, in a counter, and by a line in the log for
-a block that lasts.  A full queue blocks a publisher once for each message that it takes, so a block must cost little:
-no timer, but one date on the timer wheel for all of them (all have the same time, so the oldest stands first).
+could be what all others wait for.  To its user a blocked program seems to hang, so operators see it: in a list, in a
+counter, and by a line in the log for a block that lasts.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ from gateway.broker.core.histogram import Histogram
 from gateway.broker.core.outbox import Outbox, Source
 from gateway.log_limiter import LogLimiter
 
-from .connected import Connected
+from .connected import Connected, log_fields
 from .memory_guard import PartialFrame
 from .rate_limits import LIMITS, RateLimit
 from .timers import TimerWheel
@@ -74,28 +70,22 @@ class Blockable(Protocol):
     @property
     def session(self) -> Session | None:
         """The session that publishes."""
-        ...
 
     @property
     def must_read(self) -> bool:
-        """True if it has unacknowledged messages or open transactions: it cannot be blocked for ever."""
-        ...
+        """True if it has unacknowledged messages or open transactions: its ACKs and COMMITs must always be read."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Entered while it is not read."""
-        ...
+        """Entered while it is not read, so that its heart-beat clock stands still."""
 
     def peer_has_gone(self) -> bool:
-        """True if the other end has closed."""
-        ...
+        """True if the other end has closed, which the reader of a blocked client does not see."""
 
 
 class Turn:
-    """What a client has caused since its turn began, by the broker's counters.
+    """What a client has caused since its turn began.
 
-    Attributes:
-        began: `time.perf_counter` then.
-        delivered: messages that the broker had delivered then.
+    At `began` (`time.perf_counter`) the broker had `delivered` so many messages.
     """
 
     __slots__ = (
@@ -119,7 +109,6 @@ class Turn:
         self.begin()
 
     def begin(self) -> None:
-        """The turn begins."""
         broker, counters = self._broker, self._counters
         self.delivered = counters.delivered
         self._published = counters.published
@@ -152,7 +141,6 @@ class Turn:
 
 
 def _full(queues: Iterable[Source]) -> str | None:
-    """The name of a queue that has no room; None: all have."""
     return next((queue.name for queue in queues if queue.full), None)
 
 
@@ -165,9 +153,7 @@ class BackPressure:
         blocked: the publishers that wait now.
 
     Args:
-        flush: writes what lies in outboxes.
         patience: seconds that a slow subscriber is waited for.
-        connections: by session.
     """
 
     def __init__(
@@ -198,11 +184,7 @@ class BackPressure:
     async def end_turn(self, publisher: Blockable, turn: Turn | None = None) -> None:
         """Flush, and block the publisher as long as what it caused makes it wait.
 
-        Short memory blocks publishers whose messages were kept; consumers make room.  A disk that does not keep up, or
-        is nearly full, blocks publishers whose messages go to the store; a slow journal, all that published anything.
-
-        Args:
-            turn: None: of the server's own function, which may have had messages kept.
+        `turn` is None for one of the server's own functions, which may have had messages kept.
         """
         broker = self._broker
         strained, full = broker.context.slow_consumers.take_strained(), broker.context.take_full()
@@ -228,14 +210,12 @@ class BackPressure:
     async def _wait_for_memory(self, publisher: Blockable, *, kept: bool) -> None:
         """Block a publisher until it may add to what is short.
 
-        A publisher may become one that must be read while it waits: by messages of a consumer that has gone.
-
-        Args:
-            kept: its messages are kept; else it is in the middle of a large frame.
+        Either its messages are kept, or it is in the middle of a large frame.
         """
         broker = self._broker
 
         def is_short() -> bool:
+            # It may become one that must be read while it waits: by messages of a consumer that has gone.
             return broker.memory.pressed and not publisher.must_read and (kept or broker.memory.is_crowded)
 
         if is_short():
@@ -250,8 +230,7 @@ class BackPressure:
         if not late:
             return
         before = {each: each.gone for each in late}
-        blocking = self.blocked.block(publisher, SLOW_SUBSCRIBER, receiver=late[0].peer.id)
-        with blocking as block, trio.move_on_after(self._patience):
+        with self.blocked.block(publisher, SLOW_SUBSCRIBER) as block, trio.move_on_after(self._patience):
             for outbox in late:
                 block.receiver = outbox.peer.id
                 receiver = self._connections.get(cast("Session", outbox.peer))
@@ -312,7 +291,6 @@ class BlockedPublisher:
     """A publisher that waits.
 
     Attributes:
-        session: of the publisher.
         reason: one of `REASONS`.
         destination: the queue that is full; None: it does not wait for a queue.
         receiver: id of the session that reads slowly; None: it does not wait for one.
@@ -322,30 +300,21 @@ class BlockedPublisher:
 
     __slots__ = ("destination", "reason", "receiver", "session", "shared_by", "since")
 
-    def __init__(self, session: Session, reason: str, destination: str | None, receiver: str | None) -> None:
+    def __init__(self, session: Session, reason: str, destination: str | None) -> None:
         self.session = session
         self.reason = reason
         self.destination = destination
-        self.receiver = receiver
+        self.receiver: str | None = None
         self.shared_by = ""
         self.since = time.time()
 
     def row(self) -> dict[str, object]:
         """As the admin API shows it."""
-        return {
-            "reason": self.reason,
-            "destination": self.destination,
-            "receiver": self.receiver,
-            "since": self.since,
-        }
+        return {"reason": self.reason, "destination": self.destination, "receiver": self.receiver, "since": self.since}
 
 
 class BlockedPublishers:
-    """All publishers that wait now.
-
-    Attributes:
-        totals: reason -> how often a publisher was blocked for it since the start.
-    """
+    """All publishers that wait now; `totals` counts by reason how often one was blocked since the start."""
 
     def __init__(self, timers: TimerWheel, counters: Counters) -> None:
         self._timers = timers
@@ -369,13 +338,11 @@ class BlockedPublishers:
         return {reason: now[reason] for reason in REASONS}
 
     @contextmanager
-    def block(
-        self, publisher: Blockable, reason: str, destination: str | None = None, receiver: str | None = None
-    ) -> Iterator[BlockedPublisher]:
-        """Block a publisher while this is entered; `BlockedPublisher` explains the arguments."""
+    def block(self, publisher: Blockable, reason: str, destination: str | None = None) -> Iterator[BlockedPublisher]:
+        """Block a publisher while this is entered."""
         session = publisher.session
         assert session is not None  # only a session publishes
-        block = BlockedPublisher(session, reason, destination, receiver)
+        block = BlockedPublisher(session, reason, destination)
         self._counters.held_publishers += 1
         self.totals[reason] += 1
         self._all[block] = None
@@ -407,12 +374,4 @@ class BlockedPublishers:
         cause = block.destination or block.receiver or f"{block.reason} {block.shared_by}"
         if self._limiter.admit(cause) is None:
             return
-        session = block.session
-        log.warning(
-            "a publisher is held back",
-            session=session.id,
-            login=session.login,
-            peer=session.peer,
-            **block.row(),
-            held=len(self._all),
-        )
+        log.warning("a publisher is held back", **log_fields(block.session), **block.row(), held=len(self._all))

@@ -11,16 +11,19 @@ from gateway.codec import Frame, ProtocolError
 from .connection_limits import Slot
 
 
+def log_fields(session: Session) -> dict[str, str]:
+    """The fields by which log lines name a session."""
+    return {"session": session.id, "login": session.login, "peer": session.peer}
+
+
 class FrameObserver(Protocol):
     """Sees the frames of one connection."""
 
     def listen(self, frames: Iterator[Frame]) -> Iterator[Frame]:
         """Pass on the client's frames, each seen before the session handles it."""
-        ...
 
     def see_sent(self, parts: list[bytes]) -> None:
         """Frames go out, each a pair of parts."""
-        ...
 
 
 class ConnectedWriter(Protocol):
@@ -29,11 +32,9 @@ class ConnectedWriter(Protocol):
     @property
     def last_write(self) -> float:
         """Trio's clock when bytes were last written."""
-        ...
 
     async def wait_relief(self) -> None:
         """Wait until the client has read most of its outbox, or is gone."""
-        ...
 
 
 class Reviewable(Protocol):
@@ -41,11 +42,9 @@ class Reviewable(Protocol):
 
     def review(self) -> bool:
         """True if the login has lost its user or has other groups now."""
-        ...
 
     def follow(self) -> None:
         """Act on a review that was true."""
-        ...
 
 
 class Connected(Protocol):
@@ -53,41 +52,30 @@ class Connected(Protocol):
 
     @property
     def session(self) -> Session | None:
-        """None before CONNECTED is due, and after the end."""
-        ...
+        """None before CONNECTED is due, and after the end; then neither of the next two is there."""
 
     @property
-    def writer(self) -> ConnectedWriter | None:
-        """None where there is no session."""
-        ...
+    def writer(self) -> ConnectedWriter | None: ...
 
     @property
-    def slot(self) -> Slot | None:
-        """Its place among the connections; None: it is not counted."""
-        ...
+    def session_expiry(self) -> Reviewable | None: ...
 
     @property
-    def session_expiry(self) -> Reviewable | None:
-        """None where there is no session."""
-        ...
+    def slot(self) -> Slot:
+        """Its place among the connections."""
 
     @property
     def incomplete_bytes(self) -> int:
         """Bytes that have come of its next frame."""
-        ...
 
     def observe(self, observer: FrameObserver | None) -> None:
         """Show all frames to an observer; None: to none any more."""
-        ...
 
     def end(self, error: ProtocolError) -> None:
         """The reader stops where it waits, tells the client of the error, and closes."""
-        ...
 
     def give_up_handshake(self) -> None:
         """The connect timeout is over."""
-        ...
 
     async def wait_gone(self) -> None:
         """Wait until the session has left the broker."""
-        ...

@@ -1,21 +1,12 @@
 """Connection limits: connections in all, of one address, of one user, and handshakes, which have not logged in yet.
 
-A connection has a `Slot` from its accept to its close:
-
-    enter         counted; over `max_connections` it is refused
-    comes_from    its address is known (behind a proxy later than the socket); over the limit of that it is refused
-    asks          it has sent its CONNECT, and an authenticator is asked
-    logs_in       its user is known; over the limit of that it is refused, and until then it counts as a handshake
-    leave         counted no more
-
 A refused client is told why, which takes a moment in which the connection is still open.  So it counts among those
 turned away, not among the connections; of these, too, there may be so many, and those beyond are closed without a word.
 
 Handshakes.  A client that opens connections and sends nothing keeps others out, if there is a limit, or uses up the
 files of the process, if there is none.  So no new connection is refused for their number, but one of the address that
 has most of them goes: a flood pays with its own.  It is the oldest that has not sent its CONNECT yet.  If all have, it
-is the newest: they are authenticated in order, and the oldest is nearly in.  To find that address, addresses stand in
-rows by their number of handshakes; a number changes by one, so the longest row is found without a search.
+is the newest: they are authenticated in order, and the oldest is nearly in.
 
 An address of IPv6 stands for its /64: a single client has so many.
 """
@@ -59,17 +50,13 @@ _UNAVAILABLE, _TOO_MANY = 503, 429  # status of the HTTP response
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The settings of the same names; 0 where there is no limit.
-
-    Attributes:
-        limited_by: what `max_connections` is called in a refusal.
-    """
+    """The settings of the same names; 0 where there is no limit."""
 
     max_connections: int = 50_000
     max_connections_per_address: int = 0
     max_connections_per_user: int = 0
     max_handshakes: int = 1_000
-    limited_by: str = "max_connections"
+    limited_by: str = "max_connections"  # what that is called in a refusal
 
 
 class Slot:
@@ -108,16 +95,13 @@ class Slot:
     def asks(self) -> None:
         """It has sent its CONNECT, and an authenticator is asked."""
         if self.refusal is None:
-            self._limits.ask(self)
+            self._limits.handshake_rows.ask(self)
 
     def logs_in(self, user: str, replaced: Slot | None = None) -> None:
-        """Its user is known.
+        """Its user is known, and has room; else `NotAllowed` is raised.
 
         Args:
             replaced: a connection of the same user that ends for this one, and leaves it its place.
-
-        Raises:
-            NotAllowed: the user has too many sessions, or it must go.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -126,11 +110,7 @@ class Slot:
     def leave(self) -> None:
         """The connection is closed."""
         self._limits.leave(self)
-        self.evict = _gone  # it refers to the connection, and that to us: the collector runs rarely
-
-
-def _gone(refusal: ProtocolError) -> None:
-    """The connection is closed already."""
+        self.evict = lambda refusal: None  # it refers to the connection, and that to us: the collector runs rarely
 
 
 @functools.lru_cache(maxsize=1024)  # to parse an address takes as long as all the rest here
@@ -172,7 +152,6 @@ class _Rows:
         self._most = max(self._most, len(row))
 
     def ask(self, slot: Slot) -> None:
-        """It must be there."""
         row = self._rows[slot.network]
         del row.silent[slot]
         row.asking[slot] = None
@@ -226,21 +205,16 @@ class ConnectionLimits:
         self._new = 0
         self._by_network: dict[str, int] = {}
         self._by_user: dict[str, int] = {}
-        self._handshakes = _Rows()
+        self.handshake_rows = _Rows()
         self._limiter = LogLimiter(quiet=_QUIET)
 
     @property
     def handshakes(self) -> int:
         """Connections that have not logged in yet."""
-        return self._handshakes.count
+        return self.handshake_rows.count
 
     def enter(self, address: str, evict: Callable[[ProtocolError], None]) -> Slot:
-        """A connection was accepted.
-
-        Args:
-            address: of the socket; empty: a unix socket.
-            evict: ends it when it must go before it has logged in.
-        """
+        """A connection was accepted; `Slot` explains the arguments."""
         slot = Slot(self, address, evict)
         self._new = (self._new + 1) % (_NEW * _LOOKS)
         if self._new % _NEW == 0:
@@ -251,25 +225,22 @@ class ConnectionLimits:
             sentence = f"the server has {most} connections, as many as it may ({self._capacity.limited_by})"
             self._turn_away(slot, _UNAVAILABLE, "max_connections", "too many connections", sentence)
             return slot
-        self._handshakes.add(slot)
-        if self._handshakes.count > self._capacity.max_handshakes:
-            self._evict_one()
+        self.handshake_rows.add(slot)
+        if self.handshakes > self._capacity.max_handshakes:
+            found = self.handshake_rows.first_to_go()
+            sentence = (
+                f"more than {self._capacity.max_handshakes} connections wait to log in (max_handshakes), "
+                f"most of them from {found.network}, as this one"
+            )
+            found.evict(self._turn_away(found, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence))
         return slot
 
-    def _evict_one(self) -> None:
-        slot = self._handshakes.first_to_go()
-        sentence = (
-            f"more than {self._capacity.max_handshakes} connections wait to log in (max_handshakes), "
-            f"most of them from {slot.network}, as this one"
-        )
-        slot.evict(self._turn_away(slot, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence))
-
     def set_address(self, slot: Slot, network: str) -> None:
-        """The address of a connection is known."""
+        """See `Slot.comes_from`."""
         if network != slot.network:
-            self._handshakes.remove(slot)
+            self.handshake_rows.remove(slot)
             slot.network = network
-            self._handshakes.add(slot)
+            self.handshake_rows.add(slot)
         most = self._capacity.max_connections_per_address
         if not most:
             return
@@ -281,19 +252,8 @@ class ConnectionLimits:
             self._by_network[network] = count + 1
             slot.counted_network = network
 
-    def ask(self, slot: Slot) -> None:
-        """An authenticator is asked about a connection."""
-        self._handshakes.ask(slot)
-
     def log_in(self, slot: Slot, user: str, replaced: Slot | None = None) -> None:
-        """The user of a connection is known; the anonymous user has no limit.
-
-        Args:
-            replaced: a connection that leaves this one its place.
-
-        Raises:
-            NotAllowed: the user has too many sessions.
-        """
+        """See `Slot.logs_in`; the anonymous user has no limit."""
         most = self._capacity.max_connections_per_user
         if replaced is not None and replaced.user is not None:
             slot.user, replaced.user = replaced.user, None
@@ -301,25 +261,23 @@ class ConnectionLimits:
             count = self._by_user.get(user, 0)
             if count >= most:
                 self.refusals["max_connections_per_user"] += 1
-                raise TooMany(
-                    "too many sessions", f"this user has {most}, as many as one may (max_connections_per_user)"
-                )
+                detail = f"this user has {most}, as many as one may (max_connections_per_user)"
+                raise TooMany("too many sessions", detail)
             self._by_user[user] = count + 1
             slot.user = user
-        self._handshakes.remove(slot)
+        self.handshake_rows.remove(slot)
 
     def leave(self, slot: Slot) -> None:
-        """A connection is closed."""
+        """See `Slot.leave`."""
         self._forget(slot)
         if slot.refusal is not None:
             self.turned_away -= 1
 
     def _forget(self, slot: Slot) -> None:
-        """A connection counts no more."""
         if slot.is_counted:
             slot.is_counted = False
             self.connections -= 1
-        self._handshakes.remove(slot)
+        self.handshake_rows.remove(slot)
         if slot.counted_network is not None:
             _take_one(self._by_network, slot.counted_network)
             slot.counted_network = None
@@ -348,8 +306,7 @@ def _take_one(counts: dict[str, int], key: str) -> None:
 def within_files(capacity: Capacity, *, is_set: bool) -> Capacity:
     """As many connections as the files leave room for that this process may open; logged where it matters.
 
-    Args:
-        is_set: the settings have `max_connections`; else only a small number is worth a line.
+    If `max_connections` is not set (`is_set`), only a small number is worth a line.
     """
     room, sentence = room_for(capacity.max_connections)
     if not sentence:
@@ -361,13 +318,10 @@ def within_files(capacity: Capacity, *, is_set: bool) -> Capacity:
 
 
 def room_for(wanted: int) -> tuple[int, str]:
-    """How many connections the files leave room for that this process may open; its soft limit is raised first.
-
-    Args:
-        wanted: the setting `max_connections`.
+    """How many connections the files leave room for that this process may open; raises its soft limit first.
 
     Returns:
-        The number, `wanted` at most, and a sentence where it is less; else an empty one.
+        The number, at most `wanted`, and a sentence where it is less; else an empty one.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES

@@ -5,17 +5,12 @@
                                            |
                                         TraceView, one for each operator: a ring, which `take` empties
 
-A session without a view pays one test for each chunk.  A session with one is decoded once, as ever; frames that it is
-sent are parsed again from their bytes, but only while a view has room: when the rings are full they are counted, and
-not even parsed.  So how often a view is emptied bounds its cost, however busy the session.
+A session without a view pays one test for each chunk.  Frames that a session with one is sent are parsed again from
+their bytes, but only while a view has room: so how often a view is emptied bounds its cost.
 
 The trace leaves out all that would let an operator in as another user: the values of headers that carry a passcode or a
-token, the body of a renewal, and of a login all but its versions, because some clients put a token into `login`, and
-some authenticators ask for headers of their own.  Other bodies are shown up to `MOST_OF_A_BODY`: an operator may read
-messages.
-
-CONNECT and CONNECTED come before there is a session and are not seen, but for a second CONNECT, which is a mistake;
-nor are heart-beats, nor frames that cannot be parsed.
+token, the body of a renewal, and of a login all but its versions, because some clients put a token into `login`.  It
+begins behind CONNECT and CONNECTED, and shows no heart-beats.
 """
 
 from __future__ import annotations
@@ -64,29 +59,18 @@ class TooManyViews(Exception):
 
 
 class TracedFrame(NamedTuple):
-    """A frame, as an operator may see it.
+    """A frame, as an operator may see it."""
 
-    Attributes:
-        at: seconds since the epoch.
-        headers: name and value.
-        body: its first bytes.
-        size: bytes of the whole body.
-    """
-
-    at: float
+    at: float  # seconds since the epoch
     direction: Direction
     command: str
     headers: list[tuple[str, str]]
-    body: bytes
-    size: int
+    body: bytes  # its first bytes
+    size: int  # of the whole body
 
 
 class TraceView:
-    """The frames that one operator has not read yet.
-
-    Attributes:
-        reason: why no more frames come, in words; empty: more come.
-    """
+    """The frames that one operator has not read yet; `reason` says in words why no more come, and is empty before."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -107,11 +91,7 @@ class TraceView:
         return not self.reason and len(self._frames) < MOST_FRAMES and self._bytes < MOST_BYTES
 
     def add(self, seen: TracedFrame, nbytes: int) -> None:
-        """Keep a frame if there is room, else count it.
-
-        Args:
-            nbytes: of its headers, and of the body as far as it is shown.
-        """
+        """Keep a frame if there is room, else count it; `nbytes` are those of its headers and of the shown body."""
         if self.has_room:
             self._frames.append(seen)
             self._bytes += nbytes
@@ -152,13 +132,11 @@ class FrameTrace:
         self.views: list[TraceView] = []
 
     def listen(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """Pass on the client's frames, each seen."""
         for frame in frames:
             self._see(frame)
             yield frame
 
     def see_sent(self, parts: list[bytes]) -> None:
-        """Frames go out, each a pair of parts."""
         try:
             for place in range(0, len(parts), 2):
                 if not self._has_room:
@@ -205,11 +183,7 @@ class FrameTrace:
 
 
 class FrameTraces:
-    """All traces of a gateway.
-
-    Args:
-        connections: by session.
-    """
+    """All traces of a gateway."""
 
     def __init__(self, broker: Broker, connections: Mapping[Session, Connected]) -> None:
         self._broker = broker
@@ -218,12 +192,7 @@ class FrameTraces:
         self._views: dict[TraceView, Session] = {}
 
     def find(self, session_id: str) -> Session:
-        """The session of that id, if a view of it may be opened now.
-
-        Raises:
-            NoSession: no client has it.
-            TooManyViews: no more may be open.
-        """
+        """The session of that id, if a view of it may be opened now; else raises `NoSession` or `TooManyViews`."""
         session = self._broker.sessions.get(session_id)
         if session is None or session not in self._connections:
             raise NoSession
@@ -233,11 +202,7 @@ class FrameTraces:
 
     @contextmanager
     def view(self, session_id: str) -> Iterator[TraceView]:
-        """Look at a session while this is entered.
-
-        Raises:
-            NoSession, TooManyViews: as `find` does.
-        """
+        """Look at a session while this is entered; raises what `find` does."""
         session = self.find(session_id)
         for deserted in [view for view in self._views if view.is_deserted]:
             deserted.end("no frame of this view was read for too long")

@@ -29,26 +29,13 @@ class ArgumentsLog:
         untold = self._limiter.admit((notice.queue, notice.login, notice.heard, tuple(notice.values)))
         if untold is None:
             return
-        values = dict(notice.values)
+        sent = {"queue": notice.queue, "values": dict(notice.values)}
+        fields: dict[str, object] = {**sent, "session": notice.session, "login": notice.login, "untold": untold}
         if notice.heard:
-            arguments_log.info(
-                "queue arguments of a client are in force, for everybody",
-                queue=notice.queue,
-                values=values,
-                session=notice.session,
-                login=notice.login,
-                untold=untold,
-            )
+            arguments_log.info("queue arguments of a client are in force, for everybody", **fields)
         else:
-            arguments_log.warning(
-                "queue arguments of a client are not heard",
-                queue=notice.queue,
-                values=values,
-                session=notice.session,
-                login=notice.login,
-                hint="the queue was there without them: write them into a [[policy]], or leave them out",
-                untold=untold,
-            )
+            hint = "the queue was there without them: write them into a [[policy]], or leave them out"
+            arguments_log.warning("queue arguments of a client are not heard", **fields, hint=hint)
 
 
 class MisspeltLog:
@@ -65,11 +52,6 @@ class MisspeltLog:
         """A session used such a header."""
         untold = self._limiter.admit((header.name, login))
         if untold is not None:
-            headers_log.warning(
-                "a header of SUBSCRIBE has no effect",
-                header=header.name,
-                hint=f"it is not known; did you mean {header.known}?",
-                session=session,
-                login=login,
-                untold=untold,
-            )
+            hint = f"it is not known; did you mean {header.known}?"
+            fields = {"header": header.name, "hint": hint, "session": session, "login": login, "untold": untold}
+            headers_log.warning("a header of SUBSCRIBE has no effect", **fields)

@@ -5,23 +5,17 @@ misses much: outboxes, subscriptions, buffers, memory that the allocator could n
 process as a whole, by its resident memory, which the guard reads some times a second.  Both have the same levels:
 
     from 3/4 on   publishers are blocked (`back_pressure`)
-    stuck         for some seconds that made no room, because all who could complete a large message are blocked, or
-                  clients do not read: the session that has most of that is closed
-    full          a SEND that would be kept is refused, `/readyz` says why no new client should come, and the session
-                  that costs most is closed, as many of them as it takes; then there is a pause, because that takes a
-                  moment to help
+    stuck         for some seconds that made no room: the session goes that has most of the incomplete messages, or of
+                  the bytes that clients do not read
+    full          a SEND that would be kept is refused, `/readyz` says why no new client should come, and the sessions
+                  that cost most are closed; then there is a pause, because that takes a moment to help
 
-So there is one question: which session costs most?  What is lost with a session counts.  Messages that a consumer has
-not acknowledged do not, because they go back to their queue, and consumers alone make room; but a consumer that has a
-quarter of all memory goes, too, because others could consume that.
+What is lost with a session counts.  Messages that a consumer has not acknowledged do not, because they go back to their
+queue, and consumers alone make room; but a consumer that has a quarter of all memory goes, too.
 
-The measured value may mislead.  Resident memory does not fall when memory is freed: 768 MiB of freed chunks stayed with
-the process, all of them, until `malloc_trim` gave them back, in 143 ms.  So that is called when much was freed.  Memory
-that is still resident then and belongs to no client is a reason neither to block publishers nor to close sessions: it
-would not help, and would not end.  The log says so, and the kernel decides.
-
-While outboxes are what memory is short of, each may have but little (`Broker.judge_memory`), so that slow consumers are
-found sooner and block nobody else.  A closed client is told why for as long as `close_linger` lasts, if it reads.
+Resident memory does not fall when memory is freed, until `malloc_trim` gives it back (143 ms for 768 MiB), so that is
+called when much was freed.  What is resident then and belongs to no client is a reason neither to block publishers nor
+to close sessions: it would not help, and would not end.  The log says so, and the kernel decides.
 """
 
 from __future__ import annotations
@@ -39,7 +33,7 @@ from gateway.broker.errors import TooCostly
 from gateway.broker.session.cost import Cost, cost_of
 from gateway.log_limiter import LogLimiter
 
-from .connected import Connected
+from .connected import Connected, log_fields
 from .timers import TimerWheel
 
 log = structlog.get_logger("gateway.memory")
@@ -72,9 +66,6 @@ class PartialFrame:
     """The incomplete frame of one connection, in the broker's account of memory; looked at once a chunk.
 
     A large frame takes memory long before it is a message, and of many clients at once it can be all there is.
-
-    Attributes:
-        nbytes: as counted.
     """
 
     __slots__ = ("_broker", "nbytes")
@@ -89,11 +80,7 @@ class PartialFrame:
         return self.nbytes > _MUCH
 
     def note(self, nbytes: int) -> None:
-        """So many bytes of it have come.
-
-        Raises:
-            NotAllowed: memory is full, and the message would be refused, too.
-        """
+        """So many bytes of it have come.  Raises `NotAllowed` if memory is full: the message would be refused, too."""
         nbytes = nbytes if nbytes > _LITTLE else 0
         grown = nbytes - self.nbytes
         if not grown:
@@ -144,7 +131,6 @@ class MemoryGuard:
         closed: sessions that had to go since the start.
 
     Args:
-        connections: by session.
         patience: seconds without a write after which a client counts as one that does not read.
     """
 
@@ -290,13 +276,7 @@ class MemoryGuard:
             self._close(now, reason, self.mark, 0, stuck)
 
     def _close(self, now: float, reason: str, limit: int, excess: int, weight_of: Callable[[_Candidate], int]) -> None:
-        """Close the sessions that cost most.
-
-        Args:
-            limit: bytes that may be taken.
-            excess: bytes that are too many.
-            weight_of: bytes of a session that count.
-        """
+        """Close the sessions that cost most: of `limit` bytes that may be taken, `excess` are too many."""
         self._pause_until = now + _PAUSE
         candidates = [
             _Candidate(session, connection, cost_of(session))
@@ -324,11 +304,4 @@ class MemoryGuard:
         session, costs = candidate.session, candidate.sentence()
         detail = f"{reason}; this client is the one, or among those, that cost most: {costs}"
         candidate.connection.end(TooCostly("memory is full", detail))
-        log.warning(
-            "a client is closed to make room in memory",
-            session=session.id,
-            login=session.login,
-            peer=session.peer,
-            reason=reason,
-            costs=costs,
-        )
+        log.warning("a client is closed to make room in memory", **log_fields(session), reason=reason, costs=costs)

@@ -1,8 +1,7 @@
 """Process memory: how much the process takes and may take, and how much of what is freed the C library keeps.
 
-By itself glibc gives back the end of its heap whenever more than a few hundred KiB of it are free, and large bodies
-come and go there: each of 1 MiB was mapped anew, zeroed page by page, and unmapped again.  To join one and to copy it
-took 1.7 ms on a virtual machine, and takes 0.07 ms in memory that is there already.
+By itself glibc gives back the end of its heap whenever more than a few hundred KiB of it are free.  Large bodies come
+and go there: to join one of 1 MiB and to copy it took 1.7 ms, and takes 0.07 ms in memory that is there already.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ _KEPT_PART = 16
 
 
 def mark_of(wanted: int) -> tuple[int, str]:
-    """The mark in force, in bytes, and where it comes from, in words; 0: the system does not tell.
-
-    Args:
-        wanted: the setting `memory_mark`.
-    """
+    """The mark in force by the setting, in bytes, and where it comes from, in words; 0: the system does not tell."""
     most, owner = available()
     return wanted or most * 3 // 4, "memory_mark" if wanted else f"memory_mark, 3/4 of what {owner} has"
 
@@ -50,9 +45,6 @@ def within_mark(quotas: Quotas, wanted: int) -> Quotas:
 
     The process is looked at some times a second, messages are counted as they come: only a limit of theirs keeps many
     publishers that begin at once from passing the mark between two looks.
-
-    Args:
-        wanted: the setting `memory_mark`.
     """
     mark, name = mark_of(wanted)
     left = max(mark - resident(), _LEAST_LIMIT)
@@ -63,11 +55,7 @@ def within_mark(quotas: Quotas, wanted: int) -> Quotas:
 
 
 def watch_process(guard: MemoryGuard, wanted: int) -> None:
-    """Have the guard look at the memory of this process.
-
-    Args:
-        wanted: the setting `memory_mark`.
-    """
+    """Have the guard look at the memory of this process, by the setting `memory_mark`."""
     most, owner = available()
     mark, name = mark_of(wanted)
     keep_freed(mark)
@@ -89,11 +77,7 @@ def resident() -> int:
 
 
 def available(root: Path = Path("/")) -> tuple[int, str]:
-    """Bytes of memory that this process may ever take, and their owner in words; 0 where the system does not tell.
-
-    Args:
-        root: of the file system that has /proc and /sys.
-    """
+    """Bytes of memory that this process may ever take, and their owner in words; 0 where the system does not tell."""
     found = [(size, "the container") for size in _of_groups(root)]
     if total := physical():
         found.append((total, "the machine"))
@@ -128,11 +112,7 @@ def _of_groups(root: Path) -> Iterator[int]:
 
 
 def keep_freed(mark: int) -> None:
-    """Have the C library keep freed memory, where it can: 64 MiB, or less of a small mark.
-
-    Args:
-        mark: bytes that the process may take; 0: unknown.
-    """
+    """Have the C library keep freed memory, where it can: 64 MiB, or less of a small mark; 0: the mark is unknown."""
     most = min(_MOST_KEPT, mark // _KEPT_PART) if mark else _MOST_KEPT
     with suppress(OSError, AttributeError):  # not every library has it
         library = ctypes.CDLL(None)

@@ -1,13 +1,12 @@
 """Rate limits: frames and bytes in a second, on average; of one session, of all of a user, of all of an address.
 
 A token bucket holds what may be sent at once, a second's worth; it fills as time goes by, and each chunk takes out what
-it had.  A chunk is handled whole, so a bucket may go into debt; then the client is not read until that is paid.  So a
-limit costs two subtractions a chunk, and a frame nothing.
+it had.  A chunk is handled whole, so a bucket may go into debt; then the client is not read until that is paid.
 
 Sessions of one user share a bucket, and so do those of one address.  A session that has taken out of a shared bucket
-waits until all debts are paid, those of the others before it, too: so they take turns, and all together come to the
-limit and no further.  A shared bucket lasts as long as the sessions that refer to it, and the latest ones some longer:
-a client that ends its sessions and comes again owes still, and waits before its first frame.
+waits until all debts are paid: so they take turns, and all together come to the limit and no further.  A shared bucket
+lasts as long as the sessions that refer to it, and the latest ones some longer: a client that ends its sessions and
+comes again owes still, and waits before its first frame.
 
 Anonymous clients share no bucket of a user.  A unix socket has no address, and a trusted proxy stands for many clients
 that it does not name: neither has a limit of an address.
@@ -44,12 +43,7 @@ _MOST_RECENT = 4_000
 
 
 class _Bucket:
-    """A token bucket: what may be sent at once.
-
-    Attributes:
-        limit: the setting.
-        shared_by: the user or the address whose sessions share it; empty: it is of one session.
-    """
+    """A token bucket of the setting `limit`: what may be sent at once, by one session or by those of `shared_by`."""
 
     __slots__ = ("__weakref__", "_at", "_level", "limit", "rate", "shared_by")
 
@@ -75,9 +69,6 @@ class RateLimit:
         until: trio's clock when the session may be read again.
         reason: the setting that it waits for.
         shared_by: the user or the address that shares this limit; empty: it is the session's own.
-
-    Args:
-        frames, nbytes: the buckets that each frame, or byte, is taken out of.
     """
 
     __slots__ = ("_bytes", "_frames", "_frames_before", "read", "reason", "shared_by", "until")
@@ -93,13 +84,7 @@ class RateLimit:
         self.reason = self.shared_by = ""
 
     def is_over(self, frames: int, nbytes: int, now: float) -> bool:
-        """True if the client has to wait behind a chunk.
-
-        Args:
-            frames: that the session has handled since its start.
-            nbytes: of the chunk.
-            now: trio's clock.
-        """
+        """True if the client has to wait behind a chunk of `nbytes`; `frames` counts those of the whole session."""
         longest = 0.0
         for buckets, count in ((self._bytes, nbytes), (self._frames, frames - self._frames_before)):
             for bucket in buckets:
@@ -132,13 +117,7 @@ class RateLimits:
         self._recent: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
     def of_session(self, user: str, address: str, now: float) -> RateLimit | None:
-        """The limits of a session that begins; None: it has none.
-
-        Args:
-            user: its login.
-            address: of the client; empty: a unix socket.
-            now: trio's clock.
-        """
+        """The limits of a session that begins; None: it has none.  An empty address is a unix socket."""
         if not self._are_any:
             return None
         buckets = [_Bucket(limit, rate, now) for limit, rate in self._own.items()]

@@ -24,7 +24,6 @@ class WheelTimer(Protocol):
 
     def tick(self, now: float) -> float:
         """Act on what is due; returns when it is due next, or infinity to leave the wheel."""
-        ...
 
 
 class TimerWheel:
@@ -69,8 +68,7 @@ class TimerWheel:
                     self._tick(timer, now)
 
     def _tick(self, timer: WheelTimer, now: float) -> None:
-        """One fault must not stop the clock of all others."""
         try:
             self.add(timer, max(timer.tick(now), now + TICK))
-        except Exception:
+        except Exception:  # one fault must not stop the clock of all others
             log.exception("a timer failed")

@@ -19,17 +19,12 @@ from gateway.broker.model.identity import Certificate as ClientCertificate
 
 # As HTTP clients in TLS offer them.  STOMP has no name of its own.
 _PROTOCOLS = {"tcp": [], "websocket": ["http/1.1"]}
-_DAY = 86_400
 MIN_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 """The versions that may be the lowest: older ones are broken."""
 
 
 class CertificateError(Exception):
-    """A file cannot be used; `str()` says why.
-
-    Attributes:
-        setting: that names it.
-    """
+    """A file, which a setting names, cannot be used; `str()` says why."""
 
     def __init__(self, setting: str, reason: str) -> None:
         super().__init__(reason)
@@ -38,31 +33,21 @@ class CertificateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """The files of certificates; the settings `tls_...` explain each.
-
-    Attributes:
-        key: None: the file of the certificate has it.
-        client_ca: None: clients are not asked for a certificate.
-        required: a client must show one.
-        min_version: of TLS, a key of `MIN_VERSIONS`.
-    """
+    """The files of certificates; the settings `tls_...` explain each."""
 
     certificate: Path
-    key: Path | None = None
-    client_ca: Path | None = None
-    required: bool = False
-    min_version: str = "1.2"
+    key: Path | None = None  # None: the file of the certificate has it
+    client_ca: Path | None = None  # None: clients are not asked for a certificate
+    required: bool = False  # a client must show one
+    min_version: str = "1.2"  # of TLS, a key of `MIN_VERSIONS`
 
 
 class TlsCertificates:
-    """The certificate of TLS listeners, and the authority for client certificates.
+    """The certificate of TLS listeners, and the authority for client certificates; raises `CertificateError`.
 
     Attributes:
         hosts: the names that the certificate is for.
         ends: seconds since the epoch, until which it is valid.
-
-    Raises:
-        CertificateError: a file cannot be used.
     """
 
     name = "certificates"
@@ -77,7 +62,9 @@ class TlsCertificates:
     def _read(self) -> None:
         certificate = _first_certificate(self._files.certificate)
         contexts = {transport: _context(self._files, names) for transport, names in _PROTOCOLS.items()}
-        self.hosts, self.ends = _hosts(certificate), certificate.not_valid_after_utc.timestamp()
+        names = [each for each in _alternative_names(certificate) if isinstance(each, (x509.DNSName, x509.IPAddress))]
+        self.hosts = tuple(str(each.value) for each in names)
+        self.ends = certificate.not_valid_after_utc.timestamp()
         self._contexts = contexts
 
     def context(self, transport: str) -> ssl.SSLContext:
@@ -102,7 +89,7 @@ class TlsCertificates:
     def warning(self) -> str | None:
         """A sentence if the certificate has expired, or will within a week; else None."""
         left = self.ends - time.time()
-        if left > 7 * _DAY:
+        if left > 7 * 86_400:
             return None
         end = "has expired" if left <= 0 else "expires soon"
         return f"the certificate in {self._files.certificate} {end}: it is valid until {self.end_date}"
@@ -174,11 +161,6 @@ def _alternative_names(certificate: x509.Certificate) -> list[x509.GeneralName]:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except _UNREADABLE:
         return []
-
-
-def _hosts(certificate: x509.Certificate) -> tuple[str, ...]:
-    names = _alternative_names(certificate)
-    return tuple(str(name.value) for name in names if isinstance(name, (x509.DNSName, x509.IPAddress)))
 
 
 _KINDS: dict[type[x509.GeneralName], str] = {

@@ -3,15 +3,11 @@
 In a round trio gives a turn to every task that can go on.  Forty clients that send as fast as they can would all be
 read between two reads of a client that sends a message now and then: 4 to 11 ms, where a turn of each takes 0.1 to 0.3.
 So clients that send in bulk wait in a line in front of their reads, and clients that have not logged in wait in
-another; all others do not wait at all, and find one client of each line in front of them.
+another; all others find one client of each line in front of them.
 
-Where those others are so many that a round takes long, one in a round would be too few: a thousand publishers that are
-never idle make rounds of 300 ms, and clients that come back after a restart would log in one by one, or not at all
-within `connect_timeout`.  So one more passes for each `share` of time that the round took: a line always gets its part
-of the whole, some 15 %.
-
-A gate is no lock: a client that has passed may wait for anything, or end.  In the next round the keeper lets the next
-client pass.
+Where a round takes long one would be too few: a thousand publishers that are never idle make rounds of 300 ms, and
+clients that come back after a restart would log in one by one.  So one more passes for each `share` of time that the
+round took: a line always gets some 15 % of the whole.  A gate is no lock: a client that has passed may wait, or end.
 """
 
 from __future__ import annotations

@@ -11,9 +11,6 @@ Without trust the fields are ignored.
 
 A proxy passes on the field that it does not know.  If both fields are there and name different clients, the client may
 have made up one of them, and the gateway cannot tell which: that is a mistake in the proxy's set-up, and refused.
-
-If a peer of a private address writes such a field and is not trusted, it probably is a proxy that the operator forgot
-to name: the log says so, once for each.
 """
 
 from __future__ import annotations
@@ -46,8 +43,8 @@ class ForwardedClient:
     """The client at the other end of all trusted proxies.
 
     Attributes:
-        address: of the client, without a port; empty: a unix socket.
-        secure: whether the client speaks TLS; None: no proxy says.
+        address: without a port; empty: a unix socket.
+        secure: the client speaks TLS; None: no proxy says.
         host: the host name that the client asked for; empty: no proxy says.
     """
 
@@ -92,14 +89,11 @@ class Trusted:
         return any(found in network for network in self._networks)
 
     def client_of(self, peer: str, fields: Mapping[str, str]) -> ForwardedClient:
-        """The client behind a peer.
+        """The client behind a peer; raises `ForwardedError`.
 
         Args:
             peer: the address that the connection comes from; empty: a unix socket.
             fields: header fields by lower-case name; those that came several times joined by `, `.
-
-        Raises:
-            ForwardedError: the fields cannot be read, or contradict each other.
         """
         if not self or peer not in self:
             self._warn(peer, fields)
@@ -125,7 +119,7 @@ class Trusted:
         return ForwardedClient(found[0] if found else peer, all(secure) if secure else None, host)
 
     def _warn(self, peer: str, fields: Mapping[str, str]) -> None:
-        """Log that a proxy seems to be missing from the settings; not of public addresses, which may write anything."""
+        """Log, once for each, a proxy that the settings seem to lack; public addresses may write anything."""
         found = [name for name in ("X-Forwarded-For", "Forwarded") if name.lower() in fields]
         if not found or peer in self._warned or len(self._warned) == _MOST_WARNED:
             return
@@ -167,12 +161,7 @@ def _address(node: str) -> str | None:
 
 
 def _elements(value: str) -> list[dict[str, str]]:
-    """The elements of Forwarded, the last first: parameters by lower-case name.
-
-    Raises:
-        ForwardedError: it cannot be read.  To guess is no option: a quote that a client left open hides what the proxy
-            wrote behind it.
-    """
+    """The elements of Forwarded, the last first: parameters by lower-case name.  Raises `ForwardedError`."""
     elements: list[dict[str, str]] = [{}]
     place = 0
     while place < len(value):
@@ -185,6 +174,7 @@ def _elements(value: str) -> list[dict[str, str]]:
             if value[place] == ",":
                 elements.append({})
             elif value[place] not in "; \t":
+                # To guess is no option: a quote that a client left open hides what the proxy wrote behind it.
                 raise ForwardedError("the header field Forwarded cannot be read")
             place += 1
     return elements[::-1]

@@ -87,39 +87,24 @@ class Pipe(Protocol):
 
     async def receive(self, size: int) -> bytes:
         """The next bytes, at most `size`; empty at the end of the stream, also after a reset."""
-        ...
 
     def send_nowait(self, buffers: Buffers) -> int:
-        """Write as many bytes as can be written now; returns how many.
-
-        Raises:
-            BrokenLink: the peer is gone.
-        """
-        ...
+        """Write as many bytes as can be written now; returns how many.  Raises `BrokenLink`."""
 
     async def send_some(self, buffers: Buffers) -> int:
-        """Wait until bytes can be written, and write; returns how many.
-
-        Raises:
-            BrokenLink: the peer is gone.
-        """
-        ...
+        """Wait until bytes can be written, and write; returns how many.  Raises `BrokenLink`."""
 
     def peer_has_gone(self) -> bool:
         """True if the peer has closed, even if bytes before that are still unread."""
-        ...
 
     def has_bytes(self) -> bool:
         """True if there are unread bytes, or the unread end of the stream."""
-        ...
 
     async def send_eof(self) -> None:
         """End our side of the stream; reading goes on."""
-        ...
 
     async def aclose(self) -> None:
         """Close at once."""
-        ...
 
 
 class Link(Protocol):
@@ -145,19 +130,15 @@ class Link(Protocol):
 
     async def receive(self, size: int) -> bytes | None:
         """The next bytes of the STOMP stream; empty after a mere control frame; None at the end."""
-        ...
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
         """Frames, each a pair of parts, with so many bytes in all, as bytes for the pipe."""
-        ...
 
     def pong(self) -> bytes:
         """A control frame that the last `receive` made due; empty if none is."""
-        ...
 
     def close_bytes(self, code: CloseCode, reason: str) -> bytes:
         """The last bytes for the pipe, which tell the peer why; empty where the transport has none."""
-        ...
 
 
 class SocketPipe:
@@ -194,7 +175,6 @@ class SocketPipe:
             return data
 
     def send_nowait(self, buffers: Buffers) -> int:
-        """See `Pipe`."""
         try:
             if len(buffers) == 1:
                 return os.write(self._fd, buffers[0])
@@ -205,32 +185,28 @@ class SocketPipe:
             raise BrokenLink(str(error)) from None
 
     async def send_some(self, buffers: Buffers) -> int:
-        """See `Pipe`."""
         await trio.lowlevel.wait_writable(self._fd)
         return self.send_nowait(buffers)
 
     def peer_has_gone(self) -> bool:
-        """See `Pipe`."""
-        poll = select.poll()
-        poll.register(self._fd, select.POLLRDHUP)
-        return bool(poll.poll(0))
+        return self._polls(select.POLLRDHUP)
 
     def has_bytes(self) -> bool:
-        """See `Pipe`."""
+        return self._polls(select.POLLIN)
+
+    def _polls(self, event: int) -> bool:
         poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
+        poll.register(self._fd, event)
         return bool(poll.poll(0))
 
     async def send_eof(self) -> None:
-        """See `Pipe`."""
         self._reads = 0  # bytes that still come are thrown away: that has time
         self._gate = None if self._fair_gates is None else self._fair_gates.handshakes
         with contextlib.suppress(OSError):
             self._stream.socket.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        """Close at once.  A socket closes without waiting, so this works in a cancelled task, too."""
-        self._stream.socket.close()
+        self._stream.socket.close()  # without waiting, so this works in a cancelled task, too
 
 
 class TcpLink:
@@ -249,17 +225,13 @@ class TcpLink:
         self.remote = remote
 
     async def receive(self, size: int) -> bytes | None:
-        """See `Link`."""
         return await self.pipe.receive(size) or None
 
     def pack(self, parts: list[bytes], size: int) -> Buffers:
-        """See `Link`."""
         return joined(parts, size)
 
     def pong(self) -> bytes:
-        """None on TCP."""
         return b""
 
     def close_bytes(self, code: CloseCode, reason: str) -> bytes:
-        """None on TCP."""
         return b""

@@ -8,8 +8,7 @@
 HAProxy's `doc/proxy-protocol.txt` is the specification.  A header without an address (`UNKNOWN`, `LOCAL`, or a family
 that we do not know) speaks of the proxy itself, as in its health checks.
 
-`parse` knows bytes only; `read_header` reads them from a pipe.  `accept/accept.py` decides whether the proxy is
-trusted, before the first byte is read.
+`accept/accept.py` decides whether the proxy is trusted, before the first byte is read.
 """
 
 from __future__ import annotations
@@ -45,12 +44,10 @@ class ProxyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header of a proxy.
+    """A header of a proxy, of `size` bytes, and the client that it names.
 
     Attributes:
-        size: bytes of the header itself.
-        address: of the client; empty: the header names none.
-        port: of the client.
+        address: empty: the header names no client.
         secure: the client speaks TLS with the proxy.
     """
 
@@ -61,11 +58,7 @@ class Header:
 
 
 def parse(data: bytes) -> Header | None:
-    """Read a header from the start of the bytes; None: it is not complete yet.
-
-    Raises:
-        ProxyError: they do not begin with a valid header.
-    """
+    """Read a header from the start of the bytes; None: it is not complete yet.  Raises `ProxyError`."""
     if data.startswith(_SIGNATURE[: len(data)]):
         return _parse_binary(data)
     if data.startswith(_START[: len(data)]):
@@ -149,14 +142,7 @@ def _tlvs(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 async def read_header(pipe: Pipe) -> tuple[Header, bytes]:
-    """Read the header.
-
-    Returns:
-        The header, and the bytes that came behind it.
-
-    Raises:
-        ProxyError: there is none.
-    """
+    """Read the header; returns it, and the bytes that came behind it.  Raises `ProxyError`."""
     data = b""
     while True:
         more = await pipe.receive(_READ)
@@ -185,7 +171,6 @@ class Resumed:
         self.aclose = pipe.aclose
 
     async def receive(self, size: int) -> bytes:
-        """See `Pipe`."""
         if self._behind:
             data, self._behind = self._behind[:size], self._behind[size:]
             return data

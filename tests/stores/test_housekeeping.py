@@ -13,12 +13,10 @@ import trio.testing
 from gateway.broker.core.ports import StoreError
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.changes import Batch
-from gateway.stores import writer as committer_module
 from gateway.stores import writer as module
 from gateway.stores.writer import Housekeeper
 
-from .peers import PATIENCE
-from .test_store_writer import FULL, Desk, Disk, until
+from .disk import FULL, PATIENCE, Desk, Disk, until
 
 LITTLE = "100 octets are free on the disk of store.db, and 200 should be"
 
@@ -97,7 +95,7 @@ class Harness(Desk):
 async def harness(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Harness]:
     """Its seconds are short."""
     monkeypatch.setattr(module, "_PAUSE", 0.001)
-    monkeypatch.setattr(committer_module, "_RETRY", 0.001)
+    monkeypatch.setattr(module, "_RETRY", 0.001)
     made = Harness(nursery)
     yield made
     made.disk.let_go()
@@ -139,7 +137,7 @@ class TestRoom:
     ) -> None:
         """A second may be too long for what was free."""
         monkeypatch.setattr(module, "_PAUSE", 1_000.0)
-        monkeypatch.setattr(committer_module, "_MUCH", 2_000)
+        monkeypatch.setattr(module, "_MUCH", 2_000)
         await until(lambda: harness.disk.looks == 1)
         await trio.testing.wait_all_tasks_blocked(0.01)
         harness.disk.little = LITTLE
@@ -202,7 +200,7 @@ class TestStoreThatIsMissed:
         assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
 
     async def test_does_not_hide_what_else_fails(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(committer_module, "_RETRY", 1_000.0)
+        monkeypatch.setattr(module, "_RETRY", 1_000.0)
         harness.disk.trouble = {"shortage": GONE}
         await harness.look()
         harness.disk.errors = [FULL] * 2

@@ -1,12 +1,8 @@
-"""The committer: one batch after the other in a worker thread, and who waits for it meanwhile.
-
-The store's thread does what a test lets it do (`Disk`).
-"""
+"""The committer: one batch after the other in a worker thread, and who waits for it meanwhile."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 import structlog.testing
@@ -14,25 +10,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from gateway.auth.authenticator import Anonymous
-from gateway.broker.core import storage as storage_module
-from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.ports import StoreError
-from gateway.broker.core.storage import Storage
-from gateway.broker.model.changes import Batch, Container, Payload, Stored, StoredRow
-from gateway.stores import writer as committer_module
-from gateway.stores.writer import Committer
-from gateway.transports import Server
+from gateway.broker.model.changes import Stored
 
-from ..broker.store import MemoryStore
-from .harness import Harness
-from .peers import PATIENCE, Peer, Received, frame
-
-
-class Full(StoreError):
-    """As the file's own errors are: clients read another sentence than the operator."""
-
-    public = "the disk is full"
+from .disk import FULL, Desk, until
 
 
 class Damaged(StoreError):
@@ -42,102 +23,7 @@ class Damaged(StoreError):
     place = "/queue/a"
 
 
-FULL = Full("store.db cannot grow")
 BAD_BLOCK = StoreError("a bad block")
-P = {"persistent": "true"}
-
-
-class Disk(MemoryStore):
-    """A store whose thread waits until the test lets it go on.
-
-    Attributes:
-        calls: numbers of batches that were to be written, and rows that were to be read.
-        errors: what the next calls raise; None: nothing.
-        bad: row -> what reading it raises.
-        little: why it is short of room.
-        busy: a call waits.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[object] = []
-        self.errors: list[BaseException | None] = []
-        self.bad: dict[int, StoreError] = {}
-        self.little = ""
-        self.busy = False
-        self._held = False
-        self._tokens = threading.Semaphore(0)
-
-    def hold(self) -> None:
-        """From now on calls wait."""
-        self._held = True
-
-    def let_one_go(self) -> None:
-        """One that waits, or the next."""
-        self._tokens.release()
-
-    def let_go(self) -> None:
-        """Those that wait go on, and all others."""
-        self._held = False
-        self._tokens.release()
-
-    def _call(self, call: object) -> None:
-        assert not self.busy, "two calls at a time"
-        self.busy = True
-        self.calls.append(call)
-        assert not self._held or self._tokens.acquire(timeout=PATIENCE)
-        self.busy = False
-        error = self.errors.pop(0) if self.errors else None
-        if error is not None:
-            raise error
-
-    def write(self, batch: Batch) -> None:
-        self._call(batch.number)
-        super().write(batch)
-
-    def read(self, rows: Sequence[int]) -> list[Stored]:
-        self._call(tuple(rows))
-        for row in rows:
-            if row in self.bad:
-                raise self.bad[row]
-        return super().read(rows)
-
-    def keep(self, count: int) -> list[int]:
-        """Rows from 1 on, as the last process left them."""
-        rows = list(range(1, count + 1))
-        for row in rows:
-            self.rows[row], self.contents[row] = StoredRow(row, 1, row, 5, 100), Payload({}, b"%d" % row)
-        self.places[1] = Container(1, "queue", "/queue/a")
-        return rows
-
-    def shortage(self) -> str:
-        return self.little
-
-    def notice(self) -> str:
-        return ""
-
-    def tidy(self) -> bool:
-        return False
-
-
-class Desk:
-    """A storage and its committer, without a broker."""
-
-    def __init__(self, nursery: trio.Nursery) -> None:
-        self.disk = Disk()
-        self.flushes = 0
-        self.storage = Storage(Metadata(trio.current_time, trio.current_time), busy=lambda: self.committer.ask())
-        self.committer = Committer(self.storage, self.disk, self._flush)
-        self.done: list[str] = []
-        nursery.start_soon(self.committer.run)
-
-    async def _flush(self) -> None:
-        self.flushes += 1
-
-    def change(self, name: str = "change") -> None:
-        """Something is to be written, and somebody waits for it."""
-        self.storage.place("queue", name)
-        self.storage.when_written(self.storage.number, lambda: self.done.append(name))
 
 
 @pytest.fixture
@@ -145,12 +31,6 @@ async def desk(nursery: trio.Nursery) -> AsyncIterator[Desk]:
     made = Desk(nursery)
     yield made
     made.disk.let_go()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Threads come back when they come back; the test's own time limit ends this."""
-    while not condition():
-        await trio.lowlevel.checkpoint()
 
 
 class Answer:
@@ -408,115 +288,3 @@ class TestReading:
         assert await answer.wait() == []
         assert desk.disk.calls[:3] == [tuple(rows), 2, (1, 2, 3, 4)]
         assert desk.committer.damaged == 8
-
-
-class StoredHarness(Harness):
-    """A harness with a store."""
-
-    def __post_init__(self) -> None:
-        self.disk = Disk()
-        self.server = Server(self.authenticator, self.quotas, self.options, store=self.disk)
-        self.nursery.start_soon(self.server.run)
-
-
-@pytest.fixture
-async def harness(nursery: trio.Nursery) -> AsyncIterator[StoredHarness]:
-    made = StoredHarness(nursery, authenticator=Anonymous())
-    yield made
-    made.disk.let_go()
-    made.close()
-
-
-async def quiet(peer: Peer) -> None:
-    """Nothing comes."""
-    with trio.move_on_after(0):
-        found = await peer.receive()
-        raise AssertionError(found)
-
-
-async def receipt(peer: Peer) -> str:
-    found: Received = await peer.frame("RECEIPT")
-    return found["receipt-id"]
-
-
-class TestClients:
-    """The whole way, from socket to store."""
-
-    async def test_a_receipt_comes_when_it_is_written(self, harness: StoredHarness, kind: str) -> None:
-        peer = await harness.session(kind)
-        harness.disk.hold()
-        await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-        await peer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
-        await until(lambda: harness.disk.busy)
-        await trio.testing.wait_all_tasks_blocked()
-        await quiet(peer)
-        harness.disk.let_go()
-        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
-        assert len(harness.disk.rows) == 1
-
-    async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness, kind: str) -> None:
-        """Routing does not wait for the disk."""
-        peer, consumer = await harness.session(kind), await harness.session(kind)
-        await consumer.subscribe("/queue/a", ack="client")
-        harness.disk.hold()
-        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
-        assert (await consumer.frame("MESSAGE")).body == b"m"
-        harness.disk.let_go()
-
-    async def test_disconnect_waits_for_it(self, harness: StoredHarness, kind: str) -> None:
-        peer = await harness.session(kind)
-        harness.disk.hold()
-        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
-        await until(lambda: harness.disk.busy)
-        await trio.testing.wait_all_tasks_blocked()
-        await quiet(peer)
-        harness.disk.let_go()
-        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
-        await peer.at_end()
-
-    async def test_but_not_for_ever(self, harness: StoredHarness, kind: str, autojump_clock: MockClock) -> None:
-        peer = await harness.session(kind)
-        harness.disk.hold()
-        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
-        await peer.at_end()
-        harness.disk.let_go()
-
-    async def test_a_full_disk(self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(committer_module, "_RETRY", 0.0)
-        first, second, third = [await harness.session(kind) for _ in range(3)]
-        await third.subscribe("/topic/a")
-        harness.disk.errors = [FULL]
-        harness.disk.hold()
-        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-        harness.disk.let_one_go()
-        await until(lambda: len(harness.disk.calls) == 2)  # it is tried again
-        await second.send_frame("SEND", b"m", destination="/topic/a")
-        assert (await third.frame("MESSAGE")).body == b"m"
-        await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
-        error = await second.frame("ERROR")
-        assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
-        assert error.body == b"durable messages are refused for now: the disk is full"
-        harness.disk.let_go()
-        assert await receipt(first) == "1"  # there is room again
-        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
-        assert await receipt(first) == "3"
-
-    async def test_a_slow_disk_blocks_publishers(
-        self, harness: StoredHarness, kind: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(storage_module, "MOST_WAITING", 20_000)
-        publisher, other = await harness.session(kind), await harness.session(kind)
-        harness.disk.hold()
-        for number in range(100):
-            await publisher.send_frame("SEND", b"x" * 1_000, destination="/queue/a", receipt=number, **P)
-            await trio.testing.wait_all_tasks_blocked()
-        session = harness.connections[0].session
-        assert session is not None
-        assert session.frames_in < 30
-        assert harness.counters.held_publishers == 1
-        await other.subscribe("/queue/b")
-        await other.send_frame("SEND", b"m", destination="/queue/b")
-        assert (await other.frame("MESSAGE")).body == b"m"
-        harness.disk.let_go()
-        assert [await receipt(publisher) for _ in range(100)] == [str(number) for number in range(100)]
-        assert len(harness.disk.rows) == 100
