@@ -33,7 +33,7 @@ class NoFunction(NotAllowed):
     """No function of the application answers what is sent or subscribed to there."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("nobody handles this destination", f"the server has no function for {name[:80]!r} (handlers)")
+        super().__init__("no function for this destination", f"the server has no function for {name[:80]!r} (handlers)")
 
 
 class TooMany(NotAllowed):

@@ -361,7 +361,10 @@ class Session:
     def _send_specially(self, frame: Frame, destination: str, options: SendOptions) -> None:
         # The header is written by the broker alone (`sender_id`): a forged one is refused and not replaced.
         if options.user_id is not None and options.user_id != self.login:
-            raise NotAllowed("user-id of somebody else", f"user-id is {options.user_id[:80]!r}, not the login's name")
+            raise NotAllowed(
+                "user-id of another user",
+                f"user-id is {options.user_id[:80]!r}; send the name of the login, or leave it out",
+            )
         head = frame.head
         headers = dict(head.headers if options.passed_on is None else options.passed_on)
         if options.temporary_reply is not None:

@@ -64,14 +64,14 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
         return None
     if topic.startswith(USER) and peer.login == ANONYMOUS:
         raise NotAllowed(
-            "a durable subscription to one's mail needs a login", "without one, it would be another user who comes back"
+            "a durable subscription to mail needs a login",
+            "without one, the next session is another user; send login in CONNECT",
         )
     ends_with_consumers = options.queue_arguments is not None and options.queue_arguments.auto_delete is True
     if options.durable_name and peer.login == ANONYMOUS and not peer.client_id:
         raise NotAllowed(
             "a durable subscription with a name needs a client-id",
-            "nobody has a login here, so another program with that name would be taken for this one: say client-id on "
-            "CONNECT",
+            "without a login, another program with that name would be taken for this one; send client-id in CONNECT",
         )
     if options.durable_name:
         return SubscriptionName(joined(peer.login, peer.client_id, options.durable_name), True, single=True)
@@ -97,7 +97,8 @@ def _take_over(durable: DurableSubscription, by: Peer) -> None:
 def _in_use(name: str, consumers: int) -> NotAllowed:
     return NotAllowed(
         "a durable subscription is in use",
-        f"{consumers} consume {name[:80]!r}; before it ends, or gets another topic, selector or no-local, they must go",
+        f"{name[:80]!r} has consumers, {consumers} of them; they must leave before it ends or gets another topic, selector "
+        "or no-local",
     )
 
 

@@ -72,11 +72,12 @@ class Replay:
             )
         if options.resume and name.startswith(USER) and subscription.peer.login == ANONYMOUS:
             raise NotAllowed(
-                "resume of one's mail needs a login", "without one, it would be another user who comes back"
+                "resume of mail needs a login", "without one, the next session is another user; send login in CONNECT"
             )
         if options.resume and subscription.ledger is None:
             raise NotAllowed(
-                "resume needs acknowledgements", "with ack:auto nobody knows what has arrived; say ack:client"
+                "resume needs acknowledgements",
+                "with ack:auto the server does not learn what has arrived; say ack:client",
             )
 
     def check_queue(self, subscription: Subscription) -> None:

@@ -417,7 +417,7 @@ class Connection:
     def must_read(self) -> bool:
         """True if it has unacknowledged messages or open transactions: its ACKs and COMMITs must always be read."""
         session = self.session
-        return session is not None and bool(session.outstanding or session.transactions)
+        return session is not None and bool(session.transactions or session.outstanding)
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -160,7 +160,7 @@ class TestReplyTo:
             ("/queue/secret", "reply-to: alice may not subscribe to '/queue/secret'"),
             ("/queue/answers, secret", "reply-to: alice may not subscribe to 'secret'"),
             ("/topic/prices", "reply-to: alice may not send to '/topic/prices'"),
-            ("/user/bob/queue/x", "reply-to names somebody else's mail: alice may not subscribe to"),
+            ("/user/bob/queue/x", "reply-to names another user's mail: alice may not subscribe to"),
             ("/user/alice/queue/secret", "reply-to: alice may not subscribe to '/user/alice/queue/secret'"),
             ("/app/x", "reply-to: alice may not subscribe to '/app/x'"),
         ],
@@ -205,7 +205,7 @@ class TestReplyTo:
         asked = [name for _, name in granted.asked]
         assert (asked.count("/queue/answers"), asked.count("/user/anonymous/queue/a")) == (2, 2)
         other.publish("/queue/work", b"1", **{"reply-to": mine})
-        assert refused(other).startswith("reply-to names somebody else's mail: ")
+        assert refused(other).startswith("reply-to names another user's mail: ")
 
     def test_where_it_may_not_send_any_more(self, scene: Scene) -> None:
         granted = Granted(send=self.GRANTED, subscribe="/queue/answers")
@@ -271,7 +271,7 @@ class TestArguments:
         client_of(scene, granted).publish("/queue/a", b"1", **{"x-max-length": "1"})
         client = client_of(scene, granted)
         client.publish("/queue/b", b"1", **{"x-max-length": "1"})
-        expected = "queue arguments change it for everybody: alice may not administer '/queue/b'"
+        expected = "queue arguments change it for all users: alice may not administer '/queue/b'"
         assert refused(client) == expected + why("admin", "/queue/b")
         client = client_of(scene, granted)
         client.subscribe("/queue/b", **{"x-max-length": "1"})

@@ -57,7 +57,7 @@ def test_refused(stage: Stage) -> None:
             other.publish("/queue/a", body)
         client.send(command, {"destination": "/queue/a", "id": "0"} | headers)
         name = next(iter(headers))
-        assert refusal(client).startswith(f"{name} would change '/queue/a' for everybody; leave that out")
+        assert refusal(client).startswith(f"{name} would change '/queue/a' for all users; leave that out")
         closed.wait(2.0)
         other.subscribe("/queue/a", "1")
         assert other.bodies() == [b"1", b"2"]
@@ -73,7 +73,7 @@ def test_one_of_several_destinations(closed: Scene) -> None:
     client, other = closed.connect(), closed.connect()
     other.subscribe("/topic/a")
     client.publish("/topic/a,b", **{"x-max-length": "1"})
-    assert "would change 'b' for everybody" in refusal(client)
+    assert "would change 'b' for all users" in refusal(client)
     assert other.messages() == []
 
 

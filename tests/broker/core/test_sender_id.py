@@ -121,7 +121,7 @@ class TestWho:
         reader.subscribe("/queue/a")
         client = come(scene, version=version)
         client.publish("/queue/a", b"m", **{"user-id": "bob"})
-        assert client.error().headers["message"] == "user-id of somebody else"
+        assert client.error().headers["message"] == "user-id of another user"
         assert not reader.received()
 
     @pytest.mark.parametrize("headers", [{}, {"user-id": "anonymous"}, {"User-Id": "root"}])

@@ -239,7 +239,7 @@ class TestUserId:
         other.subscribe("/topic/a", "1")
         client.publish(destination, b"m", receipt="r", **{"user-id": name})
         error = client.error()
-        assert error.headers["message"] == "user-id of somebody else"
+        assert error.headers["message"] == "user-id of another user"
         assert error.headers["receipt-id"] == "r"
         assert not other.received()
 
@@ -249,18 +249,18 @@ class TestUserId:
         ada.publish("/queue/a", b"m", **{"user-id": "ada"})
         ada.publish("/queue/a", b"m", **{"user-id": "ada"})
         bob.publish("/queue/a", b"m", **{"user-id": "ada"})
-        assert bob.error().headers["message"] == "user-id of somebody else"
+        assert bob.error().headers["message"] == "user-id of another user"
         assert scene.broker.context.waiting == 2
 
     def test_in_a_transaction_it_is_refused_at_once(self, scene: Scene, version: Version) -> None:
         client = self.login(scene, version, "ada")
         client.begin()
         client.publish("/queue/a", b"m", transaction="t", **{"user-id": "bob"})
-        assert client.error().headers["message"] == "user-id of somebody else"
+        assert client.error().headers["message"] == "user-id of another user"
 
     def test_somebody_without_a_name_is_not_the_session(self, client: Client) -> None:
         client.publish("/queue/a", b"m", **{"user-id": client.session.id})
-        assert client.error().headers["message"] == "user-id of somebody else"
+        assert client.error().headers["message"] == "user-id of another user"
 
 
 STEERING = {
