@@ -22,8 +22,7 @@ from ..model.trie import PatternTrie
 from ..queue.durable import QueueStorage
 from ..queue.queue import Queue
 from ..topic.durable_subscriptions import DurableSubscriptions
-from ..topic.stream import Stream
-from ..topic.streams import Streams
+from ..topic.stream import Stream, Streams
 from ..topic.topic import Topic
 
 

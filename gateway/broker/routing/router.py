@@ -283,13 +283,13 @@ class Router:
         found = self._patterns.match(name) if self._registry.has_patterns else ()
         wire = Wire(message) if found else None
         if topic is not None:
-            topic.accept(message, sender, wire, name)
+            topic.accept(message, sender, wire)
         elif not found:
             self._context.counters.unroutable += 1
         for pattern in found:
-            pattern.accept(message, sender, wire, name)
+            pattern.accept(message, sender, wire)
             if pattern.has_late:
-                pattern.tell_late(message, sender, None if topic is None else topic.stream, name)
+                pattern.tell_late(message, sender, None if topic is None else topic.stream)
 
     def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
         """A message of the broker's own, a dead letter or one that an operator moves: it must find room."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.topic import streams as logs_module
+from gateway.broker.topic import stream as logs_module
 from gateway.codec import Version
 
 from ..client import WITH_NACK, Client, Rules, Scene, Step
