@@ -17,8 +17,8 @@ from ..errors import NotAllowed
 from ..model.destinations import EVENTS, RENEW
 from ..model.identity import Renewal
 
+# Bytes of a token in a body: as many as a header may have.
 _LONGEST = 64 * 1024
-"""Bytes of a token in a body: as many as a header may have."""
 
 
 def message_of(event: str, headers: Mapping[str, str]) -> Head:

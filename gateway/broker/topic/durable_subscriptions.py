@@ -109,14 +109,11 @@ class DurableSubscription:
 
     Attributes:
         name: unique; the text of its `SubscriptionName`.
-        topic: of the messages that it gets; the canonical name, or a pattern.
+        topic: of the messages that it gets, or their pattern.
         queue: where they wait.
         lasts: it outlives its consumers.
-        selector: only messages that it takes; None: all.
-        no_local: not those of the sessions that consume it.
+        no_local: it does not get messages of the sessions that consume it.
     """
-
-    __slots__ = ("lasts", "name", "no_local", "queue", "selector", "selector_text", "topic")
 
     def __init__(self, name: str, topic: Topic, queue: Queue, *, lasts: bool, selector: str, no_local: bool) -> None:
         self.name = name
@@ -161,7 +158,7 @@ class DurableSubscriptions:
         self,
         context: Context,
         make_queue: Callable[[str, Topic, bool], Queue],
-        drop_queue: Callable[[str], None],
+        drop_queue: Callable[[str], object],
     ) -> None:
         self._context = context
         self._make_queue = make_queue

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.session import quota
-from gateway.broker.session.quota import MOST_BROWSERS, MOST_SELECTORS
+from gateway.broker.session.subscriptions import SessionQuota
 from gateway.codec import V10, Version
 
 from ..client import Client, Scene
@@ -19,7 +18,7 @@ def client(scene: Scene, version: Version) -> Client:
 def test_browsers_are_counted_apart(client: Client) -> None:
     """Each is a list of all that waits."""
     headers = {"browser": "true", "browser-end": "false"}
-    for id in range(MOST_BROWSERS):
+    for id in range(SessionQuota.MOST_BROWSERS):
         client.subscribe("/queue/a", str(id), **headers)
     client.unsubscribe("0")
     client.subscribe("/queue/a", "0", **headers)
@@ -31,7 +30,7 @@ def test_browsers_are_counted_apart(client: Client) -> None:
 def test_selectors_are_bounded_together(client: Client) -> None:
     """They are asked about each message that others send."""
     selector = " OR ".join(["color = 'red'"] * 200)
-    most = MOST_SELECTORS // len(selector)
+    most = SessionQuota.MOST_SELECTORS // len(selector)
     for id in range(most):
         client.subscribe("/topic/a", str(id), selector=selector)
     client.unsubscribe("0")
@@ -48,7 +47,7 @@ class TestNames:
     def name(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
         """Three subscriptions to this may have ids of one character."""
         name: str = request.param
-        monkeypatch.setattr(quota, "MOST_NAMES", 3 * (len(name) + 1))
+        monkeypatch.setattr(SessionQuota, "MOST_NAMES", 3 * (len(name) + 1))
         return name
 
     def test_they_are_bounded_together(self, client: Client, name: str) -> None:
