@@ -73,20 +73,8 @@ class Router:
         """
         context = self._context
         target = self._destinations.get(destination)
-        if target is None or context.checks_sends:
-            # Only patterns, as the last time: nothing is left to be checked.
-            is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
-            if is_known and not context.checks_sends and not self.registry.keeps_log(destination):
-                if self._stamps is not None:
-                    head = self._stamps.on(head, destination, sender)
-                context.last_number += 1
-                context.counters.published += 1
-                message = Message(context.last_number, head, body, options)
-                if context.records is not None:
-                    context.records.accepted(message, destination, sender.id)
-                self._fan_out(None, destination, message, sender.id)
-            else:
-                self.send(self.prepare(head, body, destination, options, sender))
+        if context.checks_sends or (target is None and not self._has_only_patterns(destination)):
+            self.send(self.prepare(head, body, destination, options, sender))
             return
         if self._stamps is not None:
             head = self._stamps.on(head, destination, sender)
@@ -98,12 +86,17 @@ class Router:
         if isinstance(target, Queue):
             target.accept(message)
             return
-        if target.stream is not None:
+        if target is not None and target.stream is not None:
             message = target.stream.add(message, sender.id)
-        if self.registry.has_patterns:
+        if target is None or self.registry.has_patterns:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
+
+    def _has_only_patterns(self, destination: str) -> bool:
+        """True if patterns match a topic that is not there, as the last time: nothing is left to be checked."""
+        is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
+        return is_known and not self.registry.keeps_log(destination)
 
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
         """True if a message goes to current subscribers alone, so that it needs no memory."""

@@ -32,10 +32,12 @@ from ..queue.queue import Queue, Returned
 from ..queue.subscription import Subscription
 from ..routing.router import Router
 from ..topic.durable_subscriptions import DurableSubscription
-from .renewal import message_of, renewal_of
 from .subscriptions import ENDS_PER_STEP, Subscriptions
 from .temporary import TemporaryDestinations
 from .transactions import Settlement, Transactions
+
+# Bytes of a token in a body: as many as a header may have.
+_LONGEST_TOKEN = 64 * 1024
 
 
 class Session:
@@ -63,37 +65,6 @@ class Session:
     Args:
         on_close: called when the connection is gone.
     """
-
-    __slots__ = (
-        "_context",
-        "_last_words",
-        "_left_behind",
-        "_on_close",
-        "_paused",
-        "_router",
-        "access",
-        "batch",
-        "client_id",
-        "connected_at",
-        "ended",
-        "failed",
-        "form",
-        "frame_end",
-        "frames_in",
-        "heart_beat",
-        "id",
-        "login",
-        "names",
-        "outbox",
-        "peer",
-        "renewal",
-        "subscriptions",
-        "temporaries",
-        "transactions",
-        "transport",
-        "user",
-        "version",
-    )
 
     def __init__(
         self,
@@ -370,14 +341,15 @@ class Session:
         else:
             self.transactions.add_send(transaction, sending)
 
-    # a session that lasts as long as a token
+    # A session may last as long as a token.  On `/session/events` it is told of the end, and a SEND to `/session/renew`
+    # shows a new token, which the connection has authenticated.  Frames behind that SEND are carried out meanwhile.
 
     def _renew(self, head: Head, body: bytes) -> None:
         """Have the connection ask if the client may stay longer."""
         if self.renewal is not None:
             raise NotAllowed("a renewal is under way", f"wait for the RECEIPT of one before the next SEND to {RENEW}")
         # Set before the connection asks: the answer may come at once.
-        self.renewal = renewal_of(head, body)
+        self.renewal = _renewal_of(head, body)
         assert self.outbox.carrier is not None  # its frames are handled
         self.outbox.carrier.renew(self.renewal)
 
@@ -392,7 +364,7 @@ class Session:
         name, carrier = self.temporaries.known(EVENTS), self.outbox.carrier
         if name is None or carrier is None:
             return False
-        self._router.deposit(name, message_of(event, headers), sentence.encode(), PLAIN)
+        self._router.deposit(name, _message_of(event, headers), sentence.encode(), PLAIN)
         # No frame of a client is at work, so nothing else would flush the outbox soon.
         carrier.flush()
         return True
@@ -459,6 +431,33 @@ class Session:
 
 def _go(steps: Iterator[None]) -> None:
     deque(steps, maxlen=0)
+
+
+def _message_of(event: str, headers: Mapping[str, str]) -> Head:
+    """The head of a MESSAGE by which a session is told of itself."""
+    told = {"destination": EVENTS, "event": event, **headers, "content-type": "text/plain;charset=utf-8"}
+    return Head.of("SEND", told)
+
+
+def _renewal_of(head: Head, body: bytes) -> Renewal:
+    """The renewal that a SEND to `/session/renew` asks for.
+
+    Raises:
+        NotAllowed: it shows nothing, or is a part of something else.
+    """
+    headers: Mapping[str, str] = head.headers
+    if "transaction" in headers:
+        raise NotAllowed("a renewal in a transaction", f"a SEND to {RENEW} is carried out at once; send it outside")
+    authorization = headers.get("Authorization") or headers.get("authorization", "")
+    passcode = headers.get("passcode", "")
+    if not passcode and not authorization and len(body) <= _LONGEST_TOKEN:
+        passcode = body.decode(errors="replace").strip()
+    if not passcode and not authorization:
+        raise NotAllowed(
+            "a renewal without a token",
+            f"a SEND to {RENEW} has it in passcode, in Authorization, or as its body of at most {_LONGEST_TOKEN} bytes",
+        )
+    return Renewal(headers.get("login", ""), passcode, authorization)
 
 
 _Handler = Callable[[Session, Frame], None]
