@@ -103,15 +103,15 @@ class TestSends:
 
     def test_commit_cannot_fail_half_way_for_want_of_memory(self, stage: Stage) -> None:
         """Its messages were counted when they came; messages of other sessions since then do not push them out."""
-        scene = stage(memory_limit=4_000)
+        scene = stage(memory_limit=8_000)
         client, other = scene.connect(), scene.connect()
         for id in range(10):
             other.subscribe("/topic/a", str(id), ack="client")
         client.begin()
         for number in range(4):
             client.publish("/queue/a,/topic/a", b"%d" % number + b"x" * 200, transaction="t")
-        scene.connect().publish("/queue/b", b"x" * 3_700)
-        assert scene.broker.memory.used > 4_000
+        scene.connect().publish("/queue/b", b"x" * 6_000)
+        assert scene.broker.memory.used > 8_000
         client.commit()
         assert not client.closed
         assert len(other.messages()) == 40
