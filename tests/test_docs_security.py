@@ -43,7 +43,7 @@ from gateway.broker.model.destinations import MAX_DESTINATIONS
 from gateway.broker.queue import groups
 from gateway.broker.queue.consumers import MOST_SETS
 from gateway.broker.selectors.parser import MAX_DEPTH
-from gateway.broker.session import quota
+from gateway.broker.session.subscriptions import SessionQuota
 from gateway.config.policies import KEY_RULES
 from gateway.config.settings import Settings, load
 from gateway.transports.flow.frame_trace import MOST_VIEWS
@@ -357,11 +357,11 @@ FIXED = [
     ("wildcards", patterns.MAX_WILDCARDS),
     ("words", patterns.MAX_WORDS),
     ("destinations", MAX_DESTINATIONS),
-    ("browsers", quota.MOST_BROWSERS),
+    ("browsers", SessionQuota.MOST_BROWSERS),
     ("a selector", selectors.MAX_LENGTH),
     ("a selector", MAX_DEPTH),
-    ("selectors", quota.MOST_SELECTORS),
-    ("ids", quota.MOST_NAMES // 1024**2),
+    ("selectors", SessionQuota.MOST_SELECTORS),
+    ("ids", SessionQuota.MOST_NAMES // 1024**2),
     ("different", MOST_SETS),
     ("message groups", groups.MOST_GROUPS),
     ("message groups", groups.MOST_BYTES // 1024**2),

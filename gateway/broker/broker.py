@@ -4,8 +4,6 @@
 
 One thread, no I/O, and no clock but the one that it is given.  All methods return at once.  Frames that are to be
 written lie in outboxes, and those are listed in `dirty` until the transports flush them.
-
-What the parts of the broker share is in the `Context`, which is handed down to them; none of them knows the broker.
 """
 
 from __future__ import annotations
@@ -40,21 +38,13 @@ class Broker:
     """Sessions, and the context, registry and router that they share.
 
     Attributes:
-        context: what the parts of the broker share.
-        quotas: the limits in force.
-        counters: totals since the start.
-        scheduler: timers, and work to be done in slices.
-        memory: the account of kept messages.
-        dates: when messages came.
+        context: what the parts of the broker share; some of it has a name here, too.
         sessions: by id.
         known: login and client-id -> the session that has them, the one that came last; others are about to go.
         registry: which destinations there are.
         router: the way of messages to them.
-        destinations: canonical name -> queue or topic; the registry's.
-        dirty: outboxes with frames to flush.  Always the same object.
 
     Args:
-        policies: the rules of destinations.
         clock: seconds, never going back.
         epoch: seconds since the epoch.
         wake: asks for a call of `scheduler.tick` at a time of `clock`.
@@ -127,7 +117,7 @@ class Broker:
         access: Access | None = None,
         frame_end: bytes = encoder.END,
     ) -> Session:
-        """A client has logged in.  Its last session is ended if it was under the same client-id: it is a ghost."""
+        """Open the session of a client that has logged in, and end the one before of the same client-id."""
         session = Session(
             self.context,
             self.router,
@@ -154,7 +144,7 @@ class Broker:
         return session
 
     def _forget_session(self, session: Session) -> None:
-        """A session has closed."""
+        """Forget a session that has closed."""
         self.sessions.pop(session.id, None)
         self.context.slow_consumers.forget(session)
         key = session.login, session.client_id
@@ -174,7 +164,7 @@ class Broker:
     # memory
 
     def judge_memory(self, *, scarce: bool, flooded: bool, nearly_exhausted: bool, exhausted: str) -> None:
-        """Take the memory guard's finding; see `Memory.judge`."""
+        """Take the memory guard's finding, see `Memory.judge`."""
         was_flooded = self.memory.flooded
         self.memory.judge(scarce=scarce, flooded=flooded, nearly_exhausted=nearly_exhausted, exhausted=exhausted)
         if flooded or was_flooded:
@@ -183,7 +173,7 @@ class Broker:
                 session.outbox.set_limit(limit // _SQUEEZED if flooded else limit)
 
     def _on_memory(self) -> None:
-        """Memory has become short, or is short no longer."""
+        """Hold publishers back, or let them go on."""
         self.look_at_store()
         if self.memory.pressed:
             self._on_pressure()
@@ -191,14 +181,14 @@ class Broker:
             self._on_relief()
 
     def look_at_store(self) -> None:
-        """The store has failed, or works again."""
+        """Check SENDs in full while the store has failed."""
         self.context.check_stores()
 
-    # the context's, for those above
+    # the context's, for the layers above
 
     @property
     def storage(self) -> Storage | None:
-        """Write-behind to the store; None: messages end with the process."""
+        """See `Context`; so is `records`."""
         return self.context.storage
 
     @storage.setter
@@ -207,7 +197,6 @@ class Broker:
 
     @property
     def records(self) -> EventLog:
-        """The event log."""
         return self.context.records
 
     @records.setter

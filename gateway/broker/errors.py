@@ -1,8 +1,4 @@
-"""Errors of clients, beyond the grammar.
-
-All of them are `ProtocolError`s: `Session.fail` is the one place that makes an ERROR frame of one, and the connection
-ends behind it.
-"""
+"""Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.fail` makes an ERROR frame of one."""
 
 from __future__ import annotations
 
@@ -10,11 +6,7 @@ from gateway.codec import V10, VERSIONS, Frame, ProtocolError, Version, encoder
 
 
 class HeaderMissing(ProtocolError):
-    """A frame lacks a header that its command requires.
-
-    Args:
-        hint: further ways out, for the client's people or the server's.
-    """
+    """A frame lacks a header that its command requires; `hint`: what else would help."""
 
     cause = "malformed"
 
@@ -33,7 +25,7 @@ class NoFunction(NotAllowed):
     """No function of the application answers what is sent or subscribed to there."""
 
     def __init__(self, name: str) -> None:
-        super().__init__("nobody handles this destination", f"the server has no function for {name[:80]!r} (handlers)")
+        super().__init__("no function for this destination", f"the server has no function for {name[:80]!r} (handlers)")
 
 
 class TooMany(NotAllowed):
@@ -49,12 +41,7 @@ class TooLate(NotAllowed):
 
 
 class AccessRefused(NotAllowed):
-    """The rules do not allow it to this user.
-
-    Args:
-        rule: which of them says so, for the log.
-        action: that is refused, a value of `Action`.
-    """
+    """The rules do not allow it to this user; `rule` (for the log) and `action` (a value of `Action`) say which."""
 
     cause = "access-refused"
 
@@ -104,11 +91,7 @@ class VersionRefused(ProtocolError):
 
 
 class SlowConsumer(ProtocolError):
-    """The client takes its messages too slowly, and its buffer is full.
-
-    Attributes:
-        limit: of which buffer, one of `SLOW_LIMITS`.
-    """
+    """The client takes its messages too slowly, and a buffer is full; `limit`: one of `SLOW_LIMITS`."""
 
     cause = "slow-consumer"
 
@@ -161,11 +144,7 @@ class TakenOver(SessionEnded):
 
 
 class AccessLost(SessionEnded):
-    """The rules have changed, and no longer allow what the session is subscribed to.
-
-    Args:
-        rule: which of them says so, for the log.
-    """
+    """The rules have changed, and no longer allow what the session is subscribed to; `rule` says so, for the log."""
 
     cause = "access-lost"
 
@@ -175,11 +154,7 @@ class AccessLost(SessionEnded):
 
 
 class RenewalRefused(SessionEnded):
-    """A session cannot be renewed with the token that the client showed.
-
-    Args:
-        receipt: that its frame asked for.
-    """
+    """A session cannot be renewed with the token of a frame that asked for `receipt`."""
 
     cause = "renewal-refused"
 

@@ -1,7 +1,4 @@
-"""Gauges for the recorder, every few seconds: sessions with unacknowledged messages, queues with waiting ones.
-
-All sessions and destinations are looked at in turns, so that very many of them hold up no client.
-"""
+"""Gauges for the recorder, every few seconds: sessions with unacknowledged messages, queues with waiting ones."""
 
 from __future__ import annotations
 
@@ -17,16 +14,12 @@ if TYPE_CHECKING:
     from .queue.subscription import Subscription
     from .session.session import Session
 
-# Sessions and destinations that are looked at in one turn.
+# Sessions and destinations that are looked at in one turn: very many of them must hold up no client.
 _PER_TURN = 500
 
 
 class Gauges:
-    """Looks again and again.
-
-    Args:
-        pause: seconds between two looks.
-    """
+    """Samples all sessions and queues; `pause`: seconds between two looks."""
 
     def __init__(self, broker: Broker, records: EventLog, pause: float) -> None:
         self._broker = broker

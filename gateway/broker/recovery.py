@@ -1,10 +1,8 @@
 """Recovery at the start of a process: the rows of the store become queues again.
 
-Queues come back with their rows alone: bodies and headers are read when a client wants them, so that a million messages
-are there within a second or two.  Only where messages may have to go, or replace each other, are they read at once:
-such queues are bounded by their limits.
-
-After a kill the store cannot tell which messages were delivered: all that are there come with `redelivered:true`.
+Queues come back with their rows alone: contents are read when a client wants them, so that a million messages are there
+within a second or two.  Only where messages may have to go, or replace each other, are they read at once: such queues
+are bounded by their limits.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     assert storage is not None  # recovery reads it
     streams = broker.registry.streams
     streams.started = router.number
-    restorers = {scheduled.KIND: router.restore_delayed, retained.KIND: router.retained.restore}
+    restorers = {scheduled.KIND: router.delayed.restore, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
     logged: list[stream.Stream] = []
     pools: list[tuple[Callable[[Stored], None], list[int]]] = []
@@ -85,6 +83,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         for stored in _pages(found, read):
             take(stored)
     for queue in dict.fromkeys(queues.values()):
+        # After a kill the store cannot tell which messages were delivered.
         if queue.storage is not None and not clean and queue.storage.rows:
             queue.storage.suspect(last)
         if queue.storage is not None and not queue.storage.has_pages():

@@ -71,6 +71,6 @@ def test_user_id_is_verified(members: GatewayProcess, name: str) -> None:
         worker.send(f"/topic/{name}", "mine", headers={"user-id": "ada"})
         assert worker.message().headers["user-id"] == "ada"
         worker.connection.send(f"/topic/{name}", "forged", headers={"user-id": bob[0]})
-        assert worker.errors.get(timeout=PATIENCE).headers["message"] == "user-id of somebody else"
+        assert worker.errors.get(timeout=PATIENCE).headers["message"] == "user-id of another user"
         worker.losses.get(timeout=PATIENCE)
         assert worker.messages.empty()

@@ -112,7 +112,7 @@ async def test_without_the_setting_there_are_none(opening: Opening) -> None:
         assert not gateway.broker.sessions
         peer = await connected(gateway)
         await peer.publish("/app/greet/bob")
-        assert (await peer.at_end_after_error())["message"] == "nobody handles this destination"
+        assert (await peer.at_end_after_error())["message"] == "no function for this destination"
         await peer.aclose()
 
 

@@ -188,7 +188,7 @@ class TestRefusals:
             ("/topic/a,/nowhere/a", {}, "unsupported kind"),
             ("/temp-queue/a", {}, "unsupported kind of destination"),
             ("/handlers/send/a", {}, "unsupported kind of destination"),
-            ("/app/nobody", {}, "nobody handles this destination"),
+            ("/app/nobody", {}, "no function for this destination"),
             ("/topic/a", {"priority": "high"}, "priority"),
             ("/topic/a", {"AMQ_SCHEDULED_CRON": "* * * * *"}, "AMQ_SCHEDULED_CRON is not supported"),
             ("/topic/a", {"reply-to": "/temp-queue/a"}, "functions have no temporary destinations"),

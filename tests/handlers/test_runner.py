@@ -126,7 +126,7 @@ class TestSend:
         assert reply.body == f"{session} {session}".encode()
 
         await ann.publish("/app/a", user_id="root")
-        assert (await ann.at_end_after_error())["message"] == "user-id of somebody else"
+        assert (await ann.at_end_after_error())["message"] == "user-id of another user"
 
     async def test_without_a_function(self, handlers: Handlers, make_hall: MakeHall) -> None:
         """Clients cannot use the queues of functions: a client could then set another user's name."""
@@ -135,7 +135,7 @@ class TestSend:
         handlers.subscribe("/app/a")(gate.pass_through)
         hall = make_hall().begin()
         for destination in ("/app/nobody", "/app/a/b", "/handlers/send/a", "/handlers/subscribe/a"):
-            kind = "nobody handles this destination" if "/app/" in destination else "unsupported kind of destination"
+            kind = "no function for this destination" if "/app/" in destination else "unsupported kind of destination"
             for command in ("SEND", "SUBSCRIBE"):
                 client = await hall.client()
                 await client.send_frame(command, destination=destination, id=1, receipt="r")

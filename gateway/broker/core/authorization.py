@@ -97,7 +97,7 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
         known = _known_as(peer, name)
         is_own = name.startswith(names.mail_of(peer.user))
         if name.startswith(names.USER) and not is_own:
-            raise _refusal(peer, access, Action.SUBSCRIBE, "", part, "reply-to names somebody else's mail: ")
+            raise _refusal(peer, access, Action.SUBSCRIBE, "", part, "reply-to names another user's mail: ")
         for action in (Action.SUBSCRIBE,) if is_own else (Action.SUBSCRIBE, Action.SEND):
             if not access.may(action, known):
                 raise _refusal(peer, access, action, name, part, "reply-to: ")
@@ -121,7 +121,7 @@ def check_admin(peer: Peer, name: str, written: str) -> None:
     """
     access = peer.access
     if access is not None and not access.may(Action.ADMIN, name):
-        raise _refusal(peer, access, Action.ADMIN, name, written, "queue arguments change it for everybody: ")
+        raise _refusal(peer, access, Action.ADMIN, name, written, "queue arguments change it for all users: ")
 
 
 def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptions) -> None:

@@ -69,6 +69,6 @@ class QueueArguments:
         given = [field.name for field in dataclasses.fields(arguments) if getattr(arguments, field.name) is not None]
         raise NotAllowed(
             "queue arguments are not for clients here",
-            f"{', '.join(_HEADERS[field] for field in given)} would change {destination[:80]!r} for everybody; leave "
+            f"{', '.join(_HEADERS[field] for field in given)} would change {destination[:80]!r} for all users; leave "
             "that out, and let the operator write a [[policy]] (client_queue_arguments)",
         )

@@ -1,8 +1,6 @@
 """Registry of destinations: which there are, and how they come and go.
 
-A destination is created by the first SEND or SUBSCRIBE, and goes when it has no subscribers and no messages.  Three
-tables hold them: those that clients name; hidden ones, because a client that says their canonical name means another;
-and those of subscriptions with wildcards, by their patterns.
+A destination is created by the first SEND or SUBSCRIBE, and goes when it has no subscribers and no messages.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from ..model.trie import PatternTrie
 from ..queue.durable import QueueStorage
 from ..queue.queue import Queue
 from ..topic.durable_subscriptions import DurableSubscriptions
-from ..topic.stream import Stream
-from ..topic.streams import Streams
+from ..topic.stream import Stream, Streams
 from ..topic.topic import Topic
 
 
@@ -31,11 +28,9 @@ class Registry:
     """All destinations.
 
     Attributes:
-        destinations: canonical name -> queue or topic.
-        hidden: canonical name -> queue or topic, where a client that says this name means another: those of users,
-            functions and durable subscriptions.
-        patterns: the topics of subscriptions with wildcards.
-        has_patterns: there are any.
+        destinations: canonical name -> queue or topic, of those that clients name.
+        hidden: those that clients cannot name: of users, functions and durable subscriptions.
+        patterns: the topics of subscriptions with wildcards; `has_patterns`: there are any.
         durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
         streams: the messages that topics keep for replay.
         temporaries: canonical name of each temporary destination -> its session.
@@ -46,7 +41,9 @@ class Registry:
         self.hidden: dict[str, Queue | Topic] = {}
         self.patterns: PatternTrie[Topic] = PatternTrie()
         self.has_patterns = False
-        self.durable_subscriptions = DurableSubscriptions(context, self._queue_of_durable, self._drop_hidden)
+        self.durable_subscriptions = DurableSubscriptions(
+            context, self._queue_of_durable, lambda name: self.hidden.pop(name, None)
+        )
         self.streams = Streams(context)
         self.temporaries: dict[str, Peer] = {}
         self._context = context
@@ -87,17 +84,8 @@ class Registry:
         queue.start_idle_timer()
         return queue
 
-    def _drop_hidden(self, name: str) -> None:
-        """A durable or shared subscription has ended."""
-        self.hidden.pop(name, None)
-
     def create_queue(self, name: str, arguments: ClientArguments | None = None, sender: str = "") -> Queue:
-        """A new queue.
-
-        Args:
-            arguments: the queue arguments in the frame that creates it.
-            sender: id of its session.
-        """
+        """Make a queue, with the queue arguments in the frame that creates it; `sender`: id of its session."""
         queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
         storage = self._context.storage
         if storage is not None and not name.startswith(names.REPLY_QUEUE):
@@ -110,7 +98,7 @@ class Registry:
         return queue
 
     def restore(self, place: Container) -> Queue:
-        """Make a queue, or durable subscription, that the store holds from the last process, and take its rows over."""
+        """Make a queue, or durable subscription, that the store holds, and take its rows over."""
         queue = self.table(place.name).get(place.name)
         if queue is None and place.kind == "subscription":
             queue = self.durable_subscriptions.restore(place, partial(self.topic, checked=False))
@@ -131,11 +119,8 @@ class Registry:
         return self._policies.keeps_log(name) and not name.startswith(names.REPLY_TOPIC)
 
     def restore_log(self, place: Container) -> Stream | None:
-        """The stream of a topic, as the store holds it from the last process; `Stream.recover` takes it over.
-
-        None: its policy keeps none any more, or not in the store.  It stays there as it is: a slip in the operator's
-        file must not cost messages.
-        """
+        """The stream of a topic that the store holds; None: its policy keeps none any more, or not in the store."""
+        # It stays there as it is: a slip in the operator's file must not cost messages.
         if not self.keeps_log(place.name) or self._policies.find(place.name).durable is False:
             self.streams.leave_unused(place)
             return None
@@ -149,11 +134,9 @@ class Registry:
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
     def heed(self, queue: Queue, arguments: ClientArguments | None, sender: str) -> None:
-        """Log that a client's arguments for a queue that is there are not applied.
-
-        Messages and consumers of others are there, and a narrower queue could cost them what was confirmed.  The frame
-        is not refused: programs written for RabbitMQ send arguments with each frame, and there the first counts.
-        """
+        """Log that a client's arguments for a queue that is there are not applied."""
+        # Others have messages there, and a narrower queue could cost them what was confirmed.  The frame is not
+        # refused: programs written for RabbitMQ send arguments with each frame, and there the first counts.
         if arguments is None or queue.name.startswith(names.HIDDEN):
             return
         self._tell(queue, queue.policy.changes_of(arguments.applied_to(queue.policy)), sender, heard=False)
@@ -173,16 +156,14 @@ class Registry:
             )
 
     def home_of(self, queue: Queue) -> Queue | None:
-        """Where messages of a queue come back to: itself, also when it was forgotten meanwhile, or its successor.
-
-        None: no client can ever read them, for the one that could has gone.
-        """
+        """The queue that messages of a queue come back to; None: no client can ever read them."""
         if queue.private:
             return queue if queue.subscriptions else None
         if self.is_gone(queue.name) or (queue.filled_by_topic and self.durable_subscriptions.of(queue) is None):
             return None
         table = self.table(queue.name)
         home = table.get(queue.name)
+        # It was forgotten meanwhile, and has no successor.
         if home is None:
             home = table[queue.name] = queue
             queue.start_idle_timer()
@@ -214,7 +195,7 @@ class Registry:
         return self.hidden if name.startswith(names.HIDDEN) else self.destinations
 
     def forget_temporary(self, name: str) -> None:
-        """A session's temporary destination goes with it, and what waits there, too."""
+        """Drop a session's temporary destination, and what waits there."""
         self.temporaries.pop(name, None)
         target = self.destinations.get(name)
         if isinstance(target, Queue):

@@ -22,7 +22,6 @@ from ..core.queue_arguments import QueueArguments
 from ..core.sender_id import SenderIds
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
-from ..model.changes import Stored
 from ..model.message import Message, PreparedSend, Wire
 from ..model.options import PLAIN, Retain, SendOptions
 from ..model.policy import Policies
@@ -43,7 +42,6 @@ class Router:
         replay: begins subscriptions in the past.
         arguments: checks the queue arguments of clients.
         registry: which destinations there are.
-        policies: of destinations.
     """
 
     def __init__(self, context: Context, registry: Registry, policies: Policies) -> None:
@@ -52,7 +50,6 @@ class Router:
         self.retained = Retained(context, policies)
         self.delayed = ScheduledSends(context, self._arrive, self.outlives)
         self._context = context
-        self._registry = registry
         self._destinations = registry.destinations
         self._patterns = registry.patterns
         self.policies = policies
@@ -76,20 +73,8 @@ class Router:
         """
         context = self._context
         target = self._destinations.get(destination)
-        if target is None or context.checks_sends:
-            # Only patterns, as the last time: nothing is left to be checked.
-            is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
-            if is_known and not context.checks_sends and not self._registry.keeps_log(destination):
-                if self._stamps is not None:
-                    head = self._stamps.on(head, destination, sender)
-                context.last_number += 1
-                context.counters.published += 1
-                message = Message(context.last_number, head, body, options)
-                if context.records.is_on:
-                    context.records.accepted(message, destination, sender.id)
-                self._fan_out(None, destination, message, sender.id)
-            else:
-                self.send(self.prepare(head, body, destination, options, sender))
+        if context.checks_sends or (target is None and not self._has_only_patterns(destination)):
+            self.send(self.prepare(head, body, destination, options, sender))
             return
         if self._stamps is not None:
             head = self._stamps.on(head, destination, sender)
@@ -101,19 +86,24 @@ class Router:
         if isinstance(target, Queue):
             target.accept(message)
             return
-        if target.stream is not None:
+        if target is not None and target.stream is not None:
             message = target.stream.add(message, sender.id)
-        if self._registry.has_patterns:
+        if target is None or self.registry.has_patterns:
             self._fan_out(target, destination, message, sender.id)
         else:
             target.accept(message, sender.id)
 
+    def _has_only_patterns(self, destination: str) -> bool:
+        """True if patterns match a topic that is not there, as the last time: nothing is left to be checked."""
+        is_known = destination.startswith(names.TOPIC) and self._patterns.known(destination)
+        return is_known and not self.registry.keeps_log(destination)
+
     def _keeps_nothing(self, destination: str, options: SendOptions) -> bool:
-        """True if a message goes to current subscribers alone, so that it needs no memory that could be short."""
+        """True if a message goes to current subscribers alone, so that it needs no memory."""
         target = self._destinations.get(destination)
         if not isinstance(target, Topic) or not options.is_plain:
             return False
-        return target.stream is None and not target.durable_subscriptions and not self._registry.has_patterns
+        return target.stream is None and not target.durable_subscriptions and not self.registry.has_patterns
 
     def prepare(
         self, head: Head, body: bytes, destination: str, options: SendOptions, sender: Peer | None
@@ -125,7 +115,7 @@ class Router:
         """
         context = self._context
         if not self._keeps_nothing(destination, options):
-            self._context.memory.check()
+            context.memory.check()
         parts = names.split(destination)
         if sender is not None and sender.access is not None:
             authorization.check_reply_to(sender, head.headers)
@@ -157,19 +147,17 @@ class Router:
 
     def outlives(self, name: str, options: SendOptions) -> bool:
         """True if a message outlives the process at that destination, by itself or in a stream."""
-        if names.is_topic(name) and self._registry.keeps_log(name):
+        if names.is_topic(name) and self.registry.keeps_log(name):
             return self.policies.find(name).durable is not False
         return self.policies.is_durable(name, persistent=options.persistent)
 
     def _is_stored(self, name: str, options: SendOptions) -> bool:
-        """Whether a message would have to be stored now."""
-        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)):
+        """True if a message would have to be stored now."""
+        if name.startswith((names.REPLY_QUEUE, names.REPLY_TOPIC)) or not self.outlives(name, options):
             return False
-        if not self.outlives(name, options):
-            return False
-        if not names.is_topic(name) or options.retain is not None or self._registry.keeps_log(name):
+        if not names.is_topic(name) or options.retain is not None or self.registry.keeps_log(name):
             return True
-        topic = self._registry.find(name)
+        topic = self.registry.find(name)
         topics = [*self._patterns.match(name), *([topic] if isinstance(topic, Topic) else [])]
         return any(each.durable_subscriptions for each in topics)
 
@@ -183,17 +171,16 @@ class Router:
         new = [
             name
             for name in wanted
-            if self._registry.find(name) is None
-            and not self._registry.is_gone(name)
-            and (not names.is_topic(name) or self._registry.keeps_log(name))
+            if self.registry.find(name) is None
+            and not self.registry.is_gone(name)
+            and (not names.is_topic(name) or self.registry.keeps_log(name))
         ]
         if new:
-            self._registry.check_room(len(new))
+            self.registry.check_room(len(new))
         storage = self._context.storage
-        if storage is not None and storage.failure:
-            durable = [self._is_stored(name, each.options) for each in sendings for name, _ in each.targets]
-            if any(durable):
-                storage.check()
+        stored = (self._is_stored(name, each.options) for each in sendings for name, _ in each.targets)
+        if storage is not None and storage.failure and any(stored):
+            storage.check()
         kept = {name for each in sendings if each.options.retain is Retain.SET for name, _ in each.targets}
         if kept:
             self.retained.check_room(kept)
@@ -259,58 +246,56 @@ class Router:
             self._context.counters.expired += 1
             self._context.records.ended("expired", name, message)
             return
-        target = self._registry.find(name)
-        if target is None and names.is_topic(name) and self._registry.keeps_log(name):
-            target = self._registry.topic(name, checked=False)
+        target = self.registry.find(name)
+        if target is None and names.is_topic(name) and self.registry.keeps_log(name):
+            target = self.registry.topic(name, checked=False)
         if isinstance(target, Topic) and target.stream is not None:
             message = target.stream.add(message, sender)
         if options.retain is not None:
             self.retained.keep(name, message)
-        if target is None and not names.is_topic(name) and not self._registry.is_gone(name):
-            target = self._registry.create_queue(name, options.queue_arguments, sender)
+        if target is None and not names.is_topic(name) and not self.registry.is_gone(name):
+            target = self.registry.create_queue(name, options.queue_arguments, sender)
             target.accept(message)
-            self._registry.forget_if_idle(target)  # a limit, or its time, may have been against it
+            # A limit, or its time, may have been against the message.
+            self.registry.forget_if_idle(target)
         elif isinstance(target, Queue):
-            self._registry.heed(target, options.queue_arguments, sender)
+            self.registry.heed(target, options.queue_arguments, sender)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)
 
     def _fan_out(self, topic: Topic | None, name: str, message: Message, sender: str) -> None:
-        """Give a message to the topic, if it has subscribers, and to all patterns that match its name."""
-        found = self._patterns.match(name) if self._registry.has_patterns else ()
+        """Give a message to the topic, if there is one, and to all patterns that match its name."""
+        found = self._patterns.match(name) if self.registry.has_patterns else ()
         wire = Wire(message) if found else None
         if topic is not None:
-            topic.accept(message, sender, wire, name)
+            topic.accept(message, sender, wire)
         elif not found:
             self._context.counters.unroutable += 1
         for pattern in found:
-            pattern.accept(message, sender, wire, name)
+            pattern.accept(message, sender, wire)
             if pattern.has_late:
-                pattern.tell_late(message, sender, None if topic is None else topic.stream, name)
+                pattern.tell_late(message, sender, None if topic is None else topic.stream)
 
     def deposit(self, name: str, head: Head, body: bytes, options: SendOptions, expires: float = 0.0) -> None:
-        """A message of the broker's own, a dead letter or one that an operator moves: it must find room."""
+        """Route a message of the broker's own, a dead letter or one that an operator moves: it must find room."""
         full = self._context.full.copy()
         message = Message(self._context.next_number(), head, body, options)
         message.expires = expires
         self._context.records.came(message)
         self._route(name, message, "")
-        self._context.full.intersection_update(full)  # the publisher at work did not publish there
+        # The publisher at work did not publish there, and does not wait.
+        self._context.full.intersection_update(full)
 
     # what the store has of the last process
 
-    def restore_delayed(self, found: Stored) -> None:
-        """A delayed message that the store holds from the last process."""
-        self.delayed.restore(found)
-
     def restore_seen(self, seen: Mapping[bytes, float]) -> None:
-        """De-duplication ids that the store holds, and until when they count, in seconds since the epoch."""
+        """Take over de-duplication ids, and until when they count, in seconds since the epoch."""
         now = self._context.scheduler.epoch()
         self._dedup.restore({key: self._clock() + until - now for key, until in seen.items()})
 
     def number_from(self, number: int) -> None:
-        """Messages are numbered from there on: no two processes use the same numbers in one store."""
+        """Number messages from there on: no two processes use the same numbers in one store."""
         self._context.last_number = number
 
     def _clock(self) -> float:

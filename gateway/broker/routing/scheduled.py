@@ -1,8 +1,7 @@
 """Scheduled messages wait for their time: in no queue, in no topic, and unseen by all consumers until then.
 
-One that is durable at its destination stands in the store meanwhile, in a place of its own.  When its time has come it
-leaves that place and arrives like any other, in one batch.  What became due while no process ran has a date in the
-past, so that it arrives at once, and in the order of the dates.
+One that is durable at its destination stands in the store meanwhile.  When its time has come it leaves that place and
+arrives like any other, in one batch.  What became due while no process ran arrives at once, in the order of the dates.
 
 Operators see each of them, and may call it off.  It is known by a number, which for one in the store outlives the
 process; the message that it becomes has another.  A SEND to several destinations is one of them here, and as many as
@@ -32,24 +31,16 @@ _OVERHEAD = 440
 
 
 class ScheduledSend:
-    """A SEND that waits for its time.
-
-    Attributes:
-        number: tells it from all others.
-        sending: the SEND that is carried out then.
-        due: on the broker's clock.
-        stored: its messages in the store, one for each destination where it is durable.
-        date: when it ends; None: it has.
-    """
+    """A SEND that waits for its time."""
 
     __slots__ = ("date", "due", "number", "sending", "stored")
 
     def __init__(self, number: int, sending: PreparedSend, due: float, stored: list[Message]) -> None:
         self.number = number
         self.sending = sending
-        self.due = due
-        self.stored = stored
-        self.date: Timer | None = None
+        self.due = due  # on the broker's clock
+        self.stored = stored  # its messages in the store, one for each destination where it is durable
+        self.date: Timer | None = None  # of its arrival; None: it has arrived, or was called off
 
     @property
     def nbytes(self) -> int:
@@ -58,10 +49,7 @@ class ScheduledSend:
 
 
 class ScheduledSends:
-    """The SENDs that wait for their time.
-
-    Attributes:
-        stored: how many of them outlive the process.
+    """The SENDs that wait for their time; `stored`: how many of them outlive the process.
 
     Args:
         arrive: routes a SEND when its time has come.
@@ -143,7 +131,7 @@ class ScheduledSends:
             context.storage.leave(message)
 
     def restore(self, found: Stored) -> None:
-        """Take over a SEND that the store holds from the last process."""
+        """Take over a SEND that the store holds."""
         storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)

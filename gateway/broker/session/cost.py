@@ -15,19 +15,12 @@ SUBSCRIPTION = 1024
 
 
 class Cost(NamedTuple):
-    """Bytes, nearly.
+    """Bytes, nearly."""
 
-    Attributes:
-        outbox: that wait to be written; a message that many sessions get counts whole for each of them.
-        transactions: of messages in open transactions.
-        subscriptions: of its subscriptions, and of messages in queues that they alone fill.
-        unacknowledged: of messages of other queues that it has not acknowledged.
-    """
-
-    outbox: int
-    transactions: int
-    subscriptions: int
-    unacknowledged: int
+    outbox: int  # that wait to be written; a message that many sessions get counts whole for each of them
+    transactions: int  # of messages in open transactions
+    subscriptions: int  # of its subscriptions, and of messages in queues that they alone fill
+    unacknowledged: int  # of messages of other queues
 
     @property
     def own(self) -> int:

@@ -23,7 +23,7 @@ _LENIENT = "with lenient = true in its settings the server {}"
 
 
 class DeliveriesByMessageId:
-    """The unsettled deliveries of a session, by message-id; a topic that is subscribed twice has two of one message."""
+    """The unsettled deliveries of a session, by message-id; two subscriptions of a topic have one each."""
 
     __slots__ = ("_found",)
 
@@ -31,11 +31,11 @@ class DeliveriesByMessageId:
         self._found: dict[str, list[Delivery]] = {}
 
     def add(self, delivery: Delivery) -> None:
-        """A delivery is to be acknowledged."""
+        """Add a delivery that is to be acknowledged."""
         self._found.setdefault(delivery.message.id.decode(), []).append(delivery)
 
     def remove(self, delivery: Delivery) -> None:
-        """A delivery is settled, or has come back."""
+        """Remove a delivery that is settled, or has come back."""
         message_id = delivery.message.id.decode()
         others = self._found[message_id]
         others.remove(delivery)
@@ -47,11 +47,7 @@ class DeliveriesByMessageId:
         return next((each for each in self._found.get(message_id, ()) if each.subscription is subscription), None)
 
     def find(self, message_id: str, but_of: str | None = None) -> Delivery | None:
-        """The delivery of that message; of several, one that no transaction holds.
-
-        Args:
-            but_of: a destination; deliveries to its subscriptions are left out.
-        """
+        """The delivery of that message, not to the destination `but_of`; of several, one that no transaction holds."""
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
         free = [each for each in found if not each.held]
         return next(iter(free or found), None)
@@ -63,10 +59,6 @@ class Naming:
     Attributes:
         acknowledging: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
         by_message_id: deliveries that are not settled; None: the session cannot name them by that alone.
-
-    Args:
-        subscriptions: of the session.
-        lenient: the setting.
     """
 
     __slots__ = ("_lenient", "_subscriptions", "_version", "acknowledging", "by_message_id")
@@ -115,14 +107,14 @@ class Naming:
         raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
 
     def is_named(self, frame: Frame) -> bool:
-        """Whether an UNSUBSCRIBE means a subscription that the session has."""
+        """True if an UNSUBSCRIBE means a subscription that the session has."""
         subscription_id = frame.headers.get("id")
         if subscription_id:
             return subscription_id in self._subscriptions
         return self._by_destination(frame.headers.get("destination")) in self._subscriptions
 
     def _by_destination(self, destination: str | None) -> str | tuple[str] | None:
-        """The key of a subscription without an id; None: there cannot be one."""
+        """The key of a subscription without an id, where the version has such subscriptions."""
         if destination is None or not self._version.subscription_id:
             return None if destination is None else (destination,)
         return destination if self._lenient else None

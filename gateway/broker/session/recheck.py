@@ -9,13 +9,12 @@ from ..core import authorization
 from ..core.scheduler import Scheduler
 from .session import Session
 
-# Sessions, and subscriptions of theirs, that are looked at in one turn when the rules have changed: some 4 ms, or one
-# session that has more.
+# Sessions and subscriptions that are looked at in one turn: 4 ms, or one session that has more.
 _LOOKS_PER_TURN = 500
 
 
 def recheck(sessions: Iterable[Session], scheduler: Scheduler) -> None:
-    """Look at all sessions after the rules have changed, and end those with a subscription that they do not allow."""
+    """End the sessions with a subscription that the rules do not allow."""
     left = deque(sessions)
 
     def look() -> None:
@@ -31,7 +30,7 @@ def recheck(sessions: Iterable[Session], scheduler: Scheduler) -> None:
 
 
 def recheck_session(session: Session) -> bool:
-    """Look at what a session is subscribed to; False: it ends, because that is not allowed any more."""
+    """End a session with a subscription that the rules do not allow; False: it ends."""
     if session.access is None:
         return True
     for subscription in session.subscriptions.values():

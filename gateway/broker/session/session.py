@@ -1,8 +1,7 @@
 """Session of a connected client: it carries out the frames.
 
-A session exists once CONNECTED is due and until the connection ends; there is no state before or between, so the state
-machine is one table, command -> method.  A command that is not in the table is an error, and every error is an
-exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
+A session exists from CONNECTED until the connection ends, so it has no states: one table, command -> method.  An error
+is an exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
 
 A RECEIPT goes out when the frame was carried out without error (RCP-03); inside a transaction, when it was accepted
 (RCP-06).
@@ -33,10 +32,12 @@ from ..queue.queue import Queue, Returned
 from ..queue.subscription import Subscription
 from ..routing.router import Router
 from ..topic.durable_subscriptions import DurableSubscription
-from .renewal import message_of, renewal_of
 from .subscriptions import ENDS_PER_STEP, Subscriptions
 from .temporary import TemporaryDestinations
 from .transactions import Settlement, Transactions
+
+# Bytes of a token in a body: as many as a header may have.
+_LONGEST_TOKEN = 64 * 1024
 
 
 class Session:
@@ -46,16 +47,15 @@ class Session:
         id: unique; the `session` header of CONNECTED.
         login: the user's name.
         access: its rights; None: all.
-        client_id: the `client-id` of CONNECT, by which the client is known when it comes back; empty: none.
+        client_id: the `client-id` of CONNECT; empty: none.
         user: the user of `/user/queue/...`: the login; or the session's id, if the client gave no login.
-        peer: address of the other end, for logs and lists.
+        peer: address of the other end.
         transport: `tcp` or `websocket`.
         connected_at: seconds since the epoch.
         frame_end: the bytes behind the body of each frame for it.
         form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
         frames_in: frames handled.
         heart_beat: milliseconds between the server's heart-beats, and between the client's; 0: none.
-        temporaries: its temporary destinations.
         ended: the client sent DISCONNECT; all that follows it is ignored (DSC-02).
         failed: its ERROR is in the outbox.
         batch: the last batch of the store in which it changed anything.
@@ -65,37 +65,6 @@ class Session:
     Args:
         on_close: called when the connection is gone.
     """
-
-    __slots__ = (
-        "_context",
-        "_last_words",
-        "_left_behind",
-        "_on_close",
-        "_paused",
-        "_router",
-        "access",
-        "batch",
-        "client_id",
-        "connected_at",
-        "ended",
-        "failed",
-        "form",
-        "frame_end",
-        "frames_in",
-        "heart_beat",
-        "id",
-        "login",
-        "names",
-        "outbox",
-        "peer",
-        "renewal",
-        "subscriptions",
-        "temporaries",
-        "transactions",
-        "transport",
-        "user",
-        "version",
-    )
 
     def __init__(
         self,
@@ -112,7 +81,7 @@ class Session:
         client_id: str = "",
         access: Access | None = None,
         frame_end: bytes = encoder.END,
-        on_close: Callable[[Session], None] = lambda session: None,
+        on_close: Callable[[Session], None],
     ) -> None:
         self.client_id = client_id
         self.access = access
@@ -131,8 +100,10 @@ class Session:
         self.connected_at = connected_at
         self.outbox = Outbox(self, carrier, context.quotas.max_outbound, context.dirty, context.slow_consumers.strain)
         self.temporaries = TemporaryDestinations(self, router.registry, context.quotas.max_subscriptions)
-        self.subscriptions = Subscriptions(context, router, self, self.outbox, self.temporaries, version, self.form)
-        self.transactions = Transactions(context, router, self)
+        self.subscriptions: Subscriptions = Subscriptions(
+            context, router, self, self.outbox, self.temporaries, version, self.form
+        )
+        self.transactions: Transactions = Transactions(context, router, self)
         self.frames_in = 0
         self.heart_beat = (0, 0)
         self.ended = False
@@ -201,20 +172,16 @@ class Session:
             storage.when_written(self.batch, partial(self.confirm, data))
 
     def _welcome(self, data: bytes, subscription: Subscription) -> None:
-        """Send the RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings.
-
-        A subscription with a queue gets nothing as long as its RECEIPT waits for the store, unless that fails.  A topic
-        does not wait, so the RECEIPT of a subscription in mode auto goes out at once.
-        """
+        """Send the RECEIPT of a SUBSCRIBE, and behind it the messages that the subscription brings."""
         storage = self._context.storage
+        # A topic does not wait for the store, so the RECEIPT of a subscription in mode auto goes out at once.
         if storage is not None and subscription.queue is not None:
             # A durable subscription is itself in the store; the batch of its first SUBSCRIBE may be unwritten.
             is_stored = self.durable_subscription_of(subscription) or self._router.replay.offsets.of(subscription)
             batch = storage.last_changed if is_stored else self.batch
             if batch > storage.committed:
                 storage.when_written(batch, partial(self.confirm, data))
-                # Also if the batch cannot be written: a failing store must not keep stored messages from their
-                # consumers.
+                # Also if the batch cannot be written: a failing store must not keep messages from their consumers.
                 storage.when_settled(subscription.start, batch)
                 return
         self.confirm(data)
@@ -222,36 +189,31 @@ class Session:
 
     @property
     def outstanding(self) -> int:
-        """Deliveries not yet settled."""
+        """Deliveries not yet settled.  Takes as long as there are subscriptions and deliveries in transactions."""
         acknowledging = self.subscriptions.acknowledging
+        held = [delivery for transaction in self.transactions.values() for delivery in transaction.deliveries()]
         # Deliveries that an ended subscription left to an open transaction are in no ledger of the session any more.
-        ledgers = sum([len(each.ledger or ()) for each in acknowledging.values()])
-        return ledgers + sum(
-            [
-                each.subscription.key not in acknowledging
-                for transaction in self.transactions.values()
-                for settlement in transaction.settlements
-                for each in settlement.deliveries
-            ]
-        )
+        left = sum([delivery.subscription.key not in acknowledging for delivery in held])
+        return left + sum([len(each.ledger or ()) for each in acknowledging.values()])
 
     def age_of_oldest(self) -> Age | None:
-        """The age of the message that a subscription of it has had longest; None: it has none."""
+        """The age of the oldest message that it has not settled; None: it has settled all."""
         found = [each.oldest for each in self.subscriptions.acknowledging.values()]
         numbers = [each.message.number for each in found if each is not None]
         return self._context.ages.age(min(numbers)) if numbers else None
 
     def durable_subscription_of(self, subscription: Subscription) -> DurableSubscription | None:
-        """The durable or shared subscription that a subscription consumes; None: none."""
+        """The durable or shared subscription that a subscription consumes."""
         return self._router.registry.durable_subscriptions.of(subscription.queue)
 
     def confirm(self, data: bytes) -> None:
         """Send a RECEIPT, now that its frame is carried out."""
-        if not self.failed:  # nothing goes out behind an ERROR
+        # Nothing goes out behind an ERROR.
+        if not self.failed:
             self.outbox.append(data)
 
     def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
-        """Put the ERROR frame into the outbox (ERR-01 to ERR-03).  The connection must end behind it."""
+        """Put the ERROR frame into the outbox (ERR-01 to ERR-03); the connection must end behind it."""
         _go(self.failing(error, frame))
 
     def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
@@ -271,7 +233,7 @@ class Session:
             self.outbox.carrier.end(error)
 
     def close(self) -> None:
-        """The connection is gone: open transactions are aborted, unacknowledged messages given back."""
+        """Leave the broker: the connection is gone."""
         # Read before `close`, which empties the outbox.
         unsent = self.outbox.not_written()
         self.outbox.close()
@@ -279,24 +241,19 @@ class Session:
             # In mode auto they were released when they went into the outbox; now they wait in their queues again.
             self._context.memory.keep(message.size)
         self.depart(unsent, lost=not self.ended)
-        self._context.records.tell("disconnected", self, reason=self._why_it_ended())
+        why = "error" if self.failed else None if self.ended else "connection lost"
+        self._context.records.tell("disconnected", self, reason=why)
         self._on_close(self)
 
-    def _why_it_ended(self) -> str | None:
-        """The reason for the records; None: the client sent DISCONNECT."""
-        if self.failed:
-            return "error"
-        return None if self.ended else "connection lost"
-
     def depart(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> None:
-        """Leave the broker at once: all steps of `departing` in one go."""
+        """Take all steps of `departing` in one go."""
         _go(self.departing(unsent, lost=lost))
 
     def departing(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
         """Leave the broker in steps: abort transactions, end subscriptions, give back what was not settled.
 
-        Others may have their turn between two steps, but no frame of this session.  From the first step on no queue
-        gives anything more to this session; a topic does until its subscription ends.
+        Other sessions may have their turn between two steps.  From the first step on no queue gives anything more to
+        this session; a topic does until its subscription ends.
 
         Args:
             unsent: messages in mode auto that never went out.
@@ -306,7 +263,7 @@ class Session:
         yield from freeing([self._left_behind])
 
     def _leaving(self, unsent: Iterable[tuple[Source, Message]] = (), *, lost: bool = False) -> Iterator[None]:
-        """All steps of `departing` that other sessions can see."""
+        """Take the steps of `departing` that other sessions can see."""
         storage = self._context.storage
         changes = 0 if storage is None else storage.changes
         returned: Returned = {}
@@ -359,7 +316,10 @@ class Session:
     def _send_specially(self, frame: Frame, destination: str, options: SendOptions) -> None:
         # The header is written by the broker alone (`sender_id`): a forged one is refused and not replaced.
         if options.user_id is not None and options.user_id != self.login:
-            raise NotAllowed("user-id of somebody else", f"user-id is {options.user_id[:80]!r}, not the login's name")
+            raise NotAllowed(
+                "user-id of another user",
+                f"user-id is {options.user_id[:80]!r}; send the name of the login, or leave it out",
+            )
         head = frame.head
         headers = dict(head.headers if options.passed_on is None else options.passed_on)
         if options.temporary_reply is not None:
@@ -379,23 +339,20 @@ class Session:
         else:
             self.transactions.add_send(transaction, sending)
 
-    # a session that lasts as long as a token
+    # A session may last as long as a token.  On `/session/events` it is told of the end, and a SEND to `/session/renew`
+    # shows a new token, which the connection has authenticated.  Frames behind that SEND are carried out meanwhile.
 
     def _renew(self, head: Head, body: bytes) -> None:
-        """Have the connection ask if the client may stay longer.
-
-        Raises:
-            NotAllowed: the frame has no token, or a renewal is under way.
-        """
+        """Have the connection ask if the client may stay longer."""
         if self.renewal is not None:
             raise NotAllowed("a renewal is under way", f"wait for the RECEIPT of one before the next SEND to {RENEW}")
         # Set before the connection asks: the answer may come at once.
-        self.renewal = renewal_of(head, body)
+        self.renewal = _renewal_of(head, body)
         assert self.outbox.carrier is not None  # its frames are handled
         self.outbox.carrier.renew(self.renewal)
 
     def renewed(self) -> None:
-        """The client may stay longer: the RECEIPT of its renewal is due."""
+        """Send the RECEIPT of a renewal: the client may stay longer."""
         renewal, self.renewal = self.renewal, None
         if renewal is not None and renewal.receipt is not None:
             self.confirm(encoder.receipt(renewal.receipt, self.version, self.frame_end))
@@ -405,8 +362,8 @@ class Session:
         name, carrier = self.temporaries.known(EVENTS), self.outbox.carrier
         if name is None or carrier is None:
             return False
-        self._router.deposit(name, message_of(event, headers), sentence.encode(), PLAIN)
-        # No frame of a client is at work, so that nothing else would flush the outbox soon.
+        self._router.deposit(name, _message_of(event, headers), sentence.encode(), PLAIN)
+        # No frame of a client is at work, so nothing else would flush the outbox soon.
         carrier.flush()
         return True
 
@@ -415,34 +372,23 @@ class Session:
     def _awaits_replies(self, destination: str) -> str:
         """The name under which others send to a temporary destination of this session.
 
-        A session that names one in `reply-to` and has not subscribed to it is subscribed, as RabbitMQ does it: the
-        replies come with the destination as their `subscription`.
+        A session that has not subscribed to it is subscribed, as RabbitMQ does it: replies come with the destination as
+        their `subscription`.
         """
         name = self.temporaries.canonical(destination)
         target = self._router.registry.destinations.get(name)
-        # Subscribed before the SEND is routed, so that not even an immediate reply is missed.
+        # Before the SEND is routed, so that not even an immediate reply is missed.
         if target is None or not target.subscriptions:
             self.subscriptions.add(destination, destination, AckMode.AUTO, NO_OPTIONS)
         return name
 
-    # SUBSCRIBE, UNSUBSCRIBE
+    # the other commands
 
     def _on_subscribe(self, frame: Frame) -> None:
         # Without a receipt there is nothing that a MESSAGE could overtake.
         has_receipt = frame.receipt is not None or "receipt" in frame.head.headers
         subscription = self.subscriptions.subscribe(frame, paused=has_receipt)
         self._paused = subscription if has_receipt else None
-
-    def _on_unsubscribe(self, frame: Frame) -> None:
-        self.subscriptions.unsubscribe(frame)
-
-    # ACK, NACK
-
-    def _on_ack(self, frame: Frame) -> None:
-        self._settle(frame, acknowledged=True)
-
-    def _on_nack(self, frame: Frame) -> None:
-        self._settle(frame, acknowledged=False)
 
     def _settle(self, frame: Frame, *, acknowledged: bool) -> None:
         delivery = self.subscriptions.naming.delivery_named(frame)
@@ -456,7 +402,8 @@ class Session:
         # ACK-04, NAK-02: in mode client all deliveries before it are settled as well.
         deliveries = subscription.covered(delivery)
         headers = frame.headers
-        if acknowledged and "transaction" not in headers:  # the usual case
+        # The usual case.
+        if acknowledged and "transaction" not in headers:
             queue = subscription.queue
             assert queue is not None  # a ledger never stands without a queue
             queue.acknowledge(deliveries)
@@ -467,19 +414,6 @@ class Session:
             self.transactions.of(frame).add_settlement(settlement)
         else:
             settlement.carry_out()
-
-    # BEGIN, COMMIT, ABORT
-
-    def _on_begin(self, frame: Frame) -> None:
-        self.transactions.begin(frame)
-
-    def _on_commit(self, frame: Frame) -> None:
-        self.transactions.commit(frame)
-
-    def _on_abort(self, frame: Frame) -> None:
-        self.transactions.abort(frame)
-
-    # the rest
 
     def _on_disconnect(self, frame: Frame) -> None:
         self.ended = True
@@ -497,17 +431,44 @@ def _go(steps: Iterator[None]) -> None:
     deque(steps, maxlen=0)
 
 
+def _message_of(event: str, headers: Mapping[str, str]) -> Head:
+    """The head of a MESSAGE by which a session is told of itself."""
+    told = {"destination": EVENTS, "event": event, **headers, "content-type": "text/plain;charset=utf-8"}
+    return Head.of("SEND", told)
+
+
+def _renewal_of(head: Head, body: bytes) -> Renewal:
+    """The renewal that a SEND to `/session/renew` asks for.
+
+    Raises:
+        NotAllowed: it shows nothing, or is a part of something else.
+    """
+    headers: Mapping[str, str] = head.headers
+    if "transaction" in headers:
+        raise NotAllowed("a renewal in a transaction", f"a SEND to {RENEW} is carried out at once; send it outside")
+    authorization = headers.get("Authorization") or headers.get("authorization", "")
+    passcode = headers.get("passcode", "")
+    if not passcode and not authorization and len(body) <= _LONGEST_TOKEN:
+        passcode = body.decode(errors="replace").strip()
+    if not passcode and not authorization:
+        raise NotAllowed(
+            "a renewal without a token",
+            f"a SEND to {RENEW} has it in passcode, in Authorization, or as its body of at most {_LONGEST_TOKEN} bytes",
+        )
+    return Renewal(headers.get("login", ""), passcode, authorization)
+
+
 _Handler = Callable[[Session, Frame], None]
 
 _COMMANDS: dict[str, _Handler] = {
     "SEND": Session._on_send,
     "SUBSCRIBE": Session._on_subscribe,
-    "UNSUBSCRIBE": Session._on_unsubscribe,
-    "ACK": Session._on_ack,
-    "NACK": Session._on_nack,
-    "BEGIN": Session._on_begin,
-    "COMMIT": Session._on_commit,
-    "ABORT": Session._on_abort,
+    "UNSUBSCRIBE": lambda session, frame: session.subscriptions.unsubscribe(frame),
+    "ACK": lambda session, frame: session._settle(frame, acknowledged=True),
+    "NACK": lambda session, frame: session._settle(frame, acknowledged=False),
+    "BEGIN": lambda session, frame: session.transactions.begin(frame),
+    "COMMIT": lambda session, frame: session.transactions.commit(frame),
+    "ABORT": lambda session, frame: session.transactions.abort(frame),
     "DISCONNECT": Session._on_disconnect,
     "CONNECT": Session._on_connect,
     "STOMP": Session._on_connect,

@@ -5,8 +5,8 @@ an id.
 
 A subscription that goes leaves its queue first; the messages that it did not settle are collected (`Returned`).  The
 queues take them back when all subscriptions that go together have gone: else the messages of the first would be given
-to the second.  Those of a session are stopped first and then end in steps, queue by queue, for thousands of them take
-time.  Those of one queue end in one step: a message on its way back must not be overtaken.
+to the second.  Those of a session are stopped first and then end in steps, for thousands of them take time.  Those of
+one queue end in one step: a message on its way back must not be overtaken.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from ..queue.subscription import ConsumedQueue, Subscription
 from ..routing.router import Router
 from ..topic.durable_subscriptions import SubscriptionName, name_of
 from .naming import Naming
-from .quota import SessionQuota
 from .subscribe import subscribe
 from .temporary import TemporaryDestinations
 
@@ -38,14 +37,50 @@ ENDS_PER_STEP = 16
 """Subscriptions that end in one step: some 0.2 ms."""
 
 
-class Subscriptions(dict[str | tuple[str], Subscription]):
-    """The subscriptions of one session, by their keys.
+class SessionQuota:
+    """The browsers, selectors and names that the subscriptions of one session may have, because others pay for them."""
 
-    Attributes:
-        naming: the names by which frames mean them.
+    __slots__ = ("_browsers", "_names", "_selectors")
+
+    # Each is a list of all that waits in a queue.
+    MOST_BROWSERS = 16
+    # Characters; a selector is asked about each message that other sessions send.
+    MOST_SELECTORS = 64 * 1024
+    # Characters of ids and destinations, which are in no account of memory.
+    MOST_NAMES = 4 * 1024 * 1024
+
+    def __init__(self) -> None:
+        self._browsers = self._selectors = self._names = 0
+
+    def check(self, options: SubscribeOptions, names: int) -> None:
+        """Refuse a subscription with too much; `names`: characters of its id and its destination.
+
+        Raises:
+            NotAllowed: a limit would be exceeded.
+        """
+        if options.browser and self._browsers >= self.MOST_BROWSERS:
+            raise NotAllowed("too many browsers", f"a session may have {self.MOST_BROWSERS} at the same time")
+        if options.selector_text and self._selectors + len(options.selector_text) > self.MOST_SELECTORS:
+            raise NotAllowed(
+                "too many selectors", f"the selectors of a session may have {self.MOST_SELECTORS} characters together"
+            )
+        if self._names + names > self.MOST_NAMES:
+            raise NotAllowed(
+                "too long names of subscriptions",
+                f"the ids and destinations of a session's subscriptions may have {self.MOST_NAMES} characters together",
+            )
+
+    def count(self, options: SubscribeOptions, names: int, *, sign: int) -> None:
+        """Count a subscription that begins (`sign` 1), or has ended (-1)."""
+        self._browsers += sign * options.browser
+        self._selectors += sign * len(options.selector_text)
+        self._names += sign * names
+
+
+class Subscriptions(dict[str | tuple[str], Subscription]):
+    """The subscriptions of one session, by their keys; `naming`: the names by which frames mean them.
 
     Args:
-        peer: the session.
         form: in which their MESSAGEs are written, see `encoder.FORMS`.
     """
 
@@ -74,14 +109,11 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
 
     @property
     def acknowledging(self) -> dict[str, Subscription]:
-        """The subscriptions that must acknowledge messages, by the key that their `ack` handles start with."""
+        """The subscriptions that must acknowledge messages, by the key of their `ack` handles."""
         return self.naming.acknowledging
 
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
-        """Add what a SUBSCRIBE asks for.
-
-        Args:
-            paused: it gets nothing until it is started.
+        """Add what a SUBSCRIBE asks for; `paused`: it gets nothing until it is started.
 
         Raises:
             ProtocolError: it is not whole, or not allowed; nothing is added.
@@ -144,7 +176,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             subscription.pause()
         subscribe(self._context, self._router, subscription)
         self._context.subscriptions += 1
-        self._quota.use(options, names)
+        self._quota.count(options, names, sign=1)
         self[name] = subscription
         subscription.records.subscribed(subscription)
         if subscription.ledger is not None:
@@ -160,7 +192,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         durable_subscriptions = self._router.registry.durable_subscriptions
         ends = unsubscribe_options(frame.headers)
         durable = None
-        if ends is not None and ends.durable_name:  # the only one that can be named without being consumed here
+        # The only kind that can be named without being consumed here.
+        if ends is not None and ends.durable_name:
             durable = name_of(ends, self._peer, None, "")
         if durable is None or self.naming.is_named(frame):
             key = self.naming.subscription_named(frame)
@@ -180,27 +213,27 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             take_back_all(returned)
             if is_temporary(subscription.destination):
                 self._temporaries.release(subscription.destination)
+            # It has gone with its last consumer.
             if filled is not None and durable_subscriptions.get(filled.name) is None:
-                return  # it has gone with its last consumer
+                return
         if durable is not None:
             durable_subscriptions.end(durable.text)
 
     def stop(self) -> None:
-        """Get nothing more from any queue: all of them end soon."""
+        """Get nothing more from queues: all subscriptions end soon."""
         queues: dict[ConsumedQueue, None] = {}
         for subscription in self.values():
             queue = subscription.queue
             if queue is not None and not subscription.ended:
                 subscription.stop()
-                if subscription in queue.subscriptions:  # and does not only browse
+                # One that only browses is no consumer.
+                if subscription in queue.subscriptions:
                     queues[queue] = None
         for queue in queues:
             queue.stopped()
 
     def ending(self, returned: Returned, *, lost: bool) -> Iterator[None]:
-        """End all subscriptions, in steps; each queue takes its messages back once its own subscriptions have gone.
-
-        All must have been stopped before.
+        """End all subscriptions, which were stopped, in steps; each queue takes its messages back in one step.
 
         Args:
             returned: further messages that queues are to take back.
@@ -229,14 +262,15 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         """End one subscription; the messages that its queue must take back go into `returned`.
 
         Args:
-            lost: the client did not end it: the message that it was at work on has failed.
+            lost: as in `ending`.
             why: for the records; None: the client asked for it.
         """
         subscription = self.pop(key)
         self.acknowledging.pop(subscription.key, None)
         self._context.subscriptions -= 1
         subscription.records.unsubscribed(subscription, why)
-        self._quota.give_back(subscription.options, len(subscription.destination) + len(subscription.id or ""))
+        names = len(subscription.destination) + len(subscription.id or "")
+        self._quota.count(subscription.options, names, sign=-1)
         self._router.replay.offsets.leave(subscription)
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)

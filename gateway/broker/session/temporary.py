@@ -15,11 +15,7 @@ from ..routing.registry import Registry
 
 
 class TemporaryDestinations:
-    """The temporary destinations of one session.
-
-    Args:
-        most: how many it may have.
-    """
+    """The temporary destinations of one session, which may have `most`."""
 
     __slots__ = ("_most", "_names", "_peer", "_registry")
 
@@ -54,7 +50,7 @@ class TemporaryDestinations:
         return self._names.get(destination)
 
     def release(self, destination: str) -> None:
-        """A subscription to one of them ends: with the last one it goes, and the next of that name is another."""
+        """End one of them when its last subscription has ended; the next of that name is another."""
         registry = self._registry
         name = self._names.get(destination)
         if name is not None and (name not in registry.destinations or not registry.destinations[name].subscriptions):
@@ -62,7 +58,7 @@ class TemporaryDestinations:
             registry.forget_temporary(name)
 
     def forget(self) -> None:
-        """The session ends."""
+        """End all of them."""
         for name in self._names.values():
             self._registry.forget_temporary(name)
         self._names.clear()

@@ -20,7 +20,7 @@ from ..routing.router import Router
 
 
 class Settlement(NamedTuple):
-    """An ACK, or a NACK with what it says of the fate of its messages."""
+    """An ACK, or a NACK with what its messages need."""
 
     deliveries: list[Delivery]
     acknowledged: bool
@@ -38,20 +38,14 @@ class Settlement(NamedTuple):
 
 
 class Transaction:
-    """An open transaction.
-
-    Attributes:
-        sends: its SENDs, in order.
-        settlements: of each ACK and NACK, in order.
-        nbytes: bytes that the kept messages cost.
-    """
+    """An open transaction: its SENDs, ACKs and NACKs in order."""
 
     __slots__ = ("nbytes", "sends", "settlements")
 
     def __init__(self) -> None:
         self.sends: list[PreparedSend] = []
         self.settlements: list[Settlement] = []
-        self.nbytes = 0
+        self.nbytes = 0  # of its SENDs
 
     def add_send(self, sending: PreparedSend) -> None:
         """Keep a SEND."""
@@ -64,9 +58,13 @@ class Transaction:
             delivery.held = True
         self.settlements.append(settlement)
 
+    def deliveries(self) -> list[Delivery]:
+        """The deliveries that it settles at COMMIT."""
+        return [delivery for settlement in self.settlements for delivery in settlement.deliveries]
+
     def let_go(self) -> list[Delivery]:
-        """The deliveries it held, free again: for COMMIT and ABORT."""
-        held = [delivery for settlement in self.settlements for delivery in settlement.deliveries]
+        """The deliveries that it held, free again: for COMMIT and ABORT."""
+        held = self.deliveries()
         for delivery in held:
             delivery.held = False
         return held
@@ -87,8 +85,7 @@ class Transactions(dict[str, Transaction]):
         """The open transaction that a frame names.
 
         Raises:
-            HeaderMissing: it names none.
-            NotAllowed: there is none of that name.
+            ProtocolError: it names none, or none that is open.
         """
         name = _name(frame)
         transaction = self.get(name)
@@ -100,8 +97,7 @@ class Transactions(dict[str, Transaction]):
         """Open the transaction that a BEGIN names.
 
         Raises:
-            HeaderMissing: it names none.
-            NotAllowed: it is open already, or there are too many.
+            ProtocolError: it names none; it is open already, or there are too many.
         """
         name = _name(frame)
         if name in self:
@@ -152,8 +148,7 @@ class Transactions(dict[str, Transaction]):
         """Undo the transaction that an ABORT names.
 
         Raises:
-            HeaderMissing: it names none.
-            NotAllowed: there is none of that name.
+            ProtocolError: it names none, or none that is open.
         """
         self.of(frame)
         returned: Returned = {}

@@ -3,14 +3,12 @@
 durable:true, persistent:true
     of RabbitMQ and Apollo: known by user, id and topic; several sessions share its messages
 activemq.subscriptionName, durable-subscription-name
-    of ActiveMQ and Artemis: known by user, client-id and name; the session that comes last has it, and the
-    one that had it before is ended
+    of ActiveMQ and Artemis: known by user, client-id and name; the session that comes last has it, and ends the other
 x-queue-name
     of RabbitMQ: known by that name; shared, and gone with its last consumer unless durable:true is said as well
 
 Messages are filtered where the topic gives them; consumers are those of any queue.  A name that comes back with another
-topic or selector is a new subscription, as JMS has it; so is one that comes back
-after an UNSUBSCRIBE with the same words.
+topic or selector is a new subscription, as JMS has it.
 """
 
 from __future__ import annotations
@@ -41,17 +39,11 @@ _PER_TURN = 500
 
 
 class SubscriptionName(NamedTuple):
-    """The name of a durable or shared subscription.
+    """The name of a durable or shared subscription."""
 
-    Attributes:
-        text: unique; the name of its queue, as operators see it.
-        lasts: it outlives its consumers.
-        single: one session at a time has it.
-    """
-
-    text: str
-    lasts: bool
-    single: bool = False
+    text: str  # unique; the name of its queue, as operators see it
+    lasts: bool  # it outlives its consumers
+    single: bool = False  # one session at a time has it
 
 
 def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, topic: str) -> SubscriptionName | None:
@@ -64,14 +56,14 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
         return None
     if topic.startswith(USER) and peer.login == ANONYMOUS:
         raise NotAllowed(
-            "a durable subscription to one's mail needs a login", "without one, it would be another user who comes back"
+            "a durable subscription to mail needs a login",
+            "without one, the next session is another user; send login in CONNECT",
         )
     ends_with_consumers = options.queue_arguments is not None and options.queue_arguments.auto_delete is True
     if options.durable_name and peer.login == ANONYMOUS and not peer.client_id:
         raise NotAllowed(
             "a durable subscription with a name needs a client-id",
-            "nobody has a login here, so another program with that name would be taken for this one: say client-id on "
-            "CONNECT",
+            "without a login, another program with that name would be taken for this one; send client-id in CONNECT",
         )
     if options.durable_name:
         return SubscriptionName(joined(peer.login, peer.client_id, options.durable_name), True, single=True)
@@ -97,12 +89,12 @@ def _take_over(durable: DurableSubscription, by: Peer) -> None:
 def _in_use(name: str, consumers: int) -> NotAllowed:
     return NotAllowed(
         "a durable subscription is in use",
-        f"{consumers} consume {name[:80]!r}; before it ends, or gets another topic, selector or no-local, they must go",
+        f"{consumers} consume {name[:80]!r}; they must end before it does, or gets another topic, selector or no-local",
     )
 
 
 def _throw_away(context: Context, queue: Queue, messages: deque[Message]) -> None:
-    """Throw away, in slices, the messages of a queue that is gone; the store knows the end, also after a kill."""
+    """Throw away, in slices, the messages of a queue that has ended; the store knows the end already."""
     for _ in range(min(_PER_TURN, len(messages))):
         message = messages.popleft()
         if message.waits:
@@ -117,14 +109,11 @@ class DurableSubscription:
 
     Attributes:
         name: unique; the text of its `SubscriptionName`.
-        topic: of the messages that it gets; the canonical name, or a pattern.
+        topic: of the messages that it gets, or their pattern.
         queue: where they wait.
         lasts: it outlives its consumers.
-        selector: only messages that it takes; None: all.
-        no_local: not those of the sessions that consume it.
+        no_local: it does not get messages of the sessions that consume it.
     """
-
-    __slots__ = ("lasts", "name", "no_local", "queue", "selector", "selector_text", "topic")
 
     def __init__(self, name: str, topic: Topic, queue: Queue, *, lasts: bool, selector: str, no_local: bool) -> None:
         self.name = name
@@ -138,15 +127,16 @@ class DurableSubscription:
         queue.lasts = lasts
 
     def wants(self, message: Message, sender: str) -> bool:
-        """Whether a message of the topic is for it."""
+        """True if a message of the topic is for it."""
+        # It is only there because of messages that were given back.
         if not self.lasts and not self.queue.subscriptions:
-            return False  # it is only there because of messages that were given back
+            return False
         if self.no_local and any(each.peer.id == sender for each in self.queue.subscriptions):
             return False
         return self.selector is None or self.selector(message.head.headers) is True
 
     def is_same(self, name: SubscriptionName, topic: str, options: SubscribeOptions) -> bool:
-        """Whether a SUBSCRIBE means this one, and not a new one of its name."""
+        """True if a SUBSCRIBE means this one, and not a new one of its name."""
         asked = (topic, options.selector_text, options.no_local)
         return asked == (self.topic.name, self.selector_text, self.no_local) and name.lasts <= self.lasts
 
@@ -168,7 +158,7 @@ class DurableSubscriptions:
         self,
         context: Context,
         make_queue: Callable[[str, Topic, bool], Queue],
-        drop_queue: Callable[[str], None],
+        drop_queue: Callable[[str], object],
     ) -> None:
         self._context = context
         self._make_queue = make_queue
@@ -179,11 +169,11 @@ class DurableSubscriptions:
         return len(self._found)
 
     def get(self, name: str) -> DurableSubscription | None:
-        """The subscription of that name."""
+        """The subscription with that name."""
         return self._found.get(name)
 
     def of(self, queue: ConsumedQueue | None) -> DurableSubscription | None:
-        """The subscription of a queue; None: the queue is no subscription's, or it has ended."""
+        """The subscription that a queue belongs to; None: it has none, or has ended."""
         found = self._found.get(queue.name) if queue is not None else None
         return found if found is not None and found.queue is queue else None
 
@@ -191,7 +181,7 @@ class DurableSubscriptions:
         """Add a consumer; the first one makes the subscription.  True: it is new.
 
         Raises:
-            NotAllowed: others consume it, and mean something else; or there are too many.
+            NotAllowed: others consume it with another topic or selector; or there are too many.
         """
         found = self._found.get(name.text)
         if found is not None and name.single:
@@ -210,7 +200,7 @@ class DurableSubscriptions:
         return is_new
 
     def _begin(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> DurableSubscription:
-        """A new one; another one of its name ends with that."""
+        """Make a new one, which ends another one of its name."""
         options = subscription.options
         old = self._found.get(name.text)
         consumers = () if old is None else old.queue.subscriptions
@@ -241,7 +231,7 @@ class DurableSubscriptions:
         return durable
 
     def end(self, name: str) -> None:
-        """A subscription is no more, nor the messages that wait for it.
+        """End a subscription, and the messages that wait for it.
 
         Raises:
             NotAllowed: it has a consumer.
@@ -256,7 +246,7 @@ class DurableSubscriptions:
         self.forget(durable)
 
     def forget(self, durable: DurableSubscription, *, heir: Topic | None = None) -> None:
-        """A subscription is no more.  Messages that its consumers have, or give back later, are thrown away then.
+        """End a subscription; messages that its consumers have, or give back later, are thrown away then.
 
         Args:
             heir: the topic of the one that takes its place at once.
@@ -277,7 +267,7 @@ class DurableSubscriptions:
             self._context.destinations.forget_if_idle(topic)
 
     def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
-        """Take over a subscription that the store holds from the last process."""
+        """Take over a subscription that the store holds."""
         facts = json.loads(place.facts)
         queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
         if "hints" in facts:

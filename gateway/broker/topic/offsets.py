@@ -1,10 +1,8 @@
 """Offsets: how far clients have read topics.  A client that comes back under a name of its own goes on there.
 
-An offset stands behind the last message before which all are acknowledged.  While a consumer uses its name it is not
-moved with each ACK: its position is found out when the client leaves, and now and then.  So it costs a message nothing,
-and after a kill the last seconds come again.  While a rejected message waits to come back, the offset stays.
-
-A client that was told of a gap, and has not acknowledged the message that said so, is told again.
+An offset stands behind the last message before which all are acknowledged.  It is not moved with each ACK: its position
+is found out when the client leaves, and now and then.  So it costs a message nothing, and after a kill the last seconds
+come again.  While a rejected message waits to come back, the offset stays.
 
 An offset belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  The session that comes last
 has it; the one before goes on reading and moves it no longer.  The same name for another topic begins anew.
@@ -13,6 +11,8 @@ has it; the one before goes on reading and moves it no longer.  The same name fo
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from ..core.context import Context
@@ -36,7 +36,7 @@ _LONGEST = 30 * 86_400.0
 
 
 class StreamPosition(Feeder, Protocol):
-    """A reader that gives the holder of an offset the messages that it missed."""
+    """The reader that gives the holder of an offset what it missed."""
 
     position: int
 
@@ -47,7 +47,8 @@ class Offset:
     Attributes:
         name: unique.
         topic: the name, or pattern, that is read.
-        gaps: number of a message that tells of a gap -> that of one which is gone.
+        gaps: number of a message that tells of a gap -> that of one which is gone.  Until the client acknowledges the
+            first, it is told again.
         position: the number of the last message that is done.
         holder: the subscription that reads; None: none does.
         reader: gives the holder the messages that it missed; `holder.reader` is it as long as it does.
@@ -87,7 +88,7 @@ class Offsets:
         return len(self._found)
 
     def find(self, subscription: Subscription, topic: str) -> Offset | None:
-        """The offset that a SUBSCRIBE means, moved to its position of now; None: there is none."""
+        """The offset that a SUBSCRIBE means, moved to its position of now."""
         offset = self._found.get(_name_of(subscription))
         if offset is None or offset.topic != topic:
             return None
@@ -113,7 +114,10 @@ class Offsets:
             if offset is not None:
                 self.forget(offset)
             offset = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
-            self._store(offset)
+            storage = self._context.storage
+            if storage is not None:
+                offset.place = storage.place(KIND, name, offset.facts)
+                storage.await_place()
         self._let_go(offset)
         offset.holder, offset.reader = subscription, reader
         self._held[subscription] = offset
@@ -124,13 +128,13 @@ class Offsets:
         return self._held.get(subscription)
 
     def _let_go(self, offset: Offset) -> None:
-        """The holder of an offset moves it no longer."""
+        """Have the holder of an offset move it no longer."""
         if offset.holder is not None:
             del self._held[offset.holder]
             offset.holder = None
 
     def end(self, peer: Peer, name: str) -> None:
-        """A name is to be known no more.
+        """Forget a name.
 
         Raises:
             NotAllowed: it is not known.
@@ -141,14 +145,15 @@ class Offsets:
         self.forget(offset)
 
     def leave(self, subscription: Subscription) -> None:
-        """A subscription goes, and still has what it did not acknowledge."""
+        """Leave the offset of a subscription that goes, and still has what it did not acknowledge."""
         offset = self._held.get(subscription)
         if offset is None:
             return
         self._move(offset)
         self._let_go(offset)
         offset.reader = None
-        self._found[offset.name] = self._found.pop(offset.name)  # the idle ones stand in the order of their leaving
+        # The unused ones stand in the order of their leaving.
+        self._found[offset.name] = self._found.pop(offset.name)
         self._end_later(offset)
 
     def every(self) -> list[Offset]:
@@ -169,7 +174,7 @@ class Offsets:
             storage.drop(offset.place)
 
     def restore(self, place: Container) -> None:
-        """Take over an offset that the store holds from the last process."""
+        """Take over an offset that the store holds."""
         facts = json.loads(place.facts)
         offset = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
         offset.place = place.number
@@ -185,12 +190,6 @@ class Offsets:
             self.forget(idle)
         return idle is not None
 
-    def _store(self, offset: Offset) -> None:
-        storage = self._context.storage
-        if storage is not None:
-            offset.place = storage.place(KIND, offset.name, offset.facts)
-            storage.await_place()
-
     def _move(self, offset: Offset) -> None:
         """Move an offset to its position of now."""
         position = self._position(offset)
@@ -203,12 +202,14 @@ class Offsets:
     def _position(self, offset: Offset) -> int:
         holder = offset.holder
         queue = holder.queue if holder is not None else None
+        # The numbers of rejected messages that rest are not known here.
         if holder is None or holder.ledger is None or not isinstance(queue, Queue) or queue.resting:
-            return offset.position  # the numbers of rejected messages that rest are not known here
+            return offset.position
         reader = offset.reader
         last = reader.position if reader is not None else 0
+        # The reader is done: the position is that of the last message which subscribers' queues got.
         if holder.topic is not None and holder.reader is not reader:
-            last = max(last, holder.topic.last)  # the last message that subscribers' queues got
+            last = max(last, holder.topic.last)
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
         open_ones += [message.number for message in queue.in_memory.ready_lists[0] if message.waits]
         if offset.gaps:
@@ -221,15 +222,15 @@ class Offsets:
         self._look_later(offset)
 
     def _look_later(self, offset: Offset) -> None:
-        scheduler = self._context.scheduler
-        scheduler.cancel(offset.date)
-        pause = _LONG_PAUSE if self._context.storage is None else _PAUSE
-        offset.date = scheduler.at(scheduler.clock() + pause, lambda: self._look(offset))
+        self._later(offset, _LONG_PAUSE if self._context.storage is None else _PAUSE, self._look)
 
     def _end_later(self, offset: Offset) -> None:
+        self._later(offset, offset.timeout, self.forget)
+
+    def _later(self, offset: Offset, seconds: float, action: Callable[[Offset], None]) -> None:
         scheduler = self._context.scheduler
         scheduler.cancel(offset.date)
-        offset.date = scheduler.at(scheduler.clock() + offset.timeout, lambda: self.forget(offset))
+        offset.date = scheduler.at(scheduler.clock() + seconds, partial(action, offset))
 
 
 def _name_of(subscription: Subscription) -> str:

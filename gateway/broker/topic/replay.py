@@ -3,8 +3,8 @@
     SUBSCRIBE with from-seq, or resume  ->  a `StreamReader` reads the streams, as fast as the client reads
     it has come to their end            ->  the subscription joins the topic
 
-A client is told of messages that the streams no longer have.  The first MESSAGE behind such a gap has `gap:true`, and
-`first-seq`, the first number that was there.  Where no MESSAGE follows, an empty one tells it, which has no `seq`.
+A client is told of messages that the streams no longer have: the first MESSAGE behind such a gap has `gap:true`, and
+`first-seq`, the first number that was there.  Where no MESSAGE follows, an empty one tells it, without `seq`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,13 @@ from ..model.patterns import has_wildcard
 from ..queue.subscription import ExtraHeaders, Subscription
 from .durable_subscriptions import SubscriptionName
 from .offsets import Offsets
+from .stream import Streams
 from .stream_reader import StreamReader
-from .streams import Streams
 from .topic import Topic
 
 
 class Replay:
-    """Which subscriptions begin in the past, and where.
-
-    Attributes:
-        offsets: where those with a name have come to.
-    """
+    """Begins subscriptions in the past; `offsets`: where those with a name have come to."""
 
     def __init__(self, context: Context, streams: Streams) -> None:
         self.offsets = Offsets(context)
@@ -36,10 +32,7 @@ class Replay:
         self._streams = streams
 
     def check(self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_log: bool) -> None:
-        """Refuse what cannot be replayed.
-
-        Args:
-            name: of the topic, or a pattern.
+        """Refuse what cannot be replayed; `name`: of the topic, or a pattern.
 
         Raises:
             NotAllowed: there is no stream, or the frame asks for two things that do not go together.
@@ -72,11 +65,12 @@ class Replay:
             )
         if options.resume and name.startswith(USER) and subscription.peer.login == ANONYMOUS:
             raise NotAllowed(
-                "resume of one's mail needs a login", "without one, it would be another user who comes back"
+                "resume of mail needs a login", "without one, the next session is another user; send login in CONNECT"
             )
         if options.resume and subscription.ledger is None:
             raise NotAllowed(
-                "resume needs acknowledgements", "with ack:auto nobody knows what has arrived; say ack:client"
+                "resume needs acknowledgements",
+                "with ack:auto the server does not learn what has arrived; say ack:client",
             )
 
     def check_queue(self, subscription: Subscription) -> None:

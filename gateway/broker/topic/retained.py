@@ -1,8 +1,7 @@
 """Retained messages: the last value of a topic, for later subscribers.
 
-A SEND with `retain:set` replaces what its topic keeps, `retain:remove` takes it away; both are routed like any other
-message besides.  A new subscriber gets the retained messages of all topics that the name, or pattern, covers, marked
-`retained:true`.  They count as kept memory, and there may be only so many.
+A SEND with `retain:set` replaces what its topic keeps, `retain:remove` takes it away; both are routed as well.  A new
+subscriber gets what the name, or pattern, covers, marked `retained:true`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..model.options import Retain
 from ..model.policy import Policies
 from ..model.trie import NameTree
 from ..queue.subscription import Subscription
-from .topic import Topic
+from .topic import Topic, wants
 
 # Messages that are looked at in one turn: about 2 ms.
 READS_PER_TURN = 2_000
@@ -34,7 +33,7 @@ KIND = "retained"
 
 
 class RetainedMessage(NamedTuple):
-    """The message that a topic retains, the date of its end, and its row in the store."""
+    """The message that a topic retains, the date of its end, and what the store has of it."""
 
     name: str
     message: Message
@@ -43,11 +42,7 @@ class RetainedMessage(NamedTuple):
 
 
 class Retained:
-    """The retained messages of all topics.
-
-    Attributes:
-        stored: how many of them outlive the process.
-    """
+    """The retained messages of all topics; `stored`: how many of them outlive the process."""
 
     def __init__(self, context: Context, policies: Policies) -> None:
         self._context = context
@@ -86,7 +81,8 @@ class Retained:
         context = self._context
         if message.options.retain is not Retain.SET:
             return
-        if len(self._kept) >= context.quotas.max_retained:  # others came while it was delayed, or in a transaction
+        # Others came while it was delayed, or in a transaction.
+        if len(self._kept) >= context.quotas.max_retained:
             context.counters.drops["max-retained"] += 1
             context.records.ended("dropped", name, message, reason="too many retained messages")
             return
@@ -95,7 +91,9 @@ class Retained:
             stored = Message(message.number, message.head, message.body, message.options)
             stored.expires = message.expires
             storage = context.storage
-            storage.enter(storage.pool(KIND), stored, row=context.next_number(), extra=_extra(name, message))
+            seq = _seq(message)
+            extra = {"name": name} if seq is None else {"name": name, "seq": seq}
+            storage.enter(storage.pool(KIND), stored, row=context.next_number(), extra=extra)
         self._add(name, message, stored)
 
     def _add(self, name: str, message: Message, stored: Message | None) -> None:
@@ -110,7 +108,7 @@ class Retained:
         context.memory.keep(copy.size)
 
     def restore(self, found: Stored) -> None:
-        """Take over a message that the store holds from the last process."""
+        """Take over a message that the store holds."""
         storage = self._context.storage
         assert storage is not None  # it holds it
         message, extra = storage.facts.read(found)
@@ -118,7 +116,7 @@ class Retained:
         self._add(extra["name"], message, message)
 
     def forget(self, name: str) -> None:
-        """A topic keeps nothing any more."""
+        """End what a topic retains."""
         kept = self._kept.get(name)
         if kept is not None:
             self._kept.remove(name)
@@ -137,12 +135,11 @@ class Retained:
 
     def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
         """Give a new subscriber what is kept for the name or pattern it subscribed to, as fast as it reads."""
-        if len(self._kept):
-            kept = self._kept.matching(name)
-            if kept:
-                reader = RetainedReader(self._context, self, subscription, topic, [each.name for each in kept])
-                subscription.reader = reader
-                reader.offer()
+        kept = self._kept.matching(name) if len(self._kept) else ()
+        if kept:
+            reader = RetainedReader(self._context, self, subscription, topic, [each.name for each in kept])
+            subscription.reader = reader
+            reader.offer()
 
     def of(self, name: str) -> Message | None:
         """The message that a topic retains."""
@@ -164,20 +161,11 @@ def _seq(message: Message) -> int | None:
     return seq if isinstance(seq, int) else None
 
 
-def _extra(name: str, message: Message) -> dict[str, object]:
-    """The facts that the store keeps beside the message."""
-    seq = _seq(message)
-    return {"name": name} if seq is None else {"name": name, "seq": seq}
-
-
 class RetainedReader:
     """The rest of the retained messages that a new subscriber is to get.
 
-    What is published meanwhile comes before it.  Names alone are remembered: a value that was replaced meanwhile, by
-    one that came the other way, must not be kept for a client that does not read.
+    What is published meanwhile comes before it.
     """
-
-    __slots__ = ("_context", "_kept", "_last", "_retained", "_subscription", "_topic")
 
     def __init__(
         self, context: Context, retained: Retained, subscription: Subscription, topic: Topic, names: list[str]
@@ -186,7 +174,8 @@ class RetainedReader:
         self._retained = retained
         self._subscription = subscription
         self._topic = topic
-        self._kept = deque(names)
+        # Names alone: a value that was replaced meanwhile must not be kept for a client that does not read.
+        self._names = deque(names)
         self._last = context.next_number()
 
     def offer(self) -> None:
@@ -197,21 +186,23 @@ class RetainedReader:
         for _ in range(READS_PER_TURN):
             if subscription.reader is not self or outbox.closed:
                 return
-            if not self._kept:
+            if not self._names:
                 self.end()
                 return
             if outbox.size >= subscription.window:
                 outbox.starved[self] = None
                 return
+            # The subscription asks again when it has acknowledged something.
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
-                return  # the subscription asks again when it has acknowledged something
-            name = self._kept.popleft()
-            message = self._retained.of(name)
-            if message is not None and message.number < self._last and not 0 < message.expires <= now:
-                self._topic.show(subscription, message, name)
+                return
+            message = self._retained.of(self._names.popleft())
+            if message is None or message.number >= self._last or 0 < message.expires <= now:
+                continue
+            if wants(subscription, message, ""):
+                self._topic.give(subscription, message)
         self._context.scheduler.later(self.offer)
 
     def end(self) -> None:
-        """The subscription goes, or has all of it."""
+        """Stop: the subscription goes, or has all of it."""
         self._subscription.reader = None
         self._subscription.outbox.starved.pop(self, None)

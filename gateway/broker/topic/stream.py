@@ -1,35 +1,39 @@
 """Streams of topics: the last messages of each, numbered, for clients that were away and ask for those they missed.
 
-A topic has a stream where its policy says so (`log_messages`, `log_octets`, `log_age`).  Each message gets the next
-number of the stream, which all subscribers see as the header `seq`, and is kept until one of these bounds is met.
+A topic has a stream where its policy says so (`log_messages`, `log_octets`, `log_age`).  A message has two numbers:
 
     number   of the broker: in the order of arrival over all topics, so that the streams of a pattern are read as one
-    seq      of the stream: each the last one and 1, so that a client sees whether it missed anything
+    seq      of the stream, shown as a header: each the last one and 1, so that a client sees whether it missed anything
 
-A new stream begins with the time, in microseconds, and so does one that goes on after a kill, which may have taken
-messages that clients have seen.  So no number of a stream is ever used again, although messages were forgotten.
+With a store, the stream is in it, and the memory holds its end alone: enough to pass a reader on to live messages.  A
+policy with `durable = false` keeps the stream in memory.  All streams may take a quarter of `memory_limit` there, and
+the knowledge of stored messages another quarter; beyond, the oldest message of them all goes.
 
-Where there is a store, the stream is in it, and the memory holds its end alone: enough to pass a reader on to live
-messages.  A policy with `durable = false` keeps the stream in memory.  All streams may take a quarter of `memory_limit`
-there; beyond, the oldest message of them all goes.  To know the messages that are in the store costs 32 bytes each;
-these may cost another quarter.
+A stream is created with its topic.  An empty one without subscribers is remembered among the last `_MOST_RESTING`, for
+the messages that it lost; a client that comes back to another one is told of a gap, though there may be none.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import Any, NamedTuple, Protocol
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from gateway.codec import Head
 
 from ..core.context import Context
 from ..core.scheduler import Timer
 from ..core.storage import Storage
-from ..model.changes import Container, StoredRow
+from ..model.changes import Container, Stored, StoredRow
+from ..model.destinations import REPLY_TOPIC, USER
 from ..model.message import Message
 from ..model.policy import Policy
+from ..model.trie import NameTree
 
 KIND = "log"
 """The kind of its place in the store."""
@@ -40,12 +44,20 @@ _BYTES = 16 * 1024 * 1024
 _TAIL, _TAIL_BYTES = 1_000, 1024 * 1024
 # What an entry costs in memory beside its message.
 _ENTRY = 32
-# Messages that have gone, beside as many as are there, before arrays and list are cut.
+# Messages, or streams, that have gone, beside as many as are there, before arrays and lists are cut.
 _SLACK = 1_024
 # Seconds between two looks for what is too old, and messages that go in one turn: 5 ms.
 _PAUSE, _MOST_AT_ONCE = 1.0, 1_000
 # Behind a kill, numbers go on so far ahead at least: clients may have seen some that were never written.
 _AHEAD = 1_000_000
+# Empty streams without a subscriber that are remembered.
+_MOST_RESTING = 10_000
+# Bytes that a topic with a stream costs beside its messages.
+_EMPTY = 2_048
+# Readers of the store at a time.
+_MOST_READING = 4
+# Headers that the broker writes: those of a sender would be taken for them.
+_OURS = frozenset({"gap", "first-seq"})
 
 
 class StreamEntry(NamedTuple):
@@ -65,40 +77,6 @@ class StreamEntry(NamedTuple):
     sender: str
 
 
-class StreamBounds(Protocol):
-    """The account that all streams share.
-
-    Attributes:
-        nbytes: bytes that their messages in memory cost.
-        index: bytes that the knowledge of those in the store costs.
-        most_bytes: that each of these two may cost.
-        forgotten: of a stream that is not known, messages up to that number may be lost.
-        started: of a stream in memory, messages up to that number are lost.
-    """
-
-    nbytes: int
-    index: int
-    most_bytes: int
-    forgotten: int
-    started: int
-
-    def now(self) -> float:
-        """Seconds since the epoch, as they go on from the start."""
-        ...
-
-    def begun(self, stream: Stream, number: int) -> None:
-        """A stream has its first message, with that number."""
-        ...
-
-    def make_room(self) -> None:
-        """Keep what all streams may cost."""
-        ...
-
-    def emptied(self, stream: Stream) -> None:
-        """A stream has become empty."""
-        ...
-
-
 class Stream:
     """The stream of one topic.
 
@@ -108,37 +86,13 @@ class Stream:
         lost: the number of the last message that is, or may be, there no longer; 0: all are.
         nbytes: bytes that its messages would cost in memory.
         memory: bytes that it costs there.
+        is_stored: it outlives the process.
         is_listed: it stands among the streams that may have to drop their first message.
     """
 
-    __slots__ = (
-        "_age",
-        "_context",
-        "_date",
-        "_dates",
-        "_has_missed",
-        "_most",
-        "_most_bytes",
-        "_numbers",
-        "_place",
-        "_seqs",
-        "_sizes",
-        "_start",
-        "_stored",
-        "_streams",
-        "_tail",
-        "_tail_start",
-        "_time_to_live",
-        "is_listed",
-        "lost",
-        "memory",
-        "name",
-        "nbytes",
-        "next",
-    )
-
-    def __init__(self, streams: StreamBounds, context: Context, name: str, policy: Policy) -> None:
+    def __init__(self, streams: Streams, context: Context, name: str, policy: Policy) -> None:
         self.name = name
+        # The time, in microseconds: so no number is used again, although a stream was forgotten.
         self.next = int(context.scheduler.epoch() * 1e6)
         self.nbytes = 0
         self.memory = 0
@@ -149,8 +103,8 @@ class Stream:
         self._most_bytes = policy.log_octets or (0 if policy.log_messages else _BYTES)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
-        self._stored = context.storage is not None and policy.durable is not False
-        self.lost = streams.forgotten if self._stored else max(streams.forgotten, streams.started)
+        self.is_stored = context.storage is not None and policy.durable is not False
+        self.lost = streams.forgotten if self.is_stored else max(streams.forgotten, streams.started)
         self._place = 0
         self._has_missed = False  # no policy kept it for a while
         self._date: Timer | None = None
@@ -161,24 +115,19 @@ class Stream:
         self._tail: list[tuple[Message, str]] = []
         self._tail_start = 0
 
-    @property
-    def first_number(self) -> int:
-        """The number of the first message, of which there is one."""
-        return self._numbers[self._start]
-
     def __len__(self) -> int:
         """Messages that are there."""
         return len(self._numbers) - self._start
 
     @property
+    def first_number(self) -> int:
+        """The number of the first message, of which there is one."""
+        return self._numbers[self._start]
+
+    @property
     def first(self) -> int:
         """The seq of the first message that is there, or of the next one."""
         return self._seqs[self._start] if len(self) else self.next
-
-    @property
-    def is_stored(self) -> bool:
-        """True if it outlives the process."""
-        return self._stored
 
     @property
     def has_place(self) -> bool:
@@ -188,14 +137,14 @@ class Stream:
     # messages come
 
     def add(self, message: Message, sender: str) -> Message:
-        """Number a message and keep it; the one that subscribers get."""
+        """Number a message and keep it; returns the one that subscribers get."""
         seq, now = self.next, self._streams.now()
         numbered = Message(message.number, _with_seq(message.head, seq), message.body, message.options)
         numbered.expires, numbered.at = message.expires, message.at
         if self._time_to_live and not message.expires:
             numbered.expires = self._context.scheduler.clock() + self._time_to_live
         size = numbered.size
-        if self._stored:
+        if self.is_stored:
             before = self._numbers[-1] if len(self) else self.lost
             self._store(numbered, {"seq": seq, "at": round(now * 1000), "before": before, "sender": sender})
         self._note(message.number, seq, size, now)
@@ -208,15 +157,14 @@ class Stream:
 
     def remember(self) -> None:
         """Give the stream a place: a client will come back, and the next process must know that nothing was lost."""
-        if self._stored and not self._place:
+        if self.is_stored and not self._place:
             self._place = self._storage.place(KIND, self.name, self._facts)
 
     def _store(self, message: Message, extra: dict[str, object]) -> None:
-        storage = self._storage
         self.remember()
         kept = Message(message.number, message.head, message.body, message.options)
         kept.expires = message.expires
-        storage.enter(self._place, kept, row=message.number, extra=extra)
+        self._storage.enter(self._place, kept, row=message.number, extra=extra)
 
     def _note(self, number: int, seq: int, size: int, at: float) -> None:
         if not len(self):
@@ -227,7 +175,7 @@ class Stream:
         self._dates.append(max(at, self._dates[-1]) if self._dates else at)  # the system's clock may be set back
         self.next = seq + 1
         self.nbytes += size
-        self._spend(_ENTRY, is_index=self._stored)
+        self._spend(_ENTRY, is_index=self.is_stored)
         if self._age and self._date is None:
             self._look_at(at + self._age)
 
@@ -259,7 +207,7 @@ class Stream:
 
     def _cut_tail(self) -> None:
         """Drop old messages from memory that the store has, too."""
-        if not self._stored:
+        if not self.is_stored:
             return
         while (
             len(self._tail) - self._tail_start > _TAIL
@@ -282,14 +230,14 @@ class Stream:
         if len(self) == len(self._tail) - self._tail_start:
             self._drop_first_of_tail()
         self._start += 1
-        self._spend(-_ENTRY, is_index=self._stored)
-        if self._stored:
+        self._spend(-_ENTRY, is_index=self.is_stored)
+        if self.is_stored:
             self._storage.leave_row(self.lost)
             if not len(self):
                 self._describe()
 
     def compact(self) -> None:
-        """Forget what has gone."""
+        """Cut off what has gone."""
         if self._start > _SLACK and self._start > len(self):
             for each in (self._numbers, self._seqs, self._sizes, self._dates):
                 del each[: self._start]
@@ -299,7 +247,7 @@ class Stream:
             self._tail_start = 0
 
     def _look_at(self, moment: float) -> None:
-        """Look for what is too old at that time, in seconds since the epoch, but not at once."""
+        """Look for what is too old at that time, in seconds since the epoch, or a little later."""
         scheduler = self._context.scheduler
         due = scheduler.clock() + max(moment - self._streams.now(), _PAUSE)
         self._date = scheduler.at(due, lambda: scheduler.later(self._sweep))
@@ -340,11 +288,11 @@ class Stream:
         return self._before(bisect_left(self._seqs, seq, self._start))
 
     def before_time(self, moment: float) -> int:
-        """The number before the first message that came at that time, in seconds since the epoch, or later."""
+        """The number before the first message of that time, in seconds since the epoch, or later."""
         return self._before(bisect_left(self._dates, moment, self._start))
 
     def has_lost_since(self, moment: float) -> bool:
-        """Whether messages may be gone that came at that time, in seconds since the epoch, or later."""
+        """True if messages of that time, in seconds since the epoch, or later may be gone."""
         return self.lost > 0 and (not len(self) or moment < self._dates[self._start])
 
     def before_last(self) -> int:
@@ -370,14 +318,14 @@ class Stream:
         self._storage.describe(Container(self._place, KIND, self.name, self._facts))
 
     def recover(self, place: Container) -> None:
-        """Take over the facts that the store has of it from the last process; its rows follow."""
+        """Take over the facts that the store has of it; its rows follow."""
         self._place = place.number
         facts = json.loads(place.facts)
         self.lost, self.next = facts["lost"], facts["next"]
         self._has_missed = "missed" in facts
 
     def recover_row(self, row: StoredRow) -> None:
-        """Take over one of the rows of that place; they come in order."""
+        """Take over one of its rows; they come in order."""
         extra: dict[str, Any] = json.loads(row.facts or "{}")["extra"]
         if not len(self):
             self.lost = extra["before"]
@@ -386,11 +334,7 @@ class Stream:
         self.next = max(self.next, next_one)
 
     def recovered(self, *, clean: bool) -> None:
-        """All rows of the stream were taken over.
-
-        Args:
-            clean: the last process told all it knew.
-        """
+        """Go on with all rows; `clean`: the last process told all it knew before it ended."""
         if not clean or self._has_missed:
             self._has_missed = False
             self.next = max(self.next + _AHEAD, int(self._context.scheduler.epoch() * 1e6))
@@ -399,20 +343,18 @@ class Stream:
         self._streams.make_room()
 
     def clear(self) -> None:
-        """Drop all messages: no client can ask for them any more."""
+        """Drop all messages."""
         while len(self):
             self.drop_first()
         self.compact()
 
     def end(self) -> None:
-        """The stream is empty, and forgotten."""
+        """Forget the stream, which is empty."""
         self._context.scheduler.cancel(self._date)
         if self._place:
             self._storage.drop(self._place)
 
 
-# Headers that the broker writes: those of a sender would be taken for them.
-_OURS = frozenset({"gap", "first-seq"})
 _NOTHING = (Message(0, Head.of("SEND", {}), b""), "")
 
 
@@ -423,3 +365,188 @@ def _with_seq(head: Head, seq: int) -> Head:
     numbered = Head.of(head.command, headers)
     numbered.derived = seq
     return numbered
+
+
+class Streams:
+    """The streams of all topics.
+
+    Attributes:
+        nbytes: bytes that their messages in memory cost.
+        index: bytes that the knowledge of those in the store costs.
+        most_bytes: that each of these two may be.
+        forgotten: of a stream that is not known, messages up to that number may be lost.
+        started: of a stream in memory, messages up to that number are lost: the last process had them.
+        unused: names of streams that the store holds, and that no policy keeps there any more.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.nbytes = 0
+        self.index = 0
+        self.forgotten = 0
+        self.started = 0
+        self.unused: list[str] = []
+        self.most_bytes = context.quotas.memory_limit // 4
+        self._context = context
+        self._streams: NameTree[Stream] = NameTree()
+        self._resting: OrderedDict[str, Stream] = OrderedDict()
+        self._place = 0  # in the store, for what was forgotten
+        # By the number of its first message, or of one that was the first before: each stream once that has any.
+        self._in_memory: list[tuple[int, Stream]] = []
+        self._in_store: list[tuple[int, Stream]] = []
+        self._offset: float | None = None
+        self._waiting: dict[object, tuple[Sequence[int], Callable[[list[Stored]], None]]] = {}
+        self._reading = 0
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def messages(self) -> int:
+        """The number of messages in all streams."""
+        return sum([len(stream) for stream in self._streams.values()])
+
+    def of(self, name: str, policy: Policy) -> Stream | None:
+        """The stream of a new topic; None: its policy asks for none."""
+        if not policy.keeps_log or name.startswith(REPLY_TOPIC):
+            return None
+        stream = self._resting.pop(name, None) or self._streams.get(name)
+        if stream is None:
+            stream = Stream(self, self._context, name, policy)
+            self._streams.add(name, stream)
+        self._context.memory.keep(_EMPTY)
+        return stream
+
+    def now(self) -> float:
+        """Seconds since the epoch, as they go on from the start, also if the system's clock is set anew."""
+        scheduler = self._context.scheduler
+        if self._offset is None:
+            self._offset = scheduler.epoch() - scheduler.clock()
+        return scheduler.clock() + self._offset
+
+    def begun(self, stream: Stream, number: int) -> None:
+        """List a stream that has its first message, with that number."""
+        if stream.is_listed:
+            return
+        heads = self._in_store if stream.is_stored else self._in_memory
+        if len(heads) > 2 * len(self._streams) + _SLACK:
+            for _, each in heads:
+                each.is_listed = len(each) > 0
+            heads[:] = [entry for entry in heads if entry[1].is_listed]
+            heapq.heapify(heads)
+        stream.is_listed = True
+        heapq.heappush(heads, (number, stream))
+
+    def make_room(self) -> None:
+        """Keep to the bytes that all streams may cost: the oldest messages go."""
+        while self.nbytes > self.most_bytes and (stream := _oldest(self._in_memory)) is not None:
+            self._drop_first(stream)
+        while self.index > self.most_bytes and (stream := _oldest(self._in_store)) is not None:
+            self._drop_first(stream)
+
+    def _drop_first(self, stream: Stream) -> None:
+        stream.drop_first()
+        stream.compact()
+        if not len(stream):
+            self.emptied(stream)
+
+    def emptied(self, stream: Stream) -> None:
+        """Let the topic of an empty stream go, if it has no subscribers."""
+        topic = self._context.destinations.find(stream.name)
+        if topic is not None:
+            self._context.destinations.forget_if_idle(topic)
+
+    def rest(self, stream: Stream) -> None:
+        """Remember for a while what an empty stream has lost, whose topic goes."""
+        self._context.memory.release(_EMPTY)
+        if stream.lost <= self.forgotten and not stream.has_place:
+            self._forget(stream)
+            return
+        self._resting[stream.name] = stream
+        if len(self._resting) > _MOST_RESTING:
+            _, oldest = self._resting.popitem(last=False)
+            self.forget_up_to(oldest.lost)
+            self._forget(oldest)
+
+    def forget_up_to(self, number: int) -> None:
+        """Of streams that are not known any more, messages up to that number may be lost."""
+        if number <= self.forgotten:
+            return
+        self.forgotten = number
+        storage, facts = self._context.storage, json.dumps({"forgotten": number})
+        if storage is None:
+            return
+        if self._place:
+            storage.describe(Container(self._place, KIND, "", facts))
+        else:
+            self._place = storage.place(KIND, "", facts)
+
+    def leave_unused(self, place: Container) -> None:
+        """Leave a stream in the store, and note that messages which come meanwhile are not in it."""
+        self.unused.append(place.name)
+        storage = self._context.storage
+        assert storage is not None  # it holds the stream
+        storage.describe(place._replace(facts=json.dumps(json.loads(place.facts) | {"missed": True})))
+
+    def restore(self, place: Container) -> None:
+        """Take over what the store has of streams that were forgotten."""
+        self._place = place.number
+        self.forgotten = json.loads(place.facts)["forgotten"]
+
+    def forget_mail(self, user: str) -> None:
+        """Drop the mail of a user without a login, who has gone and cannot come back."""
+        for stream in self._streams.matching(f"{USER}{user}/#"):
+            stream.clear()
+            self.emptied(stream)
+            if self._resting.pop(stream.name, None) is not None:
+                self._forget(stream)
+
+    def _forget(self, stream: Stream) -> None:
+        self._streams.remove(stream.name)
+        stream.end()
+
+    def matching(self, text: str) -> list[Stream]:
+        """The streams that a name or pattern means."""
+        return self._streams.matching(text)
+
+    def each(self, text: str) -> Iterator[Stream]:
+        """The same, over many turns, in no order; streams that come meanwhile may be left out."""
+        return self._streams.each(text)
+
+    # reading
+
+    def read(self, reader: object, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:
+        """Read rows back, when it is the reader's turn; what waits of the same reader is dropped."""
+        self._waiting[reader] = (rows, action)
+        self._read_on()
+
+    def do_not_read(self, reader: object) -> None:
+        """Drop what a reader waits for."""
+        self._waiting.pop(reader, None)
+
+    def _read_on(self) -> None:
+        storage = self._context.storage
+        # Commits must not wait for very many reads.
+        while self._waiting and self._reading < _MOST_READING:
+            assert storage is not None  # messages are there
+            rows, action = self._waiting.pop(next(iter(self._waiting)))
+            self._reading += 1
+            storage.read(rows, partial(self._read, action))
+
+    def _read(self, action: Callable[[list[Stored]], None], found: list[Stored]) -> None:
+        self._reading -= 1
+        action(found)
+        self._read_on()
+
+
+def _oldest(heads: list[tuple[int, Stream]]) -> Stream | None:
+    """The stream with the oldest message of all."""
+    while heads:
+        number, stream = heads[0]
+        if not len(stream):
+            heapq.heappop(heads)
+            stream.is_listed = False
+        elif stream.first_number != number:
+            heapq.heapreplace(heads, (stream.first_number, stream))
+        else:
+            return stream
+    return None

@@ -5,12 +5,13 @@
     run       the messages that came meanwhile, and so on
     welcome   nothing came meanwhile
 
-Nothing can come between the last look and the welcome, so that no message is missed, doubled or out of order.  Until
-then a pattern tells in which streams there are new messages, so that the others need not be looked at again.
+Nothing can come between the last look and the welcome, so that no message is missed, doubled or out of order.  A
+pattern tells its readers in which streams there are new messages, so that the others need not be looked at again.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -24,8 +25,7 @@ from ..model.message import Message
 from ..model.options import Origin, Start
 from ..queue.subscription import ExtraHeaders, Subscription
 from .offsets import Offsets
-from .stream import Stream, StreamEntry
-from .streams import MergedStreams, Streams
+from .stream import Stream, StreamEntry, Streams
 from .topic import Topic, wants
 
 # What is read at once, and given in one turn, at most.
@@ -44,25 +44,8 @@ class StreamReader:
     """The rest of the streams that a new subscriber is to get.
 
     Attributes:
-        position: the number of the last message that it was given, or passed over.
+        position: the number of the last message that was given, or passed over.
     """
-
-    __slots__ = (
-        "_context",
-        "_gaps",
-        "_is_reading",
-        "_kept",
-        "_news",
-        "_offsets",
-        "_page",
-        "_run",
-        "_start",
-        "_streams",
-        "_subscription",
-        "_to_visit",
-        "_topic",
-        "position",
-    )
 
     def __init__(
         self, context: Context, streams: Streams, offsets: Offsets, topic: Topic, subscription: Subscription
@@ -107,7 +90,7 @@ class StreamReader:
         self._to_visit = streams.each(self._topic.name)
 
     def note(self, stream: Stream) -> None:
-        """A stream that the pattern matches has a new message."""
+        """Look at a stream that the pattern matches: it has a new message."""
         self._news[stream] = None
 
     def offer(self) -> None:
@@ -121,7 +104,7 @@ class StreamReader:
         self._context.scheduler.later(self.offer)
 
     def end(self) -> None:
-        """The subscription goes, or has come to the end of the streams."""
+        """Stop: the subscription goes, or has come to the end of the streams."""
         self._subscription.reader = None
         self._subscription.outbox.starved.pop(self, None)
         self._streams.do_not_read(self)
@@ -156,7 +139,7 @@ class StreamReader:
         return False
 
     def _visit(self, streams: Iterator[Stream]) -> bool:
-        """Look at streams for the first time; False: there are more of them, for another turn."""
+        """Look at streams for the first time; False: another turn looks at the rest."""
         count = 0
         for stream in islice(streams, _LOGS_PER_TURN):
             count += 1
@@ -190,7 +173,7 @@ class StreamReader:
         return stream.behind(0), False
 
     def _follow(self) -> None:
-        """All messages were given: look for those that came meanwhile, and for those that went."""
+        """Look for messages that came meanwhile, and for those that went."""
         stream, end = self._topic.stream, self._run.end
         streams: Iterable[Stream] = self._news if stream is None else (stream,)
         self._run, self._news = MergedStreams(self._context.last_number), {}
@@ -201,7 +184,6 @@ class StreamReader:
             self._run.add(stream.behind(end))
 
     def _next_entries(self) -> list[StreamEntry]:
-        """The next messages that the streams have."""
         entries: list[StreamEntry] = []
         nbytes = _PAGE_BYTES
         while len(entries) < _PAGE and nbytes > 0 and (entry := self._run.next()) is not None:
@@ -210,7 +192,7 @@ class StreamReader:
         return entries
 
     def _arrived(self, entries: list[StreamEntry], found: list[Stored]) -> None:
-        """Messages were read; some may be gone."""
+        """Take the messages that were read; some may be gone."""
         self._is_reading = False
         if self._subscription.reader is not self:
             return
@@ -251,7 +233,7 @@ class StreamReader:
             return
         if 0 < message.expires <= self._context.scheduler.clock():
             return
-        if not wants(subscription, message, entry.sender, entry.stream.name):
+        if not wants(subscription, message, entry.sender):
             return
         found = [stream for stream in (entry.stream, None) if stream in self._gaps]
         if found:
@@ -269,7 +251,7 @@ class StreamReader:
             offset.gaps[message.number] = lost
 
     def _go_live(self) -> None:
-        """All messages of the streams were given: the next ones come from the topic."""
+        """Have the topic serve the subscription from now on."""
         self.end()
         for stream in list(self._gaps):
             notice = self._notice(stream)
@@ -281,11 +263,45 @@ class StreamReader:
 
     def _notice(self, stream: Stream | None) -> Message:
         """A MESSAGE that tells of a gap, where there is no other."""
-        name = self._subscription.destination
-        headers = {
-            "destination": name if stream is None or stream is self._topic.stream else stream.name,
-            "gap": "true",
-        }
+        headers = {"destination": self._subscription.destination, "gap": "true"}
+        if stream is not None and stream is not self._topic.stream:
+            headers["destination"] = stream.name
         if stream is not None:
             headers["first-seq"] = str(stream.first)
         return Message(self._context.next_number(), Head.of("MESSAGE", headers), b"")
+
+
+class MergedStreams:
+    """The messages of several streams, up to the number `end`, in the order in which they came."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self._heap: list[tuple[int, Stream]] = []
+
+    def __len__(self) -> int:
+        """Streams that have more messages."""
+        return len(self._heap)
+
+    def add(self, first: StreamEntry | None) -> None:
+        """Add a stream that begins with that message; None: it has none."""
+        if first is not None and first.number <= self.end:
+            heapq.heappush(self._heap, (first.number, first.stream))
+
+    def keep_last(self) -> None:
+        """Keep one stream: the one with the last first message."""
+        self._heap = [max(self._heap)] if self._heap else []
+
+    def next(self) -> StreamEntry | None:
+        """The next message.
+
+        A slow reader finds some of them gone: the first of these of a stream comes without message and size.
+        """
+        if not self._heap:
+            return None
+        number, stream = self._heap[0]
+        entry, following = stream.behind(number - 1), stream.behind(number)
+        if following is None or following.number > self.end:
+            heapq.heappop(self._heap)
+        else:
+            heapq.heapreplace(self._heap, (following.number, stream))
+        return entry if entry is not None and entry.number == number else StreamEntry(number, stream, 0, None, "")

@@ -1,13 +1,10 @@
 """Topic: every current subscriber gets a copy, and no message is kept (unless the topic has a stream).
 
-The fan-out is the hottest loop of the broker, so it does nothing but append two references per receiver: the message is
-encoded once per form (version, and the bytes that end a frame), and the outbox's `append` is written out in place.  A
-subscriber that wants only some of the messages is asked about each, in a loop of its own.  A subscriber that must
-acknowledge, or must not hold publishers back when it is slow, gets a private queue instead, with its window, ledger,
-redelivery and limits.
+The fan-out is the hottest loop of the broker: it only appends two references per receiver.  A subscriber that wants
+some of the messages is asked about each, in a loop of its own.  A subscriber that must acknowledge, or must not hold
+publishers back when it is slow, gets a private queue, with its window, ledger, redelivery and limits.
 
-A subscription with wildcards has a topic, too, with the pattern as its name; the router hands it the messages that
-match.
+A subscription with wildcards has a topic, too, with the pattern as its name; the router hands it what matches.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ class LateReader(Feeder, Protocol):
     """Gives a subscriber what it missed in the streams that its topic or pattern means."""
 
     def note(self, stream: Stream) -> None:
-        """A stream has a new message."""
+        """Look at a stream that has a new message."""
         ...
 
 
@@ -58,20 +55,6 @@ class Topic:
         durable_subscriptions: the durable subscriptions that it fills, by name.
         last: the number of the last message that came while a subscriber had to acknowledge; 0: none did.
     """
-
-    __slots__ = (
-        "_auto",
-        "_choosy",
-        "_context",
-        "_late",
-        "_queued",
-        "_queues",
-        "durable_subscriptions",
-        "last",
-        "name",
-        "policy",
-        "stream",
-    )
 
     def __init__(self, context: Context, name: str, policy: Policy, stream: Stream | None = None) -> None:
         self.name = name
@@ -101,25 +84,25 @@ class Topic:
 
     @property
     def queued(self) -> Mapping[Subscription, Queue]:
-        """The subscribers that must acknowledge, or may lose messages when they are slow, each with its queue."""
+        """The subscribers with private queues."""
         return self._queued
 
     @property
     def has_late(self) -> bool:
-        """True if some subscribers still read the messages that they missed."""
+        """True if subscribers still read messages that they missed."""
         return bool(self._late)
 
-    def accept(self, message: Message, sender: str, wire: Wire | None = None, name: str = "") -> None:
+    def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
         """Copy a message to all subscribers.
 
         Args:
             sender: id of the session that sent it; empty: the broker itself.
             wire: the message's bytes, where it goes to several topics.
-            name: the canonical name that a pattern has matched.
         """
         context = self._context
+        # Encoded once per form: version, and the bytes that end a frame.
         for form, group in self._auto.items():
-            # The bytes are shared with the other topics and patterns that get this message.
+            # Shared with the other topics and patterns that get this message.
             if wire is not None:
                 shared = wire[form]
             else:
@@ -146,7 +129,7 @@ class Topic:
             wire = wire or Wire(message)
             # A selector is called here, and not in the loop above, which must not pay for it.
             for subscription in self._choosy:
-                if wants(subscription, message, sender, name):
+                if wants(subscription, message, sender):
                     context.counters.delivered += 1
                     prefix, notes = subscription.prefix, subscription.extra_headers
                     if notes is not None:
@@ -159,7 +142,7 @@ class Topic:
             # An offset (`topic/offsets.py`) moves up to here, once all before it is acknowledged.
             self.last = message.number
             for subscription, queue in self._queued.items():
-                if wants(subscription, message, sender, name):
+                if wants(subscription, message, sender):
                     # A copy: attempts, history and row are each subscriber's own; the bytes are shared.
                     queue.accept(_in_line(message.copy(wire)))
         if self.durable_subscriptions:
@@ -169,11 +152,6 @@ class Topic:
                 if durable.wants(message, sender):
                     # A place of its own: the row in the store is numbered by it, and each queue needs another.
                     durable.queue.accept(message.copy(wire, place=context.next_number()))
-
-    def show(self, subscription: Subscription, message: Message, name: str) -> None:
-        """Give one subscriber a message that the topic of that name retained."""
-        if wants(subscription, message, "", name):
-            self.give(subscription, message)
 
     def give(self, subscription: Subscription, message: Message) -> None:
         """Give one subscriber a message that others do not get now."""
@@ -187,20 +165,18 @@ class Topic:
                 subscription.records.delivered(subscription, message)
 
     def join(self, subscription: Subscription, *, late: LateReader | None = None) -> None:
-        """Add a subscriber.
-
-        Args:
-            late: gives it what it missed, and then makes it `welcome`; None: there is nothing.
-        """
+        """Add a subscriber; `late` gives it what it missed first, and then calls `welcome`."""
         # Set before the queue joins, which may deliver at once.
         subscription.topic = self
         options = subscription.options
         policy, asked = self.policy, options.slow_messages
-        if options.resume:  # nothing may be dropped: one that falls behind comes back and reads on in the stream
+        # Nothing may be dropped: one that falls behind comes back and reads on in the stream.
+        if options.resume:
             policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumerAction.BLOCK), None
         # Compared below: arguments that change the policy make the subscriber one that does not hold publishers back.
         ours = policy
-        if options.queue_arguments is not None:  # to RabbitMQ a topic's subscription is a queue
+        # To RabbitMQ a topic's subscription is a queue.
+        if options.queue_arguments is not None:
             policy = options.queue_arguments.applied_to(policy)
             asked = asked or options.queue_arguments.max_messages
         holds_back = policy.slow_consumer is SlowConsumerAction.BLOCK and asked is None and policy == ours
@@ -219,22 +195,17 @@ class Topic:
         else:
             self.welcome(subscription)
 
-    def tell_late(self, message: Message, sender: str, stream: Stream | None, name: str) -> None:
-        """Tell the late readers of a message that this pattern matches.
-
-        Args:
-            stream: that has the message; None: its topic has no stream, so that they get the message at once.
-            name: of its topic.
-        """
+    def tell_late(self, message: Message, sender: str, stream: Stream | None) -> None:
+        """Tell the late readers of a message that this pattern matches."""
         for subscription, reader in list(self._late.items()):
-            # The reader finds the message in the stream, in its order; to give it now would be too early.
+            # The reader finds the message in the stream, in its order; without a stream it comes at once.
             if stream is not None:
                 reader.note(stream)
-            elif wants(subscription, message, sender, name):
+            elif wants(subscription, message, sender):
                 self.give(subscription, message)
 
     def welcome(self, subscription: Subscription) -> None:
-        """A subscriber gets the messages that come from now on."""
+        """Give a subscriber the messages that come from now on."""
         self._late.pop(subscription, None)
         options = subscription.options
         # By the most expensive need: a queue serves all; selectors and header lines need the slower loop; all others
@@ -247,7 +218,7 @@ class Topic:
             self._auto.setdefault(subscription.form, {})[subscription] = None
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
-        """A subscriber goes; the last one takes the topic with it."""
+        """Remove a subscriber; the last one takes the topic with it."""
         subscription.topic = None
         # First: a reader that is under way must not give anything to a subscription that has gone.
         if subscription.reader is not None:
@@ -269,13 +240,8 @@ class Topic:
         self._context.destinations.forget_if_idle(self)
 
 
-def wants(subscription: Subscription, message: Message, sender: str, name: str) -> bool:
-    """True if a message is for a subscriber.
-
-    Args:
-        sender: id of the session that sent it.
-        name: the canonical name of its destination.
-    """
+def wants(subscription: Subscription, message: Message, sender: str) -> bool:
+    """True if a message that the session `sender` sent is for a subscriber."""
     options = subscription.options
     if options.no_local and sender == subscription.peer.id:
         return False

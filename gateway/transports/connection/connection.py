@@ -386,7 +386,7 @@ class Connection:
     @property
     def must_read(self) -> bool:
         session = self.session
-        return session is not None and bool(session.outstanding or session.transactions)
+        return session is not None and bool(session.transactions or session.outstanding)
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -145,7 +145,7 @@ class TestReplyTo:
             ("/queue/secret", "reply-to: alice may not subscribe to '/queue/secret'"),
             ("/queue/answers, secret", "reply-to: alice may not subscribe to 'secret'"),
             ("/topic/prices", "reply-to: alice may not send to '/topic/prices'"),
-            ("/user/bob/queue/x", "reply-to names somebody else's mail: alice may not subscribe to"),
+            ("/user/bob/queue/x", "reply-to names another user's mail: alice may not subscribe to"),
             ("/user/alice/queue/secret", "reply-to: alice may not subscribe to '/user/alice/queue/secret'"),
             ("/app/x", "reply-to: alice may not subscribe to '/app/x'"),
         ],
@@ -191,7 +191,7 @@ class TestReplyTo:
         asked = [name for _, name in granted.asked]
         assert (asked.count("/queue/answers"), asked.count("/user/anonymous/queue/a")) == (2, 2)
         other.publish("/queue/work", b"1", **{"reply-to": mine})
-        assert refused(other).startswith("reply-to names somebody else's mail: ")
+        assert refused(other).startswith("reply-to names another user's mail: ")
 
     def test_it_is_looked_at_again_where_the_rules_have_changed(self, scene: Scene) -> None:
         granted = Granted(send=self.GRANTED, subscribe="/queue/answers")
@@ -260,7 +260,7 @@ class TestArguments:
         for command in ("SEND", "SUBSCRIBE"):
             client = client_of(scene, granted)
             client.send(command, {"destination": "/queue/c", "id": "0", "x-max-length": "1"})
-            expected = "queue arguments change it for everybody: alice may not administer '/queue/c'"
+            expected = "queue arguments change it for all users: alice may not administer '/queue/c'"
             assert refused(client) == expected + why("admin", "/queue/c")
 
     @pytest.mark.parametrize("name", ["/queue/a", "/topic/a", "/temp-queue/a"])

@@ -52,7 +52,7 @@ def test_each_is_refused_as_a_whole_and_concerns_no_topic(closed: Scene, headers
         client = closed.connect()
         client.send(command, {"destination": "/queue/a", "id": "0"} | headers)
         name = next(iter(headers))
-        assert refusal(client).startswith(f"{name} would change '/queue/a' for everybody; leave that out")
+        assert refusal(client).startswith(f"{name} would change '/queue/a' for all users; leave that out")
     closed.wait(2.0)
     other.subscribe("/queue/a", "1")
     assert other.bodies() == [b"1", b"2"]
@@ -68,7 +68,7 @@ def test_all_of_a_frame_and_each_of_its_destinations_are_named(closed: Scene) ->
     assert refusal(clients[0]).startswith("x-max-length, x-expires would change '/queue/a'")
     clients[1].subscribe("/topic/a")
     clients[2].publish("/topic/a,b", **{"x-max-length": "1"})
-    assert "would change 'b' for everybody" in refusal(clients[2])
+    assert "would change 'b' for all users" in refusal(clients[2])
     assert clients[1].messages() == []
     clients[1].begin()
     clients[1].publish("/queue/a", transaction="t", **{"x-max-length": "1"})

@@ -94,7 +94,7 @@ class TestWho:
         client.publish("/queue/a", b"m", **{"user-id": "ada"})
         assert senders(reader) == ["ada"]
         client.publish("/queue/a", b"m", **{"user-id": "bob"})
-        assert client.error().headers["message"] == "user-id of somebody else"
+        assert client.error().headers["message"] == "user-id of another user"
         assert not reader.received()
 
     @pytest.mark.parametrize("headers", [{}, {"user-id": "anonymous"}, {"User-Id": "root"}])

@@ -69,14 +69,14 @@ class TestFunctions:
     def test_an_unknown_one(self, scene: Scene, function: Client, command: str, destination: str) -> None:
         client = scene.connect()
         client.send(command, {"destination": destination, "id": "0"})
-        assert client.error().headers["message"] == "nobody handles this destination"
+        assert client.error().headers["message"] == "no function for this destination"
         assert not function.received()
 
     @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
     def test_without_any(self, scene: Scene, version: Version, command: str) -> None:
         client = scene.connect(version)
         client.send(command, {"destination": "/app/add", "id": "0"})
-        assert client.error().headers["message"] == "nobody handles this destination"
+        assert client.error().headers["message"] == "no function for this destination"
 
     @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
     @pytest.mark.parametrize("headers", [{}, {"priority": "5"}])

@@ -1,30 +1,30 @@
-"""A session: its commands, receipts and errors, and who it says it is; for its end see test_session_end."""
+"""A session: its commands, receipts, errors, its renewal and its end."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.codec import V10, Version
+from gateway.broker.errors import RenewalRefused
+from gateway.broker.model.destinations import EVENTS, RENEW
+from gateway.codec import V10, Frame, Head, Version
 
-from ..client import WITH_NACK, Client, Scene
+from ..client import WITH_NACK, Client, Scene, Step
 from ..conftest import Stage
 
-only_with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
-in_1_0 = pytest.mark.parametrize("version", [V10], ids=["1.0"])
+later = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 
 
 @pytest.fixture
-def client(scene: Scene, version: Version) -> Client:
-    return scene.connect(version)
+def client(scene: Scene) -> Client:
+    return scene.connect()
 
 
 @pytest.fixture
-def other(scene: Scene, version: Version) -> Client:
-    return scene.connect(version)
+def other(scene: Scene) -> Client:
+    return scene.connect()
 
 
 class TestCommands:
-    @pytest.mark.requirement("SES-02", "SES-03")
     @pytest.mark.parametrize("command", ["BOGUS", "MESSAGE", "RECEIPT", "CONNECTED", "ERROR"])
     def test_an_unknown_command_is_refused(self, client: Client, command: str) -> None:
         client.send(command, {"destination": "/queue/a"})
@@ -34,10 +34,13 @@ class TestCommands:
         assert b"SEND SUBSCRIBE UNSUBSCRIBE" in error.body
         assert b"CONNECT" not in error.body.replace(repr(command).encode(), b"").replace(b"DISCONNECT", b"")
 
-    @pytest.mark.requirement("NAK-04")
-    @in_1_0
+    def test_an_error_shows_no_more_of_the_client_than_fits(self, client: Client) -> None:
+        client.send("B" * 5_000)
+        assert len(client.error().body) < 250
+
     @pytest.mark.parametrize("ack", ["client", "client-individual"])
-    def test_1_0_has_nack_as_rabbitmq_and_activemq_do(self, client: Client, ack: str) -> None:
+    def test_1_0_has_nack_as_rabbitmq_and_activemq_do(self, scene: Scene, ack: str) -> None:
+        client = scene.connect(V10)
         for body in (b"1", b"2", b"3"):
             client.publish("/queue/a", body)
         client.subscribe("/queue/a", ack=ack)
@@ -48,7 +51,6 @@ class TestCommands:
         client.ack(messages[2])
         assert not client.closed
 
-    @pytest.mark.requirement("SND-02", "SUB-02", "TXN-05", "ERR-02", "RCP-03")
     @pytest.mark.parametrize(
         ("command", "header"),
         [
@@ -60,60 +62,36 @@ class TestCommands:
             ("ABORT", "transaction"),
         ],
     )
-    def test_a_missing_header_is_refused(self, client: Client, command: str, header: str) -> None:
+    def test_a_missing_header_is_refused(self, scene: Scene, version: Version, command: str, header: str) -> None:
+        client = scene.connect(version)
         client.send(command, {"receipt": "r"})
         error = client.error()
         assert error.headers["message"] == f"{command} needs the header {header}"
         assert error.headers["receipt-id"] == "r"
 
-    @pytest.mark.requirement("SND-03")
-    def test_a_send_in_an_unknown_transaction_is_refused(self, client: Client, other: Client) -> None:
-        other.subscribe("/queue/a")
-        client.publish("/queue/a", b"m", transaction="nope", receipt="r")
-        error = client.error()
-        assert error.headers["message"] == "unknown transaction"
-        assert error.headers["receipt-id"] == "r"
-        assert not other.received()
-
-    def test_another_reply_to_is_an_ordinary_header(self, client: Client, other: Client) -> None:
-        other.subscribe("/queue/a")
-        client.publish("/queue/a", b"m", **{"reply-to": "/queue/answers"})
-        assert other.message().headers["reply-to"] == "/queue/answers"
-
-    @pytest.mark.requirement("SES-01")
     @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
-    def test_it_connects_once(self, client: Client, command: str) -> None:
+    def test_a_session_connects_once(self, client: Client, command: str) -> None:
         client.send(command, {"accept-version": "1.2", "host": "localhost"})
         assert client.error().headers["message"] == "already connected"
 
-    def test_an_error_shows_no_more_of_the_client_than_fits(self, client: Client) -> None:
-        client.send("B" * 5_000)
-        assert len(client.error().body) < 250
-
 
 class TestSubscribe:
-    """What is refused before a destination is looked at; for the rest see test_subscription."""
-
-    @pytest.mark.requirement("SUB-03")
-    @only_with_nack
-    def test_an_id_is_required(self, client: Client) -> None:
-        client.send("SUBSCRIBE", {"destination": "/queue/a"})
-        assert client.error().headers["message"] == "SUBSCRIBE needs the header id"
-
-    @pytest.mark.requirement("SUB-07")
-    def test_it_must_be_new(self, client: Client) -> None:
-        client.subscribe("/queue/a", "0")
-        client.subscribe("/queue/b", "0")
+    @pytest.mark.parametrize(
+        ("first", "second", "shown"),
+        [
+            ({"destination": "/queue/a", "id": "0"}, {"destination": "/queue/b", "id": "0"}, b"'0'"),
+            ({"destination": "/queue/a"}, {"destination": "/queue/a"}, b"'/queue/a'"),
+        ],
+    )
+    def test_an_id_or_without_one_the_destination_must_be_new(
+        self, scene: Scene, first: dict[str, str], second: dict[str, str], shown: bytes
+    ) -> None:
+        client = scene.connect(V10)
+        client.send("SUBSCRIBE", first)
+        client.subscribe("/queue/a", "another")
+        client.send("SUBSCRIBE", second)
         error = client.error()
-        assert error.headers["message"] == "subscription id in use"
-        assert b"'0'" in error.body
-
-    @in_1_0
-    def test_in_1_0_without_an_id_the_destination_must_be_new(self, client: Client) -> None:
-        client.send("SUBSCRIBE", {"destination": "/queue/a"})
-        client.subscribe("/queue/a", "0")
-        client.send("SUBSCRIBE", {"destination": "/queue/a"})
-        assert b"'/queue/a'" in client.error().body
+        assert (error.headers["message"], shown in error.body) == ("subscription id in use", True)
 
     @pytest.mark.parametrize("mode", ["", "AUTO", "clients", "dups-ok"])
     def test_an_unknown_mode(self, client: Client, mode: str) -> None:
@@ -129,64 +107,39 @@ class TestSubscribe:
         assert client.session.outstanding == 0
 
     @pytest.mark.parametrize("mode", ["client", "client-individual"])
-    @only_with_nack
-    def test_a_browser_acknowledges_nothing(self, client: Client, mode: str) -> None:
+    def test_a_browser_acknowledges_nothing(self, scene: Scene, client: Client, mode: str) -> None:
         client.subscribe("/queue/a", ack=mode, browser="true")
         assert client.error().headers["message"] == "a browser consumes nothing"
-
-    def test_only_so_many(self, stage: Stage, version: Version) -> None:
-        scene = stage(max_subscriptions=2)
-        client = scene.connect(version)
-        for id in "012":
-            client.subscribe(f"/topic/{id}", id)
-        assert b"(max_subscriptions)" in client.error().body
-
-    def test_the_server_tells_none_of_a_failed_one(self, scene: Scene, client: Client) -> None:
-        client.subscribe("/queue/a", "0", browser="true", ack="client")
-        assert client.error()
         assert scene.broker.context.subscriptions == 0
         assert not scene.broker.destinations
 
 
 class TestReceipts:
-    @pytest.mark.requirement("RCP-01", "NAK-01")
-    def test_every_command_gets_one(self, client: Client, version: Version) -> None:
-        client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "0", "ack": "client", "receipt": "subscribe"})
+    def test_every_command_gets_one(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        client.subscribe("/queue/a", ack="client-individual", receipt="subscribe")
         for _ in range(2):
-            client.send("SEND", {"destination": "/queue/a", "receipt": "send"})
-        message, *_ = [frame for frame in client.received() if frame.command == "MESSAGE"]
-        client.ack(message, receipt="ack")
+            client.publish("/queue/a", receipt="send")
+        first, second = [frame for frame in client.received() if frame.command == "MESSAGE"]
+        client.ack(first, receipt="ack")
+        client.nack(second, receipt="nack")
         for command in ("BEGIN", "COMMIT", "BEGIN", "ABORT"):
             client.send(command, {"transaction": "t", "receipt": command.lower()})
         client.send("UNSUBSCRIBE", {"id": "0", "receipt": "unsubscribe"})
         client.send("DISCONNECT", {"receipt": "disconnect"})
-        assert client.receipts() == "ack begin commit begin abort unsubscribe disconnect".split()
+        assert client.receipts() == "ack nack begin commit begin abort unsubscribe disconnect".split()
         assert client.closed
 
-    @pytest.mark.requirement("RCP-01", "NAK-01")
-    @only_with_nack
-    def test_nack_gets_one_too(self, client: Client) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        client.nack(client.message(), receipt="nack")
-        assert client.receipts() == ["nack"]
-
-    @pytest.mark.requirement("RCP-02", "ENC-04")
-    @pytest.mark.parametrize("receipt", ["1", "a b  c", "x" * 1000, "ünï😀", "a:b", "a\\b", "/"])
-    def test_any_value_comes_back(self, client: Client, receipt: str) -> None:
-        client.send("SEND", {"destination": "/topic/a", "receipt": receipt})
-        (frame,) = client.received()
-        assert frame.headers == {"receipt-id": receipt}
-        assert frame.body == b""
-
-    @pytest.mark.requirement("RCP-02")
-    @only_with_nack
-    def test_also_one_with_line_breaks_or_nothing_in_it(self, client: Client) -> None:
-        for receipt in ("a\nb", "", " a "):
+    def test_any_value_comes_back(self, scene: Scene, version: Version) -> None:
+        client = scene.connect(version)
+        values = ["1", "a b  c", "x" * 1000, "ünï😀", "a:b", "a\\b", "/"]
+        if version is not V10:
+            values += ["a\nb", "", " a "]
+        for receipt in values:
             client.send("SEND", {"destination": "/topic/a", "receipt": receipt})
-        assert client.receipts() == ["a\nb", "", " a "]
+            (frame,) = client.received()
+            assert (frame.headers, frame.body) == ({"receipt-id": receipt}, b"")
 
-    @pytest.mark.requirement("RCP-07")
     def test_none_is_sent_unasked(self, client: Client) -> None:
         client.subscribe("/topic/a")
         client.publish("/queue/a")
@@ -194,7 +147,6 @@ class TestReceipts:
         client.abort()
         assert not client.received()
 
-    @pytest.mark.requirement("RCP-04", "RCP-05", "DSC-04")
     def test_it_covers_all_that_came_before(self, client: Client, other: Client) -> None:
         bodies = [b"%d" % number for number in range(50)]
         for body in bodies[:-1]:
@@ -205,62 +157,179 @@ class TestReceipts:
         other.subscribe("/queue/a")
         assert other.bodies() == bodies
 
-    @pytest.mark.requirement("RCP-06")
-    def test_inside_a_transaction_it_comes_when_the_frame_was_accepted(self, client: Client) -> None:
-        client.begin()
-        client.publish("/queue/a", transaction="t", receipt="r")
-        assert client.receipts() == ["r"]
+
+def kinds(client: Client) -> list[str]:
+    """The frames that came: the receipt-id of a RECEIPT, the body of a MESSAGE."""
+    return [
+        frame.headers["receipt-id"] if frame.command == "RECEIPT" else frame.body.decode()
+        for frame in client.received()
+    ]
+
+
+def end_durable(client: Client) -> None:
+    client.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
+
+
+class TestReceiptOfASubscribe:
+    """It comes before the messages that the subscription brings."""
+
+    @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+    def test_of_a_queue(self, client: Client, other: Client, ack: str) -> None:
+        other.subscribe("/queue/a", ack="client", **{"prefetch-count": "1"})
+        for body in (b"0", b"1", b"2"):
+            client.publish("/queue/a", body)
+        client.subscribe("/queue/a", ack=ack, receipt="r")
+        assert kinds(client) == ["r", "1", "2"]
+        client.publish("/queue/a", b"3")
+        assert kinds(client) == ["3"]
+        assert other.bodies() == [b"0"]
+
+    def test_of_a_browser(self, client: Client) -> None:
+        client.publish("/queue/a", b"1")
+        client.subscribe("/queue/a", browser="true", receipt="r")
+        assert kinds(client) == ["r", "1", ""]
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_of_a_topic_with_a_retained_message(self, client: Client, ack: str) -> None:
+        client.publish("/topic/a", b"kept", retain="set")
+        client.subscribe("/topic/a", ack=ack, receipt="r")
+        assert kinds(client) == ["r", "kept"]
+        client.publish("/topic/a", b"live")
+        assert "live" in kinds(client)
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_of_a_replay(self, stage: Stage, ack: str) -> None:
+        client = stage({"/topic/a": {"log_messages": 10}}).connect()
+        for body in (b"1", b"2"):
+            client.publish("/topic/a", body)
+        client.subscribe("/topic/a", ack=ack, receipt="r", **{"from-seq": "0"})
+        client.publish("/topic/a", b"3")
+        came = kinds(client)
+        assert came[:3] == ["r", "1", "2"]
+        assert ack == "auto" or came[3:] == ["3"]
+
+    def test_of_a_topic_whose_policy_narrows_the_window(self, stage: Stage) -> None:
+        client = stage({"/topic/a": {"slow_consumer": "drop_oldest"}}).connect()
+        client.subscribe("/topic/a", receipt="r")
+        (subscription,) = client.session.subscriptions.values()
+        assert subscription.window == 16 * 1024
+        client.publish("/topic/a", b"1")
+        assert kinds(client) == ["r", "1"]
+
+    def test_a_durable_subscription_is_stored_first(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client, second = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", durable="true", receipt="1")
+        end_durable(client)
+        client.subscribe("/topic/a", durable="true", receipt="2")
+        second.subscribe("/topic/a", durable="true", receipt="3")
+        second.publish("/topic/a", b"m")
+        assert kinds(client) == kinds(second) == []
+        scene.commit()
+        assert (kinds(client), kinds(second)) == (["1", "2", "m"], ["3"])
+        second.unsubscribe()
+        second.publish("/topic/a", b"n")
+        assert kinds(client) == ["n"]
+        end_durable(client)
+
+    def test_one_that_is_there_is_not_stored_again(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client = scene.connect()
+        client.subscribe("/topic/a", durable="true")
+        client.unsubscribe()
+        client.publish("/topic/a", b"1", persistent="true")
+        scene.commit()
+        client.subscribe("/topic/a", durable="true", receipt="r")
+        assert kinds(client) == ["r", "1"]
+        end_durable(client)
+
+    @pytest.mark.parametrize("written", [False, True])
+    def test_of_a_queue_it_waits_for_a_send_before_it(self, stage: Stage, written: bool) -> None:
+        scene = stage(stored=True)
+        client = scene.connect()
+        client.publish("/queue/a", b"1", persistent="true", receipt="s")
+        if written:
+            scene.commit()
+        client.subscribe("/queue/a", receipt="r")
+        assert kinds(client) == (["s", "r", "1"] if written else [])
+        scene.commit()
+        assert kinds(client) == ([] if written else ["s", "r", "1"])
+
+    def test_while_the_store_fails_messages_come_without_it(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        client, sender = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", durable="true", receipt="r")
+        scene.vault.storage.failed("no")
+        sender.publish("/topic/a", b"1")
+        assert kinds(client) == ["1"]
+        scene.commit()
+        assert kinds(client) == ["r"]
+        end_durable(client)
+
+    def test_a_topic_in_mode_auto_waits_for_nothing(self, stage: Stage) -> None:
+        """Else its messages would come before the RECEIPT."""
+        scene = stage(stored=True)
+        client = scene.connect()
+        client.publish("/queue/a", b"1", persistent="true", receipt="s")
+        client.subscribe("/topic/a", receipt="r")
+        client.publish("/topic/a", b"2")
+        assert kinds(client) == ["r", "2"]
+        scene.commit()
+        assert kinds(client) == ["s"]
+
+    @pytest.mark.parametrize("leave", [end_durable, Client.drop])
+    def test_a_subscription_that_has_gone_before_it_is_stored(self, stage: Stage, leave: Step) -> None:
+        scene = stage(stored=True)
+        client, other = scene.connect(), scene.connect()
+        client.subscribe("/topic/a", durable="true", receipt="r")
+        other.publish("/topic/a", b"1")
+        leave(client)
+        scene.commit()
+        assert kinds(client) == ([] if leave is Client.drop else ["r"])
+        if leave is Client.drop:
+            other.subscribe("/topic/a", durable="true")
+            end_durable(other)
 
 
 class TestUserId:
-    """Who reads `user-id` on a MESSAGE can rely on it."""
+    """Subscribers can rely on the `user-id` of a MESSAGE."""
 
     @staticmethod
-    def login(scene: Scene, version: Version, name: str) -> Client:
-        accept = f"accept-version:{version.name}\nhost:localhost\n" if version.subscription_id else ""
-        return scene.connect_by(f"CONNECT\nlogin:{name}\n{accept}\n\0".encode())
+    def login(scene: Scene, name: str) -> Client:
+        return scene.connect_by(f"CONNECT\nlogin:{name}\naccept-version:1.2\nhost:localhost\n\n\0".encode())
 
     @pytest.mark.parametrize("name", ["ada", "anonymous", "a/b", "*"])
-    def test_ones_own_is_passed_on(self, scene: Scene, version: Version, other: Client, name: str) -> None:
-        client = self.login(scene, version, name)
+    def test_the_own_name_is_passed_on(self, scene: Scene, other: Client, name: str) -> None:
         other.subscribe("/queue/a")
-        client.publish("/queue/a", b"m", **{"user-id": name})
+        self.login(scene, name).publish("/queue/a", b"m", **{"user-id": name})
         assert other.message().headers["user-id"] == name
 
-    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/queue/a,/topic/a", "/user/ada/queue/x"])
+    @pytest.mark.parametrize("destination", ["/queue/a", "/queue/a,/topic/a", "/user/ada/queue/x"])
     @pytest.mark.parametrize("name", ["bob", "", "ADA", "ada ", "anonymous"])
-    def test_somebody_elses_is_refused(
-        self, scene: Scene, version: Version, other: Client, destination: str, name: str
+    @pytest.mark.parametrize("headers", [{}, {"transaction": "t"}])
+    def test_another_name_is_refused_at_once(
+        self, scene: Scene, other: Client, destination: str, name: str, headers: dict[str, str]
     ) -> None:
-        client = self.login(scene, version, "ada")
-        if name.endswith(" ") and version is V10:
-            name = "ada x"  # 1.0 trims
-        other.subscribe("/queue/a", "0")
-        other.subscribe("/topic/a", "1")
-        client.publish(destination, b"m", receipt="r", **{"user-id": name})
+        client = self.login(scene, "ada")
+        for id, topic in enumerate(("/queue/a", "/topic/a")):
+            other.subscribe(topic, str(id))
+        client.begin()
+        client.publish(destination, b"m", receipt="r", **{"user-id": name}, **headers)
         error = client.error()
-        assert error.headers["message"] == "user-id of somebody else"
-        assert error.headers["receipt-id"] == "r"
+        assert (error.headers["message"], error.headers["receipt-id"]) == ("user-id of another user", "r")
         assert not other.received()
 
-    def test_of_an_equal_header_block_that_another_session_sent(self, scene: Scene, version: Version) -> None:
-        """Equal blocks share what was read of them, but not who may say it."""
-        ada, bob = self.login(scene, version, "ada"), self.login(scene, version, "bob")
-        ada.publish("/queue/a", b"m", **{"user-id": "ada"})
-        ada.publish("/queue/a", b"m", **{"user-id": "ada"})
-        bob.publish("/queue/a", b"m", **{"user-id": "ada"})
-        assert bob.error().headers["message"] == "user-id of somebody else"
-        assert scene.broker.context.waiting == 2
-
-    def test_in_a_transaction_it_is_refused_at_once(self, scene: Scene, version: Version) -> None:
-        client = self.login(scene, version, "ada")
-        client.begin()
-        client.publish("/queue/a", b"m", transaction="t", **{"user-id": "bob"})
-        assert client.error().headers["message"] == "user-id of somebody else"
-
-    def test_somebody_without_a_name_is_not_the_session(self, client: Client) -> None:
+    def test_the_session_id_is_no_name(self, client: Client) -> None:
         client.publish("/queue/a", b"m", **{"user-id": client.session.id})
-        assert client.error().headers["message"] == "user-id of somebody else"
+        assert client.error().headers["message"] == "user-id of another user"
+
+    def test_an_equal_header_block_of_another_session(self, scene: Scene) -> None:
+        """Equal blocks share what was read of them, but not the right to say it."""
+        ada, bob = self.login(scene, "ada"), self.login(scene, "bob")
+        for client in (ada, ada, bob):
+            client.publish("/queue/a", b"m", **{"user-id": "ada"})
+        assert bob.error().headers["message"] == "user-id of another user"
+        assert scene.broker.context.waiting == 2
 
 
 STEERING = {
@@ -291,9 +360,10 @@ PASSED_ON = {
 
 
 class TestControlHeaders:
-    """What steers the broker does not reach subscribers; all else does."""
+    """Headers that steer the broker do not reach subscribers; all others do."""
 
-    def test_they_are_cut(self, scene: Scene, version: Version, client: Client, other: Client) -> None:
+    def test_they_are_cut(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
         other.subscribe("/topic/a", "7")
         client.publish("/topic/a", b"m", **STEERING, **PASSED_ON)
         scene.wait(0.1)
@@ -310,3 +380,215 @@ class TestControlHeaders:
         client.commit()
         found = set(other.message().headers) - {"subscription", "message-id", "content-length"}
         assert found == {"destination", "color"}
+
+
+def tell(client: Client) -> bool:
+    told = client.session.tell("token-expiring", {"expires-in": "60"}, "soon")
+    client.scene.settle()
+    return told
+
+
+class TestEvents:
+    def test_a_session_that_has_subscribed_is_told(self, client: Client, other: Client) -> None:
+        client.subscribe(EVENTS, "mine")
+        other.subscribe(EVENTS)
+        assert tell(client)
+        message = client.message()
+        shown = [message.headers[name] for name in ("destination", "event", "expires-in", "subscription")]
+        assert (shown, message.body) == ([EVENTS, "token-expiring", "60", "mine"], b"soon")
+        assert "ack" not in message.headers
+        assert other.messages() == []
+
+    @pytest.mark.parametrize("leave", [None, Client.unsubscribe, Client.drop])
+    def test_others_are_not(self, client: Client, leave: Step | None) -> None:
+        if leave is not None:
+            client.subscribe(EVENTS)
+            leave(client)
+        assert not tell(client)
+        assert client.received() == []
+
+    def test_no_client_can_send_there(self, client: Client) -> None:
+        client.subscribe(EVENTS)
+        client.publish(EVENTS, b"made up")
+        assert client.error().headers["message"] == "unsupported kind of destination"
+
+    @pytest.mark.parametrize("headers", [{"durable": "true"}, {"from-seq": "0"}, {"browser": "true"}])
+    def test_not_durable_and_not_from_the_past(self, client: Client, headers: dict[str, str]) -> None:
+        client.subscribe(EVENTS, **headers)
+        assert client.error()
+
+
+class TestRenewal:
+    @pytest.mark.parametrize(
+        ("headers", "body", "passcode", "authorization"),
+        [
+            ({"passcode": "new"}, b"other", "new", ""),
+            ({"Authorization": "Bearer new"}, b"", "", "Bearer new"),
+            ({"authorization": "Bearer new"}, b"", "", "Bearer new"),
+            ({}, b" new\n", "new", ""),
+            ({}, b"\xff", "\ufffd", ""),
+        ],
+    )
+    def test_the_token_that_is_shown(
+        self, scene: Scene, client: Client, headers: dict[str, str], body: bytes, passcode: str, authorization: str
+    ) -> None:
+        client.publish(RENEW, body, **headers)
+        (asked,) = client.renewals
+        assert (asked.login, asked.passcode, asked.authorization) == ("", passcode, authorization)
+        assert client.received() == []
+        assert scene.broker.counters.published == 0
+
+    @pytest.mark.parametrize("headers", [{}, {"x-delay": "1000", "reply-to": "/temp-queue/a"}])
+    def test_the_receipt_comes_when_it_is_accepted(self, client: Client, headers: dict[str, str]) -> None:
+        """Also where a header that subscribers would not see makes another head of the frame's."""
+        for _ in range(2):
+            client.publish(RENEW, b"new", receipt="r", login="alice", **headers)
+            client.publish("/topic/a", receipt="meanwhile")
+            assert client.receipts() == ["meanwhile"]
+            assert client.renewals[-1].login == "alice"
+            client.session.renewed()
+            client.flush()
+            assert client.receipts() == ["r"]
+
+    def test_no_receipt_where_none_was_asked_for(self, client: Client) -> None:
+        client.publish(RENEW, b"new")
+        client.session.renewed()
+        client.session.renewed()
+        client.flush()
+        assert client.received() == []
+
+    @pytest.mark.parametrize("receipt", ["r", None])
+    def test_a_refusal(self, client: Client, receipt: str | None) -> None:
+        client.publish(RENEW, b"new", **({"receipt": receipt} if receipt else {}))
+        client.session.end(RenewalRefused("the token has expired", client.renewals[0].receipt))
+        client.scene.settle()
+        client.session.renewed()  # nothing goes out behind an ERROR
+        error = client.error()
+        assert (error.headers["message"], error.headers.get("receipt-id")) == ("renewal refused", receipt)
+        assert error.body == b"the token has expired"
+
+    def test_memory_that_is_short_does_not_matter(self, stage: Stage) -> None:
+        scene = stage(memory_limit=1000)
+        client = scene.connect()
+        client.publish("/queue/a", b"x" * 2000)
+        client.publish(RENEW, b"new")
+        assert len(client.renewals) == 1
+
+    def test_one_at_a_time(self, client: Client) -> None:
+        client.publish(RENEW, b"new")
+        client.publish(RENEW, b"newer")
+        assert client.error().headers["message"] == "a renewal is under way"
+        assert len(client.renewals) == 1
+
+    @pytest.mark.parametrize(
+        ("headers", "body", "message"),
+        [
+            ({}, b"", "a renewal without a token"),
+            ({}, b" \n", "a renewal without a token"),
+            ({}, b"x" * 65_537, "a renewal without a token"),
+            ({"transaction": "t"}, b"new", "a renewal in a transaction"),
+        ],
+    )
+    def test_refused_at_once(self, client: Client, headers: dict[str, str], body: bytes, message: str) -> None:
+        client.begin()
+        client.publish(RENEW, body, **headers)
+        assert client.error().headers["message"] == message
+
+    @pytest.mark.parametrize("destination", [f"/topic/a,{RENEW}", f"{RENEW}/x", f"{RENEW}?x", ""])
+    def test_not_as_a_part_of_others_and_not_to_subscribe(self, client: Client, destination: str) -> None:
+        client.publish(destination, b"new") if destination else client.subscribe(RENEW)
+        assert client.error().headers["message"] == "unsupported kind of destination"
+        assert client.renewals == []
+
+
+class TestEnd:
+    def test_disconnect(self, client: Client, other: Client) -> None:
+        other.subscribe("/queue/b")
+        for number in range(20):
+            client.publish("/queue/a", b"%d" % number)
+        client.receive(b"DISCONNECT\nreceipt:bye\n\n\0SEND\ndestination:/queue/b\nreceipt:r\n\nm\0")
+        assert client.receipts() == ["bye"]
+        assert client.closed
+        assert client.session.ended
+        assert not other.received(), "what follows DISCONNECT is not processed"
+        other.subscribe("/queue/a", "1")
+        assert len(other.messages()) == 20
+
+    def test_disconnect_needs_no_header(self, client: Client, scene: Scene) -> None:
+        client.disconnect()
+        assert not client.received()
+        assert not scene.broker.sessions
+        assert not scene.broker.end_session(client.session.id, "again")
+
+    def test_nothing_goes_out_behind_its_receipt(self, client: Client, other: Client) -> None:
+        client.subscribe("/topic/a", "0")
+        client.subscribe("/queue/a", "1")
+        client.stalled = True
+        client.session.handle(Frame(Head("DISCONNECT", {"receipt": "bye"}), b""))
+        other.publish("/topic/a")
+        other.publish("/queue/a")
+        client.resume()
+        assert [frame.command for frame in client.received()] == ["RECEIPT"]
+        client.drop()
+        other.subscribe("/queue/a")
+        assert not other.message().redelivered
+
+    @pytest.mark.parametrize("ack", ["client", "client-individual"])
+    @pytest.mark.parametrize("leave", [Client.disconnect, Client.drop, Client.unsubscribe])
+    def test_unacknowledged_messages_go_to_others(self, client: Client, other: Client, leave: Step, ack: str) -> None:
+        client.subscribe("/queue/a", ack=ack)
+        for body in (b"1", b"2"):
+            other.publish("/queue/a", body)
+        assert client.bodies() == [b"1", b"2"]
+        leave(client)
+        other.subscribe("/queue/a")
+        assert [(each.body, each.redelivered) for each in other.messages()] == [(b"1", True), (b"2", True)]
+
+    def test_the_subscriptions_of_a_lost_connection_end(self, client: Client, scene: Scene) -> None:
+        for id, (destination, ack) in enumerate([("/queue/a", "auto"), ("/topic/a", "auto"), ("/topic/b", "client")]):
+            client.subscribe(destination, str(id), ack)
+        client.drop()
+        assert not scene.broker.destinations
+
+    def test_in_mode_auto_a_message_is_consumed_when_it_was_sent(self, scene: Scene, version: Version) -> None:
+        client, other = scene.connect(version), scene.connect(version)
+        client.send("SUBSCRIBE", {"destination": "/queue/a", "id": "0"})
+        client.publish("/queue/a", b"m")
+        assert client.bodies() == [b"m"]
+        client.drop()
+        other.subscribe("/queue/a")
+        assert not other.received()
+
+    @pytest.mark.parametrize("unsubscribed", [False, True])
+    def test_and_not_before(self, client: Client, other: Client, unsubscribed: bool) -> None:
+        """The connection ends while messages still lie in the outbox: no consumer had them, so they are not marked."""
+        for id in "ab":
+            client.subscribe(f"/queue/{id}", id)
+        client.stalled = True
+        for number in range(3):
+            other.publish("/queue/a", b"a%d" % number)
+            other.publish("/queue/b", b"b%d" % number)
+        if unsubscribed:
+            client.unsubscribe("a")
+        client.drop()
+        assert client.at_close
+        for id in "ab":
+            other.subscribe(f"/queue/{id}", id)
+        messages = other.messages()
+        assert [each.body for each in messages] == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+        assert not any(each.redelivered for each in messages)
+
+    def test_messages_on_their_way_when_the_connection_ended_are_marked(self, client: Client, other: Client) -> None:
+        """The socket took one message and a part of another, the transport has a third, the last was in the outbox."""
+        client.subscribe("/queue/a")
+        client.stalled = True
+        for body in (b"1", b"2", b"3"):
+            other.publish("/queue/a", body)
+        outbox = client.session.outbox
+        data = b"".join(outbox.take())
+        other.publish("/queue/a", b"4")
+        outbox.written(data.index(b"\0") + 3)
+        client.drop()
+        other.subscribe("/queue/a")
+        messages = other.messages()
+        assert [(each.body, each.redelivered) for each in messages] == [(b"2", True), (b"3", True), (b"4", False)]

@@ -1,15 +1,14 @@
-"""Temporary destinations: one's own to subscribe to, known to others by `reply-to` alone, and gone with the session."""
+"""Temporary destinations: a session subscribes to its own, others know them by `reply-to`; they go with the session."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.codec import V10, V12, Version
+from gateway.codec import V10
 
-from ..client import WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 REPLIES = "/temp-queue/replies"
 both = pytest.mark.parametrize("kind", ["queue", "topic"])
 
@@ -24,13 +23,13 @@ def address(client: Client, worker: Client, destination: str = REPLIES) -> str:
 
 
 @pytest.fixture
-def client(scene: Scene, version: Version) -> Client:
-    return scene.connect(version)
+def client(scene: Scene) -> Client:
+    return scene.connect()
 
 
 @pytest.fixture
-def worker(scene: Scene, version: Version) -> Client:
-    return scene.connect(version)
+def worker(scene: Scene) -> Client:
+    return scene.connect()
 
 
 class TestReplyTo:
@@ -48,29 +47,21 @@ class TestReplyTo:
         assert reply.headers["destination"] == request.headers["reply-to"]
         assert "ack" not in reply.headers
 
-    def test_one_subscription_for_all_requests(self, client: Client, worker: Client) -> None:
-        first, second = address(client, worker), address(client, worker)
-        assert first == second
-        assert len(client.session.subscriptions) == 1
-        worker.publish(first, b"m")
-        assert client.bodies() == [b"m"]
-
-    def test_who_has_subscribed_is_not_subscribed_again(self, client: Client, worker: Client) -> None:
+    def test_a_session_that_has_subscribed_is_not_subscribed_again(self, client: Client, worker: Client) -> None:
         client.subscribe(REPLIES, "mine", ack="client")
         worker.publish(address(client, worker), b"m")
-        message = client.message()
-        assert message.subscription == "mine"
-        client.ack(message)
+        assert client.message().subscription == "mine"
         assert list(client.session.subscriptions) == ["mine"]
 
-    def test_who_only_browses_is_subscribed_too(self, client: Client, worker: Client) -> None:
+    def test_one_that_only_browses_is_subscribed_too(self, client: Client, worker: Client) -> None:
         client.subscribe(REPLIES, "browser", browser="true", **{"browser-end": "false"})
         worker.publish(address(client, worker), b"m")
         assert sorted(each.subscription for each in client.messages()) == [REPLIES, "browser"]
 
     def test_unsubscribe_by_the_destination_as_id(self, client: Client, worker: Client) -> None:
-        """The queue goes with it, and what comes meanwhile is dropped; the next request makes another one."""
+        """The queue goes with it, and its messages are dropped; the next request makes another one."""
         name = address(client, worker)
+        assert address(client, worker) == name, "one subscription for all requests"
         client.unsubscribe(REPLIES)
         assert not client.session.subscriptions
         worker.publish(name, b"late")
@@ -97,36 +88,28 @@ class TestReplyTo:
         assert address(client, worker, reply_to) == reply_to
         assert not client.session.subscriptions
 
-    def test_a_worker_may_pass_it_on(self, scene: Scene, client: Client, worker: Client, version: Version) -> None:
-        name, other = address(client, worker), scene.connect(version)
+    def test_a_worker_may_pass_it_on(self, scene: Scene, client: Client, worker: Client) -> None:
+        name, other = address(client, worker), scene.connect()
         assert address(worker, other, name) == name
         other.publish(name, b"from somebody else")
         assert client.bodies() == [b"from somebody else"]
         assert not worker.session.subscriptions
 
-    def test_a_name_is_needed(self, client: Client) -> None:
-        client.publish("/queue/work", b"m", **{"reply-to": "/temp-queue/"})
-        assert client.error().headers["message"] == "destination without a name"
-
-    def test_the_id_may_be_in_use(self, client: Client) -> None:
+    @pytest.mark.parametrize(
+        ("reply_to", "message"),
+        [("/temp-queue/", "destination without a name"), (REPLIES, "subscription id in use")],
+    )
+    def test_refused(self, client: Client, reply_to: str, message: str) -> None:
         client.subscribe("/topic/a", REPLIES)
-        client.publish("/queue/work", b"m", **{"reply-to": REPLIES})
-        assert client.error().headers["message"] == "subscription id in use"
+        client.publish("/queue/work", b"m", **{"reply-to": reply_to})
+        assert client.error().headers["message"] == message
 
-    @pytest.mark.parametrize("headers", [{"x-delay": "1000"}, {"priority": "9"}, {"ttl": "5000"}])
-    def test_together_with_other_wishes(
-        self, scene: Scene, client: Client, worker: Client, headers: dict[str, str]
-    ) -> None:
-        worker.subscribe("/queue/work")
-        client.publish("/queue/work", b"m", **{"reply-to": REPLIES}, **headers)
-        scene.wait(1.1)
-        worker.publish(worker.message().headers["reply-to"], b"reply")
-        assert client.bodies() == [b"reply"]
-
-    def test_to_several_workers(self, client: Client, worker: Client) -> None:
+    def test_to_several_workers_and_with_other_options(self, scene: Scene, client: Client, worker: Client) -> None:
         worker.subscribe("/topic/work", "0")
         worker.subscribe("/queue/work", "1")
-        client.publish("/topic/work,/queue/work", b"m", **{"reply-to": REPLIES})
+        options = {"x-delay": "1000", "priority": "9", "ttl": "5000"}
+        client.publish("/topic/work,/queue/work", b"m", **{"reply-to": REPLIES}, **options)
+        scene.wait(1.1)
         names = {each.headers["reply-to"] for each in worker.messages()}
         assert len(names) == 1
         worker.publish(names.pop(), b"reply")
@@ -149,9 +132,9 @@ class TestReplyTo:
             worker.commit()
             assert client.bodies() == [b"reply"]
 
-    @pytest.mark.parametrize("version", [V10], ids=["1.0"])
-    def test_in_1_0_the_messages_name_it(self, client: Client, worker: Client) -> None:
+    def test_in_1_0_the_messages_name_it(self, scene: Scene, worker: Client) -> None:
         """A client of 1.0 without ids has no other way to tell them from its subscriptions."""
+        client = scene.connect(V10)
         client.send("SUBSCRIBE", {"destination": "/queue/other"})
         worker.publish(address(client, worker), b"m")
         assert client.message().subscription == REPLIES
@@ -212,9 +195,9 @@ class TestBySubscribe:
         client.send(command, {"destination": destination, "id": "0"})
         assert client.error().headers["message"] == "destination without a name"
 
-    def test_so_many(self, stage: Stage, version: Version) -> None:
+    def test_so_many(self, stage: Stage) -> None:
         scene = stage(max_subscriptions=3)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         for number in range(3):
             client.publish(f"/temp-queue/{number}", b"m")
         client.publish("/temp-queue/0", b"m")
@@ -225,18 +208,18 @@ class TestBySubscribe:
         assert b"(max_subscriptions)" in error.body
 
 
-class TestNobodyElse:
+class TestOthers:
     @both
-    def test_can_subscribe(self, scene: Scene, client: Client, worker: Client, version: Version, kind: str) -> None:
+    def test_cannot_subscribe(self, scene: Scene, client: Client, worker: Client, kind: str) -> None:
         name = address(client, worker, f"/temp-{kind}/replies")
-        for who in (worker, scene.connect(version), client):
-            who.subscribe(name, "spy")
-            assert who.error().headers["message"] == "temporary destination of another session"
+        for each in (worker, scene.connect(), client):
+            each.subscribe(name, "spy")
+            assert each.error().headers["message"] == "temporary destination of another session"
 
     @pytest.mark.parametrize(
         "pattern", ["/topic/#", "/topic/../reply-topic/#", "/user/queue/#", "/exchange/amq.topic/#"]
     )
-    def test_by_a_pattern(self, client: Client, worker: Client, pattern: str) -> None:
+    def test_nor_by_a_pattern(self, client: Client, worker: Client, pattern: str) -> None:
         name = address(client, worker, "/temp-topic/replies")
         worker.subscribe(pattern, "spy")
         client.publish("/temp-topic/replies", b"secret")
@@ -244,7 +227,7 @@ class TestNobodyElse:
         assert client.bodies() == [b"secret", b"secret"]
         assert not worker.received()
 
-    def test_can_guess_it(self, scene: Scene, client: Client, worker: Client) -> None:
+    def test_cannot_guess_it(self, scene: Scene, client: Client, worker: Client) -> None:
         names = {address(client, worker, f"/temp-queue/{number}") for number in range(20)}
         tokens = {name.rpartition("/")[2] for name in names}
         assert len(tokens) == 20
@@ -252,10 +235,10 @@ class TestNobodyElse:
         assert not any(client.session.id in token for token in tokens)
 
     @both
-    def test_has_it_afterwards(self, scene: Scene, client: Client, worker: Client, version: Version, kind: str) -> None:
+    def test_do_not_get_it_afterwards(self, scene: Scene, client: Client, worker: Client, kind: str) -> None:
         name = address(client, worker, f"/temp-{kind}/replies")
         client.drop()
-        other = scene.connect(version)
+        other = scene.connect()
         other.subscribe(f"/temp-{kind}/replies")
         worker.publish(name, b"m")
         assert not other.received()
@@ -287,10 +270,9 @@ class TestGone:
         assert not scene.broker.destinations
         assert scene.broker.memory.used == 0
 
-    def test_though_there_is_no_room_for_a_new_queue(self, stage: Stage, version: Version) -> None:
-        """None is needed."""
+    def test_though_there_is_no_room_for_a_new_queue(self, stage: Stage) -> None:
         scene = stage(max_destinations=2)
-        client, worker = scene.connect(version), scene.connect(version)
+        client, worker = scene.connect(), scene.connect()
         name = address(client, worker)
         client.drop()
         worker.publish("a,b", b"m")
@@ -299,9 +281,9 @@ class TestGone:
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_what_waits_goes_too(self, stage: Stage, version: Version, leave: Step, ack: str) -> None:
+    def test_what_waits_goes_too(self, stage: Stage, leave: Step, ack: str) -> None:
         scene = stage(max_unacknowledged=1)
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish("/temp-queue/alone", b"m")
         client.subscribe(REPLIES, ack=ack)
         client.stalled = True
@@ -313,47 +295,34 @@ class TestGone:
         assert not scene.broker.destinations
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
-    @with_nack
-    def test_also_what_comes_back_later(self, stage: Stage, version: Version) -> None:
-        scene = stage({"#": {"backoff": 1.0}})
-        client = scene.connect(version)
+    @pytest.mark.parametrize("holding", ["back-off", "transaction", "ledger"])
+    def test_also_what_comes_back_later(self, stage: Stage, holding: str) -> None:
+        """And it becomes no dead letter."""
+        scene = stage({"#": {"backoff": 1.0, "max_attempts": 2 if holding == "back-off" else 1}})
+        client = scene.connect()
         client.subscribe(REPLIES, ack="client")
         client.publish(REPLIES, b"m")
-        client.nack(client.message())
+        if holding == "back-off":
+            client.nack(client.message())
+        elif holding == "transaction":
+            client.begin()
+            client.ack(client.message(), transaction="t")
+            client.unsubscribe()
         client.drop()
         scene.wait(1.1)
         assert not scene.broker.destinations
         assert scene.broker.memory.used == 0
 
-    def test_also_what_a_transaction_holds(self, scene: Scene, client: Client) -> None:
-        client.subscribe(REPLIES, ack="client")
-        client.publish(REPLIES, b"m")
-        client.begin()
-        client.ack(client.message(), transaction="t")
-        client.unsubscribe()
-        client.drop()
-        assert not scene.broker.destinations
-        assert scene.broker.memory.used == 0
-
-    def test_by_lost_connections_they_become_no_dead_letters(self, stage: Stage, version: Version) -> None:
-        scene = stage({"#": {"max_attempts": 1}})
-        client = scene.connect(version)
-        client.subscribe(REPLIES, ack="client")
-        client.publish(REPLIES, b"m")
-        client.drop()
-        assert not scene.broker.destinations
-
-    def test_a_policy_may_save_them(self, stage: Stage, version: Version) -> None:
+    def test_a_policy_may_save_them(self, stage: Stage) -> None:
         scene = stage({"/reply-queue/#": {"max_attempts": 1, "dead_letter": "/queue/lost"}})
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(REPLIES, ack="client")
         client.publish(REPLIES, b"m")
         client.drop()
         other.subscribe("/queue/lost")
         assert other.message().headers["dlq-source"].startswith("/reply-queue/")
 
-    def test_an_idle_one_is_forgotten_and_comes_again(self, scene: Scene) -> None:
-        client = scene.connect(V12)
+    def test_an_idle_one_is_forgotten_and_comes_again(self, client: Client, scene: Scene) -> None:
         for _ in range(3):
             client.subscribe("/temp-queue/x")
             client.unsubscribe()

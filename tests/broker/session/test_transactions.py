@@ -1,29 +1,24 @@
-"""Transactions: all of it at COMMIT, nothing of it else; and they do not touch one another."""
+"""Transactions: COMMIT carries out all, else nothing happens; and they do not touch one another."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.codec import Version
-
-from ..client import WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
+
+@pytest.fixture
+def client(scene: Scene) -> Client:
+    return scene.connect()
 
 
 @pytest.fixture
-def client(scene: Scene, version: Version) -> Client:
-    return scene.connect(version)
-
-
-@pytest.fixture
-def other(scene: Scene, version: Version) -> Client:
-    return scene.connect(version)
+def other(scene: Scene) -> Client:
+    return scene.connect()
 
 
 class TestSends:
-    @pytest.mark.requirement("TXN-01")
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
     def test_nothing_before_commit_all_behind_it_in_order(
         self, client: Client, other: Client, destination: str
@@ -32,12 +27,12 @@ class TestSends:
         bodies = [b"%d" % number for number in range(10)]
         client.begin()
         for body in bodies:
-            client.publish(destination, body, transaction="t")
+            client.publish(destination, body, transaction="t", receipt="r")
+            assert client.receipts() == ["r"], "the SEND is accepted"
         assert not other.received()
         client.commit()
         assert other.bodies() == bodies
 
-    @pytest.mark.requirement("TXN-02")
     def test_nothing_behind_abort(self, client: Client, other: Client, scene: Scene) -> None:
         other.subscribe("/queue/a")
         client.begin()
@@ -48,7 +43,6 @@ class TestSends:
         assert scene.broker.memory.used == 0
         assert scene.broker.counters.published == 0
 
-    @pytest.mark.requirement("TXN-07", "TXN-08")
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
     def test_nothing_when_the_client_is_gone(self, client: Client, other: Client, leave: Step) -> None:
         other.subscribe("/queue/a")
@@ -58,25 +52,25 @@ class TestSends:
         leave(client)
         assert not other.received()
 
-    @pytest.mark.requirement("TXN-12")
-    def test_transactions_do_not_touch_each_other_nor_what_is_in_none(self, client: Client, other: Client) -> None:
+    def test_transactions_do_not_touch_each_other_nor_other_messages(self, client: Client, other: Client) -> None:
         other.subscribe("/queue/a")
-        client.begin("t")
-        client.begin("u")
+        for name in ("t", "u"):
+            client.begin(name)
+            other.begin(name)  # ids are those of the session
         client.publish("/queue/a", b"t1", transaction="t")
         client.publish("/queue/a", b"u1", transaction="u")
         client.publish("/queue/a", b"plain")
         client.publish("/queue/a", b"t2", transaction="t")
         assert other.bodies() == [b"plain"]
         client.abort("u")
+        other.abort("t")
         client.commit("t")
         assert other.bodies() == [b"t1", b"t2"]
 
-    @pytest.mark.requirement("TXN-10", "TXN-09")
     @pytest.mark.parametrize("end", [Client.commit, Client.abort])
-    def test_an_id_can_be_used_again(self, client: Client, other: Client, end: Step) -> None:
+    def test_an_id_can_be_used_again_when_it_has_ended(self, client: Client, other: Client, end: Step) -> None:
         other.subscribe("/queue/a")
-        for _ in range(3):
+        for _ in range(2):
             client.begin()
             end(client)
         client.begin()
@@ -87,98 +81,65 @@ class TestSends:
         client.begin()
         assert client.error().headers["message"] == "transaction id in use"
 
-    @pytest.mark.requirement("TXN-11")
-    def test_ids_are_scoped_to_the_connection(self, client: Client, other: Client) -> None:
-        for each in (client, other):
-            each.begin()
-            each.publish("/queue/a", each.session.id.encode(), transaction="t")
-        client.abort()
-        other.commit()
-        other.subscribe("/queue/a")
-        assert other.bodies() == [other.session.id.encode()]
-
-    @pytest.mark.requirement("TXN-06")
-    @pytest.mark.parametrize("command", ["COMMIT", "ABORT"])
+    @pytest.mark.parametrize("command", ["SEND", "COMMIT", "ABORT", "ACK"])
     def test_an_unknown_transaction(self, client: Client, other: Client, command: str) -> None:
-        other.begin()
-        client.send(command, {"transaction": "t"})
+        """One that has ended is none any more; one of another session never was."""
+        other.begin("t")
+        client.begin("t")
+        client.commit("t")
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a")
+        names = client.named(client.message()) if command == "ACK" else {"destination": "/queue/b"}
+        client.send(command, names | {"transaction": "t", "receipt": "r"})
         error = client.error()
-        assert error.headers["message"] == "unknown transaction"
+        assert (error.headers["message"], error.headers["receipt-id"]) == ("unknown transaction", "r")
         assert b"'t'" in error.body
+        assert "/queue/b" not in client.scene.broker.destinations
 
-    @pytest.mark.requirement("TXN-06")
-    def test_it_ends_once(self, client: Client) -> None:
-        client.begin()
-        client.commit()
-        client.abort()
-        assert client.error().headers["message"] == "unknown transaction"
-
-    @pytest.mark.requirement("SND-03", "RCP-06")
     def test_a_destination_that_cannot_be_is_refused_at_once(self, client: Client) -> None:
         client.begin()
         client.publish("/nope/a", b"m", transaction="t")
         assert client.error().headers["message"] == "unsupported kind of destination"
 
-    @pytest.mark.requirement("TXN-01")
-    def test_commit_cannot_fail_half_way_for_want_of_memory(self, stage: Stage, version: Version) -> None:
-        """Its messages were counted when they came; what others sent since does not push them out."""
-        scene = stage(memory_limit=4_000)
-        client, other = scene.connect(version), scene.connect(version)
+    def test_commit_cannot_fail_half_way_for_want_of_memory(self, stage: Stage) -> None:
+        """Its messages were counted when they came; messages of other sessions since then do not push them out."""
+        scene = stage(memory_limit=8_000)
+        client, other = scene.connect(), scene.connect()
+        for id in range(10):
+            other.subscribe("/topic/a", str(id), ack="client")
         client.begin()
         for number in range(4):
-            client.publish("/queue/a", b"%d" % number + b"x" * 200, transaction="t")
-        other.publish("/queue/b", b"x" * 3_000)
-        assert scene.broker.memory.used > 4_000
+            client.publish("/queue/a,/topic/a", b"%d" % number + b"x" * 200, transaction="t")
+        scene.connect().publish("/queue/b", b"x" * 6_000)
+        assert scene.broker.memory.used > 8_000
         client.commit()
         assert not client.closed
-        other.subscribe("/queue/a")
+        assert len(other.messages()) == 40
+        other.subscribe("/queue/a", "a")
         assert len(other.messages()) == 4
 
-    @pytest.mark.requirement("TXN-01")
-    def test_nor_for_want_of_destinations(self, stage: Stage, version: Version) -> None:
-        """It is refused as a whole, ACKs included."""
+    def test_nor_for_want_of_destinations(self, stage: Stage) -> None:
+        """It is refused as a whole, ACKs included; topics without subscribers do not count."""
         scene = stage(max_destinations=3)
-        client = scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a")
-        message = client.message()
         client.begin()
-        client.ack(message, transaction="t")
+        client.ack(client.message(), transaction="t")
         for name in ("/queue/a", "/topic/x", "b", "/queue/b", "c", "d"):
             client.publish(name, b"m", transaction="t")
         client.commit()
         assert b"(max_destinations)" in client.error().body
         assert list(scene.broker.destinations) == ["/queue/a"]
         assert scene.broker.context.waiting == 1
-
-    @pytest.mark.requirement("TXN-01")
-    def test_as_many_destinations_as_there_may_be(self, stage: Stage, version: Version) -> None:
-        scene = stage(max_destinations=3)
-        client = scene.connect(version)
-        client.publish("a")
-        client.begin()
+        other.begin()
         for name in ("a", "b", "/queue/b", "c", "/topic/x"):
-            client.publish(name, b"m", transaction="t")
-        client.commit()
+            other.publish(name, b"m", transaction="t")
+        other.commit()
         assert list(scene.broker.destinations) == ["/queue/a", "/queue/b", "/queue/c"]
-
-    @pytest.mark.requirement("TXN-01")
-    def test_a_topic_with_many_who_acknowledge_costs_more_than_the_transaction(
-        self, stage: Stage, version: Version
-    ) -> None:
-        scene = stage(memory_limit=4_000)
-        client = scene.connect(version)
-        for id in range(10):
-            client.subscribe("/topic/a", str(id), ack="client")
-        client.begin()
-        for body in (b"1", b"2"):
-            client.publish("/topic/a", body, transaction="t")
-        client.commit()
-        assert client.bodies() == [b"1"] * 10 + [b"2"] * 10
 
 
 class TestSettlements:
-    @pytest.mark.requirement("TXN-03")
     def test_an_ack_holds_after_commit(self, client: Client, other: Client) -> None:
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a", b"1")
@@ -191,7 +152,6 @@ class TestSettlements:
         other.subscribe("/queue/a")
         assert other.bodies() == [b"2"]
 
-    @pytest.mark.requirement("TXN-04", "TXN-08")
     @pytest.mark.parametrize("end", [Client.abort, Client.drop])
     def test_but_not_after_abort(self, client: Client, other: Client, end: Step) -> None:
         client.subscribe("/queue/a", ack="client")
@@ -203,8 +163,7 @@ class TestSettlements:
         other.subscribe("/queue/a")
         assert other.message().redelivered
 
-    @pytest.mark.requirement("TXN-04", "TXN-13")
-    def test_after_abort_the_message_can_be_acknowledged(self, client: Client, version: Version) -> None:
+    def test_after_abort_the_message_can_be_acknowledged(self, client: Client) -> None:
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a")
         message = client.message()
@@ -215,8 +174,6 @@ class TestSettlements:
         client.ack(message, receipt="r")
         assert client.receipts() == ["r"]
 
-    @pytest.mark.requirement("TXN-13")
-    @with_nack
     def test_a_nack_happens_at_commit(self, client: Client, other: Client) -> None:
         client.subscribe("/queue/a", ack="client-individual")
         for body in (b"1", b"2", b"3"):
@@ -232,7 +189,6 @@ class TestSettlements:
         assert {each.body for each in other.messages()} == {b"1", b"3"}
         assert client.session.outstanding == 0
 
-    @pytest.mark.requirement("ACK-04", "TXN-12")
     def test_cumulative_acks_inside_and_outside_leave_each_other_alone(self, client: Client, other: Client) -> None:
         client.subscribe("/queue/a", ack="client")
         for number in range(1, 7):
@@ -249,44 +205,33 @@ class TestSettlements:
         other.subscribe("/queue/a")
         assert other.bodies() == [b"3", b"4", b"6"]
 
-    @pytest.mark.requirement("ACK-10", "TXN-12")
-    def test_what_a_transaction_holds_cannot_be_settled_otherwise(self, client: Client, version: Version) -> None:
+    @pytest.mark.parametrize("headers", [{}, {"transaction": "u"}])
+    def test_a_delivery_that_a_transaction_holds_cannot_be_settled_otherwise(
+        self, client: Client, headers: dict[str, str]
+    ) -> None:
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a")
         message = client.message()
         client.begin("t")
         client.begin("u")
         client.ack(message, transaction="t")
-        client.ack(message, transaction="u")
+        client.ack(message, **headers)
         assert client.error().headers["message"] == "ACK of a message that a transaction holds"
 
-    @pytest.mark.requirement("TXN-03", "UNS-07")
-    def test_commit_behind_unsubscribe(self, client: Client, other: Client) -> None:
+    @pytest.mark.parametrize("command", ["ACK", "NACK"])
+    def test_commit_behind_unsubscribe(self, client: Client, other: Client, command: str) -> None:
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a", b"1")
         message = client.message()
         client.begin()
-        client.ack(message, transaction="t")
+        client.send(command, client.named(message) | {"transaction": "t"})
         client.unsubscribe()
-        client.commit()
-        other.subscribe("/queue/a")
-        assert not other.received()
-
-    @pytest.mark.requirement("TXN-13", "UNS-07")
-    @with_nack
-    def test_commit_of_a_nack_behind_unsubscribe(self, client: Client, other: Client) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"1")
-        message = client.message()
-        client.begin()
-        client.nack(message, transaction="t")
-        client.unsubscribe()
+        assert client.session.outstanding == 1
         other.subscribe("/queue/a")
         assert not other.received()
         client.commit()
-        assert other.message().redelivered
+        assert [each.redelivered for each in other.messages()] == [True] * (command == "NACK")
 
-    @pytest.mark.requirement("TXN-01", "TXN-03")
     def test_consume_transform_produce(self, client: Client, other: Client) -> None:
         """The ACK and the SEND that answers it happen together or not at all."""
         client.subscribe("/queue/in", ack="client")
@@ -306,11 +251,22 @@ class TestSettlements:
         other.subscribe("/queue/in", "1")
         assert other.bodies() == [b"2"]
 
+    def test_sends_come_before_settlements(self, stage: Stage) -> None:
+        """So a message that COMMIT acknowledges does not make room before COMMIT's own messages were counted."""
+        client = stage(max_unacknowledged=1).connect()
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"1")
+        message = client.message()
+        client.begin()
+        client.ack(message, transaction="t")
+        client.publish("/queue/a", b"2", transaction="t")
+        assert not client.received()
+        client.commit()
+        assert client.bodies() == [b"2"]
 
-class TestWishes:
-    """What a SEND asks for beside its destination holds for COMMIT."""
 
-    def test_priority_counts_among_what_commit_sends(self, client: Client, other: Client) -> None:
+class TestOptions:
+    def test_priority_counts_among_the_messages_of_commit(self, client: Client, other: Client) -> None:
         client.begin()
         for priority in ("1", "9", "5"):
             client.publish("/queue/a", priority.encode(), transaction="t", priority=priority)
@@ -318,7 +274,7 @@ class TestWishes:
         other.subscribe("/queue/a")
         assert other.bodies() == [b"9", b"5", b"1"]
 
-    def test_everything_at_once(self, client: Client, other: Client, scene: Scene) -> None:
+    def test_all_at_once(self, client: Client, other: Client, scene: Scene) -> None:
         other.subscribe("/topic/a", "0")
         other.subscribe("/queue/a", "1")
         client.begin()
@@ -332,39 +288,31 @@ class TestWishes:
         assert other.message().headers["reply-to"].startswith("/reply-queue/")
         assert len(scene.broker.router.retained) == 2
 
-    def test_sends_come_before_settlements(self, stage: Stage, version: Version) -> None:
-        """So a message that COMMIT acknowledges does not make room before COMMIT's own messages were counted."""
-        scene = stage(max_unacknowledged=1)
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"1")
-        message = client.message()
-        client.begin()
-        client.ack(message, transaction="t")
-        client.publish("/queue/a", b"2", transaction="t")
-        assert not client.received()
-        client.commit()
-        assert client.bodies() == [b"2"]
-
 
 class TestLimits:
-    def test_so_many(self, stage: Stage, version: Version) -> None:
-        scene = stage(max_transactions=2)
-        client = scene.connect(version)
-        for name in "tuv":
+    def test_so_many(self, stage: Stage) -> None:
+        client = stage(max_transactions=2).connect()
+        for name in "tu":
             client.begin(name)
-        assert b"(max_transactions)" in client.error().body
+        client.commit("t")
+        client.begin("v")
+        client.begin("w")
+        error = client.error()
+        assert (error.headers["message"], b"(max_transactions)" in error.body) == ("too many transactions", True)
 
-    def test_so_many_octets_in_all_of_a_session(self, stage: Stage, version: Version) -> None:
+    def test_so_many_octets_in_all_of_a_session(self, stage: Stage) -> None:
         scene = stage(max_transaction_octets=4_000)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         for each in (client, other):
             for name in "tu":
                 each.begin(name)
                 each.publish("/queue/a", b"x" * 1_000, transaction=name)
         client.publish("/queue/a", b"x" * 1_000, transaction="u")
-        assert b"(max_transaction_octets)" in client.error().body
-        other.commit("t")
-        other.publish("/queue/a", b"x" * 1_000, transaction="u")
+        error = client.error()
+        assert (error.headers["message"], b"(max_transaction_octets)" in error.body) == ("transaction too large", True)
+        for end in (Client.commit, Client.abort):
+            end(other, "t")
+            other.begin("t")
+            other.publish("/queue/a", b"x" * 1_000, transaction="t")
         assert not other.closed
         assert scene.broker.context.waiting == 1

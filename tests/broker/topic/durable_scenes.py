@@ -1,8 +1,4 @@
-"""What the tests of durable subscriptions share: clients with a login and a client-id, and the spellings.
-
-A durable subscription stays when all clients have gone, as it should; `ending` ends what a test leaves, so that the
-scene's own end can find that nothing is left.
-"""
+"""Scenes of durable subscriptions: clients with a login and a client-id, the spellings, and the end of a test."""
 
 from __future__ import annotations
 
@@ -26,16 +22,34 @@ PASSING = {"x-queue-name": "ours"}
 UNNAMED = [RABBITMQ, APOLLO, {"durable": "true"}]
 NAMED = [ACTIVEMQ, ARTEMIS, {"durable-subscriber-name": "mine"}]
 LASTING = [*UNNAMED, *NAMED, SHARED]
+KINDS = [RABBITMQ, ACTIVEMQ, SHARED]
+
+ONE = {"prefetch-count": "1"}
+HOLDING = ["transaction", "back-off", "socket"]
 
 Headers = dict[str, str]
 
 
+def message_of(client: Client) -> str:
+    """The message of the ERROR that ended a client."""
+    return client.error().headers["message"]
+
+
 def known(scene: Scene, version: Version = V12, *, login: str = "ada", client_id: str = "") -> Client:
-    """A client that has logged in, and may have said its client-id."""
+    """A client that has logged in, and may have a client-id."""
     headers = f"login:{login}\n" + (f"client-id:{client_id}\n" if client_id else "")
     if version is not V10:
         headers += f"accept-version:{version.name}\nhost:localhost\n"
     return scene.connect_by(f"CONNECT\n{headers}\n\0".encode())
+
+
+def consumer(scene: Scene, headers: Headers, topic: str = TOPIC, **more: str) -> Client:
+    """A client with the subscription; where there is a store, what it asks of it is read."""
+    client = known(scene)
+    client.subscribe(topic, **(headers | more))
+    if scene.is_stored:
+        scene.commit()
+    return client
 
 
 def end(client: Client, headers: Headers, id: str = "0") -> None:
@@ -44,7 +58,7 @@ def end(client: Client, headers: Headers, id: str = "0") -> None:
 
 
 def publish(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> None:
-    """SENDs of somebody who then leaves."""
+    """SENDs of a client that then leaves."""
     client = known(scene, login="publisher", client_id="")
     for body in bodies:
         client.publish(to, body, **headers)
@@ -55,6 +69,27 @@ def publish(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> No
 def names(scene: Scene) -> list[str]:
     """The durable and shared subscriptions that are there."""
     return list(scene.broker.registry.durable_subscriptions._found)
+
+
+def hold(scene: Scene, client: Client, headers: Headers, holding: str) -> None:
+    """Subscribe, and get a message that is not settled when the subscription is left."""
+    client.subscribe(TOPIC, ack="auto" if holding == "socket" else "client", **headers)
+    client.stalled = holding == "socket"
+    publish(scene, b"held", persistent="true")
+    if holding == "transaction":
+        client.begin()
+        client.ack(client.message(), transaction="t")
+    elif holding == "back-off":
+        client.nack(client.message())
+
+
+def let_go(scene: Scene, client: Client, holding: str) -> None:
+    """Give back, or settle, the message that was held."""
+    if holding == "transaction":
+        client.abort()
+    elif holding == "socket":
+        client.resume()
+    scene.wait(3.0)
 
 
 def ending(stage: Stage) -> Iterator[Stage]:

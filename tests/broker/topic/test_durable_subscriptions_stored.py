@@ -6,28 +6,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.codec import V12, Version
-
 from ..client import Client, Scene
 from ..conftest import Stage
 from .durable_scenes import (
     ACTIVEMQ,
+    HOLDING,
+    KINDS,
     LASTING,
     PASSING,
     RABBITMQ,
     SHARED,
     TOPIC,
     Headers,
+    consumer,
     end,
     ending,
+    hold,
     known,
+    let_go,
     names,
     publish,
 )
-from .test_durable_subscriptions_end import hold, let_go
 
 spelled = pytest.mark.parametrize("headers", LASTING, ids=lambda headers: next(iter(headers)))
-some = pytest.mark.parametrize("headers", [RABBITMQ, ACTIVEMQ, SHARED], ids=lambda headers: next(iter(headers)))
+kinds = pytest.mark.parametrize("headers", KINDS, ids=lambda headers: next(iter(headers)))
 
 
 @pytest.fixture
@@ -46,16 +48,6 @@ def store(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> None
     scene.commit()
 
 
-def subscribe(
-    scene: Scene, headers: Headers, topic: str = TOPIC, *, ack: str = "auto", version: Version = V12
-) -> Client:
-    """A consumer; what it asks of the store is read."""
-    client = known(scene, version)
-    client.subscribe(topic, ack=ack, **headers)
-    scene.commit()
-    return client
-
-
 def three(scene: Scene) -> list[Client]:
     """One for each of three subscriptions."""
     clients = [known(scene, client_id=client_id) for client_id in "abc"]
@@ -68,13 +60,13 @@ def three(scene: Scene) -> list[Client]:
 class TestKill:
     @spelled
     @pytest.mark.parametrize("topic", [TOPIC, "/topic/*"])
-    def test_what_was_missed_is_there(self, scene: Scene, version: Version, headers: Headers, topic: str) -> None:
-        subscribe(scene, headers, topic, version=version).drop()
+    def test_what_was_missed_is_there(self, scene: Scene, headers: Headers, topic: str) -> None:
+        consumer(scene, headers, topic).drop()
         store(scene, b"1", b"2", b"3")
         scene = scene.crash()
         assert len(names(scene)) == 1
         store(scene, b"4")
-        messages = subscribe(scene, headers, topic, version=version).messages()
+        messages = consumer(scene, headers, topic).messages()
         assert [(each.body, each.redelivered) for each in messages] == [
             (b"1", True),
             (b"2", True),
@@ -82,7 +74,7 @@ class TestKill:
             (b"4", False),
         ]
 
-    @spelled
+    @kinds
     def test_nothing_waits_yet(self, scene: Scene, headers: Headers) -> None:
         """The subscription itself is stored, and the RECEIPT of the SUBSCRIBE says so."""
         client = known(scene)
@@ -92,56 +84,48 @@ class TestKill:
         assert client.receipts() == ["r"]
         scene = scene.crash()
         store(scene, b"m")
-        assert subscribe(scene, headers).bodies() == [b"m"]
+        assert consumer(scene, headers).bodies() == [b"m"]
 
-    @spelled
+    @kinds
     def test_what_is_not_durable_is_gone(self, scene: Scene, headers: Headers) -> None:
-        subscribe(scene, headers).drop()
+        consumer(scene, headers).drop()
         publish(scene, b"1")
         store(scene, b"2")
         publish(scene, b"3", persistent="false")
         scene.commit()
         assert len(scene.store.rows) == 1
         scene = scene.crash()
-        assert subscribe(scene, headers).bodies() == [b"2"]
+        assert consumer(scene, headers).bodies() == [b"2"]
 
-    def test_what_is_written_later_is_not(self, scene: Scene) -> None:
-        client = subscribe(scene, RABBITMQ)
-        store(scene, b"1")
-        publish(scene, b"2", persistent="true")
-        assert client.bodies() == [b"1", b"2"]
-        scene = scene.crash()
-        assert subscribe(scene, RABBITMQ).bodies() == []
-
-    @some
+    @kinds
     def test_unacknowledged_ones_are_marked(self, scene: Scene, headers: Headers) -> None:
-        client = subscribe(scene, headers, ack="client-individual")
+        client = consumer(scene, headers, ack="client-individual")
         store(scene, b"1", b"2", b"3")
         client.ack(client.messages()[1])
         scene.commit()
         scene = scene.crash()
-        messages = subscribe(scene, headers, ack="client").messages()
+        messages = consumer(scene, headers, ack="client").messages()
         assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"3", True)]
 
-    @some
+    @kinds
     def test_an_orderly_stop_marks_only_those(self, scene: Scene, headers: Headers) -> None:
-        client = subscribe(scene, {**headers, "prefetch-count": "1"}, ack="client")
+        client = consumer(scene, {**headers, "prefetch-count": "1"}, ack="client")
         store(scene, b"1", b"2")
         assert client.bodies() == [b"1"]
         scene = scene.restart()
-        messages = subscribe(scene, headers, ack="client").messages()
+        messages = consumer(scene, headers, ack="client").messages()
         assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", False)]
 
     def test_all_that_it_is_comes_back(self, scene: Scene) -> None:
         """Topic, selector, no-local and queue arguments: it is the same one, and not a new one."""
         headers = RABBITMQ | {"selector": "k = 'v'", "no-local": "true", "x-max-length": "2", "x-expires": "9000"}
-        subscribe(scene, headers).drop()
+        consumer(scene, headers).drop()
         for _ in range(2):
             scene = scene.crash()
             store(scene, b"1", b"2", b"3", k="v")
             store(scene, b"none of it")
             assert scene.broker.context.waiting == 2
-        client = subscribe(scene, headers)
+        client = consumer(scene, headers)
         assert client.bodies() == [b"2", b"3"]
         client.publish(TOPIC, b"own", k="v")
         assert client.received() == []
@@ -153,15 +137,15 @@ class TestKill:
     def test_a_consumer_does_not_take_a_named_one_with_it(self, scene: Scene) -> None:
         """What goes with its consumers is never stored, so `auto-delete` is none of what comes back."""
         headers = ACTIVEMQ | {"auto-delete": "true"}
-        subscribe(scene, headers).drop()
+        consumer(scene, headers).drop()
         scene = scene.crash()
-        subscribe(scene, headers).drop()
+        consumer(scene, headers).drop()
         store(scene, b"m")
         assert scene.broker.context.waiting == 1
 
     @pytest.mark.parametrize("headers", [PASSING, RABBITMQ | {"auto-delete": "true"}])
     def test_one_that_does_not_last_is_not_stored(self, scene: Scene, headers: Headers) -> None:
-        client = subscribe(scene, headers, ack="client")
+        client = consumer(scene, headers, ack="client")
         store(scene, b"m")
         assert client.bodies() == [b"m"]
         assert not scene.store.places
@@ -189,21 +173,11 @@ class TestContents:
         assert (scene.store.rows, scene.store.contents) == ({}, {})
         assert len(scene.store.places) == 3
 
-    def test_also_after_a_kill_between(self, scene: Scene) -> None:
-        for headers in (RABBITMQ, ACTIVEMQ, SHARED):
-            subscribe(scene, headers).drop()
-        store(scene, b"m")
-        for headers in (RABBITMQ, ACTIVEMQ, SHARED):
-            assert subscribe(scene, headers).bodies() == [b"m"]
-            scene.commit()
-            scene = scene.crash()
-        assert not scene.store.contents
-
     @pytest.mark.parametrize("durable", [True, False, None])
     @pytest.mark.parametrize("persistent", [True, False])
     def test_the_policy_of_the_topic_decides(self, stage: Stage, durable: bool | None, persistent: bool) -> None:
         scene = stage({"/topic/#": {"durable": durable}}, stored=True)
-        subscribe(scene, RABBITMQ).drop()
+        consumer(scene, RABBITMQ).drop()
         publish(scene, b"m", persistent=str(persistent).lower())
         scene.commit()
         assert len(scene.store.rows) == (persistent if durable is None else durable)
@@ -217,7 +191,7 @@ class TestContents:
         assert not scene.store.places
 
     def test_a_receipt_waits_for_all_rows(self, scene: Scene) -> None:
-        subscribe(scene, RABBITMQ).drop()
+        consumer(scene, RABBITMQ).drop()
         publisher = known(scene, client_id="")
         publisher.publish(TOPIC, b"m", persistent="true", receipt="stored")
         publisher.publish(TOPIC, b"m", receipt="behind it")
@@ -225,33 +199,33 @@ class TestContents:
         scene.commit()
         assert publisher.receipts() == ["stored", "behind it"]
 
-    @some
+    @kinds
     def test_a_dead_letter_is_as_durable(self, stage: Stage, headers: Headers) -> None:
         scene = stage({TOPIC: {"on_nack": "dead-letter", "dead_letter": "/queue/dead"}}, stored=True)
-        client = subscribe(scene, headers, ack="client")
+        client = consumer(scene, headers, ack="client")
         store(scene, b"m")
         client.nack(client.message(), requeue="false")
         scene.commit()
         scene = scene.crash()
-        assert subscribe(scene, {}, "/queue/dead").bodies() == [b"m"]
+        assert consumer(scene, {}, "/queue/dead").bodies() == [b"m"]
 
-    @some
+    @kinds
     def test_what_waits_for_its_back_off(self, stage: Stage, headers: Headers) -> None:
         scene = stage({TOPIC: {"backoff": 60.0}}, stored=True)
-        client = subscribe(scene, headers, ack="client")
+        client = consumer(scene, headers, ack="client")
         store(scene, b"m")
         client.nack(client.message())
         scene.commit()
         scene = scene.crash()
-        message = subscribe(scene, headers).message()
+        message = consumer(scene, headers).message()
         assert (message.body, message.headers["delivery-count"]) == (b"m", "2")
 
 
 class TestEnd:
-    @spelled
+    @kinds
     @pytest.mark.parametrize("waits", [False, True])
     def test_what_was_ended_does_not_come_back(self, scene: Scene, headers: Headers, waits: bool) -> None:
-        client = subscribe(scene, {**headers, "prefetch-count": "1"}, ack="client")
+        client = consumer(scene, {**headers, "prefetch-count": "1"}, ack="client")
         if waits:
             store(scene, b"1", b"2")
         end(client, headers | {"receipt": "r"})
@@ -260,8 +234,8 @@ class TestEnd:
         assert (scene.store.places, scene.store.rows, scene.store.contents) == ({}, {}, {})
         assert not names(scene.crash())
 
-    @some
-    @pytest.mark.parametrize("holding", ["transaction", "back-off", "socket"])
+    @kinds
+    @pytest.mark.parametrize("holding", HOLDING)
     @pytest.mark.parametrize("written", [False, True])
     @pytest.mark.parametrize("settled", [False, True])
     def test_nor_what_somebody_still_held(
@@ -282,8 +256,8 @@ class TestEnd:
         scene.commit()
         assert not scene.store.places
 
-    @some
-    @pytest.mark.parametrize("holding", ["transaction", "back-off", "socket"])
+    @kinds
+    @pytest.mark.parametrize("holding", HOLDING)
     def test_the_next_of_the_name_is_what_comes_back(self, stage: Stage, headers: Headers, holding: str) -> None:
         scene = stage({"#": {"backoff": 1.0}}, stored=True)
         client = known(scene)
@@ -295,21 +269,21 @@ class TestEnd:
         scene = scene.crash()
         store(scene, b"other")
         store(scene, b"new", k="v")
-        assert subscribe(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
+        assert consumer(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
 
-    @spelled
+    @kinds
     def test_another_selector(self, scene: Scene, headers: Headers) -> None:
-        subscribe(scene, headers).drop()
+        consumer(scene, headers).drop()
         store(scene, b"old", k="v")
-        subscribe(scene, {**headers, "selector": "k = 'v'"}).drop()
+        consumer(scene, {**headers, "selector": "k = 'v'"}).drop()
         assert len(scene.store.places) == 1
         store(scene, b"new", k="v")
         scene = scene.crash()
-        assert subscribe(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
+        assert consumer(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
 
     def test_by_time(self, stage: Stage) -> None:
         scene = stage({TOPIC: {"idle_timeout": 5.0}}, stored=True)
-        subscribe(scene, RABBITMQ).drop()
+        consumer(scene, RABBITMQ).drop()
         store(scene, b"m")
         scene.wait(4.0)
         scene = scene.crash()
@@ -318,26 +292,17 @@ class TestEnd:
         scene.commit()
         assert (scene.store.places, scene.store.rows) == ({}, {})
 
-    def test_one_that_came_and_went_at_once(self, scene: Scene) -> None:
-        client = known(scene)
-        client.subscribe(TOPIC, **RABBITMQ)
-        publish(scene, b"m", persistent="true")
-        end(client, RABBITMQ)
-        scene.commit()
-        assert not scene.store.places
-        assert not names(scene.crash())
-
     @pytest.mark.parametrize("limit", ["max_durable_subscriptions", "max_destinations"])
     def test_more_are_there_than_may_come(self, stage: Stage, limit: str) -> None:
         """A limit that was lowered ends nothing."""
         scene = stage(stored=True)
-        subscribe(scene, RABBITMQ).drop()
-        subscribe(scene, RABBITMQ, "/topic/*").drop()
+        consumer(scene, RABBITMQ).drop()
+        consumer(scene, RABBITMQ, "/topic/*").drop()
         scene._made_of = (None, {limit: 1})
         scene = scene.crash()
         assert len(names(scene)) == 2
         store(scene, b"m")
-        assert subscribe(scene, RABBITMQ).bodies() == [b"m"]
+        assert consumer(scene, RABBITMQ).bodies() == [b"m"]
         client = known(scene)
         client.subscribe("/topic/b", id="another", **RABBITMQ)
         assert f"({limit})".encode() in client.error().body

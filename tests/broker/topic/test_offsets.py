@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.topic import streams as logs_module
+from gateway.broker.topic import stream as logs_module
 from gateway.codec import Version
 
 from ..client import WITH_NACK, Client, Rules, Scene, Step
@@ -612,7 +612,7 @@ class TestMail:
     def test_of_who_has_none_cannot_be_resumed(self, stage: Stage) -> None:
         client = stage(self.RULES).connect()
         client.subscribe("/user/queue/in", **ME)
-        assert client.error().headers["message"] == "resume of one's mail needs a login"
+        assert client.error().headers["message"] == "resume of mail needs a login"
 
 
 class TestRefused:

@@ -10,8 +10,8 @@ import pytest
 from gateway.broker.core.scheduler import Scheduler
 from gateway.broker.errors import NotAllowed
 from gateway.broker.topic import stream as log_module
+from gateway.broker.topic import stream as logs_module
 from gateway.broker.topic import stream_reader as replay_module
-from gateway.broker.topic import streams as logs_module
 from gateway.codec import Frame, Head, Version
 
 from ..client import ALL, Client, Scene, Step

@@ -10,7 +10,7 @@ import pytest
 from gateway.broker.core.scheduler import Scheduler
 from gateway.broker.model.changes import StoredRow
 from gateway.broker.topic import stream as log_module
-from gateway.broker.topic import streams as logs_module
+from gateway.broker.topic import stream as logs_module
 from gateway.broker.topic.stream import Stream
 
 from ..client import Client, Rules, Scene
