@@ -35,9 +35,7 @@ _CODE_ACCEPTED, _CODE_DELIVERED, _CODE_ACKED = _ACCEPTED.code, _DELIVERED.code, 
 class Rows(RowBuffer):
     """Takes what happens; `gateway.broker.core.ports.Recorder` says what each method is told.
 
-    Args:
-        bodies: bytes of a body that are kept, by destination.
-        clock, limit, holds: see `RowBuffer`.
+    `bodies`: bytes of a body that are kept, by destination.  `clock`, `limit`, `holds`: see `RowBuffer`.
     """
 
     def __init__(

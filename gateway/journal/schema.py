@@ -27,12 +27,7 @@ BINARY = "binary"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    Attributes:
-        type: in Spark's spelling.
-        nullable: some rows have no value.
-    """
+    """A column.  `type`: in Spark's spelling.  `nullable`: some rows have no value."""
 
     name: str
     type: str
@@ -88,12 +83,7 @@ _END = ("destination", "message_id", "size", "delivery_count", "queue_us")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event.
-
-    Attributes:
-        code: in records; never used for another event.
-        columns: beside `OF_EVERY_ROW`.
-    """
+    """An event.  `code`: in records; never used for another event.  `columns`: beside `OF_EVERY_ROW`."""
 
     name: str
     code: int

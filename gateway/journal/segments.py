@@ -73,8 +73,7 @@ class Mended(NamedTuple):
 def order(path: Path) -> tuple[int, int]:
     """Epoch and number of a segment, by which segments are sorted.
 
-    Raises:
-        ValueError: the path is not that of a segment.
+    Raises ValueError: the path is not that of a segment.
     """
     match = _FILE.fullmatch(path.stem)
     if match is None:
@@ -90,14 +89,8 @@ def found(folder: Path, suffix: str = COMPLETE) -> list[Path]:
 def lock(folder: Path, now: int) -> tuple[int, int]:
     """Make the folder of a gateway and lock it, until the descriptor is closed or the process ends.
 
-    Args:
-        now: microseconds since 1970.
-
-    Returns:
-        the descriptor, and the epoch: now, or later if the clock went back since the last start.
-
-    Raises:
-        JournalError: another process has the lock, or the folder cannot be made.
+    `now`: microseconds since 1970.  Returns the descriptor, and the epoch: now, or later if the clock went back since
+    the last start.  Raises JournalError: another process has the lock, or the folder cannot be made.
     """
     if not _NAME.fullmatch(folder.name):
         raise JournalError(f"{folder.name[:80]!r} cannot name a folder: up to 64 letters, digits, dots, hyphens and _")
@@ -213,8 +206,7 @@ class Segments:
     def tend(self, now: float) -> None:
         """Do the work that is due: synchronize, or complete the segment.
 
-        Raises:
-            OSError: it failed.  A failed synchronization is not repeated.
+        Raises OSError: it failed.  A failed synchronization is not repeated.
         """
         if self._path is None:
             return
@@ -224,11 +216,7 @@ class Segments:
             self._synchronize()
 
     def complete(self) -> None:
-        """Complete the segment that grows.
-
-        Raises:
-            OSError: it failed; the segment is set aside.
-        """
+        """Complete the segment that grows.  Raises OSError: it failed; the segment is set aside."""
         path, self._path = self._path, None
         if path is None:
             return

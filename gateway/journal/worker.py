@@ -70,8 +70,7 @@ class Worker:
     def finish(self, seconds: float) -> bool:
         """Write all rows and end the thread; True: it has ended, and the last segment is complete.
 
-        Args:
-            seconds: the longest wait.
+        `seconds`: the longest wait.
         """
         self._closing = True
         self._buffer.wake.set()
@@ -82,11 +81,7 @@ class Worker:
         return not self._thread.is_alive()
 
     def step(self) -> float | None:
-        """Do the work that is due.
-
-        Returns:
-            seconds to sleep unless `wake` is set; None: until it is set.
-        """
+        """Do the work that is due.  Returns the seconds to sleep unless `wake` is set; None: until it is set."""
         buffer = self._buffer
         buffer.wake.clear()
         now = buffer.clock() * _NANO

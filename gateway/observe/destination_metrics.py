@@ -67,9 +67,8 @@ class Sums:
 class DestinationCollector(Collector):
     """Looks at destinations during a scrape.
 
-    Args:
-        dead_letters: names of dead-letter queues beside those with the usual prefix.
-        shown: names and patterns of single destinations.
+    `dead_letters`: names of dead-letter queues beside those with the usual prefix.  `shown`: names and patterns of
+    single destinations.
     """
 
     def __init__(self, broker: Broker, dead_letters: Collection[str] = (), shown: Sequence[str] = ()) -> None:

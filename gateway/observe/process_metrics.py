@@ -24,8 +24,7 @@ LONGEST_LOOK = 1.0
 class DiskCollector(Collector):
     """Free space of the disks that the gateway writes to.
 
-    Args:
-        folders: kind of files -> their folder; the kinds become a label.
+    `folders`: kind of files -> their folder; the kinds become a label.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:

@@ -111,11 +111,7 @@ class Spans:
         self._thread = threading.Thread(target=self._work, name="spans", daemon=True)
 
     def may(self, now: int) -> bool:
-        """Whether one more message may be traced in this second.
-
-        Args:
-            now: on the clock.
-        """
+        """Whether one more message may be traced in this second.  `now`: on the clock."""
         second = now // _SECOND
         if second != self._second:
             self._second, self._in_second = second, 0
@@ -234,11 +230,7 @@ class Spans:
 
 
 def over_http(endpoint: str) -> SpanExporter:
-    """An exporter of spans.
-
-    Args:
-        endpoint: whole address of the collector.
-    """
+    """An exporter of spans.  `endpoint`: whole address of the collector."""
     return OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)
 
 

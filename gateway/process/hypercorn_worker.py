@@ -111,8 +111,7 @@ def only_one() -> Iterator[None]:
     The lock is an abstract unix socket, which the kernel frees however the process ends.  Its name comes from the
     random key that multiprocessing gives all children of one parent; a process id is the same in every container.
 
-    Raises:
-        SecondWorker: another worker holds the lock.
+    Raises SecondWorker: another worker holds the lock.
     """
     if not is_spawned():
         yield
@@ -133,11 +132,7 @@ class ParentGone(Exception):
 
 
 async def watch_parent() -> None:
-    """Wait for the end of the parent process; without one, for ever.
-
-    Raises:
-        ParentGone: the parent has ended.
-    """
+    """Wait for the end of the parent process; without one, for ever.  Raises ParentGone: the parent has ended."""
     parent = multiprocessing.parent_process()
     if parent is None:
         await trio.sleep_forever()

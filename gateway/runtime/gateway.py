@@ -124,11 +124,7 @@ class Gateway:
         self._drain_asked = trio.Event()
 
     async def identify(self, credentials: Credentials) -> Identity:
-        """The identity of a client without a session.
-
-        Raises:
-            LoginRefused: the credentials are refused.
-        """
+        """The identity of a client without a session.  Raises LoginRefused: the credentials are refused."""
         return await identify(self._server, credentials)
 
     @property
@@ -252,12 +248,8 @@ async def open_gateway(
 
     To stop it, leave the block: a cancellation around it would cut the connections without an ERROR.
 
-    Args:
-        read: reads the settings again, for a reload; by default they never change.
-
-    Raises:
-        StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
-            cannot be used.
+    `read`: reads the settings again, for a reload; by default they never change.  Raises StartError: an address cannot
+    be opened, the functions cannot be loaded, or certificates, store or journal cannot be used.
     """
     certificates = read_certificates(settings)
     store = await open_the_store(settings)
@@ -329,11 +321,7 @@ async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
 
 @dataclass
 class _Kept:
-    """Journal and traces of a running gateway.
-
-    Attributes:
-        is_written: all batches are in the store.
-    """
+    """Journal and traces of a running gateway.  `is_written`: all batches are in the store."""
 
     journal: Journal | None = None
     tracing: Spans | None = None
@@ -348,8 +336,7 @@ async def _keeping(
 
     They are closed in the opposite order, each of them even if another one fails.
 
-    Raises:
-        StartError: one of them cannot be used.
+    Raises StartError: one of them cannot be used.
     """
     kept = _Kept()
     async with AsyncExitStack() as closing:
@@ -391,8 +378,7 @@ async def _open_the_journal(settings: Settings, server: Server, policies: Polici
 def runner_of(settings: Settings, server: Server) -> Runner | None:
     """The operator's functions, ready to run; None: there are none.
 
-    Raises:
-        StartError: the functions cannot be loaded, or exceed a limit.
+    Raises StartError: the functions cannot be loaded, or exceed a limit.
     """
     if not settings.handlers:
         return None

@@ -59,11 +59,7 @@ class DiskSpace:
         self._reserve = reserve
 
     def shortage(self) -> str:
-        """The reason to refuse new messages; empty: none.
-
-        Raises:
-            StoreError: the disk cannot be asked.
-        """
+        """The reason to refuse new messages; empty: none.  Raises StoreError: the disk cannot be asked."""
         with told(self._path):
             disk = os.statvfs(self._path.parent)
             free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
@@ -86,9 +82,7 @@ class DiskSpace:
     def make_room(self) -> None:
         """Empty the log, and shrink the file if the free space suffices for that.
 
-        Raises:
-            StoreFull: the free space does not suffice.
-            StoreError: it failed for another reason.
+        Raises StoreFull: the free space does not suffice; StoreError: it failed for another reason.
         """
         with told(self._path):
             self._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -116,11 +110,7 @@ class DiskSpace:
 
 
 def refuse_small(path: Path) -> None:
-    """Refuse a disk that is too small for a store.
-
-    Raises:
-        StoreError: it is too small.
-    """
+    """Refuse a disk that is too small for a store.  Raises StoreError: it is too small."""
     if not path.parent.is_dir():
         return  # `file.make` reports it
     with told(path):
