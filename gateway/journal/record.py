@@ -42,8 +42,7 @@ _FRAME = struct.Struct("<II")
 _FACTS = struct.Struct("<BQqqI")
 _ROW = "<IBIq"
 _LENGTH = struct.Struct("<I")
-NO_LENGTH = 0xFFFFFFFF
-"""The length of a null."""
+NO_LENGTH = 0xFFFFFFFF  # the length of a null
 NULL = _LENGTH.pack(NO_LENGTH)
 
 NUMBERS = {
@@ -67,8 +66,7 @@ _NUL = "\x01" + "0"
 # Most names that a reader caches; each takes about 300 bytes.
 _MOST_NAMES = 16 * 1024
 
-Row = tuple[object, ...]
-"""The values of `schema.COLUMNS`, in that order.  `ts` is an int: microseconds since 1970."""
+Row = tuple[object, ...]  # The values of `schema.COLUMNS`, in that order.  `ts` is an int: microseconds since 1970.
 
 
 Names = tuple[str | None, ...]
@@ -197,8 +195,7 @@ def string(value: str | None) -> bytes:
     return NULL if value is None else counted(value.encode("utf-8", "replace"))
 
 
-length_of = _LENGTH.pack
-"""The length that stands before so many bytes."""
+length_of = _LENGTH.pack  # the length that stands before so many bytes
 
 
 def counted(value: bytes) -> bytes:

@@ -18,8 +18,7 @@ from typing import BinaryIO
 
 from .record import RecordError, bodies, making_sense, size_of, start_of
 
-EFFORT = 8
-"""Times that a search may read the rest of a segment: message bodies may look like records."""
+EFFORT = 8  # times that a search may read the rest of a segment: message bodies may look like records
 
 _LENGTH = struct.Struct("<I")
 _EPOCH = struct.Struct("<q")

@@ -16,8 +16,7 @@ from .buffer import RowBuffer
 from .record import LAYOUTS, NULL, headers_of, length_of, string, strings
 
 ALL = sys.maxsize
-NONE = -1
-"""Bytes of a body that are kept; `NONE` leaves even the column empty."""
+NONE = -1  # bytes of a body that are kept; `NONE` leaves even the column empty
 
 # Larger bodies are not copied on the loop.
 _APART = 32 * 1024

@@ -150,8 +150,7 @@ EVENTS = (
 )
 
 BY_NAME = {event.name: event for event in EVENTS}
-INDEX = {column.name: place for place, column in enumerate(COLUMNS)}
-"""The place of a column in a row."""
+INDEX = {column.name: place for place, column in enumerate(COLUMNS)}  # the place of a column in a row
 
 
 def ddl() -> str:

@@ -20,11 +20,8 @@ from collections.abc import Callable
 from .buffer import RowBuffer, joined
 from .segments import Segments, reason_of
 
-EVERY = 0.05
-"""Seconds between two records."""
-
-RETRY = 1.0
-"""Seconds after which a record that failed is written again."""
+EVERY = 0.05  # seconds between two records
+RETRY = 1.0  # seconds after which a record that failed is written again
 
 _NANO = 1e-9
 

@@ -31,8 +31,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 SECRETS = frozenset({"passcode", "password", "authorization", "admin_token", "metrics_token", "token"})
 """Keys whose values are never written.  No caller passes them; this is a second protection."""
 
-HYPERCORN = "hypercorn.error"
-"""hypercorn's logger under its own command."""
+HYPERCORN = "hypercorn.error"  # hypercorn's logger under its own command
 
 FOREIGN = ("trio-websocket", "gateway.http")
 """Loggers of the standard library that get our format; the second is hypercorn's under `gateway serve`."""

@@ -17,8 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-LONGEST_LOOK = 1.0
-"""Seconds; a scrape has ten of them by default."""
+LONGEST_LOOK = 1.0  # Seconds; a scrape has ten of them by default
 
 
 class DiskCollector(Collector):

@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway.sampler")
 
-STEP = 1.0
-"""Seconds between two samples."""
-KEPT = 600
-"""Samples: ten minutes."""
-WINDOW = 10
-"""Steps of the current percentiles."""
+STEP = 1.0  # seconds between two samples
+KEPT = 600  # samples: ten minutes
+WINDOW = 10  # steps of the current percentiles
 
 _RATES = ("published", "delivered", "acknowledged", "errors")
 

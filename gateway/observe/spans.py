@@ -38,11 +38,8 @@ from .tracing import Mark
 
 log = structlog.get_logger("gateway.tracing")
 
-QUEUE = 8_192
-"""Most spans that wait: each has some 500 bytes, and a second of 2,000 traced messages has fewer."""
-
-MOST_PER_SECOND = 1_000
-"""Most traced messages: with three spans for each the thread takes a sixth of a core."""
+QUEUE = 8_192  # most spans that wait: each has some 500 bytes, and a second of 2,000 traced messages has fewer
+MOST_PER_SECOND = 1_000  # most traced messages: with three spans for each the thread takes a sixth of a core
 
 _SECOND = 1_000_000_000
 

@@ -48,11 +48,8 @@ _SAMPLED = 1
 _LONGEST_STATE = 512
 """Characters of a `tracestate` that is told; W3C asks for so many (3.3.1.5).  It goes through whole."""
 
-_LONGEST_NAME = 256
-"""Characters of a destination."""
-
-_SECRET = (REPLY_QUEUE, REPLY_TOPIC)
-"""Destinations that whoever knows their names may send to."""
+_LONGEST_NAME = 256  # characters of a destination
+_SECRET = (REPLY_QUEUE, REPLY_TOPIC)  # a client that knows such a name may send there
 
 
 class Mark(NamedTuple):

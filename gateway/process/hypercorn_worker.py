@@ -29,8 +29,7 @@ from typing import NoReturn
 
 import trio
 
-REFUSED = 1
-"""Exit status of a gateway that did not start, because of its settings or its environment."""
+REFUSED = 1  # exit status of a gateway that did not start, because of its settings or its environment
 
 
 class SecondWorker(Exception):

@@ -21,11 +21,8 @@ from gateway.broker.core.ports import StoreError
 from gateway.stores import file
 from gateway.stores.errors import told
 
-RESERVE = 64 << 20
-"""Bytes that should stay free on the disk; fewer on a small one."""
-
-LEAST_DISK = 40 << 20
-"""Size of the smallest disk for a store: half of it stays free, and the log takes a fifth."""
+RESERVE = 64 << 20  # bytes that should stay free on the disk; fewer on a small one
+LEAST_DISK = 40 << 20  # size of the smallest disk for a store: half of it stays free, and the log takes a fifth
 
 # Of a disk below eight times the reserve an eighth stays free, but at least this many bytes, for the log and for all
 # writes between two looks; and at most a half.

@@ -22,11 +22,8 @@ from pathlib import Path
 from gateway.broker.core.ports import StoreError
 from gateway.stores.errors import StoreDamaged
 
-APPLICATION = 0x53474154
-"""SQLite's `application_id` of the file."""
-
-VERSION = 1
-"""Of the schema; SQLite's `user_version` of the file."""
+APPLICATION = 0x53474154  # SQLite's `application_id` of the file
+VERSION = 1  # of the schema; SQLite's `user_version` of the file
 
 _IDENTITY = ("application_id", "user_version")
 _TABLES = """

@@ -39,8 +39,7 @@ from gateway.stores.batch_writer import BatchWriter
 from gateway.stores.disk_space import RESERVE, DiskSpace, refuse_small
 from gateway.stores.errors import StoreDamaged, StoreFull, told
 
-AHEAD = 65_536
-"""Row numbers that are reserved at a time."""
+AHEAD = 65_536  # row numbers that are reserved at a time
 
 # Batches after which the log is moved into the file: that costs as much as a commit.
 _TIDY_AFTER = 50
