@@ -223,7 +223,9 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     """All metrics of a gateway: every collector of `gateway.observe`."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
     others: list[Collector] = [
-        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
+        OverloadCollector(
+            broker, gateway.blocked_publishers, gateway.connection_limits, gateway.memory_guard, gateway.fair_gates
+        ),
         HealthCollector(
             gateway.not_ready,
             gateway.complaints,
@@ -241,7 +243,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
         others.append(SpanCollector(gateway.tracing))
     return Metrics(
         broker,
-        gateway.holds,
+        gateway.blocked_publishers,
         gateway.committer,
         gateway.journal,
         others,

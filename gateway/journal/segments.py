@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import fcntl
 import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway import files
 from gateway.files import make_private, synchronize_folder
 
 from . import record
@@ -96,19 +96,13 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
         raise JournalError(f"{folder.name[:80]!r} cannot name a folder: up to 64 letters, digits, dots, hyphens and _")
     try:
         make_private(folder)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise JournalError(f"the journal cannot be in {folder}: {reason_of(error)}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = files.lock(folder / _LOCK)
     except BlockingIOError as error:
-        os.close(descriptor)
         raise JournalError(
             f"another gateway writes the journal in {folder}: give each one a journal_id of its own"
         ) from error
     except OSError as error:
-        os.close(descriptor)
-        raise JournalError(f"the journal cannot be in {folder}, which cannot be locked: {reason_of(error)}") from error
+        raise JournalError(f"the journal cannot be in {folder}: {reason_of(error)}") from error
     last = os.pread(descriptor, 32, 0).strip()
     epoch = max(now, int(last) + 1 if last.isdigit() else 0)
     with contextlib.suppress(OSError):  # on a full disk the clock alone makes the epoch unique

@@ -70,9 +70,8 @@ class Gateway:
 
     Attributes:
         broker: the core.
-        holds: the publishers that are held.
-        admission: counts and limits of connections.
-        memory: the memory guard.
+        blocked_publishers: those that are not read now.
+        connection_limits: counts and limits of connections.
         turns: durations of clients' turns.
         fair_gates: queues of bulk senders and of new connections.
         traces: show the frames of sessions to operators.
@@ -102,9 +101,9 @@ class Gateway:
         self.in_force.on_change.append(self._take)
         self.broker: Broker = server.broker
         self.message_admin = MessageAdmin(server.broker)
-        self.holds = server.back_pressure.blocked
-        self.admission = server.connection_limits
-        self.memory = server.memory_guard
+        self.blocked_publishers = server.back_pressure.blocked
+        self.connection_limits = server.connection_limits
+        self.memory_guard = server.memory_guard
         self.turns = server.back_pressure.turns
         self.fair_gates = server.fair_gates
         self.traces = server.traces
@@ -137,8 +136,8 @@ class Gateway:
         if self._server.draining:
             return "the gateway is shutting down"
         # Full memory is a reason; short memory is not: it would keep away the consumers, which alone can make room.
-        if self.memory.reason:
-            return f"memory is full: {self.memory.reason}"
+        if self.memory_guard.reason:
+            return f"memory is full: {self.memory_guard.reason}"
         storage = self.broker.storage
         if storage is None or not storage.failure:
             return None

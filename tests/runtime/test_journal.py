@@ -238,8 +238,8 @@ class TestSlowDisk:
             await consumer.subscribe("/topic/a")
             publisher = await connected(gateway, "tcp")
             await publisher.publish("/topic/a", b"1")
-            await until(lambda: len(gateway.holds) == 1)
-            (hold,) = gateway.holds.by_session().values()
+            await until(lambda: len(gateway.blocked_publishers) == 1)
+            (hold,) = gateway.blocked_publishers.by_session().values()
             assert hold.reason == "journal slow"
             assert (await consumer.frame("MESSAGE")).body == b"1"
             await publisher.publish("/topic/a", b"2")
@@ -247,7 +247,7 @@ class TestSlowDisk:
             behind = False
             gateway._server.relieve()
             assert (await consumer.frame("MESSAGE")).body == b"2"
-            assert len(gateway.holds) == 0
+            assert len(gateway.blocked_publishers) == 0
             await publisher.aclose()
             await consumer.aclose()
 

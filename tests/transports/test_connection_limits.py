@@ -462,7 +462,7 @@ class TestListeners:
             assert nbytes.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
             assert f"as many as it may ({limit})".encode() in nbytes or f"one address may ({limit})".encode() in nbytes
             assert b" 3 connections" in nbytes
-            assert here.gateway.admission.refusals[limit] == 1
+            assert here.gateway.connection_limits.refusals[limit] == 1
             await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
             await here.bystanders_talk()
             await peer.aclose()
@@ -477,19 +477,19 @@ class TestListeners:
             half = [await here.dial(kind)]
             peers = [await here.session(kind) for _ in range(3)]
             await here.bystanders_talk()
-            assert here.gateway.admission.refusals["max_handshakes"] >= 15
+            assert here.gateway.connection_limits.refusals["max_handshakes"] >= 15
             for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
                 await trio.aclose_forcefully(stream)
 
     async def test_the_number_of_connections(self, shared_gateway: OpenGateway, kind: str) -> None:
         async with shared_gateway() as here:
             peers: list[Peer] = [await here.session(kind) for _ in range(3)]
-            assert here.gateway.admission.connections == 5
-            assert here.gateway.admission.handshakes == 0
+            assert here.gateway.connection_limits.connections == 5
+            assert here.gateway.connection_limits.handshakes == 0
             for peer in peers:
                 await peer.aclose()
             await here.gone()
-            assert here.gateway.admission.connections == 2
+            assert here.gateway.connection_limits.connections == 2
 
 
 class TestCollector:
