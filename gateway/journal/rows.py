@@ -2,7 +2,7 @@
 
 What costs time is done once.  Names come encoded from whoever keeps them (`names_of_subscription`).  Of destinations,
 and of headers, the last ones are remembered: frames that share their headers share the dictionary, so its identity is
-looked up first.  The three events that come with each message are written out; all the others go through `_add`.
+looked up first.  The three events that come with each message are written out; all others go through `record`.
 
 Nothing raises, whatever a client may have sent: text that is no Unicode is written with question marks.
 """
@@ -10,7 +10,7 @@ Nothing raises, whatever a client may have sent: text that is no Unicode is writ
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from .buffer import RowBuffer
 from .record import LAYOUTS, NULL, headers_of, length_of, string, strings
@@ -56,6 +56,10 @@ class Rows(RowBuffer):
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
         """What the rows of a subscription have in common."""
         return session + strings(subscription, ack_mode, destination)
+
+    def names_of_destination(self, destination: str) -> bytes:
+        """What the rows of a destination have in common."""
+        return (self._destinations.get(destination) or self._know(destination))[0]
 
     def _know(self, destination: str) -> tuple[bytes, int]:
         """A destination's bytes, and how much of its bodies is kept."""
@@ -147,7 +151,7 @@ class Rows(RowBuffer):
     ) -> None:
         """A delivery was settled by ACK."""
         if transaction is not None:
-            self._add("acked", now, names, string(transaction), number, delivery_count, ack_us)
+            self.record("acked", now, names, (number, delivery_count, ack_us), transaction)
             return
         length = len(names)
         row = _pack_acked(length + _REST_ACKED, _CODE_ACKED, length, now, number, delivery_count, ack_us) + names
@@ -156,105 +160,13 @@ class Rows(RowBuffer):
         if entered > self._alarm:
             self._ring()
 
-    def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """The same once more."""
-        self._add("redelivered", now, names, b"", number, size, delivery_count, queue_us)
-
-    def nacked(
-        self,
-        now: int,
-        names: bytes,
-        number: int,
-        delivery_count: int,
-        ack_us: int,
-        reason: str | None = None,
-        transaction: str | None = None,
+    def record(
+        self, event: str, now: int, names: bytes, numbers: Sequence[int] = (), *texts: str | Mapping[str, str] | None
     ) -> None:
-        """A delivery was settled by NACK."""
-        self._add("nacked", now, names, strings(reason, transaction), number, delivery_count, ack_us)
-
-    # what becomes of messages
-
-    def expired(self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """The time of a message was over."""
-        self._add("expired", now, self._name_of(destination), b"", number, size, delivery_count, queue_us)
-
-    def dead_lettered(
-        self,
-        now: int,
-        destination: str,
-        number: int,
-        size: int,
-        delivery_count: int,
-        queue_us: int,
-        reason: str,
-        headers: Mapping[str, str],
-    ) -> None:
-        """A message became a dead letter."""
-        payload = string(reason) + headers_of(headers)
-        self._add("dead_lettered", now, self._name_of(destination), payload, number, size, delivery_count, queue_us)
-
-    def dropped(
-        self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int, reason: str
-    ) -> None:
-        """A message was thrown away."""
-        name = self._name_of(destination)
-        self._add("dropped", now, name, string(reason), number, size, delivery_count, queue_us)
-
-    def _name_of(self, destination: str) -> bytes:
-        return (self._destinations.get(destination) or self._know(destination))[0]
-
-    # sessions
-
-    def tx_begun(self, now: int, names: bytes, transaction: str) -> None:
-        """BEGIN."""
-        self._add("tx_begun", now, names, string(transaction))
-
-    def tx_committed(self, now: int, names: bytes, transaction: str) -> None:
-        """COMMIT."""
-        self._add("tx_committed", now, names, string(transaction))
-
-    def tx_aborted(self, now: int, names: bytes, transaction: str, reason: str | None = None) -> None:
-        """ABORT, or the session ended before."""
-        self._add("tx_aborted", now, names, strings(reason, transaction))
-
-    def subscribed(self, now: int, names: bytes) -> None:
-        """SUBSCRIBE."""
-        self._add("subscribed", now, names, b"")
-
-    def unsubscribed(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """UNSUBSCRIBE, or the session ended."""
-        self._add("unsubscribed", now, names, string(reason))
-
-    def connected(self, now: int, names: bytes) -> None:
-        """A session began."""
-        self._add("connected", now, names, b"")
-
-    def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """It ended."""
-        self._add("disconnected", now, names, string(reason))
-
-    def error(self, now: int, names: bytes, reason: str) -> None:
-        """A client got an ERROR."""
-        self._add("error", now, names, string(reason))
-
-    def heartbeat_missed(self, now: int, names: bytes) -> None:
-        """A client was silent for longer than agreed."""
-        self._add("heartbeat_missed", now, names, b"")
-
-    # gauges
-
-    def gauge_subscription(self, now: int, names: bytes, pending: int, oldest_us: int) -> None:
-        """A subscription with deliveries that are not acknowledged."""
-        self._add("gauge_subscription", now, names, b"", pending, oldest_us)
-
-    def gauge_destination(self, now: int, destination: str, pending: int, depth: int, oldest_us: int) -> None:
-        """A destination that holds messages."""
-        self._add("gauge_destination", now, self._name_of(destination), b"", pending, depth, oldest_us)
-
-    # all of them
-
-    def _add(self, event: str, now: int, names: bytes, payload: bytes, *numbers: int) -> None:
+        """Any other event."""
         layout = LAYOUTS[event]
+        payload = b"".join(
+            [string(each) if each is None or isinstance(each, str) else headers_of(each) for each in texts]
+        )
         length = layout.rest + len(names) + len(payload)
         self._enter(layout.pack(length, layout.code, len(names), now, *numbers) + names + payload)

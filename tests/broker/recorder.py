@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 from gateway.broker.core.events import EventLog
 from gateway.broker.core.ports import Recorder
 from gateway.journal import schema
+from gateway.journal.record import LAYOUTS
 
 from .client import Rules, Scene
 from .store import MemoryStore
 
-SESSION = ("transport", "peer", "principal", "session")
-SUBSCRIPTION = (*SESSION, "subscription", "ack_mode", "destination")
 _LOOK = 1_000  # nanoseconds between two looks at the clock
 
 
@@ -62,8 +60,7 @@ class Row:
 
 
 COLUMNS = frozenset(each.name for each in fields(Row)) - {"event", "now", "number"}
-_NUMBERS = frozenset(("number", "size", "delivery_count", "queue_us", "ack_us", "pending", "depth", "oldest_us"))
-_NEVER_UNKNOWN = frozenset(("number", "pending", "depth"))
+_NEVER_UNKNOWN = frozenset(("message_id", "pending", "depth"))
 
 
 class Notes:
@@ -118,36 +115,43 @@ class Notebook(Notes):
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
         return json.dumps([*json.loads(session), subscription, ack_mode, destination]).encode()
 
-    def __getattr__(self, event: str) -> Callable[..., None]:
-        """The methods of `Recorder` that take an event, whose parameters are those of the port."""
-        method = getattr(Recorder, event, None)
-        if method is None or event not in schema.BY_NAME:
-            raise AttributeError(event)
-        parameters = method.__code__.co_varnames[1 : method.__code__.co_argcount]
-        defaults = dict(zip(reversed(parameters), reversed(method.__defaults__ or ()), strict=False))
-        return partial(self._take, event, parameters, defaults)
+    def names_of_destination(self, destination: str) -> bytes:
+        return json.dumps([destination]).encode()
 
-    def _take(
-        self, event: str, parameters: tuple[str, ...], defaults: dict[str, Any], *values: Any, **others: Any
+    def accepted(
+        self,
+        now: int,
+        names: bytes,
+        destination: str,
+        number: int,
+        headers: Mapping[str, str],
+        body: bytes,
+        transaction: str | None = None,
     ) -> None:
-        assert len(values) <= len(parameters)
-        given = dict(zip(parameters, values, strict=False))
-        assert not given.keys() & others.keys()
-        told = defaults | given | others
-        assert told.keys() == set(parameters), (event, told)
-        now, names = told.pop("now"), told.pop("names", None)
+        names = json.dumps([*json.loads(names), destination]).encode()
+        self._note("accepted", now, names, (number, len(body)), (headers, body, transaction))
+
+    def delivered(self, now: int, names: bytes, *numbers: int) -> None:
+        self._note("delivered", now, names, numbers)
+
+    def acked(
+        self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
+    ) -> None:
+        self._note("acked", now, names, (number, delivery_count, ack_us), (transaction,))
+
+    def record(self, event: str, now: int, names: bytes, numbers: Sequence[int] = (), *texts: object) -> None:
+        assert event in schema.BY_NAME
+        assert event not in ("accepted", "delivered", "acked")  # they have methods of their own
+        self._note(event, now, names, numbers, texts)
+
+    def _note(self, event: str, now: int, names: bytes, numbers: Sequence[int], texts: Sequence[object] = ()) -> None:
         assert not self.rows or self.rows[-1].now <= now // 1000
-        columns = set(schema.BY_NAME[event].columns)
-        if names is not None:
-            expected = [name for name in SUBSCRIPTION if name in columns and name not in told]
-            told |= dict(zip(expected, json.loads(names), strict=True))
-        if event == "accepted":
-            told["size"] = len(told["body"])
-        for name in _NUMBERS & told.keys():
-            assert isinstance(told[name], int)
-            assert told[name] >= 0 or name not in _NEVER_UNKNOWN, (event, name)
-            told[name] = told[name] if told[name] >= 0 else None
-        assert {"message_id" if name == "number" else name for name in told} == columns, (event, told)
+        layout = LAYOUTS[event]
+        told = dict(zip(layout.names, json.loads(names), strict=True))
+        told |= dict(zip(layout.payload, texts, strict=True))
+        for name, number in zip(layout.numbers, numbers, strict=True):
+            assert number >= 0 or name not in _NEVER_UNKNOWN, (event, name)
+            told["number" if name == "message_id" else name] = number if number >= 0 else None
         self.rows.append(Row(event, now // 1000, **told))
 
 

@@ -16,7 +16,7 @@ def path(tmp_path: Path) -> Path:
     """A segment of three records, with one row each."""
     journal = opened(tmp_path)
     for number in range(3):
-        journal.error(journal.clock(), journal.names_of_session("tcp", "here"), str(number))
+        journal.record("error", journal.clock(), journal.names_of_session("tcp", "here"), (), str(number))
         journal.worker.step()
         journal.clock.go(1)  # type: ignore[attr-defined]
     journal.close()

@@ -28,7 +28,7 @@ class Desk:
 
     def tell(self, count: int = 1) -> None:
         for _ in range(count):
-            self.journal.connected(self.clock(), b"".join([b"\0\0\0\0"] * 4))
+            self.journal.record("connected", self.clock(), b"".join([b"\0\0\0\0"] * 4))
 
     def step(self) -> float | None:
         return self.journal.worker.step()

@@ -23,7 +23,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def tell(journal: Journal, count: int) -> None:
     names = journal.names_of_session("tcp", "here", "me", "s")
     for _ in range(count):
-        journal.connected(journal.clock(), names)
+        journal.record("connected", journal.clock(), names)
 
 
 def test_writes_what_it_is_told(tmp_path: Path) -> None:

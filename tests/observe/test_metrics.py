@@ -198,7 +198,7 @@ def test_without_a_store_there_are_none_of_it() -> None:
 def test_of_a_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "g", run="r")
     metrics = Metrics(Broker(), (), None, journal)
-    journal.connected(journal.clock(), journal.names_of_session("tcp", "peer"))
+    journal.record("connected", journal.clock(), journal.names_of_session("tcp", "peer"))
     assert samples(metrics)["gateway_journal_pending_bytes"] > 0
     journal.start()
     journal.close()

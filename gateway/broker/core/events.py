@@ -141,7 +141,8 @@ class EventLog:
                 self.waited.add(waited)
             recorder.delivered(now, names, message.number, len(message.body), count, waited)
         else:
-            recorder.redelivered(now, names, message.number, len(message.body), count, waited)
+            numbers = message.number, len(message.body), count, waited
+            recorder.record("redelivered", now, names, numbers)
 
     def shown(self, subscription: Consumer, message: Message) -> None:
         """A browser got a message, which stays in the queue for a consumer."""
@@ -177,7 +178,8 @@ class EventLog:
         for delivery in deliveries:
             message, took = delivery.message, _since(delivery.at, now)
             names = own or self._names(subscription, message)
-            recorder.nacked(now, names, message.number, message.attempts, took, reason or None, self.transaction)
+            numbers = message.number, message.attempts, took
+            recorder.record("nacked", now, names, numbers, reason or None, self.transaction)
 
     def expired(self, name: str, message: Message) -> None:
         """The time of a message was over.
@@ -185,26 +187,21 @@ class EventLog:
         Args:
             name: of the queue, or topic, where it was; it means the same in the next three methods.
         """
-        recorder = self._recorder
-        now, destination = recorder.clock(), self._destination(name, message)
-        waited = _since(message.at, now)
-        recorder.expired(now, destination, message.number, len(message.body), message.attempts, waited)
+        self._record_end("expired", name, message)
 
     def dead_lettered(self, name: str, message: Message, why: str, headers: dict[str, str]) -> None:
         """A message became a dead letter with these headers."""
-        recorder = self._recorder
-        now, destination = recorder.clock(), self._destination(name, message)
-        waited = _since(message.at, now)
-        recorder.dead_lettered(
-            now, destination, message.number, len(message.body), message.attempts, waited, why, headers
-        )
+        self._record_end("dead_lettered", name, message, why, headers)
 
     def dropped(self, name: str, message: Message, why: str) -> None:
         """A message was thrown away."""
+        self._record_end("dropped", name, message, why)
+
+    def _record_end(self, event: str, name: str, message: Message, *texts: str | Mapping[str, str]) -> None:
         recorder = self._recorder
-        now, destination = recorder.clock(), self._destination(name, message)
-        waited = _since(message.at, now)
-        recorder.dropped(now, destination, message.number, len(message.body), message.attempts, waited, why)
+        now, names = recorder.clock(), recorder.names_of_destination(self._destination(name, message))
+        numbers = message.number, len(message.body), message.attempts, _since(message.at, now)
+        recorder.record(event, now, names, numbers, *texts)
 
     def purged(self, name: str, rows: Sequence[int], why: str) -> None:
         """Messages were thrown away that only the store has: nothing is known of them but the numbers of their rows.
@@ -212,9 +209,9 @@ class EventLog:
         That is the message's own, but in the queue of a durable subscription.
         """
         recorder = self._recorder
-        now = recorder.clock()
+        now, names = recorder.clock(), recorder.names_of_destination(name)
         for row in rows:
-            recorder.dropped(now, name, row, _UNKNOWN, _UNKNOWN, _UNKNOWN, why)
+            recorder.record("dropped", now, names, (row, _UNKNOWN, _UNKNOWN, _UNKNOWN), why)
 
     def age_of(self, message: Message) -> float | None:
         """Seconds since a message was accepted; None: that is not known."""
@@ -224,16 +221,16 @@ class EventLog:
 
     def begun(self, session: Peer, transaction: str) -> None:
         """BEGIN."""
-        self._recorder.tx_begun(self._recorder.clock(), self._names_of_session(session), transaction)
+        self._of_session("tx_begun", session, transaction)
 
     def committed(self, session: Peer, transaction: str) -> None:
         """COMMIT; what it held follows, until `transaction` is None again."""
         self.transaction = transaction
-        self._recorder.tx_committed(self._recorder.clock(), self._names_of_session(session), transaction)
+        self._of_session("tx_committed", session, transaction)
 
     def aborted(self, session: Peer, transaction: str, reason: str | None = None) -> None:
         """ABORT, or the session ended before."""
-        self._recorder.tx_aborted(self._recorder.clock(), self._names_of_session(session), transaction, reason)
+        self._of_session("tx_aborted", session, reason, transaction)
 
     def subscribed(self, subscription: Consumer) -> None:
         """SUBSCRIBE."""
@@ -242,28 +239,32 @@ class EventLog:
 
     def unsubscribed(self, subscription: Consumer, reason: str | None = None) -> None:
         """UNSUBSCRIBE, or the session ended."""
-        self._recorder.unsubscribed(self._recorder.clock(), self._own_names(subscription), reason)
+        self._recorder.record("unsubscribed", self._recorder.clock(), self._own_names(subscription), (), reason)
 
     def connected(self, session: Peer) -> None:
         """A session began."""
-        self._recorder.connected(self._recorder.clock(), self._names_of_session(session))
+        self._of_session("connected", session)
 
     def disconnected(self, session: Peer, reason: str | None) -> None:
         """A session ended."""
-        self._recorder.disconnected(self._recorder.clock(), self._names_of_session(session), reason)
+        self._of_session("disconnected", session, reason)
 
     def failed(self, session: Peer, error: ProtocolError) -> None:
         """A client got an ERROR."""
-        self._recorder.error(self._recorder.clock(), self._names_of_session(session), str(error))
+        self._of_session("error", session, str(error))
 
     def silent(self, session: Peer) -> None:
         """A client was silent for longer than agreed."""
-        self._recorder.heartbeat_missed(self._recorder.clock(), self._names_of_session(session))
+        self._of_session("heartbeat_missed", session)
+
+    def _of_session(self, event: str, session: Peer, *texts: str | None) -> None:
+        self._recorder.record(event, self._recorder.clock(), self._names_of_session(session), (), *texts)
 
     def refused(self, transport: str, peer: str, login: str | None, error: ProtocolError) -> None:
         """A client got an ERROR instead of CONNECTED."""
         recorder = self._recorder
-        recorder.error(recorder.clock(), recorder.names_of_session(transport, peer, login), str(error))
+        names = recorder.names_of_session(transport, peer, login)
+        recorder.record("error", recorder.clock(), names, (), str(error))
 
     # gauges
 
@@ -271,13 +272,13 @@ class EventLog:
         """A subscription has not acknowledged so many deliveries."""
         names, now = self._own_names(subscription), self._recorder.clock()
         age = _UNKNOWN if oldest is None else _since(oldest.at, now)
-        self._recorder.gauge_subscription(now, names, count, age)
+        self._recorder.record("gauge_subscription", now, names, (count, age))
 
     def waiting(self, destination: str, pending: int, depth: int, first: Message | None) -> None:
         """So many messages wait; so many are unacknowledged."""
-        now = self._recorder.clock()
+        names, now = self._recorder.names_of_destination(destination), self._recorder.clock()
         oldest = _UNKNOWN if first is None else _since(first.at, now)
-        self._recorder.gauge_destination(now, destination, pending, depth, oldest)
+        self._recorder.record("gauge_destination", now, names, (pending, depth, oldest))
 
     # names
 
@@ -315,7 +316,7 @@ class EventLog:
         subscription.names_by = names_by = {"": own}
         if not _has_many(name):
             subscription.names = own
-        self._recorder.subscribed(self._recorder.clock(), own)
+        self._recorder.record("subscribed", self._recorder.clock(), own)
         return names_by
 
     def _encode(self, subscription: Consumer, destination: str) -> bytes:

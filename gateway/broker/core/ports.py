@@ -197,11 +197,11 @@ class Destinations(Protocol):
 
 
 class Recorder(Protocol):
-    """Takes what happens, in the terms of the journal's schema: one method for each event.
+    """Takes what happens as rows; `gateway.journal.schema.EVENTS` has the events and the columns of each.
 
     * `now` is the last time of `clock`: the calls come in the order of the times.  One look at the clock may serve
       several calls, like those of one message to many subscribers, or of a cumulative ACK.
-    * `names` was made by `names_of_session` or `names_of_subscription`, once, of the fields that do not change.
+    * `names` was made by one of the three methods below, once, of the fields that do not change.
     * `number` is that of the message in its run; `message_id` is made of it.
     * Times between two events are in microseconds; they, and sizes and counts, are negative where they are not known.
     * The destination of a message is the one that it was sent to, in all rows about it.
@@ -225,13 +225,15 @@ class Recorder(Protocol):
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
         """The fields that the rows of a subscription have in common.
 
-        Args:
-            session: the names of its session.
-            destination: the server's name for it.
+        `session`: the names of its session.  `destination`: the server's name for it.
         """
         ...
 
-    # messages
+    def names_of_destination(self, destination: str) -> bytes:
+        """The fields that the rows of a destination have in common."""
+        ...
+
+    # Three events come with each message, and have methods of their own.
 
     def accepted(
         self,
@@ -243,137 +245,25 @@ class Recorder(Protocol):
         body: bytes,
         transaction: str | None = None,
     ) -> None:
-        """The broker took a message of a client; of a transaction, at its COMMIT.
-
-        Args:
-            names: of the session.
-            headers: of the SEND.  They do not change any more.
-        """
+        """`names`: of the session.  `headers`: of the SEND; they do not change any more."""
         ...
 
     def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """A message went to a subscription for the first time.
-
-        Args:
-            names: of the subscription, as in the next three.
-            size: bytes of the body.
-            delivery_count: 1; or 0: a browser got it, and it stays in the queue for a consumer.
-            queue_us: since it was accepted.
-        """
-        ...
-
-    def redelivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """A message was delivered once more; called in place of `delivered`."""
+        """`delivery_count`: 1; or 0: a browser got it, and it stays in the queue for a consumer."""
         ...
 
     def acked(
         self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
     ) -> None:
-        """A delivery was settled by ACK; of a transaction, at its COMMIT.
-
-        Args:
-            ack_us: since it was delivered.
-        """
+        """A delivery was settled by ACK; of a transaction, at its COMMIT."""
         ...
 
-    def nacked(
-        self,
-        now: int,
-        names: bytes,
-        number: int,
-        delivery_count: int,
-        ack_us: int,
-        reason: str | None = None,
-        transaction: str | None = None,
+    def record(
+        self, event: str, now: int, names: bytes, numbers: Sequence[int] = (), *texts: str | Mapping[str, str] | None
     ) -> None:
-        """A delivery was settled by NACK."""
-        ...
+        """Any other event.
 
-    def expired(self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """The time of a message was over.  If it becomes a dead letter, that is told, too."""
-        ...
-
-    def dead_lettered(
-        self,
-        now: int,
-        destination: str,
-        number: int,
-        size: int,
-        delivery_count: int,
-        queue_us: int,
-        reason: str,
-        headers: Mapping[str, str],
-    ) -> None:
-        """A message became a dead letter.
-
-        Args:
-            number: that it had until then.
-            reason: `dlq-reason`.
-            headers: of the dead letter.
-        """
-        ...
-
-    def dropped(
-        self, now: int, destination: str, number: int, size: int, delivery_count: int, queue_us: int, reason: str
-    ) -> None:
-        """A message was thrown away."""
-        ...
-
-    # sessions
-
-    def tx_begun(self, now: int, names: bytes, transaction: str) -> None:
-        """BEGIN."""
-        ...
-
-    def tx_committed(self, now: int, names: bytes, transaction: str) -> None:
-        """COMMIT; in front of the rows of what it held."""
-        ...
-
-    def tx_aborted(self, now: int, names: bytes, transaction: str, reason: str | None = None) -> None:
-        """ABORT, or the session ended before."""
-        ...
-
-    def subscribed(self, now: int, names: bytes) -> None:
-        """SUBSCRIBE."""
-        ...
-
-    def unsubscribed(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """UNSUBSCRIBE, or the session ended."""
-        ...
-
-    def connected(self, now: int, names: bytes) -> None:
-        """A session began."""
-        ...
-
-    def disconnected(self, now: int, names: bytes, reason: str | None = None) -> None:
-        """A session ended."""
-        ...
-
-    def error(self, now: int, names: bytes, reason: str) -> None:
-        """A client got an ERROR, perhaps instead of CONNECTED."""
-        ...
-
-    def heartbeat_missed(self, now: int, names: bytes) -> None:
-        """A client was silent for longer than agreed."""
-        ...
-
-    # gauges
-
-    def gauge_subscription(self, now: int, names: bytes, pending: int, oldest_us: int) -> None:
-        """A subscription with deliveries that are not acknowledged.
-
-        Args:
-            pending: how many.
-            oldest_us: since the oldest was delivered.
-        """
-        ...
-
-    def gauge_destination(self, now: int, destination: str, pending: int, depth: int, oldest_us: int) -> None:
-        """A destination that holds messages.
-
-        Args:
-            pending: deliveries that are not acknowledged.
-            depth: messages that wait.
-            oldest_us: since the oldest of these came.
+        `numbers`: in the order of the event's columns, the message's number for `message_id`.  `texts`: its columns
+        that are neither numbers nor names, in that order.
         """
         ...
