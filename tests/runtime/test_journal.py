@@ -135,14 +135,6 @@ class TestRows:
         assert kept == {"/queue/none": None, "/queue/all": b"hello", "/queue/other": b"he"}
         assert {row["size"] for row in accepted} == {5}
 
-    async def test_of_several_starts(self) -> None:
-        for _ in range(2):
-            async with recording(journal_id="g-1") as gateway:
-                await send(gateway, b"x")
-        accepted = [row for row in rows("g-1") if row["event"] == "accepted"]
-        assert len({row["epoch"] for row in accepted}) == 2
-        assert len({row["message_id"] for row in accepted}) == 2
-
     async def test_behind_a_recovery(self) -> None:
         """A message of the last process: nobody knows when it came."""
         async with recording(store="sqlite:store.db") as gateway:
