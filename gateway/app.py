@@ -133,7 +133,7 @@ class App:
             authenticator = auth.for_settings(chosen)
             async with open_gateway(chosen, authenticator=authenticator, read=settings.load) as gateway:
                 gateway.in_force.on_change.append(_configure_logs)
-                sampler = Sampler(gateway.broker, gateway.admission, gateway.turns)
+                sampler = Sampler(gateway.broker, gateway.connection_limits, gateway.turns)
                 self._site = site.build(gateway, chosen, tickets=authenticator.tickets, sampler=sampler)
                 self.gateway = gateway
                 try:

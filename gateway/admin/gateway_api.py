@@ -223,7 +223,9 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     """All metrics of a gateway: every collector of `gateway.observe`."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
     others: list[Collector] = [
-        OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
+        OverloadCollector(
+            broker, gateway.blocked_publishers, gateway.connection_limits, gateway.memory_guard, gateway.fair_gates
+        ),
         HealthCollector(
             gateway.not_ready,
             gateway.complaints,
@@ -239,7 +241,14 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     ]
     if gateway.tracing is not None:
         others.append(SpanCollector(gateway.tracing))
-    return Metrics(broker, gateway.holds, gateway.committer, gateway.journal, others, DiskCollector(_folders(settings)))
+    return Metrics(
+        broker,
+        gateway.blocked_publishers,
+        gateway.committer,
+        gateway.journal,
+        others,
+        DiskCollector(_folders(settings)),
+    )
 
 
 def _dead_letter_queues(settings: Settings) -> set[str]:

@@ -132,7 +132,7 @@ class OverviewApi(Api):
     def __init__(self, gateway: Gateway, settings: Settings, sampler: Sampler | None = None) -> None:
         self._gateway = gateway
         self._settings = settings
-        self._sampler = sampler or Sampler(gateway.broker, gateway.admission, gateway.turns)
+        self._sampler = sampler or Sampler(gateway.broker, gateway.connection_limits, gateway.turns)
 
     @Endpoint("GET", "/api/v1/overview", "gateway", OverviewNow)
     async def overview(self, query: OverviewQuery) -> Response:
@@ -157,8 +157,12 @@ class OverviewApi(Api):
             "drain": ("drained" if opened.drained else "draining") if opened.draining else None,
             "complaints": opened.complaints(),
             "counters": counters.totals(),
-            "sessions": {"total": len(broker.sessions), "tcp": transports["tcp"], "websocket": transports["websocket"]},
-            "connections": opened.admission.connections,
+            "sessions": {
+                "total": len(broker.sessions),
+                "tcp": transports["tcp"],
+                "websocket": transports["websocket"],
+            },
+            "connections": opened.connection_limits.connections,
             "subscriptions": broker.context.subscriptions,
             "destinations": broker.registry.count(),
             "messages": {
@@ -169,13 +173,13 @@ class OverviewApi(Api):
                 "octets": broker.memory.used,
             },
             "memory": self._memory(),
-            "held": len(opened.holds),
+            "held": len(opened.blocked_publishers),
             "store": self._store(),
             "journal": self._journal(),
             "limits": {
-                **opened.admission.refusals,
+                **opened.connection_limits.refusals,
                 **broker.context.slow_consumers.by_limit,
-                "memory": opened.memory.closed,
+                "memory": opened.memory_guard.closed,
             },
             "latency": {
                 "turn_ms": _row(sampler.turns()),
@@ -187,7 +191,7 @@ class OverviewApi(Api):
         }
 
     def _memory(self) -> dict[str, object]:
-        broker, memory, last = self._gateway.broker, self._gateway.memory, self._sampler.last
+        broker, memory, last = self._gateway.broker, self._gateway.memory_guard, self._sampler.last
         return {
             "process": last.memory if last is not None else memory.resident,
             "mark": memory.mark or None,

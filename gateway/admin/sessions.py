@@ -185,7 +185,7 @@ class SessionsApi(Api):
 
     def _rows(self, sessions: Iterable[Session]) -> list[Row]:
         """The broker's rows, and why each session is blocked as a publisher; None: it is not."""
-        holds = self._gateway.holds.by_session()
+        holds = self._gateway.blocked_publishers.by_session()
         found = []
         for session in sessions:
             hold = holds.get(session.id)

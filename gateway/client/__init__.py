@@ -4,7 +4,6 @@ from .blocking import Client
 from .errors import ConnectionLost, ServerError, StompError
 from .server import StompServer
 
-Server = StompServer
-"""The public name."""
+Server = StompServer  # the public name
 
 __all__ = ["Client", "ConnectionLost", "Server", "ServerError", "StompError", "StompServer"]

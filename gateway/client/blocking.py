@@ -134,9 +134,8 @@ class Client:
     def send(self, data: bytes) -> None:
         """Write all bytes.
 
-        Raises:
-            ConnectionLost: the connection has ended, or takes nothing for `receipt_timeout`.
-            ServerError: an ERROR came meanwhile.
+        Raises ConnectionLost: the connection has ended, or takes nothing for `receipt_timeout`; ServerError: an ERROR
+        came meanwhile.
         """
         view = memoryview(data)
         deadline = time.monotonic() + self._timeout
@@ -159,8 +158,7 @@ class Client:
     def request(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
         """Send a frame and wait for its RECEIPT; `receive` returns the frames that come meanwhile.
 
-        Raises:
-            ConnectionLost, ServerError: the RECEIPT did not come.
+        Raises ConnectionLost, ServerError: the RECEIPT did not come.
         """
         self._receipts += 1
         receipt = f"r{self._receipts}"
@@ -168,11 +166,7 @@ class Client:
         self.wait_for(receipt, command)
 
     def wait_for(self, receipt: str, what: str) -> None:
-        """Wait for a RECEIPT.
-
-        Raises:
-            ConnectionLost, ServerError: it did not come.
-        """
+        """Wait for a RECEIPT.  Raises ConnectionLost, ServerError: it did not come."""
         deadline = time.monotonic() + self._timeout
         looked = 0
         while True:
@@ -194,9 +188,8 @@ class Client:
 
         Together they exceed `_AT_ONCE` bytes by a chunk at most, unless one frame alone does.
 
-        Raises:
-            ConnectionLost: the connection has ended, or the server's heart-beats have.
-            ServerError: an ERROR came, or bytes that are not STOMP.
+        Raises ConnectionLost: the connection has ended, or the server's heart-beats have; ServerError: an ERROR came,
+        or bytes that are not STOMP.
         """
         if not self._frames:
             self._pull(timeout)
@@ -214,8 +207,7 @@ class Client:
     def rest(self, seconds: float) -> None:
         """Read nothing for so many seconds, so that the server has to wait; heart-beats still go out.
 
-        Raises:
-            ConnectionLost: the connection has ended.
+        Raises ConnectionLost: the connection has ended.
         """
         time.sleep(min(seconds, max(0.0, self._beat())))
 

@@ -49,8 +49,7 @@ class ClientProtocol:
     def receive(self, chunk: bytes) -> Iterator[Frame]:
         """The frames that this chunk completes; to be read to the end before the next chunk.
 
-        Raises:
-            ProtocolError: the bytes are not STOMP.
+        Raises ProtocolError: the bytes are not STOMP.
         """
         self._decoder.feed(chunk)
         for each in self._decoder.frames():
@@ -76,8 +75,7 @@ class ClientProtocol:
     def acks(self, subscription: str, handles: Sequence[str], receipt: str = "") -> bytes:
         """ACK frames for messages of a subscription; the last one asks for the receipt, if there is a name for it.
 
-        Args:
-            handles: as `handle_of` reads them.
+        `handles`: as `handle_of` reads them.
         """
         if not handles:
             return b""

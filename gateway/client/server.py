@@ -62,14 +62,8 @@ class StompServer:
 def read_url(url: str, variable: str) -> tuple[StompServer, str]:
     """Read stomp://user@host:port/topic/name, or stomps:// for TLS.
 
-    Args:
-        variable: of the environment, for the password.
-
-    Returns:
-        the server, and the destination; "": the URL has none.
-
-    Raises:
-        ValueError: it is not the URL of a STOMP server, or has a password; the text is a sentence.
+    `variable`: of the environment, for the password.  Returns the server, and the destination; "": the URL has none.
+    Raises ValueError: it is not the URL of a STOMP server, or has a password; the text is a sentence.
     """
     wrong = ValueError(f"{url[:80]!r} names no STOMP server: write stomp://user@host:port")
     try:
@@ -90,9 +84,8 @@ def server_at(
 ) -> StompServer:
     """The server of a URL without a destination, with more fields; files of certificates are read as a check.
 
-    Raises:
-        FileError: the files cannot be used, or the URL has no TLS.
-        ValueError: as `read_url`, or the URL has a destination.
+    Raises FileError: the files cannot be used, or the URL has no TLS; ValueError: as `read_url`, or the URL has a
+    destination.
     """
     server, destination = read_url(url, variable)
     if destination:

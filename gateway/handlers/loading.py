@@ -12,11 +12,7 @@ class HandlersError(Exception):
 
 
 def load(text: str) -> Handlers:
-    """Import the operator's module.
-
-    Raises:
-        HandlersError: it cannot be imported, or the attribute is no `Handlers`.
-    """
+    """Import the operator's module.  Raises HandlersError: it cannot be imported, or the attribute is no `Handlers`."""
     try:
         found: Handlers = plugins.load(
             text, lambda value: isinstance(value, Handlers), "a gateway.handlers.Handlers", hints=True

@@ -28,13 +28,11 @@ SUBSCRIBE = "subscribe"
 
 OF_SENDS = f"{HANDLERS}{SEND}/#"
 """The pattern of the queues in which sent messages wait for their functions."""
-DEAD_LETTERS = "/queue/dlq.app"
-"""The dead letter queue of functions, unless a policy names another."""
+DEAD_LETTERS = "/queue/dlq.app"  # the dead letter queue of functions, unless a policy names another
 
 CONCURRENCY = 16
 MAX_CONCURRENCY = 10_000
-TIMEOUT = 30.0
-"""Seconds."""
+TIMEOUT = 30.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)

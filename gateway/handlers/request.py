@@ -34,8 +34,7 @@ _OF_SESSIONS = ("transaction", "receipt")
 class Reject(Exception):
     """Raised by a function: the request can never succeed, so it is not retried.
 
-    Args:
-        reason: the header `reason` of the dead letter, which other clients may read.
+    `reason`: the header `reason` of the dead letter, which other clients may read.
     """
 
 
@@ -93,22 +92,14 @@ class Request:
 
     @property
     def text(self) -> str:
-        """The body as text.
-
-        Raises:
-            Reject: it is not UTF-8.
-        """
+        """The body as text.  Raises Reject: it is not UTF-8."""
         try:
             return self.body.decode()
         except UnicodeDecodeError:
             raise Reject("the body is not UTF-8") from None
 
     def json(self) -> Any:
-        """The body as JSON.
-
-        Raises:
-            Reject: it is not JSON.
-        """
+        """The body as JSON.  Raises Reject: it is not JSON."""
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError):
@@ -119,13 +110,9 @@ class Request:
     def send(self, destination: str, body: Body = b"", headers: Mapping[str, str] | None = None) -> None:
         """Send a message when the function has returned.
 
-        Args:
-            headers: besides the destination; headers for the broker, like `x-delay`, `expires` or `retain`, work as
-                in a SEND.
-
-        Raises:
-            CannotSend: the broker would refuse it: the destination, a header, or a limit.
-            RuntimeError: the function has returned, or the call comes from a thread.
+        `headers`: besides the destination; headers for the broker, like `x-delay`, `expires` or `retain`, work as in a
+        SEND.  Raises CannotSend: the broker would refuse it: the destination, a header, or a limit; RuntimeError: the
+        function has returned, or the call comes from a thread.
         """
         self._check_place()
         data = _encoded(body)
@@ -141,9 +128,7 @@ class Request:
     def reply(self, body: Body = b"", headers: Mapping[str, str] | None = None) -> None:
         """Send a reply to `reply_to`, with the client's `correlation-id`; without `reply_to`, nothing is sent.
 
-        Raises:
-            CannotSend, RuntimeError: as `send`.
-            Reject: `reply-to` is no destination.
+        Raises CannotSend, RuntimeError: as `send`; Reject: `reply-to` is no destination.
         """
         if self.reply_to is None:
             self._check_place()
@@ -199,8 +184,7 @@ class Request:
     def check(self) -> None:
         """Check again that all messages can be sent together: other messages may have come first.
 
-        Raises:
-            CannotSend: they cannot.
+        Raises CannotSend: they cannot.
         """
         try:
             self._broker.router.check(self._sendings)

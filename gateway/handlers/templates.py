@@ -63,11 +63,7 @@ def _check(text: str, words: tuple[str, ...]) -> None:
 
 
 def _field(word: str) -> str:
-    """The name of the field in a word; empty: the word is a literal.
-
-    Raises:
-        ValueError: its braces are no field.
-    """
+    """The name of the field in a word; empty: the word is a literal.  Raises ValueError: its braces are no field."""
     if "{" not in word and "}" not in word:
         return ""
     field = word[1:-1]

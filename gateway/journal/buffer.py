@@ -25,8 +25,7 @@ from .record import LAYOUTS, string
 # Bytes that are written before the usual time.
 _STEP = 1024 * 1024
 
-Piece = bytes | tuple[bytes, ...]
-"""A row; a large body is a piece of its own, and is not copied."""
+Piece = bytes | tuple[bytes, ...]  # a row; a large body is a piece of its own, and is not copied
 
 _DROPPED = LAYOUTS["journal_dropped"]
 

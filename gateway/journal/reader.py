@@ -39,9 +39,7 @@ class Segment:
     def records(self) -> Iterator[list[Row]]:
         """The rows of each record: about 1 MiB, unless a body is larger.
 
-        Raises:
-            OSError: the file cannot be read.
-            RecordError: a record has another version, or wrong rows.
+        Raises OSError: the file cannot be read; RecordError: a record has another version, or wrong rows.
         """
         decoder = RowDecoder()
         bodies = RecordBodies(self.path, order(self.path)[0])

@@ -42,8 +42,7 @@ _FRAME = struct.Struct("<II")
 _FACTS = struct.Struct("<BQqqI")
 _ROW = "<IBIq"
 _LENGTH = struct.Struct("<I")
-NO_LENGTH = 0xFFFFFFFF
-"""The length of a null."""
+NO_LENGTH = 0xFFFFFFFF  # the length of a null
 NULL = _LENGTH.pack(NO_LENGTH)
 
 NUMBERS = {
@@ -67,8 +66,7 @@ _NUL = "\x01" + "0"
 # Most names that a reader caches; each takes about 300 bytes.
 _MOST_NAMES = 16 * 1024
 
-Row = tuple[object, ...]
-"""The values of `schema.COLUMNS`, in that order.  `ts` is an int: microseconds since 1970."""
+Row = tuple[object, ...]  # The values of `schema.COLUMNS`, in that order.  `ts` is an int: microseconds since 1970.
 
 
 Names = tuple[str | None, ...]
@@ -130,11 +128,7 @@ class Layout:
         self._columns = itemgetter(*[given.index(each.name) if each.name in given else 0 for each in schema.COLUMNS])
 
     def unpack(self, body: bytes, place: int, end: int, context: _Context) -> Row:
-        """The row at a place of a record's body.
-
-        Raises:
-            ValueError: the row is wrong.
-        """
+        """The row at a place of a record's body.  Raises ValueError: the row is wrong."""
         numbers = self._row.unpack_from(body, place)
         message_id = f"{context.run}-{numbers[4]}" if self._has_message else None
         ts = (numbers[3] + context.offset) // 1000
@@ -173,11 +167,7 @@ def _read(body: bytes, place: int) -> tuple[bytes | None, int]:
 
 
 def texts_in(data: bytes) -> list[str]:
-    """The texts of header blocks: name, value, name, value.
-
-    Raises:
-        ValueError: they are not UTF-8.
-    """
+    """The texts of header blocks: name, value, name, value.  Raises ValueError: they are not UTF-8."""
     texts = data.decode().split("\0")
     texts.pop()  # the empty text behind the last NUL
     if b"\x01" in data:
@@ -205,8 +195,7 @@ def string(value: str | None) -> bytes:
     return NULL if value is None else counted(value.encode("utf-8", "replace"))
 
 
-length_of = _LENGTH.pack
-"""The length that stands before so many bytes."""
+length_of = _LENGTH.pack  # the length that stands before so many bytes
 
 
 def counted(value: bytes) -> bytes:
@@ -234,11 +223,7 @@ def headers_of(headers: Mapping[str, str]) -> bytes:
 
 
 def record(facts: RecordFacts, first_seq: int, rows: int, pieces: Sequence[bytes]) -> list[bytes]:
-    """A record, in pieces that are written in their order.
-
-    Args:
-        rows: number of rows in the pieces.
-    """
+    """A record, in pieces that are written in their order.  `rows`: number of rows in the pieces."""
     start = _FACTS.pack(schema.VERSION, first_seq, facts.epoch, facts.offset, rows) + strings(facts.gateway, facts.run)
     crc = zlib.crc32(start)
     for piece in pieces:
@@ -253,8 +238,7 @@ def record(facts: RecordFacts, first_seq: int, rows: int, pieces: Sequence[bytes
 def bodies(file: BinaryIO, size: int) -> Iterator[bytes]:
     """The bodies of the records of a file, up to the first that is torn or damaged.
 
-    Args:
-        size: most bytes to read; `file` is at the start of a record.
+    `size`: most bytes to read; `file` is at the start of a record.
     """
     while size >= _FRAME.size:
         start = file.read(_FRAME.size)
@@ -280,8 +264,7 @@ def size_of(body: bytes) -> int:
 def making_sense(body: bytes) -> Iterator[None]:
     """Turn errors in the body of a record into one.
 
-    Raises:
-        RecordError: the record has another version, or wrong rows.
+    Raises RecordError: the record has another version, or wrong rows.
     """
     if body[0] != schema.VERSION:
         raise RecordError(f"the record has version {body[0]}, and this gateway reads {schema.VERSION} only")
@@ -294,8 +277,7 @@ def making_sense(body: bytes) -> Iterator[None]:
 def start_of(body: bytes) -> tuple[RecordFacts, int, int, int]:
     """The start of a body: facts, the first seq, the number of rows, and their place.
 
-    Raises:
-        ValueError, struct.error: it is wrong.
+    Raises ValueError, struct.error: it is wrong.
     """
     _, first_seq, epoch, offset, count = _FACTS.unpack_from(body)
     gateway, place = _read(body, _FACTS.size)
@@ -304,11 +286,7 @@ def start_of(body: bytes) -> tuple[RecordFacts, int, int, int]:
 
 
 def names_in(data: bytes) -> Names:
-    """The names of a row.
-
-    Raises:
-        ValueError, struct.error: they are wrong.
-    """
+    """The names of a row.  Raises ValueError, struct.error: they are wrong."""
     found: list[str | None] = []
     place = 0
     while place < len(data):
@@ -320,22 +298,14 @@ def names_in(data: bytes) -> Names:
 
 
 class RowDecoder:
-    """Bodies of records to rows.
-
-    Attributes:
-        unknown: number of skipped rows of a newer gateway.
-    """
+    """Bodies of records to rows.  `unknown`: number of skipped rows of a newer gateway."""
 
     def __init__(self) -> None:
         self.unknown = 0
         self._known: dict[bytes, Names] = {}
 
     def rows(self, body: bytes) -> list[Row]:
-        """The rows of a record.
-
-        Raises:
-            RecordError: the record has another version, or wrong rows.
-        """
+        """The rows of a record.  Raises RecordError: the record has another version, or wrong rows."""
         with making_sense(body):
             return self._rows(body)
 
@@ -369,9 +339,7 @@ class RowDecoder:
 class _Context:
     """The fields of a record that its rows need.
 
-    Attributes:
-        known: bytes -> names that were read before.
-        names: reads other names.
+    `known`: bytes -> names that were read before.  `names`: reads other names.
     """
 
     __slots__ = ("epoch", "gateway", "known", "names", "offset", "run", "seq")

@@ -18,8 +18,7 @@ from typing import BinaryIO
 
 from .record import RecordError, bodies, making_sense, size_of, start_of
 
-EFFORT = 8
-"""Times that a search may read the rest of a segment: message bodies may look like records."""
+EFFORT = 8  # times that a search may read the rest of a segment: message bodies may look like records
 
 _LENGTH = struct.Struct("<I")
 _EPOCH = struct.Struct("<q")
@@ -54,11 +53,7 @@ class RecordBodies:
         return self._last is None
 
     def __iter__(self) -> Iterator[bytes]:
-        """The bodies.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """The bodies.  Raises OSError: the file cannot be read."""
         with self._path.open("rb") as file:
             self.size = os.fstat(file.fileno()).st_size
             while self.place < self.size:
@@ -126,8 +121,7 @@ class RecordBodies:
     def _last_seq(self) -> int:
         """The seq of the last row so far; 0: before the first.
 
-        Raises:
-            RecordError: the last record is of another version.
+        Raises RecordError: the last record is of another version.
         """
         if self._last is None:
             return 0

@@ -20,8 +20,7 @@ from .record import LAYOUTS, NULL, headers_of, length_of, string, strings
 Value = int | str | None | Mapping[str, str]
 
 ALL = sys.maxsize
-NONE = -1
-"""Bytes of a body that are kept; `NONE` leaves even the column empty."""
+NONE = -1  # bytes of a body that are kept; `NONE` leaves even the column empty
 
 # A number that is not given.
 _UNKNOWN = -1
@@ -41,9 +40,7 @@ _CODE_ACCEPTED, _CODE_DELIVERED, _CODE_ACKED = _ACCEPTED.code, _DELIVERED.code, 
 class Rows(RowBuffer):
     """Takes what happens; `gateway.broker.core.ports.Recorder` says what each method is told.
 
-    Args:
-        bodies: bytes of a body that are kept, by destination.
-        clock, limit, holds: see `RowBuffer`.
+    `bodies`: bytes of a body that are kept, by destination.  `clock`, `limit`, `holds`: see `RowBuffer`.
     """
 
     def __init__(

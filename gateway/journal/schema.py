@@ -27,12 +27,7 @@ BINARY = "binary"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    Attributes:
-        type: in Spark's spelling.
-        nullable: some rows have no value.
-    """
+    """A column.  `type`: in Spark's spelling.  `nullable`: some rows have no value."""
 
     name: str
     type: str
@@ -88,12 +83,7 @@ _END = ("destination", "message_id", "size", "delivery_count", "queue_us")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event.
-
-    Attributes:
-        code: in records; never used for another event.
-        columns: beside `OF_EVERY_ROW`.
-    """
+    """An event.  `code`: in records; never used for another event.  `columns`: beside `OF_EVERY_ROW`."""
 
     name: str
     code: int
@@ -160,8 +150,7 @@ EVENTS = (
 )
 
 BY_NAME = {event.name: event for event in EVENTS}
-INDEX = {column.name: place for place, column in enumerate(COLUMNS)}
-"""The place of a column in a row."""
+INDEX = {column.name: place for place, column in enumerate(COLUMNS)}  # the place of a column in a row
 
 
 def ddl() -> str:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import fcntl
 import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway import files
 from gateway.files import make_private, synchronize_folder
 
 from . import record
@@ -73,8 +73,7 @@ class Mended(NamedTuple):
 def order(path: Path) -> tuple[int, int]:
     """Epoch and number of a segment, by which segments are sorted.
 
-    Raises:
-        ValueError: the path is not that of a segment.
+    Raises ValueError: the path is not that of a segment.
     """
     match = _FILE.fullmatch(path.stem)
     if match is None:
@@ -90,32 +89,20 @@ def found(folder: Path, suffix: str = COMPLETE) -> list[Path]:
 def lock(folder: Path, now: int) -> tuple[int, int]:
     """Make the folder of a gateway and lock it, until the descriptor is closed or the process ends.
 
-    Args:
-        now: microseconds since 1970.
-
-    Returns:
-        the descriptor, and the epoch: now, or later if the clock went back since the last start.
-
-    Raises:
-        JournalError: another process has the lock, or the folder cannot be made.
+    `now`: microseconds since 1970.  Returns the descriptor, and the epoch: now, or later if the clock went back since
+    the last start.  Raises JournalError: another process has the lock, or the folder cannot be made.
     """
     if not _NAME.fullmatch(folder.name):
         raise JournalError(f"{folder.name[:80]!r} cannot name a folder: up to 64 letters, digits, dots, hyphens and _")
     try:
         make_private(folder)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise JournalError(f"the journal cannot be in {folder}: {reason_of(error)}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = files.lock(folder / _LOCK)
     except BlockingIOError as error:
-        os.close(descriptor)
         raise JournalError(
             f"another gateway writes the journal in {folder}: give each one a journal_id of its own"
         ) from error
     except OSError as error:
-        os.close(descriptor)
-        raise JournalError(f"the journal cannot be in {folder}, which cannot be locked: {reason_of(error)}") from error
+        raise JournalError(f"the journal cannot be in {folder}: {reason_of(error)}") from error
     last = os.pread(descriptor, 32, 0).strip()
     epoch = max(now, int(last) + 1 if last.isdigit() else 0)
     with contextlib.suppress(OSError):  # on a full disk the clock alone makes the epoch unique
@@ -213,8 +200,7 @@ class Segments:
     def tend(self, now: float) -> None:
         """Do the work that is due: synchronize, or complete the segment.
 
-        Raises:
-            OSError: it failed.  A failed synchronization is not repeated.
+        Raises OSError: it failed.  A failed synchronization is not repeated.
         """
         if self._path is None:
             return
@@ -224,11 +210,7 @@ class Segments:
             self._synchronize()
 
     def complete(self) -> None:
-        """Complete the segment that grows.
-
-        Raises:
-            OSError: it failed; the segment is set aside.
-        """
+        """Complete the segment that grows.  Raises OSError: it failed; the segment is set aside."""
         path, self._path = self._path, None
         if path is None:
             return

@@ -20,11 +20,8 @@ from collections.abc import Callable
 from .buffer import RowBuffer, joined
 from .segments import Segments, reason_of
 
-EVERY = 0.05
-"""Seconds between two records."""
-
-RETRY = 1.0
-"""Seconds after which a record that failed is written again."""
+EVERY = 0.05  # seconds between two records
+RETRY = 1.0  # seconds after which a record that failed is written again
 
 _NANO = 1e-9
 
@@ -70,8 +67,7 @@ class Worker:
     def finish(self, seconds: float) -> bool:
         """Write all rows and end the thread; True: it has ended, and the last segment is complete.
 
-        Args:
-            seconds: the longest wait.
+        `seconds`: the longest wait.
         """
         self._closing = True
         self._buffer.wake.set()
@@ -82,11 +78,7 @@ class Worker:
         return not self._thread.is_alive()
 
     def step(self) -> float | None:
-        """Do the work that is due.
-
-        Returns:
-            seconds to sleep unless `wake` is set; None: until it is set.
-        """
+        """Do the work that is due.  Returns the seconds to sleep unless `wake` is set; None: until it is set."""
         buffer = self._buffer
         buffer.wake.clear()
         now = buffer.clock() * _NANO

@@ -100,11 +100,7 @@ class Journal(Rows):
     def close(self, seconds: float = 5.0) -> int:
         """Write the waiting rows, complete the segment and unlock the folder.  Later rows are dropped.
 
-        Args:
-            seconds: longest wait for a disk that hangs.
-
-        Returns:
-            number of rows that could not be written.
+        `seconds`: longest wait for a disk that hangs.  Returns the number of rows that could not be written.
         """
         self.end()
         if self.worker.finish(seconds) and self._lock >= 0:

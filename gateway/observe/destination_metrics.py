@@ -32,17 +32,10 @@ if TYPE_CHECKING:
     from gateway.broker.broker import Broker
     from gateway.broker.topic.topic import Topic
 
-PER_SCRAPE = 10_000
-"""Destinations of one scrape: 1 us each, where messages wait."""
-
-NAMES_PER_SCRAPE = 2_000
-"""Names that one scrape compares with patterns: 3 ms for each pattern."""
-
-MOST_SHOWN = 100
-"""Single destinations; each is five time series."""
-
-LONGEST_NAME = 256
-"""Characters of a name that becomes a label.  A client may send one of 64 KiB."""
+PER_SCRAPE = 10_000  # destinations of one scrape: 1 us each, where messages wait
+NAMES_PER_SCRAPE = 2_000  # names that one scrape compares with patterns: 3 ms for each pattern
+MOST_SHOWN = 100  # single destinations; each is five time series
+LONGEST_NAME = 256  # Characters of a name that becomes a label.  A client may send one of 64 KiB.
 
 
 @dataclass
@@ -67,9 +60,8 @@ class Sums:
 class DestinationCollector(Collector):
     """Looks at destinations during a scrape.
 
-    Args:
-        dead_letters: names of dead-letter queues beside those with the usual prefix.
-        shown: names and patterns of single destinations.
+    `dead_letters`: names of dead-letter queues beside those with the usual prefix.  `shown`: names and patterns of
+    single destinations.
     """
 
     def __init__(self, broker: Broker, dead_letters: Collection[str] = (), shown: Sequence[str] = ()) -> None:

@@ -22,11 +22,7 @@ class Percentiles(NamedTuple):
 
 
 class LatencyWindow:
-    """The last steps of a histogram.
-
-    Args:
-        steps: how many.
-    """
+    """The last steps of a histogram.  `steps`: how many."""
 
     def __init__(self, histogram: Histogram, steps: int) -> None:
         self._histogram = histogram

@@ -31,8 +31,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 SECRETS = frozenset({"passcode", "password", "authorization", "admin_token", "metrics_token", "token"})
 """Keys whose values are never written.  No caller passes them; this is a second protection."""
 
-HYPERCORN = "hypercorn.error"
-"""hypercorn's logger under its own command."""
+HYPERCORN = "hypercorn.error"  # hypercorn's logger under its own command
 
 FOREIGN = ("trio-websocket", "gateway.http")
 """Loggers of the standard library that get our format; the second is hypercorn's under `gateway serve`."""
@@ -46,10 +45,8 @@ _Renderer = Callable[[WrappedLogger, str, EventDict], str | bytes]
 def configure(log_format: str = "auto", log_level: str = "info", *, stream: TextIO | None = None) -> None:
     """Set up logging for the whole process; the last call wins.
 
-    Args:
-        log_format: `json`, `human`, or `auto` (human on a terminal, else JSON).
-        log_level: lowest level that is written: debug, info, warning or error.
-        stream: where lines go instead of standard error.
+    `log_format`: `json`, `human`, or `auto` (human on a terminal, else JSON).  `log_level`: lowest level that is
+    written: debug, info, warning or error.  `stream`: where lines go instead of standard error.
     """
     stream = stream or sys.stderr
     human = log_format == "human" or (log_format == "auto" and stream.isatty())
@@ -65,11 +62,7 @@ def configure(log_format: str = "auto", log_level: str = "info", *, stream: Text
 
 
 class _Named(structlog.WriteLogger):
-    """Writes to a stream, and has the name of its logger.
-
-    Args:
-        name: the argument of `get_logger`; empty: none.
-    """
+    """Writes to a stream, and has the name of its logger.  `name`: the argument of `get_logger`; empty: none."""
 
     def __init__(self, stream: TextIO, name: str = "") -> None:
         super().__init__(stream)

@@ -17,15 +17,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-LONGEST_LOOK = 1.0
-"""Seconds; a scrape has ten of them by default."""
+LONGEST_LOOK = 1.0  # Seconds; a scrape has ten of them by default
 
 
 class DiskCollector(Collector):
     """Free space of the disks that the gateway writes to.
 
-    Args:
-        folders: kind of files -> their folder; the kinds become a label.
+    `folders`: kind of files -> their folder; the kinds become a label.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:

@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway.sampler")
 
-STEP = 1.0
-"""Seconds between two samples."""
-KEPT = 600
-"""Samples: ten minutes."""
-WINDOW = 10
-"""Steps of the current percentiles."""
+STEP = 1.0  # seconds between two samples
+KEPT = 600  # samples: ten minutes
+WINDOW = 10  # steps of the current percentiles
 
 _RATES = ("published", "delivered", "acknowledged", "errors")
 
@@ -85,7 +82,7 @@ class Sampler:
     def __init__(
         self,
         broker: Broker,
-        admission: ConnectionLimits,
+        limits: ConnectionLimits,
         turns: Histogram,
         *,
         cpu: Callable[[], float] = time.process_time,
@@ -93,7 +90,7 @@ class Sampler:
         epoch: Callable[[], float] = time.time,
     ) -> None:
         self._broker = broker
-        self._admission = admission
+        self._limits = limits
         self._cpu, self._memory, self._epoch = cpu, memory, epoch
         self._samples: deque[Second] = deque(maxlen=KEPT)
         self._turns = LatencyWindow(turns, WINDOW)
@@ -169,7 +166,7 @@ class Sampler:
             acknowledged=acknowledged,
             errors=errors,
             sessions=len(broker.sessions),
-            connections=self._admission.connections,
+            connections=self._limits.connections,
             waiting=broker.context.waiting,
             octets=broker.memory.used,
             memory=self._memory(),

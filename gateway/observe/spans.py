@@ -38,11 +38,8 @@ from .tracing import Mark
 
 log = structlog.get_logger("gateway.tracing")
 
-QUEUE = 8_192
-"""Most spans that wait: each has some 500 bytes, and a second of 2,000 traced messages has fewer."""
-
-MOST_PER_SECOND = 1_000
-"""Most traced messages: with three spans for each the thread takes a sixth of a core."""
+QUEUE = 8_192  # most spans that wait: each has some 500 bytes, and a second of 2,000 traced messages has fewer
+MOST_PER_SECOND = 1_000  # most traced messages: with three spans for each the thread takes a sixth of a core
 
 _SECOND = 1_000_000_000
 
@@ -111,11 +108,7 @@ class Spans:
         self._thread = threading.Thread(target=self._work, name="spans", daemon=True)
 
     def may(self, now: int) -> bool:
-        """Whether one more message may be traced in this second.
-
-        Args:
-            now: on the clock.
-        """
+        """Whether one more message may be traced in this second.  `now`: on the clock."""
         second = now // _SECOND
         if second != self._second:
             self._second, self._in_second = second, 0
@@ -234,11 +227,7 @@ class Spans:
 
 
 def over_http(endpoint: str) -> SpanExporter:
-    """An exporter of spans.
-
-    Args:
-        endpoint: whole address of the collector.
-    """
+    """An exporter of spans.  `endpoint`: whole address of the collector."""
     return OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT)
 
 

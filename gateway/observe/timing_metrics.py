@@ -27,8 +27,7 @@ ACK = "gateway_ack_seconds", "Time from the delivery to its ACK."
 class TimingCollector(Collector):
     """Reads the histograms.
 
-    Args:
-        sources: name and help, and a function that returns the histogram; None: it is not shown.
+    `sources`: name and help, and a function that returns the histogram; None: it is not shown.
     """
 
     def __init__(self, *sources: tuple[tuple[str, str], Callable[[], Histogram | None]]) -> None:

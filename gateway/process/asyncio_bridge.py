@@ -37,8 +37,7 @@ import trio
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-CRASHED = 70
-"""Exit status of a gateway that failed: EX_SOFTWARE of sysexits.h."""
+CRASHED = 70  # exit status of a gateway that failed: EX_SOFTWARE of sysexits.h
 
 SERVER_GONE = "the server has cancelled the call"
 

@@ -29,8 +29,7 @@ from typing import NoReturn
 
 import trio
 
-REFUSED = 1
-"""Exit status of a gateway that did not start, because of its settings or its environment."""
+REFUSED = 1  # exit status of a gateway that did not start, because of its settings or its environment
 
 
 class SecondWorker(Exception):
@@ -111,8 +110,7 @@ def only_one() -> Iterator[None]:
     The lock is an abstract unix socket, which the kernel frees however the process ends.  Its name comes from the
     random key that multiprocessing gives all children of one parent; a process id is the same in every container.
 
-    Raises:
-        SecondWorker: another worker holds the lock.
+    Raises SecondWorker: another worker holds the lock.
     """
     if not is_spawned():
         yield
@@ -133,11 +131,7 @@ class ParentGone(Exception):
 
 
 async def watch_parent() -> None:
-    """Wait for the end of the parent process; without one, for ever.
-
-    Raises:
-        ParentGone: the parent has ended.
-    """
+    """Wait for the end of the parent process; without one, for ever.  Raises ParentGone: the parent has ended."""
     parent = multiprocessing.parent_process()
     if parent is None:
         await trio.sleep_forever()

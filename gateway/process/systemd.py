@@ -120,11 +120,7 @@ def notify(**words: object) -> None:
 
 
 def ready(status: str) -> None:
-    """Clients are served, or the files have been read again.
-
-    Args:
-        status: for `systemctl status`, one line.
-    """
+    """Clients are served, or the files have been read again.  `status`: for `systemctl status`, one line."""
     notify(READY=1, STATUS=status)
 
 

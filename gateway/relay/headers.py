@@ -30,11 +30,7 @@ class Loop(Exception):
 
 
 def onward(message: Frame, plan: RelayPlan, route: Route) -> dict[str, str]:
-    """The headers of the SEND.
-
-    Raises:
-        Loop: the message must not be sent.
-    """
+    """The headers of the SEND.  Raises Loop: the message must not be sent."""
     headers = message.headers
     passed = [name for name in headers.get(RELAYED, "").split(",") if name]
     if plan.name in passed:

@@ -199,11 +199,7 @@ class _Server(ThreadingTCPServer):
 
 @contextmanager
 def serving(address: Address | None, every: Sequence[RelayStatus]) -> Iterator[None]:
-    """Serve for the time of the block; None: do not serve.
-
-    Raises:
-        HttpError: the address cannot be used.
-    """
+    """Serve for the time of the block; None: do not serve.  Raises HttpError: the address cannot be used."""
     if address is None:
         yield
         return

@@ -87,11 +87,8 @@ class ServerLink:
     def open(self, prepare: Callable[[Client], None]) -> None:
         """Connect, if there is no connection and the pause is over.
 
-        Args:
-            prepare: sets the connection up, and may raise StompError.
-
-        Raises:
-            ServerError: the server refuses the first connection.
+        `prepare`: sets the connection up, and may raise StompError.  Raises ServerError: the server refuses the first
+        connection.
         """
         if self.client is not None or self.due():
             return
@@ -114,11 +111,7 @@ class ServerLink:
 
     @contextmanager
     def talk(self) -> Iterator[Client]:
-        """The connection, which must be there, for the block.
-
-        Raises:
-            Lost: it broke.
-        """
+        """The connection, which must be there, for the block.  Raises Lost: it broke."""
         assert self.client is not None
         try:
             yield self.client
@@ -137,11 +130,7 @@ class ServerLink:
         self.works()
 
     def lost(self, error: StompError, *, quiet: bool = False) -> None:
-        """The connection broke, or could not be opened.
-
-        Args:
-            quiet: another line of the log tells the reason.
-        """
+        """The connection broke, or could not be opened.  `quiet`: another line of the log tells the reason."""
         if self.client is not None and time.monotonic() - self._open_since > self._pause:
             self._pause = _FIRST_PAUSE
         self.close()

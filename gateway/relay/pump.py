@@ -85,14 +85,7 @@ class _Held:
 
 
 class Pump:
-    """One direction.
-
-    Args:
-        stop: set to end it.
-
-    Attributes:
-        status: for other threads.
-    """
+    """One direction.  `stop`: set to end it.  `status`: for other threads."""
 
     def __init__(self, plan: RelayPlan, stop: threading.Event) -> None:
         self._plan = plan
@@ -111,11 +104,7 @@ class Pump:
         self._next_line = time.monotonic() + _LINE_EVERY
 
     def run(self) -> None:
-        """Relay until `stop` is set.
-
-        Raises:
-            ServerError: a server refuses the first connection.
-        """
+        """Relay until `stop` is set.  Raises ServerError: a server refuses the first connection."""
         plan = self._plan
         names = [f"{route.source}={route.target}" if route.target else route.source for route in plan.routes]
         log.info("relaying", relay=plan.name, destinations=names, **self.status.ends)

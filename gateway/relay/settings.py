@@ -72,11 +72,7 @@ class RelayPlan:
 
 @dataclass(frozen=True)
 class RelayConfig:
-    """Settings of one process.
-
-    Attributes:
-        http: address of the pages for monitoring; None: none.
-    """
+    """Settings of one process.  `http`: address of the pages for monitoring; None: none."""
 
     plans: tuple[RelayPlan, ...]
     http: Address | None = None
@@ -97,11 +93,7 @@ def make(
     durable: bool = False,
     client_id: str = "",
 ) -> RelayPlan:
-    """A plan of its parts.
-
-    Raises:
-        PlanError: the parts are wrong.
-    """
+    """A plan of its parts.  Raises PlanError: the parts are wrong."""
     routes = tuple([_route(text) for text in destinations])
     sources = [route.source for route in routes]
     if not routes:
@@ -143,8 +135,7 @@ def _route(text: str) -> Route:
 def server(url: str, passcode: str, variable: str, **fields: Any) -> StompServer:
     """One side.
 
-    Raises:
-        PlanError: URL or files of certificates are wrong: without this check they would be tried for ever.
+    Raises PlanError: URL or files of certificates are wrong: without this check they would be tried for ever.
     """
     try:
         return server_at(url, variable, passcode=passcode, **fields)
@@ -153,11 +144,7 @@ def server(url: str, passcode: str, variable: str, **fields: Any) -> StompServer
 
 
 def http_address(text: str) -> Address | None:
-    """The address of the pages for monitoring; "": none.
-
-    Raises:
-        PlanError: the text is not an address with a port.
-    """
+    """The address of the pages for monitoring; "": none.  Raises PlanError: the text is not an address with a port."""
     try:
         found = Address.parse(text) if text else None
     except ValueError:
@@ -168,11 +155,7 @@ def http_address(text: str) -> Address | None:
 
 
 def read_passcode(path: Path) -> str:
-    """The passcode in a file, without its line end.
-
-    Raises:
-        PlanError: the file cannot be read.
-    """
+    """The passcode in a file, without its line end.  Raises PlanError: the file cannot be read."""
     return _text_in(path, "the passcode file ").rstrip("\r\n")
 
 
@@ -186,11 +169,7 @@ def _text_in(path: Path, kind: str = "") -> str:
 
 
 def read(path: Path) -> RelayConfig:
-    """Read a file of settings.
-
-    Raises:
-        PlanError: the file is wrong.
-    """
+    """Read a file of settings.  Raises PlanError: the file is wrong."""
     try:
         values = tomllib.loads(_text_in(path))
     except tomllib.TOMLDecodeError as error:

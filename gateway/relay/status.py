@@ -15,8 +15,7 @@ from dataclasses import astuple, dataclass
 from .link import ServerLink
 from .settings import RelayPlan, address
 
-STILL = 60.0
-"""Seconds without a turn after which a thread counts as stuck: a silent name server takes half of them."""
+STILL = 60.0  # seconds without a turn after which a thread counts as stuck: a silent name server takes half of them
 
 
 @dataclass

@@ -70,9 +70,8 @@ class Gateway:
 
     Attributes:
         broker: the core.
-        holds: the publishers that are held.
-        admission: counts and limits of connections.
-        memory: the memory guard.
+        blocked_publishers: those that are not read now.
+        connection_limits: counts and limits of connections.
         turns: durations of clients' turns.
         fair_gates: queues of bulk senders and of new connections.
         traces: show the frames of sessions to operators.
@@ -102,9 +101,9 @@ class Gateway:
         self.in_force.on_change.append(self._take)
         self.broker: Broker = server.broker
         self.message_admin = MessageAdmin(server.broker)
-        self.holds = server.back_pressure.blocked
-        self.admission = server.connection_limits
-        self.memory = server.memory_guard
+        self.blocked_publishers = server.back_pressure.blocked
+        self.connection_limits = server.connection_limits
+        self.memory_guard = server.memory_guard
         self.turns = server.back_pressure.turns
         self.fair_gates = server.fair_gates
         self.traces = server.traces
@@ -124,11 +123,7 @@ class Gateway:
         self._drain_asked = trio.Event()
 
     async def identify(self, credentials: Credentials) -> Identity:
-        """The identity of a client without a session.
-
-        Raises:
-            LoginRefused: the credentials are refused.
-        """
+        """The identity of a client without a session.  Raises LoginRefused: the credentials are refused."""
         return await identify(self._server, credentials)
 
     @property
@@ -141,8 +136,8 @@ class Gateway:
         if self._server.draining:
             return "the gateway is shutting down"
         # Full memory is a reason; short memory is not: it would keep away the consumers, which alone can make room.
-        if self.memory.reason:
-            return f"memory is full: {self.memory.reason}"
+        if self.memory_guard.reason:
+            return f"memory is full: {self.memory_guard.reason}"
         storage = self.broker.storage
         if storage is None or not storage.failure:
             return None
@@ -252,12 +247,8 @@ async def open_gateway(
 
     To stop it, leave the block: a cancellation around it would cut the connections without an ERROR.
 
-    Args:
-        read: reads the settings again, for a reload; by default they never change.
-
-    Raises:
-        StartError: an address cannot be opened, the functions cannot be loaded, or certificates, store or journal
-            cannot be used.
+    `read`: reads the settings again, for a reload; by default they never change.  Raises StartError: an address cannot
+    be opened, the functions cannot be loaded, or certificates, store or journal cannot be used.
     """
     certificates = read_certificates(settings)
     store = await open_the_store(settings)
@@ -329,11 +320,7 @@ async def _closing(opened: dict[str, Listening]) -> AsyncIterator[None]:
 
 @dataclass
 class _Kept:
-    """Journal and traces of a running gateway.
-
-    Attributes:
-        is_written: all batches are in the store.
-    """
+    """Journal and traces of a running gateway.  `is_written`: all batches are in the store."""
 
     journal: Journal | None = None
     tracing: Spans | None = None
@@ -348,8 +335,7 @@ async def _keeping(
 
     They are closed in the opposite order, each of them even if another one fails.
 
-    Raises:
-        StartError: one of them cannot be used.
+    Raises StartError: one of them cannot be used.
     """
     kept = _Kept()
     async with AsyncExitStack() as closing:
@@ -391,8 +377,7 @@ async def _open_the_journal(settings: Settings, server: Server, policies: Polici
 def runner_of(settings: Settings, server: Server) -> Runner | None:
     """The operator's functions, ready to run; None: there are none.
 
-    Raises:
-        StartError: the functions cannot be loaded, or exceed a limit.
+    Raises StartError: the functions cannot be loaded, or exceed a limit.
     """
     if not settings.handlers:
         return None

@@ -35,8 +35,7 @@ _LONGEST_CLOSE = 5.0
 async def open_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
     """Begin to record the events of the broker, if the settings say so.
 
-    Raises:
-        JournalError: the folder cannot be used, or another gateway uses it.
+    Raises JournalError: the folder cannot be used, or another gateway uses it.
     """
     if settings.journal is None:
         return None

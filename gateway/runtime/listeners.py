@@ -50,8 +50,7 @@ def addresses_of(settings: Settings) -> Iterator[tuple[str, list[str]]]:
 def read_certificates(settings: Settings) -> TlsCertificates | None:
     """The certificates of the TLS listeners; None: there are no such listeners.
 
-    Raises:
-        StartError: the setting of a file is missing, or the file cannot be used.
+    Raises StartError: the setting of a file is missing, or the file cannot be used.
     """
     kinds = [kind for kind in _TLS if getattr(settings, kind)]
     if settings.tls_client_certificates == "required" and settings.tls_client_ca is None:

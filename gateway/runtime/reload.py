@@ -32,11 +32,7 @@ _RULES = "rule"
 
 @runtime_checkable
 class Reloadable(Protocol):
-    """A part that can change while sessions go on.
-
-    Attributes:
-        name: for the log.
-    """
+    """A part that can change while sessions go on.  `name`: for the log."""
 
     name: str
 
@@ -71,11 +67,7 @@ def _reloaded(what: Reloadable) -> str | None:
 
 
 class Reading:
-    """The settings of one reload, read once, so that all reloadables see the same file.
-
-    Args:
-        read: reads them.
-    """
+    """The settings of one reload, read once, so that all reloadables see the same file.  `read`: reads them."""
 
     def __init__(self, read: Callable[[], Settings]) -> None:
         self._read = read
@@ -86,11 +78,7 @@ class Reading:
         self._found = None
 
     def __call__(self) -> Settings:
-        """The settings.
-
-        Raises:
-            SettingsError: they are wrong.
-        """
+        """The settings.  Raises SettingsError: they are wrong."""
         if self._found is None:
             try:
                 self._found = self._read()
@@ -125,8 +113,7 @@ class InForce:
     def reload(self) -> str | None:
         """Read the settings again; those of `RELOADED` are in force at once, and the log names both kinds.
 
-        Returns:
-            a sentence if the settings are wrong: then the old ones stay.
+        Returns a sentence if the settings are wrong: then the old ones stay.
         """
         try:
             if self._had_file:
@@ -152,8 +139,7 @@ class InForce:
 def _refuse_lost_file() -> None:
     """Without the file all settings would have their defaults: it may be missing while an editor replaces it.
 
-    Raises:
-        SettingsError: the file is missing.
+    Raises SettingsError: the file is missing.
     """
     path = toml_file.config_file()
     if not path.is_file():
@@ -163,8 +149,7 @@ def _refuse_lost_file() -> None:
 def _refuse_open_doors(now: Settings, fresh: Settings) -> None:
     """A token that is missing after a reload is probably a mistake.
 
-    Raises:
-        SettingsError: the admin API would become open to every program on this machine.
+    Raises SettingsError: the admin API would become open to every program on this machine.
     """
     if now.admin_token and not (fresh.admin_token or now.admin_groups):
         raise SettingsError(
@@ -176,8 +161,7 @@ def _refuse_open_doors(now: Settings, fresh: Settings) -> None:
 def _mixed(now: Settings, fresh: Settings) -> Settings:
     """The settings in force until a restart: those of `RELOADED` fresh, the others as they were.
 
-    Raises:
-        SettingsError: they do not fit together, though the fresh ones do.
+    Raises SettingsError: they do not fit together, though the fresh ones do.
     """
     names = {*RELOADED}
     if bool(fresh.rule) is bool(now.rule):  # else the rules stay as they are, see `gateway.auth.rules`

@@ -39,8 +39,7 @@ _NAMED = 10
 async def open_the_store(settings: Settings) -> SQLiteStore | None:
     """Open the store of the settings; None: messages are kept in memory only.
 
-    Raises:
-        StartError: the store cannot be used.
+    Raises StartError: the store cannot be used.
     """
     try:
         return await trio.to_thread.run_sync(open_store, settings.store)
@@ -51,11 +50,7 @@ async def open_the_store(settings: Settings) -> SQLiteStore | None:
 def recover_from(store: SQLiteStore, broker: Broker) -> int:
     """Fill the broker with the content of the store.
 
-    Returns:
-        number of damaged messages; they stay in the file.
-
-    Raises:
-        StartError: the store cannot be read.
+    Returns the number of damaged messages; they stay in the file.  Raises StartError: the store cannot be read.
     """
     storage = broker.storage
     assert storage is not None  # it came with the store

@@ -34,11 +34,7 @@ _LONGEST_CLOSE = 3.0
 def open_tracing(settings: Settings, broker: Broker, journal: Journal | None) -> Spans | None:
     """Begin to trace messages, if the settings say so.
 
-    Args:
-        journal: None: there is none.
-
-    Raises:
-        StartError: the packages are missing.
+    `journal`: None: there is none.  Raises StartError: the packages are missing.
     """
     if not settings.trace_endpoint:
         return None

@@ -27,8 +27,7 @@ __all__ = [
 def open_store(url: str) -> SQLiteStore | None:
     """Open the store of the setting `store`; None: messages are kept in memory only.
 
-    Raises:
-        StoreError: the value is wrong, or the file cannot be used.
+    Raises StoreError: the value is wrong, or the file cannot be used.
     """
     kind, _, path = url.partition(":")
     if url == "memory":

@@ -21,11 +21,8 @@ from gateway.broker.core.ports import StoreError
 from gateway.stores import file
 from gateway.stores.errors import told
 
-RESERVE = 64 << 20
-"""Bytes that should stay free on the disk; fewer on a small one."""
-
-LEAST_DISK = 40 << 20
-"""Size of the smallest disk for a store: half of it stays free, and the log takes a fifth."""
+RESERVE = 64 << 20  # bytes that should stay free on the disk; fewer on a small one
+LEAST_DISK = 40 << 20  # size of the smallest disk for a store: half of it stays free, and the log takes a fifth
 
 # Of a disk below eight times the reserve an eighth stays free, but at least this many bytes, for the log and for all
 # writes between two looks; and at most a half.
@@ -59,11 +56,7 @@ class DiskSpace:
         self._reserve = reserve
 
     def shortage(self) -> str:
-        """The reason to refuse new messages; empty: none.
-
-        Raises:
-            StoreError: the disk cannot be asked.
-        """
+        """The reason to refuse new messages; empty: none.  Raises StoreError: the disk cannot be asked."""
         with told(self._path):
             disk = os.statvfs(self._path.parent)
             free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
@@ -86,9 +79,7 @@ class DiskSpace:
     def make_room(self) -> None:
         """Empty the log, and shrink the file if the free space suffices for that.
 
-        Raises:
-            StoreFull: the free space does not suffice.
-            StoreError: it failed for another reason.
+        Raises StoreFull: the free space does not suffice; StoreError: it failed for another reason.
         """
         with told(self._path):
             self._sql("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -116,11 +107,7 @@ class DiskSpace:
 
 
 def refuse_small(path: Path) -> None:
-    """Refuse a disk that is too small for a store.
-
-    Raises:
-        StoreError: it is too small.
-    """
+    """Refuse a disk that is too small for a store.  Raises StoreError: it is too small."""
     if not path.parent.is_dir():
         return  # `file.make` reports it
     with told(path):

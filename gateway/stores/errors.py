@@ -45,11 +45,7 @@ class StoreLocked(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The file is damaged.
-
-    Attributes:
-        found: the damage, without path and remedy.
-    """
+    """The file is damaged.  `found`: the damage, without path and remedy."""
 
     public = "the store is damaged"
     is_damage = True

@@ -39,11 +39,7 @@ _STATEMENTS = 128
 def made_whole(path: Path) -> Iterator[Path]:
     """Make a file that appears at its path when it is complete, and replaces no other.
 
-    Yields:
-        the path to write to.
-
-    Raises:
-        StoreError: the folder is missing, or cannot be written to.
+    Yields the path to write to.  Raises StoreError: the folder is missing, or cannot be written to.
     """
     if not path.parent.is_dir():
         raise StoreError(f"{path} cannot be made: there is no folder {path.parent}")
@@ -54,11 +50,7 @@ def made_whole(path: Path) -> Iterator[Path]:
 
 
 def make(path: Path) -> None:
-    """Make an empty store.
-
-    Raises:
-        StoreError: the file cannot be made.
-    """
+    """Make an empty store.  Raises StoreError: the file cannot be made."""
     with made_whole(path) as new, closing(_connect(new, "rwc")) as connection:
         connection.execute(f"PRAGMA page_size = {PAGE}")
         _set_up(connection, synchronous="OFF")  # `_move` synchronizes the complete file
@@ -97,11 +89,7 @@ def connect(path: Path, *, damaged: bool = False) -> sqlite3.Connection:
 
 
 def is_there(path: Path) -> bool:
-    """Whether the file exists, in any state.
-
-    Raises:
-        StoreDamaged: only its write-ahead log exists.
-    """
+    """Whether the file exists, in any state.  Raises StoreDamaged: only its write-ahead log exists."""
     with told(path):
         if path.exists():
             return True
@@ -112,11 +100,7 @@ def is_there(path: Path) -> bool:
 
 
 def identities(path: Path) -> dict[Path, tuple[int, int]]:
-    """The files of an open store: path -> device and inode.
-
-    Raises:
-        StoreError: a file is gone.
-    """
+    """The files of an open store: path -> device and inode.  Raises StoreError: a file is gone."""
     with told(path):
         return {each: _identity(each) for each in (path, Path(f"{path}-wal"))}
 
@@ -124,8 +108,7 @@ def identities(path: Path) -> dict[Path, tuple[int, int]]:
 def refuse_others(path: Path, identities: dict[Path, tuple[int, int]]) -> None:
     """Check that the files of an open store are in their places.
 
-    Raises:
-        StoreError: they are not, so what is written is lost with the process.
+    Raises StoreError: they are not, so what is written is lost with the process.
     """
     for each, identity in identities.items():
         try:

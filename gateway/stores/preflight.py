@@ -24,11 +24,7 @@ _LOGS = ("log_messages", "log_octets", "log_age")
 def look(url: str) -> None:
     """Check that the store can be made, or used.
 
-    Args:
-        url: value of the setting `store`.
-
-    Raises:
-        StoreError: it cannot.
+    `url`: value of the setting `store`.  Raises StoreError: it cannot.
     """
     kind, _, name = url.partition(":")
     if kind != "sqlite":
@@ -77,8 +73,7 @@ def _read_head(path: Path, head: bytes, size: int, *, whole: bool) -> None:
 def unkept(policies: Iterable[tuple[str, Mapping[str, object]]]) -> str:
     """A sentence on policies that need a store, for a gateway without one; empty: none does.
 
-    Args:
-        policies: pattern and values.
+    `policies`: pattern and values.
     """
     found = [pattern for pattern, values in policies if values.get("durable") or any(map(values.get, _LOGS))]
     if not found:

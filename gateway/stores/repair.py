@@ -28,9 +28,7 @@ _MOST_NAMED = 10
 class PageReader:
     """Reads a page of messages; `step` until `is_done`.
 
-    Attributes:
-        found: the messages, in the order of `rows`.
-        damaged: number of messages that cannot be read.
+    `found`: the messages, in the order of `rows`.  `damaged`: number of messages that cannot be read.
     """
 
     def __init__(self, rows: Sequence[int]) -> None:
@@ -51,8 +49,7 @@ class PageReader:
     def step(self, store: Store) -> None:
         """Read one piece; of a damaged piece the halves come next.
 
-        Raises:
-            StoreError: the store cannot be read for another reason than damage; the next step reads the same piece.
+        Raises StoreError: the store cannot be read for another reason than damage; the next step reads the same piece.
         """
         rows = self._pieces[-1]
         try:
@@ -80,9 +77,7 @@ class PageReader:
 class UnreadableKeys(NamedTuple):
     """A stretch of keys that cannot be read.
 
-    Attributes:
-        first: the first key that the table may have had.
-        last: the last one; None: up to the end.
+    `first`: the first key that the table may have had.  `last`: the last one; None: up to the end.
     """
 
     first: int
@@ -94,11 +89,8 @@ def readable(
 ) -> Iterator[tuple[Any, ...] | UnreadableKeys]:
     """The rows of a table in the order of their keys, with the stretches that cannot be read.
 
-    Args:
-        columns: of the rows; the integer primary key, which is above 0, comes first.
-
-    Raises:
-        StoreError: the table cannot be read for another reason than damage.
+    `columns`: of the rows; the integer primary key, which is above 0, comes first.  Raises StoreError: the table cannot
+    be read for another reason than damage.
     """
     key = columns.partition(",")[0]
     behind = f"SELECT {columns} FROM {table} WHERE {key} >= ? ORDER BY {key}"

@@ -22,11 +22,8 @@ from pathlib import Path
 from gateway.broker.core.ports import StoreError
 from gateway.stores.errors import StoreDamaged
 
-APPLICATION = 0x53474154
-"""SQLite's `application_id` of the file."""
-
-VERSION = 1
-"""Of the schema; SQLite's `user_version` of the file."""
+APPLICATION = 0x53474154  # SQLite's `application_id` of the file
+VERSION = 1  # of the schema; SQLite's `user_version` of the file
 
 _IDENTITY = ("application_id", "user_version")
 _TABLES = """
@@ -67,8 +64,7 @@ def create(connection: sqlite3.Connection) -> None:
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a file that this gateway cannot use; nothing in it is changed.
 
-    Raises:
-        StoreError: it is not a store, or a newer gateway made it.
+    Raises StoreError: it is not a store, or a newer gateway made it.
     """
     application, version = [connection.execute(f"PRAGMA {each}").fetchone()[0] for each in _IDENTITY]
     refuse(path, application, version)
@@ -77,8 +73,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
 def refuse(path: Path, application: int, version: int) -> None:
     """Refuse a file by its `application_id` and `user_version`.
 
-    Raises:
-        StoreError: it is not a store, or a newer gateway made it.
+    Raises StoreError: it is not a store, or a newer gateway made it.
     """
     if application != APPLICATION:
         raise StoreError(f"{path} is an SQLite file, but not a store of the gateway: name another file")

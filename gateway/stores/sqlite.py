@@ -39,8 +39,7 @@ from gateway.stores.batch_writer import BatchWriter
 from gateway.stores.disk_space import RESERVE, DiskSpace, refuse_small
 from gateway.stores.errors import StoreDamaged, StoreFull, told
 
-AHEAD = 65_536
-"""Row numbers that are reserved at a time."""
+AHEAD = 65_536  # row numbers that are reserved at a time
 
 # Batches after which the log is moved into the file: that costs as much as a commit.
 _TIDY_AFTER = 50
@@ -80,12 +79,7 @@ class Recovered(NamedTuple):
 
 
 class SQLiteStore:
-    """A store, open and locked.
-
-    Attributes:
-        token: random name of the store.
-        is_new: the file was made by `open`.
-    """
+    """A store, open and locked.  `token`: random name of the store.  `is_new`: the file was made by `open`."""
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, *, is_new: bool, clock: Callable[[], float], reserve: int
@@ -110,8 +104,7 @@ class SQLiteStore:
     def _identity(self) -> tuple[str, int, bool]:
         """The row of the table `store`: the token, the highest number, and whether the last gateway stopped in order.
 
-        Raises:
-            StoreDamaged: a gateway did not write it.
+        Raises StoreDamaged: a gateway did not write it.
         """
         found = self._sql("SELECT token, highest, clean FROM store").fetchone()
         if found is None or [type(value) for value in found] != [str, int, int]:
@@ -147,9 +140,7 @@ class SQLiteStore:
     def load(self) -> Recovered:
         """Load the content, without rows that were for the last process only.  To be called once, first.
 
-        Raises:
-            StoreDamaged: also while `rows` is read.
-            StoreError: the file cannot be read or written.
+        Raises StoreDamaged: also while `rows` is read; StoreError: the file cannot be read or written.
         """
         with self._transaction():
             self._sql("DELETE FROM seen WHERE until <= ?", (self._clock(),))
@@ -184,10 +175,8 @@ class SQLiteStore:
     def write(self, batch: Batch) -> None:
         """Write the batch to the disk.  A failure leaves the store as it was.
 
-        Raises:
-            StoreFull: the disk is full.
-            StoreDamaged: rows cannot be written because of damage.
-            StoreError: the write failed for another reason, or the file is not in its place: the batch is not safe.
+        Raises StoreFull: the disk is full; StoreDamaged: rows cannot be written because of damage; StoreError: the
+        write failed for another reason, or the file is not in its place: the batch is not safe.
         """
         for row in batch.rows.values():
             self._first.setdefault(row.place, row.row)
@@ -227,8 +216,7 @@ class SQLiteStore:
     def shortage(self) -> str:
         """The reason to refuse new messages; empty: none.  Batches can still be written.
 
-        Raises:
-            StoreError: the disk cannot be asked, or the file is not in its place.
+        Raises StoreError: the disk cannot be asked, or the file is not in its place.
         """
         file.refuse_others(self.path, self._files)
         return self._room.shortage()
@@ -236,9 +224,8 @@ class SQLiteStore:
     def read(self, rows: Sequence[int]) -> list[Stored]:
         """Rows with their contents, in the order of `rows`; a missing row is left out.
 
-        Raises:
-            StoreDamaged: a content cannot be read; for a single row, `place` is the name of its place.
-            StoreError: the disk cannot be read.
+        Raises StoreDamaged: a content cannot be read; for a single row, `place` is the name of its place; StoreError:
+        the disk cannot be read.
         """
         try:
             stored = self._read(rows)
@@ -268,11 +255,7 @@ class SQLiteStore:
     def tidy(self) -> bool:
         """Do some of the work of an idle store: mostly nothing, else it takes milliseconds.
 
-        Returns:
-            more work is left.
-
-        Raises:
-            StoreError: it failed, for another reason than a full disk.
+        True: more work is left.  Raises StoreError: it failed, for another reason than a full disk.
         """
         try:
             if self._stale is not None:
@@ -297,11 +280,8 @@ class SQLiteStore:
     def close(self, *, clean: bool) -> None:
         """Close the file.
 
-        Args:
-            clean: the gateway stops in order; the next `load` returns it.
-
-        Raises:
-            StoreError: `clean` could not be written.  The file is closed all the same.
+        `clean`: the gateway stops in order; the next `load` returns it.  Raises StoreError: `clean` could not be
+        written.  The file is closed all the same.
         """
         try:
             if clean:

@@ -62,11 +62,7 @@ def check(path: Path) -> list[str]:
 
     The only change: the write-ahead log of a killed process moves into the file.
 
-    Returns:
-        a sentence for each fault.
-
-    Raises:
-        StoreError: the store is missing, or cannot be opened.
+    Returns a sentence for each fault.  Raises StoreError: the store is missing, or cannot be opened.
     """
     findings: list[str] = []
     try:
@@ -83,9 +79,8 @@ def check(path: Path) -> list[str]:
 def _opened(path: Path) -> sqlite3.Connection:
     """Open the file, even if its end is missing.
 
-    Raises:
-        StoreDamaged: the description of the tables cannot be read.
-        StoreError: it cannot be opened for another reason.
+    Raises StoreDamaged: the description of the tables cannot be read; StoreError: it cannot be opened for another
+    reason.
     """
     try:
         return file.connect(path, damaged=True)
@@ -113,11 +108,8 @@ def _belonging(connection: sqlite3.Connection) -> Iterator[str]:
 def export(path: Path, out: TextIO) -> list[str]:
     """Write all rows that can be read.
 
-    Returns:
-        a sentence for each loss.
-
-    Raises:
-        StoreError: the store is missing, cannot be opened, or nothing of it can be read.
+    Returns a sentence for each loss.  Raises StoreError: the store is missing, cannot be opened, or nothing of it can
+    be read.
     """
     missing: list[str] = []
     with closing(_opened(path)) as connection:
@@ -206,11 +198,8 @@ def _content_line(content: int, headers: str, body: bytes) -> Line:
 def import_(path: Path, lines: Iterable[str]) -> list[str]:
     """Make a new store of an export.
 
-    Returns:
-        a sentence for each incomplete message that was left out.
-
-    Raises:
-        StoreError: the file exists, the lines are not an export, or the store cannot be made or written.
+    Returns a sentence for each incomplete message that was left out.  Raises StoreError: the file exists, the lines are
+    not an export, or the store cannot be made or written.
     """
     if file.is_there(path):
         raise StoreError(f"{path} is there already: an import makes a new store")

@@ -47,9 +47,7 @@ _MUCH = 8 * 1024 * 1024
 class _Reading(PageReader):
     """A page that the broker has asked for.
 
-    Attributes:
-        action: called with the messages.
-        due: time of the next attempt, by trio's clock; 0: none has failed.
+    `action`: called with the messages.  `due`: time of the next attempt, by trio's clock; 0: none has failed.
     """
 
     def __init__(self, rows: Sequence[int], action: Callable[[list[Stored]], None]) -> None:

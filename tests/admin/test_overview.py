@@ -24,7 +24,7 @@ from .test_site import OpenGateway
 
 def sampler_of(opened: OpenGateway) -> Sampler:
     """One whose clock is the test's."""
-    return Sampler(opened.broker, opened.admission, opened.turns, epoch=lambda: 1.7e9 + trio.current_time())
+    return Sampler(opened.broker, opened.connection_limits, opened.turns, epoch=lambda: 1.7e9 + trio.current_time())
 
 
 class TestNow:
@@ -62,7 +62,7 @@ class TestNow:
 
     async def test_memory_limits_and_the_drain(self, site: Running) -> None:
         found = await site.get("overview")
-        memory = site.gateway.memory
+        memory = site.gateway.memory_guard
         assert found["memory"]["mark"] == (memory.mark or None)
         assert found["memory"]["messages_limit"] == site.gateway.broker.quotas.memory_limit
         assert found["memory"]["pressed"] is False

@@ -56,8 +56,8 @@ class OpenGateway:
 
     def __post_init__(self) -> None:
         server = Server(Anonymous())
-        self.admission, self.memory = server.connection_limits, server.memory_guard
-        self.holds = BlockedPublishers(TimerWheel(), self.broker.counters)
+        self.connection_limits, self.memory_guard = server.connection_limits, server.memory_guard
+        self.blocked_publishers = BlockedPublishers(TimerWheel(), self.broker.counters)
         self.turns = Histogram()
         self.traces, self.fair_gates = server.traces, server.fair_gates
         self.trusted = Trusted()
@@ -214,7 +214,7 @@ async def test_a_publisher_that_is_blocked_is_in_the_list_and_the_metrics(app: A
     ids = [connect(opened, login) for login in ("alice", "bob")]
     publisher = Publisher(opened.broker.sessions[ids[1]])
     before = time.time()
-    with opened.holds.block(publisher, "queue full", destination="/queue/a"):
+    with opened.blocked_publishers.block(publisher, "queue full", destination="/queue/a"):
         answer = await request(app, "/api/v1/sessions")
         assert b"\ngateway_publishers_held 1.0\n" in (await request(app, "/metrics")).body
     alice, bob = (row["held"] for row in answer.json["sessions"])

@@ -53,7 +53,7 @@ class Writer:
             now = self.clock()
             names = self._journal.names_of_subscription(self._session, "0", "client", destination)
             if kind == 0:
-                self._journal.connected(now, self._session)
+                self._journal.record("connected", now, self._session)
             elif kind == 1:
                 self._journal.delivered(now, names, self.number, len(body), 1, 5)
             else:

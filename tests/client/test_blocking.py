@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import select
 import socket
-import ssl
 import subprocess
 import threading
 import time
@@ -78,11 +77,6 @@ def test_there_and_back(gateway: GatewayProcess, name: str, version: str) -> Non
     client.request("SUBSCRIBE", {"id": "b", "destination": queue, "browser": "true", "ack": "auto"})
     assert [frame.headers.get("browser") for frame in until(client, 1)] == ["end"]  # nothing is left
     client.disconnect()
-
-
-def test_a_refused_login(gateway: GatewayProcess) -> None:
-    with pytest.raises(ServerError, match="says: "):
-        Client(StompServer(HOST, gateway.tcp_port, headers={"accept-version": "9.9"}))
 
 
 def test_an_error_is_told_with_the_servers_words(gateway: GatewayProcess) -> None:
@@ -220,12 +214,6 @@ def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> Non
     client.close()
 
 
-def test_heart_beats_are_agreed_with_the_gateway(gateway: GatewayProcess) -> None:
-    client = Client(StompServer(HOST, gateway.tcp_port, heartbeat=300), beat=True)
-    assert (client.protocol.send_interval, client.protocol.receive_interval) == (0.3, 0.3)
-    client.disconnect()
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tls")
@@ -234,55 +222,3 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     command += ["-days", "1", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=30)
     return key, certificate
-
-
-@contextmanager
-def tls_relay(target: int, key: Path, certificate: Path) -> Iterator[int]:
-    """TLS in front of a port, as a proxy would do it, for one connection."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    listener = socket.create_server((HOST, 0))
-
-    def pump(source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while chunk := source.recv(65_536):
-                sink.sendall(chunk)
-            sink.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-    def serve() -> None:
-        try:
-            with (
-                listener,
-                context.wrap_socket(listener.accept()[0], server_side=True) as client,
-                socket.create_connection((HOST, target)) as server,
-            ):
-                back = threading.Thread(target=pump, args=(server, client))
-                back.start()
-                pump(client, server)
-                back.join(10)
-        except OSError:
-            pass
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield int(listener.getsockname()[1])
-    thread.join(10)
-    assert not thread.is_alive()
-
-
-def test_tls(gateway: GatewayProcess, name: str, certificate: tuple[Path, Path]) -> None:
-    with tls_relay(gateway.tcp_port, *certificate) as port:
-        client = Client(StompServer(HOST, port, tls=True, ca=str(certificate[1])))
-        queue = f"/queue/{name}"
-        client.request("SUBSCRIBE", {"id": "0", "destination": queue})
-        client.request("SEND", {"destination": queue}, bytes(1_000_000))
-        assert len(until(client, 1)[0].body) == 1_000_000
-        client.disconnect()
-
-
-def test_tls_with_a_stranger(gateway: GatewayProcess, certificate: tuple[Path, Path]) -> None:
-    relay = tls_relay(gateway.tcp_port, *certificate)
-    with relay as port, pytest.raises(ConnectionLost, match="the system does not vouch for its certificate: "):
-        Client(StompServer(HOST, port, tls=True))

@@ -19,7 +19,7 @@ from gateway.client import blocking as module
 from gateway.client.errors import CertificateRefused
 from gateway.client.tls import FileError, context_of
 from tests.demanding import Demanding, demanding
-from tests.gateway_process import HOST, GatewayProcess
+from tests.gateway_process import HOST
 from tests.transports import tls_files
 
 
@@ -118,15 +118,7 @@ def test_a_server_that_closes_without_a_word(there: Demanding, tmp_path: Path) -
     thread.join(10)
 
 
-def test_a_server_without_tls(gateway: GatewayProcess) -> None:
-    with pytest.raises(ConnectionLost, match=f"cannot connect to {HOST}:{gateway.tcp_port}: .*"):
-        Client(StompServer(HOST, gateway.tcp_port, tls=True))
-
-
 class TestFiles:
-    def test_key_and_certificate_in_one_file(self, there: Demanding) -> None:
-        assert context_of(str(there.ca), str(there.stranger)).verify_mode is ssl.CERT_REQUIRED
-
     @pytest.mark.parametrize("name", ["ca", "cert", "key"])
     def test_one_that_is_not_there(self, there: Demanding, name: str) -> None:
         files = {"ca": str(there.ca), "cert": str(there.cert), "key": str(there.key), name: "/no/such.pem"}

@@ -107,15 +107,6 @@ async def test_unless_a_policy_says_otherwise(opening: Opening, tmp_path: Path) 
         await peer.aclose()
 
 
-async def test_without_the_setting_there_are_none(opening: Opening) -> None:
-    async with opening("") as gateway:
-        assert not gateway.broker.sessions
-        peer = await connected(gateway)
-        await peer.publish("/app/greet/bob")
-        assert (await peer.at_end_after_error())["message"] == "no function for this destination"
-        await peer.aclose()
-
-
 class TestStart:
     @pytest.mark.parametrize(
         ("values", "sentence"),

@@ -36,20 +36,10 @@ class TestLoad:
         assert load("mine:functions") is functions
         assert sys.path.count(str(folder)) == 1
 
-    def test_a_module_of_a_package(self, folder: Path) -> None:
-        (folder / "mine").mkdir()
-        (folder / "mine" / "app.py").write_text(GOOD)
-        assert load("mine.app:functions")
-
     def test_it_takes_the_place_of_no_other_module(self, folder: Path) -> None:
         (folder / "trio.py").write_text(GOOD)
         with pytest.raises(HandlersError, match="there is no functions in trio"):
             load("trio:functions")
-
-    def test_its_own_modules(self, folder: Path) -> None:
-        (folder / "mine.py").write_text(GOOD + "import other\n")
-        (folder / "other.py").write_text("")
-        assert load("mine:functions")
 
     @pytest.mark.parametrize(
         ("text", "source", "sentence"),
@@ -86,21 +76,8 @@ class TestLoad:
             load("mine:functions")
         assert str(refusal.value).endswith(f"not for '/queue/a' ({folder}/mine.py line 5)")
 
-    def test_the_hint(self, folder: Path) -> None:
-        (folder / "mine.py").write_text(GOOD)
-        with pytest.raises(HandlersError) as refusal:
-            load("mine:app")
-        assert str(refusal.value).endswith("; write mine:functions")
-
 
 class TestSetting:
-    def test_none(self) -> None:
-        assert load_settings().handlers == ""
-
-    @pytest.mark.parametrize("text", ["a:b", "a.b.c:d", "größe:x"])
-    def test_right(self, text: str) -> None:
-        assert load_settings(handlers=text).handlers == text
-
     @pytest.mark.parametrize("text", ["a", "a:", ":b", "a:b.c", "a:b:c", "a.py:b c", "./a:b", "a..b:c"])
     def test_wrong(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_HANDLERS", text)

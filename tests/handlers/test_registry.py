@@ -8,10 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker import Broker, Quotas
-from gateway.broker.core.ports import Application
 from gateway.handlers import Handlers, Request
-from gateway.handlers.registry import Function
 
 
 async def anything(request: Request, **fields: str) -> None:
@@ -61,12 +58,6 @@ class TestFinding:
         assert handlers.queue_of_subscribe("/app/a") == "/handlers/subscribe/a"
         assert [function.queue for function in handlers.functions()] == ["/handlers/send/a", "/handlers/subscribe/a"]
 
-    def test_it_is_what_the_broker_asks_for(self) -> None:
-        broker = Broker(Quotas())
-        application: Application = with_functions("/app/a")
-        broker.context.application = application
-        assert broker.context.application.queue_of_send("/app/a")
-
 
 class TestRegistering:
     def test_the_function_stays_as_it_is(self) -> None:
@@ -74,16 +65,6 @@ class TestRegistering:
         assert handlers.send("/app/a", concurrency=3, timeout=1.5)(anything) is anything
         (function,) = handlers.functions()
         assert (function.call, function.concurrency, function.timeout) == (anything, 3, 1.5)
-
-    def test_defaults(self) -> None:
-        (function,) = with_functions("/app/a").functions()
-        assert isinstance(function, Function)
-        assert (function.kind, function.concurrency, function.timeout) == ("send", 16, 30.0)
-
-    def test_no_timeout(self) -> None:
-        handlers = Handlers()
-        handlers.send("/app/a", timeout=math.inf)(anything)
-        assert [function.timeout for function in handlers.functions()] == [math.inf]
 
     def test_methods_and_objects(self) -> None:
         class Greeter:
@@ -162,10 +143,6 @@ class TestCalling:
             Handlers().send("/app/a")(plain)  # type: ignore[type-var]
         assert str(refusal.value).startswith("plain for '/app/a' must be an `async def`: a plain function would block")
         assert "trio.to_thread.run_sync" in str(refusal.value)
-
-    def test_no_function(self) -> None:
-        with pytest.raises(ValueError, match=r"'x' for '/app/a' is no function"):
-            Handlers().send("/app/a")("x")  # type: ignore[type-var]
 
     @pytest.mark.parametrize("call", [no_name, two, by_position, nothing])
     def test_other_arguments(self, call: Callable[..., object]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 import trio
 
-from gateway.codec import V12, Frame, Head
+from gateway.codec import Frame, Head
 from gateway.handlers import CannotSend, Reject, Request
 from gateway.handlers.request import Body
 from tests.broker.client import Client, Scene
@@ -266,15 +266,6 @@ class TestReply:
         with pytest.raises(Reject, match="reply-to: "):
             request.reply("one")
 
-    async def test_to_a_function_it_is_the_clients(self, scene: Scene) -> None:
-        """A client gets no more rights by having a function send for it."""
-        request = request_of(scene, reply_to="/app/a")
-        request.reply("one")
-        carry_out(scene, request)
-        other = scene.connect(transport="internal")
-        other.subscribe("/handlers/send/a")
-        assert other.message().headers["user-id"] == "ann"
-
     async def test_a_subscriber_sees_what_it_subscribed(self, scene: Scene, reader: Client) -> None:
         request = request_of(scene, is_subscribe=True, destination="/app/prices", reply_to="/topic/a")
         request.reply("[]", {"kind": "k"})
@@ -288,17 +279,3 @@ class TestReply:
             request.reply("[]", {"priority": "inf"})
         with pytest.raises(CannotSend, match="a function cannot set"):
             request.reply("[]", {"destination": "/topic/b"})
-
-
-def test_versions_meet(scene: Scene) -> None:
-    """The message of a function reaches clients of all versions, as far as these can express it."""
-
-    async def main() -> None:
-        request = request_of(scene)
-        request.send("/topic/a", b"x", {"a:b": "c\nd\\"})
-        carry_out(scene, request)
-
-    client = scene.connect(V12)
-    client.subscribe("/topic/a")
-    trio.run(main)
-    assert client.message().headers["a:b"] == "c\nd\\"

@@ -5,15 +5,13 @@ Clients are on memory streams, and the clock jumps over every wait.
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.codec import Frame, Head, ProtocolError
-from gateway.handlers import Handlers, Reject, Request, Runner, runner
+from gateway.handlers import Handlers, Reject, Request, runner
 from tests.transports.peers import Peer
 from tests.transports.pipes import ControlledPipe
 
@@ -143,18 +141,6 @@ class TestSend:
                 assert (error["message"], error["receipt-id"]) == (kind, "r")
         assert not gate.begun
 
-    async def test_functions_call_functions(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/first")
-        async def first(request: Request) -> None:
-            request.send("/app/second", request.user, {"reply-to": request.reply_to or ""})
-
-        @handlers.send("/app/second")
-        async def second(request: Request) -> str:
-            return f"{request.text} {request.user}"
-
-        hall = make_hall().begin()
-        assert (await hall.ask(await hall.client(login="ann"), "/app/first")).body == b"ann ann"
-
     async def test_a_window_larger_than_one_outbox(self, handlers: Handlers, make_hall: MakeHall) -> None:
         """Its messages are taken at once, and the next follow."""
         gate = Gate()
@@ -183,18 +169,6 @@ class TestSubscribe:
         message = await client.frame("MESSAGE")
         assert (message.body, message["destination"], message["subscription"]) == (b"x for ann", "/app/prices/x", "9")
         await client.settled()  # and no other one
-
-    async def test_no_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.subscribe("/app/a")
-        async def function(request: Request) -> None:
-            request.send("/topic/a", "subscribed")
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.subscribe("/topic/a")
-        await client.send_frame("SUBSCRIBE", destination="/app/a", id=2)
-        assert (await client.frame("MESSAGE")).body == b"subscribed"
-        await client.settled()
 
     async def test_the_reply_can_be_acknowledged(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.subscribe("/app/a")
@@ -264,25 +238,6 @@ class TestFailures:
         assert failures[0]["function"] == "send /app/fail/{x}"
         await client.settled()
 
-    async def test_a_later_attempt_succeeds(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
-    ) -> None:
-        """The failed attempts have sent nothing."""
-
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str:
-            request.send("/topic/a", f"attempt {request.attempt}")
-            if request.attempt < 3:
-                raise OSError
-            return "done"
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.subscribe("/topic/a")
-        await client.publish("/app/a", reply_to="/temp-queue/r")
-        bodies = [(await client.frame("MESSAGE")).body for _ in range(2)]
-        assert bodies == [b"attempt 3", b"done"]
-
     @pytest.mark.parametrize(
         ("ending", "reason", "why"),
         [
@@ -322,21 +277,6 @@ class TestFailures:
         assert gate.cancelled == (ending == "hang")
         assert hall.runner.session is session
         await client.settled()
-
-    async def test_no_timeout(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
-        @handlers.send("/app/a", timeout=math.inf)
-        async def function(request: Request) -> str:
-            await trio.sleep(10_000)
-            return "at last"
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.subscribe("/queue/r")
-        await client.publish("/app/a", reply_to="/queue/r")
-        with trio.fail_after(10_001):
-            message = await client._receive()
-        assert message is not None
-        assert message.body == b"at last"
 
     async def test_a_function_that_succeeds_after_its_timeout(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -393,18 +333,6 @@ class TestConcurrency:
         while other.running:
             await other.open()
         assert other.begun == [str(number).encode() for number in range(10)]
-
-    async def test_messages_from_before_the_start(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        gate = Gate()
-        handlers.send("/app/a", concurrency=2)(gate.pass_through)
-        hall = make_hall()
-        client = await hall.client()
-        for _ in range(5):
-            await client.publish("/app/a")
-        await client.settled()
-        hall.begin()
-        await wait_all_tasks_blocked()
-        assert gate.running == 2
 
     async def test_functions_without_await_do_not_block_the_loop(self, handlers: Handlers, make_hall: MakeHall) -> None:
         done: list[int] = []
@@ -520,18 +448,6 @@ class TestSession:
         assert gate.begun == [b"1", b"1", b"2"]
         assert not hall.harness.broker.memory.used
 
-    async def test_messages_wait_for_the_next_session(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
-    ) -> None:
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str:
-            return "done"
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        hall.harness.broker.end_session(hall.runner.session.id, "")
-        assert (await hall.ask(client, "/app/a")).body == b"done"
-
     async def test_a_frame_that_it_cannot_read(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
@@ -603,13 +519,6 @@ class TestSession:
         with pytest.raises(ProtocolError, match="too many subscriptions"):
             make_hall(max_subscriptions=2)
 
-    async def test_it_has_no_connection(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        ours: Runner = make_hall().runner
-        assert ours.must_read
-        assert not ours.peer_has_gone()
-        with ours.held():
-            pass
-
 
 class TestFinish:
     async def begun(self, hall: Hall, gate: Gate) -> Peer:
@@ -661,7 +570,3 @@ class TestFinish:
         assert gate.cancelled == 1
         assert hall.harness.broker.context.waiting == 2  # not counted as an attempt
         assert hall.runner.session.id not in hall.harness.broker.sessions
-
-    async def test_without_requests(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        hall = make_hall().begin()
-        await hall.runner.finish()

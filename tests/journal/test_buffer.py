@@ -97,13 +97,6 @@ class TestFull:
         assert queue.waiting == before + 2  # the row that tells of it, and the row
         assert queue._missing == 0
 
-    def test_a_large_row(self) -> None:
-        queue = intake()
-        fill(queue, 2 * LIMIT)
-        queued, dropped = queue.queued, queue.rows_dropped
-        queue._enter((b"front", b"body", b""))
-        assert (queue.queued, queue.rows_dropped) == (queued, dropped + 1)
-
     @pytest.mark.parametrize(("failure", "reason"), [("", b"the queue is full"), ("no disk", b"no disk")])
     def test_says_why(self, failure: str, reason: bytes) -> None:
         queue = intake()
@@ -114,11 +107,6 @@ class TestFull:
         (row,) = drain(queue)
         assert isinstance(row, bytes)
         assert row.endswith(reason)
-
-    def test_tells_of_nothing(self) -> None:
-        queue = intake()
-        queue.tell_missing()
-        assert queue.waiting == 0
 
     def test_after_the_end(self) -> None:
         queue = intake()
@@ -144,11 +132,6 @@ class TestHolding:
         assert relieved
         assert not queue.is_behind
         assert not queue.is_relieved()
-
-    def test_never_by_default(self) -> None:
-        queue = intake()
-        fill(queue, 2 * LIMIT)
-        assert not queue.is_behind
 
     def test_not_for_a_disk_that_takes_nothing(self) -> None:
         queue = intake(holds=True)

@@ -61,8 +61,3 @@ def test_another_version(path: Path) -> None:
     assert next(rows)[2] == 1
     with pytest.raises(RecordError, match=rf"000001\.seg, byte {each}: the record has version 9"):
         next(rows)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        list(Segment(tmp_path / "1-1.seg"))

@@ -46,11 +46,6 @@ def test_whole(path: Path) -> None:
     assert (found.seqs, found.lost) == ([1, 3, 5], (0, 0))
 
 
-def test_nothing(path: Path) -> None:
-    found = Found(path, b"")
-    assert (found.seqs, found.lost) == ([], (0, 0))
-
-
 @pytest.mark.parametrize("end", [b"", bytes(3), bytes(5000)])
 def test_torn_at_every_octet(end: bytes, path: Path) -> None:
     """What a power cut leaves behind it: nothing, or zeros."""

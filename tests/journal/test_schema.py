@@ -7,12 +7,6 @@ import pytest
 from gateway.journal import schema
 
 
-def test_names_are_unique() -> None:
-    names = [column.name for column in (*schema.COLUMNS, *schema.PARTITIONS)]
-    assert len(set(names)) == len(names)
-    assert len(schema.BY_NAME) == len(schema.EVENTS)
-
-
 def test_codes_never_change() -> None:
     """They are in files."""
     assert {event.code: event.name for event in schema.EVENTS} == {
@@ -54,10 +48,3 @@ def test_every_column_is_used() -> None:
 def test_ddl() -> None:
     assert schema.ddl().startswith("gateway string NOT NULL, epoch bigint NOT NULL, seq bigint NOT NULL, ts timestamp")
     assert schema.ddl().endswith("headers map<string,string>, body binary")
-
-
-def test_documentation() -> None:
-    text = schema.documentation()
-    for name in (*schema.INDEX, *schema.BY_NAME, "date", "hour"):
-        assert f"\n| `{name}` |" in text
-    assert {line.count(" | ") for line in text.splitlines() if line} == {0, 2}

@@ -111,13 +111,6 @@ class TestRolling:
 
 
 class TestSync:
-    def test_none(self, folder: Path, synced: list[int]) -> None:
-        writer = opened(folder)
-        writer.write(1, [ROW], 0.0)
-        writer.tend(5.0)
-        writer.complete()
-        assert not synced
-
     def test_interval(self, folder: Path, synced: list[int]) -> None:
         writer = opened(folder, sync=Sync.INTERVAL)
         writer.write(1, [ROW], 0.0)
@@ -233,15 +226,6 @@ class TestRemoved:
         writer.complete()
         assert seqs(folder) == [1]
 
-    def test_a_file_that_is_empty(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        writer = opened(folder)
-        Fault(monkeypatch, "writev", errno.ENOSPC)
-        with pytest.raises(OSError):
-            writer.write(1, [ROW], 0)
-        next(folder.iterdir()).unlink()
-        writer.complete()
-        assert writer.lost == 0
-
 
 class TestLeft:
     """Files of a process that is dead."""
@@ -281,22 +265,6 @@ class TestLeft:
         writer.complete()
         assert len(seqs(folder)) == 4
 
-    def test_that_somebody_removed(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left(folder, -1)
-        fault = Fault(monkeypatch, "ftruncate", errno.EACCES)
-        writer = opened(folder)
-        next(folder.iterdir()).unlink()
-        assert writer.mend()
-        assert fault.calls
-
-    def test_what_was_cut_is_told(self, folder: Path) -> None:
-        self.left(folder, None, b"12345")
-        told: list[Mended] = []
-        opened(folder, on_mended=told.append)
-        assert told == [Mended(folder / f"{EPOCH - 1}-000001.seg", torn=5, damaged=0)]
-        opened(folder, on_mended=told.append)
-        assert len(told) == 1
-
     def test_damage_takes_one_record(self, folder: Path) -> None:
         """Nothing is cut but a torn end: what is damaged stays, for whoever reads knows how to leave it out."""
         self.left(folder, None, b"12345")
@@ -311,17 +279,6 @@ class TestLeft:
         (path,) = found(folder)
         assert path.read_bytes() == data[:-5]
         assert told == [Mended(path, torn=5, damaged=each)]
-
-    def test_damage_in_the_last_record(self, folder: Path) -> None:
-        self.left(folder)
-        (path,) = folder.iterdir()
-        data = bytearray(path.read_bytes())
-        data[-1] ^= 1
-        path.write_bytes(data)
-        told: list[Mended] = []
-        opened(folder, on_mended=told.append)
-        assert seqs(folder) == [1, 2]
-        assert told == [Mended(found(folder)[0], torn=0, damaged=len(data) // 3)]
 
 
 class TestLock:
@@ -350,20 +307,8 @@ class TestLock:
         with pytest.raises(JournalError, match=r"the journal cannot be in .*: Not a directory"):
             lock(tmp_path / "file" / "g1", EPOCH)
 
-    def test_no_locks_there(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object) -> None:
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-        monkeypatch.setattr("fcntl.flock", refuse)
-        with pytest.raises(JournalError, match="which cannot be locked: No locks available"):
-            lock(folder, EPOCH)
-
     def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Fault(monkeypatch, "pwrite", errno.ENOSPC)
         descriptor, epoch = lock(folder, EPOCH)
         os.close(descriptor)
         assert epoch == EPOCH
-
-
-def test_an_error_without_words() -> None:
-    assert segments.reason_of(OSError("strange")) == "strange"

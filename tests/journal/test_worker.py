@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.journal import Journal, Sync
-from tests.journal.desk import Clock, Fault, names, opened, rows_of
+from tests.journal.desk import Clock, Fault, opened, rows_of
 
 
 class Desk:
@@ -39,12 +39,6 @@ class Desk:
 
 
 class TestGathering:
-    def test_nothing_to_do(self, tmp_path: Path) -> None:
-        desk = Desk(tmp_path)
-        assert desk.step() is None
-        assert names(tmp_path) == ["lock"]
-        desk.journal.close()
-
     def test_the_first_row_goes_at_once(self, tmp_path: Path) -> None:
         desk = Desk(tmp_path)
         desk.tell()

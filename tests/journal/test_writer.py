@@ -93,31 +93,11 @@ def test_each_start_has_an_epoch(tmp_path: Path) -> None:
     assert [(row["epoch"], row["seq"]) for row in rows_of(tmp_path)] == [(epoch, 1) for epoch in epochs]
 
 
-def test_one_gateway_of_an_id(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    with pytest.raises(JournalError, match="another gateway writes the journal"):
-        opened(tmp_path)
-    another = Journal(tmp_path, "g2", run="r")
-    another.close()
-    journal.close()
-    opened(tmp_path).close()
-
-
 @pytest.mark.parametrize("limit", [1000, 2**40])
 def test_a_limit_that_is_none(tmp_path: Path, limit: int) -> None:
     with pytest.raises(ValueError, match="the journal's queue may have 65536 to"):
         opened(tmp_path, limit=limit)
     assert not list(tmp_path.iterdir())
-
-
-def test_what_comes_after_the_end(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    tell(journal, 1)
-    journal.close()
-    tell(journal, 2)
-    assert journal.close() == 0
-    assert len(rows_of(tmp_path)) == 1
-    assert journal.rows_dropped == 2
 
 
 def test_callbacks_go_by_call_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,18 +73,6 @@ class TestSums:
         deposit(broker, "/queue/a")
         assert [*shown, *[found(survey)["messages_unconsumed"] for _ in range(3)]] == [0, 0, 5, 5, 5, 6]
 
-    def test_a_scrape_looks_at_so_many_and_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "PER_SCRAPE", 100)
-        broker = Broker()
-        deposit(broker, *[f"/queue/{number}" for number in range(1_000)])
-        survey = DestinationCollector(broker)
-        looked: list[str] = []
-        monkeypatch.setattr(survey, "_add", lambda queue: looked.append(queue.name))
-        for scrape in range(1, 11):
-            found(survey)
-            assert len(looked) == 100 * scrape
-        assert len(set(looked)) == 1_000
-
 
 class TestOldest:
     @pytest.fixture
@@ -113,11 +101,6 @@ class TestOldest:
 
 
 class TestShown:
-    def test_nobody_unless_it_is_asked_for(self) -> None:
-        broker = Broker()
-        deposit(broker, "/queue/a")
-        assert not [name for name in found(DestinationCollector(broker)) if name.startswith("destination")]
-
     def test_by_name_and_by_pattern(self) -> None:
         broker = Broker()
         deposit(broker, "/queue/a", "/queue/a", "/queue/orders.eu", "/queue/b")

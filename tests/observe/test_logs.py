@@ -111,15 +111,6 @@ class TestForm:
         structlog.get_logger().info("admin", target="Zürich")
         assert "target=Zürich" in stream.getvalue()
 
-    def test_human_exceptions_are_plain_tracebacks(self) -> None:
-        stream = io.StringIO()
-        logs.configure("human", stream=stream)
-        try:
-            raise ZeroDivisionError("why")
-        except ZeroDivisionError:
-            structlog.get_logger().exception("failed")
-        assert stream.getvalue().rstrip().endswith("ZeroDivisionError: why")
-
     def test_standard_error_by_default(self, capsys: pytest.CaptureFixture[str]) -> None:
         logs.configure()
         structlog.get_logger().info("hello")
@@ -236,17 +227,6 @@ class TestLibraries:
 
 
 class TestLoggers:
-    @pytest.mark.parametrize("log_format", ["json", "human"])
-    def test_each_line_names_its_logger(self, log_format: str) -> None:
-        stream = io.StringIO()
-        logs.configure(log_format, stream=stream)
-        structlog.get_logger("gateway.audit").info("admin", action="drain")
-        assert "gateway.audit" in stream.getvalue()
-
     def test_between_level_and_event(self, stream: io.StringIO) -> None:
         structlog.get_logger("gateway.audit").info("admin", action="drain")
         assert list(lines(stream)[0]) == ["timestamp", "level", "logger", "event", "action"]
-
-    def test_of_a_library(self, stream: io.StringIO) -> None:
-        logging.getLogger("trio-websocket").warning("closed")
-        assert lines(stream)[0]["logger"] == "trio-websocket"

@@ -190,11 +190,6 @@ async def test_of_a_store() -> None:
     assert 0 < found["gateway_store_commit_seconds_sum"] < 5
 
 
-def test_without_a_store_there_are_none_of_it() -> None:
-    found = samples(Metrics(Broker(), ()))
-    assert not [name for name in found if name.startswith("gateway_store_") or name == "gateway_messages_in_backlog"]
-
-
 def test_of_a_journal(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "g", run="r")
     metrics = Metrics(Broker(), (), None, journal)

@@ -88,9 +88,3 @@ async def test_memory(server: Server) -> None:
     assert found["gateway_memory_full"] == 1
     assert found["gateway_memory_closed_total"] == 7
     assert found["gateway_incomplete_bytes"] == 3_500_000
-
-
-async def test_nobody_looks_at_memory(server: Server) -> None:
-    found = samples(metrics(server))
-    assert found["gateway_memory_mark_bytes"] == found["gateway_memory_resident_bytes"] == 0
-    assert found["gateway_memory_short"] == found["gateway_memory_full"] == 0

@@ -28,9 +28,6 @@ def found(collector: Collector) -> dict[str, float]:
 
 
 class TestCondition:
-    def test_what_is_not_there_is_not_shown(self) -> None:
-        assert found(HealthCollector(lambda: None, dict)) == {"gateway_ready": 1, "gateway_complaints": 0}
-
     def test_all_of_it(self) -> None:
         collector = HealthCollector(
             lambda: "memory is full", lambda: {"journal": "x", "tracing": "y"}, lambda: 7.5, lambda: 3
@@ -75,11 +72,6 @@ class TestDisks:
         shown = found(disks)
         assert shown.keys() == {"gateway_disk_free_bytesstore", "gateway_disk_size_bytesstore"}
         assert 0 < shown["gateway_disk_free_bytesstore"] <= shown["gateway_disk_size_bytesstore"]
-
-    async def test_nobody_is_asked_where_nothing_is_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        disks = DiskCollector({})
-        monkeypatch.setattr(disks, "look_now", lambda: pytest.fail("it was asked"))
-        await disks.look()
 
     async def test_one_that_hangs_holds_nobody_up_and_has_one_thread(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hung: threading.Event

@@ -177,10 +177,6 @@ def checks() -> Iterator[dict[str, Any]]:
             }
 
 
-def test_every_alert_has_a_case() -> None:
-    assert {rule["alert"] for rule in rules()} == {f"StompGateway{name}" for name in CASES}
-
-
 def test_the_files_are_right() -> None:
     promtool("check", "rules", RULES)
     promtool("check", "config", RULES.parent / "prometheus.yml")
@@ -195,13 +191,6 @@ def test_each_fires_and_is_silent(tmp_path: Path) -> None:
     written = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": list(checks())}
     (tmp_path / "tests.yml").write_text(json.dumps(written))
     promtool("test", "rules", tmp_path / "tests.yml")
-
-
-def test_a_short_time_is_no_alert() -> None:
-    """But for what counts events, each waits for a while."""
-    for rule in rules():
-        counts = "increase(" in rule["expr"] or "changes(" in rule["expr"] or "damaged" in rule["expr"]
-        assert counts != ("for" in rule), rule["alert"]
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])

@@ -113,20 +113,6 @@ class TestLifespan:
         assert ended.value.code == CRASHED
         assert sent == ["startup.complete", "shutdown.failed"]
 
-    def test_an_application_without_last_words_ends_the_process_too(self) -> None:
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            await receive()
-
-        async def main() -> None:
-            lifespan = Lifespan(Bridge(app).lifespan, lambda: nothing(None))
-            await lifespan.run()
-            assert lifespan.types == []
-            await asyncio.sleep(10)
-
-        with pytest.raises(SystemExit) as ended:
-            asyncio.run(main())
-        assert ended.value.code == CRASHED
-
     def test_an_application_that_raises_ends_the_process_too(self) -> None:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             raise ZeroDivisionError

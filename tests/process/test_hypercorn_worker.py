@@ -32,9 +32,6 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 
 class TestSpawned:
-    def test_is_spawned(self, parent: socket.socket) -> None:
-        assert hypercorn_worker.is_spawned()
-
     def test_sigterm_is_ignored(self, parent: socket.socket) -> None:
         before = signal.getsignal(signal.SIGTERM)
         try:
@@ -49,12 +46,6 @@ class TestSpawned:
             pass
         with hypercorn_worker.only_one():
             pass  # the place is free again
-
-    def test_families_do_not_meet(self, parent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-        with hypercorn_worker.only_one():
-            monkeypatch.setattr(multiprocessing.current_process(), "authkey", os.urandom(32))
-            with hypercorn_worker.only_one():
-                pass
 
     def test_other_errors_are_errors(self, parent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
         class NoSockets(socket.socket):

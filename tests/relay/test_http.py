@@ -18,7 +18,7 @@ from gateway.client import StompServer
 from gateway.config.address import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
-from gateway.relay.http import HttpError, RelayMetrics, serving
+from gateway.relay.http import RelayMetrics, serving
 from gateway.relay.link import ServerLink
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
@@ -189,12 +189,6 @@ class TestPages:
             "the target two:61613 is away: it was not reached yet",
         ]
 
-    def test_openmetrics(self, port: int) -> None:
-        assert ask(port, "/metrics", Accept="application/openmetrics-text; version=1.0.0")[1].endswith("# EOF\n")
-
-    def test_head(self, port: int) -> None:
-        assert ask(port, "/healthz", "HEAD") == (200, "")
-
     def test_others(self, port: int) -> None:
         assert ask(port, "/") == (404, '{"error": "there are /healthz, /readyz and /metrics"}\n')
         assert ask(port, "/healthz", "POST")[0] == 501
@@ -212,11 +206,6 @@ class TestPages:
             with pytest.raises(OSError):
                 ask(port, "/healthz")
         eventually(lambda: is_alive(port))
-
-    def test_who_says_nothing(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PATIENCE", 0.1)
-        with socket.create_connection((HOST, port), timeout=20) as silent:
-            assert silent.recv(100) == b""
 
     def test_who_says_a_little_for_ever(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sixteen of those would keep everybody else out."""
@@ -237,15 +226,6 @@ class TestPages:
             deaf.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert deaf.recv(1) == b"H"
             eventually(lambda: is_alive(second))
-
-    def test_nowhere(self, pump: Pump) -> None:
-        before = threading.active_count()
-        with serving(None, [pump.status]):
-            assert threading.active_count() == before
-
-    def test_twice(self, port: int, pump: Pump) -> None:
-        with pytest.raises(HttpError, match="address already in use; change http"), serving(Address(HOST, port), []):
-            pass
 
 
 def has_gone(slow: socket.socket) -> bool:

@@ -9,7 +9,6 @@ import pytest
 
 from gateway.auth import passwords
 from gateway.client import StompServer
-from gateway.relay.headers import MOST_HOPS
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 
 from .relaying import Reader, Relay, eventually, relaying, running, send, url, waiting
@@ -44,27 +43,6 @@ class TestOnward:
                 reader.client.disconnect()
         assert relay.events("relayed")[-1]["messages"] == 1500
         assert [waiting(source, each) for each in names] == [[]] * 5
-
-    def test_headers(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
-        own = {"priority": "7", "reply-to": "/queue/answers", "content-type": "text/plain", "x:y": "a\nb\\c"}
-        own |= {"persistent": "true", "expires": "4102444800000", "correlation-id": "c1"}
-        send(source, f"/queue/{name}", ["", "ü\0"], **own)
-        with relaying(tmp_path, *ends(one, two), "--name", "here", f"/queue/{name}"):
-            reader = Reader(target, f"/queue/{name}")
-            assert reader.until(2) == ["", "ü\0"]
-        for headers, _ in reader.messages:
-            assert own.items() <= headers.items()
-            assert headers["relayed"] == "here"
-            assert headers["destination"] == f"/queue/{name}"
-        reader.client.disconnect()
 
     def test_a_pattern(
         self,
@@ -192,15 +170,6 @@ class TestCircles:
         ((headers, body),) = waiting(source, f"/queue/dlq.{name}")
         assert (body, headers["relayed"]) == ("round", "there,back")
         assert waiting(target, f"/queue/{name}") == []
-
-    def test_too_many_hops(
-        self, one: GatewayProcess, two: GatewayProcess, source: StompServer, name: str, tmp_path: Path
-    ) -> None:
-        passed = [f"relay-{number}" for number in range(MOST_HOPS)]
-        send(source, f"/queue/{name}", ["far"], relayed=",".join(passed))
-        with relaying(tmp_path, *ends(one, two), f"/queue/{name}") as relay:
-            relay.wait_for("a message goes in a circle")
-            eventually(lambda: bool(waiting(source, f"/queue/dlq.{name}")), lambda: relay.log)
 
 
 class TestAway:

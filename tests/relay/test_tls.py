@@ -16,7 +16,7 @@ from tests.demanding import demanding
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 from tests.transports import tls_files
 
-from .relaying import Listener, Reader, Relay, eventually, relaying, running, send, url
+from .relaying import Listener, Reader, eventually, relaying, running, send, url
 
 
 @pytest.fixture(scope="module")
@@ -65,28 +65,6 @@ def address(server: StompServer) -> str:
     return f"stomps://{server.host}:{server.port}"
 
 
-def test_both_directions(
-    one: GatewayProcess, source: StompServer, secured: StompServer, trusted: Path, name: str, tmp_path: Path
-) -> None:
-    """By the command line there, by a file back."""
-    (tmp_path / "back").mkdir()
-    (tmp_path / "back" / "relay.toml").write_text(
-        f'[[relay]]\nfrom = "{address(secured)}"\nfrom_ca = "{trusted}"\nto = "{url(one)}"\n'
-        f'destinations = ["/queue/{name}.back"]\n'
-    )
-    there = ("--from", url(one), "--to", address(secured), "--to-ca", str(trusted), f"/queue/{name}.there")
-    with relaying(tmp_path, *there) as relay, relaying(tmp_path / "back", "--config", "relay.toml") as back:
-        send(source, f"/queue/{name}.there", ["1", "2"])
-        send(secured, f"/queue/{name}.back", ["3", "ü"])
-        for where, destination, bodies, each in (
-            (secured, f"/queue/{name}.there", ["1", "2"], relay),
-            (source, f"/queue/{name}.back", ["3", "ü"], back),
-        ):
-            reader = Reader(where, destination)
-            assert reader.until(2, lambda each=each: each.log) == bodies  # type: ignore[misc]
-            reader.client.disconnect()
-
-
 def test_an_authority_that_does_not_vouch_for_the_target(
     one: GatewayProcess, source: StompServer, secured: StompServer, trusted: Path, name: str, tmp_path: Path
 ) -> None:
@@ -109,18 +87,6 @@ def test_an_authority_that_does_not_vouch_for_the_target(
     assert len(relay.events("the target is away")) == 1
 
 
-def test_a_certificate_of_somebody_else(
-    one: GatewayProcess, secured: StompServer, trusted: Path, name: str, tmp_path: Path
-) -> None:
-    """The right authority vouches for another name."""
-    elsewhere = f"stomps://localhost:{secured.port}"
-    with relaying(
-        tmp_path, "--from", elsewhere, "--from-ca", str(trusted), "--to", url(one), f"/queue/{name}"
-    ) as relay:
-        (told,) = relay.wait_for("the source is away")
-    assert "not valid for 'localhost'" in told["reason"]
-
-
 def test_the_pauses_grow(one: GatewayProcess, door: Door, name: str, tmp_path: Path) -> None:
     """Whom nobody vouches for is not asked again and again without a pause."""
     file = tmp_path / "authority.pem"
@@ -131,14 +97,6 @@ def test_the_pauses_grow(one: GatewayProcess, door: Door, name: str, tmp_path: P
         assert len(relay.events("the target is away")) == 1
     pauses = [later - earlier for earlier, later in pairwise(door.seen[:5])]
     assert all(pause >= 0.05 * 2**number for number, pause in enumerate(pauses)), pauses
-
-
-def test_an_authority_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / "empty.pem").write_text("")
-    relay = Relay(tmp_path, "--from", "stomp://a", "--to", "stomps://b", "--to-ca", "empty.pem", "/queue/a")
-    assert relay.end() == 2
-    words = " ".join(relay.log.split())
-    assert words.endswith("Error: the file of authorities empty.pem cannot be used: it has no certificate in PEM")
 
 
 def test_servers_that_demand_a_certificate(one: GatewayProcess, source: StompServer, name: str, tmp_path: Path) -> None:

@@ -14,14 +14,11 @@ import trio
 from gateway import __version__
 from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
-from gateway.codec import Limits
 from gateway.config.settings import Settings
-from gateway.runtime.gateway import Gateway, StartError, open_all, open_gateway, options_of, quotas_of
+from gateway.runtime.gateway import Gateway, StartError, open_gateway, options_of, quotas_of
 from gateway.transports import TransportOptions
-from gateway.transports.flow.connection_limits import Capacity
-from gateway.transports.flow.options import NO_BODY
 
-from ..transports.peers import CONNECT, Peer, dial, dial_stream, frame, read_all, until
+from ..transports.peers import CONNECT, Peer, dial, dial_stream, frame, until
 
 FREE = "127.0.0.1:0"
 KINDS = ("tcp", "websocket")
@@ -94,15 +91,6 @@ class TestOpen:
             peer = await connected(gateway, "websocket")
             await peer.aclose()
 
-    async def test_ready(self) -> None:
-        async with running(memory_limit=4 * 1024 * 1024, max_body=1024 * 1024) as gateway:
-            assert gateway.not_ready() is None
-            gateway.broker.memory.keep(3 * 1024 * 1024 + 1)
-            assert gateway.broker.memory.pressed
-            assert gateway.not_ready() is None  # the consumers who can make room must still come in
-            await gateway.drain()
-            assert gateway.not_ready() == "the gateway is shutting down"
-
     async def test_the_log_says_where(self) -> None:
         with structlog.testing.capture_logs() as logs:
             async with running() as gateway:
@@ -171,16 +159,6 @@ class TestDrain:
                 error = await peer.at_end_after_error()
                 await peer.aclose()
             assert "retry-after" in error.headers
-
-    async def test_one_that_upgrades_meanwhile(self) -> None:
-        """It came before the listeners closed and gets its WebSocket late; it is told then, or cut at the end."""
-        async with running() as gateway:
-            stream = await dial_stream(gateway.addresses["websocket"][0])
-            await stream.send_all(b"GET /ws HTTP/1.1\r\n")
-            await trio.sleep(0.01)
-            await gateway.drain()
-        assert await read_all(stream) == b""
-        await stream.aclose()
 
     async def test_twice(self) -> None:
         """At once and one after the other: SIGTERM, and then the block's own end."""
@@ -297,85 +275,14 @@ class TestStartError:
         assert await refused(f"127.0.0.1:{port}")
         assert not path.exists()
 
-    async def test_open_all_of_nothing(self) -> None:
-        assert (await open_all("tcp", [])).listeners == []
-
 
 class TestSettings:
     """Each setting reaches the layer that it is for."""
-
-    def test_quotas(self) -> None:
-        chosen = settings(
-            max_subscriptions=11,
-            max_transactions=12,
-            max_transaction_octets=13_000,
-            max_unacknowledged=14,
-            max_body=75_000,
-            max_outbound=150_000,
-            memory_limit=160 * 1024 * 1024,
-            max_destinations=17,
-        )
-        assert quotas_of(chosen) == Quotas(11, 12, 13_000, 14, 150_000, 160 * 1024 * 1024, 17)
 
     def test_defaults_are_the_same_everywhere(self) -> None:
         """A test that uses the bare classes sees what a user sees."""
         assert quotas_of(Settings()) == Quotas()
         assert options_of(Settings()) == TransportOptions(server=f"stomp-gateway/{__version__}")
-
-    def test_a_version_that_nobody_needs_to_know(self) -> None:
-        assert options_of(settings(server_version=False, server_name="name")).server == "name"
-
-    def test_options(self) -> None:
-        chosen = settings(
-            server_name="name",
-            max_headers=11,
-            max_header_line=30_000,
-            max_body=12_000,
-            max_connect_headers=13,
-            max_connect_header_line=1400,
-            connect_timeout=1.5,
-            heartbeat_send=16,
-            heartbeat_receive=17,
-            heartbeat_margin=1.8,
-            websocket_path="/nineteen",
-            websocket_ping=20.0,
-            allowed_origins="https://twenty.one",
-            close_linger=2.2,
-            slow_consumer_timeout=2.3,
-            token_warning=24.0,
-            max_connections=25,
-            max_connections_per_address=26,
-            max_connections_per_user=27,
-            max_handshakes=28,
-            max_frames_per_second=29,
-            max_octets_per_second=30,
-            max_frames_per_second_per_user=31,
-            max_octets_per_second_per_user=32,
-            max_frames_per_second_per_address=33,
-            max_octets_per_second_per_address=34,
-        )
-        assert options_of(chosen) == TransportOptions(
-            server=f"name/{__version__}",
-            limits=Limits(11, 30_000, 12_000),
-            connect_limits=Limits(13, 1400, 1024, "max_connect_", NO_BODY),
-            connect_timeout=1.5,
-            heartbeat_send=16,
-            heartbeat_receive=17,
-            heartbeat_margin=1.8,
-            websocket_path="/nineteen",
-            websocket_ping=20.0,
-            allowed_origins=("https://twenty.one",),
-            close_linger=2.2,
-            slow_consumer_timeout=2.3,
-            token_warning=24.0,
-            capacity=Capacity(25, 26, 27, 28),
-            max_frames_per_second=29,
-            max_octets_per_second=30,
-            max_frames_per_second_per_user=31,
-            max_octets_per_second_per_user=32,
-            max_frames_per_second_per_address=33,
-            max_octets_per_second_per_address=34,
-        )
 
     @pytest.mark.requirement("LIM-04")
     @pytest.mark.parametrize("kind", KINDS)

@@ -105,18 +105,6 @@ class TestStop:
         (line,) = [line for line in logs if line["log_level"] == "warning"]
         assert (line["waiting"], line["queues"]) == (2, 1)
 
-    async def test_nothing_is_said_where_all_is_stored(self) -> None:
-        with structlog.testing.capture_logs() as logs:
-            await fill()
-        assert not [line for line in logs if line["log_level"] in ("warning", "error")]
-
-    async def test_also_of_what_came_back_from_the_last_process(self) -> None:
-        await fill()
-        with structlog.testing.capture_logs() as logs:
-            async with running(store=STORE) as gateway:
-                assert await read(gateway, 1) == [(b"0", False)]
-        assert not [line for line in logs if line["log_level"] in ("warning", "error")]
-
     async def test_a_store_that_takes_nothing_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is not waited for without end; then the file does not say that all is well."""
         monkeypatch.setattr("gateway.runtime.gateway._LONGEST_WRITE", 0.05)
@@ -281,9 +269,3 @@ class TestPages:
             assert gateway.broker.context.waiting == gateway.broker.memory.used == 0
             await peer.aclose()
         assert messages() == 0
-
-    async def test_one_consumer_after_the_other(self) -> None:
-        await fill(20)
-        async with running(store=STORE) as gateway:
-            for number in range(20):
-                assert await read(gateway, 1) == [(b"%d" % number, number > 0)]

@@ -135,14 +135,6 @@ class TestRows:
         assert kept == {"/queue/none": None, "/queue/all": b"hello", "/queue/other": b"he"}
         assert {row["size"] for row in accepted} == {5}
 
-    async def test_of_several_starts(self) -> None:
-        for _ in range(2):
-            async with recording(journal_id="g-1") as gateway:
-                await send(gateway, b"x")
-        accepted = [row for row in rows("g-1") if row["event"] == "accepted"]
-        assert len({row["epoch"] for row in accepted}) == 2
-        assert len({row["message_id"] for row in accepted}) == 2
-
     async def test_behind_a_recovery(self) -> None:
         """A message of the last process: nobody knows when it came."""
         async with recording(store="sqlite:store.db") as gateway:
@@ -238,8 +230,8 @@ class TestSlowDisk:
             await consumer.subscribe("/topic/a")
             publisher = await connected(gateway, "tcp")
             await publisher.publish("/topic/a", b"1")
-            await until(lambda: len(gateway.holds) == 1)
-            (hold,) = gateway.holds.by_session().values()
+            await until(lambda: len(gateway.blocked_publishers) == 1)
+            (hold,) = gateway.blocked_publishers.by_session().values()
             assert hold.reason == "journal slow"
             assert (await consumer.frame("MESSAGE")).body == b"1"
             await publisher.publish("/topic/a", b"2")
@@ -247,7 +239,7 @@ class TestSlowDisk:
             behind = False
             gateway._server.relieve()
             assert (await consumer.frame("MESSAGE")).body == b"2"
-            assert len(gateway.holds) == 0
+            assert len(gateway.blocked_publishers) == 0
             await publisher.aclose()
             await consumer.aclose()
 

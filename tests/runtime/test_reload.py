@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from gateway.auth import for_settings
 from gateway.auth.passwords import hash_passcode
 from gateway.config import errors
-from gateway.config.settings import PLACES, Settings, SettingsError, load
+from gateway.config.settings import PLACES, Settings, load
 from gateway.runtime.listeners import read_certificates
 from gateway.runtime.reload import RELOADED, InForce, Reading, Reloadable, reload_all
 from tests.transports import tls_files
@@ -109,12 +109,6 @@ class TestWhatItTakes:
         assert reloaded(found) == []
         assert found.now.rule == rules
 
-    def test_settings_that_stand_nowhere(self) -> None:
-        settings = load(admin_token="old")
-        found = InForce(settings)
-        assert reloaded(found) == []
-        assert found.now == settings
-
 
 class TestWhatNeedsARestart:
     def test_it_is_named_and_not_in_force(self) -> None:
@@ -175,9 +169,6 @@ class TestWhatChangesNothing:
         found = started('admin_groups = ["ops"]\nusers_file = "users.txt"\nadmin_token = "old"')
         Path("gateway.toml").unlink()
         assert self.refused(found) == ("gateway.toml is gone, and the settings in it with it; restart if that is meant")
-
-    def test_one_that_was_never_there_is_not_missed(self) -> None:
-        assert reloaded(InForce(load(), load)) == []
 
     def test_a_token_that_is_gone(self) -> None:
         found = started('admin_token = "old"\nmetrics_token = "x"')
@@ -280,16 +271,6 @@ def test_each_stands_for_itself() -> None:
     assert logs[3]["what"] == "c"
 
 
-def test_all_is_well() -> None:
-    with capture_logs() as logs:
-        reload_all([Thing("a")])
-        reload_all([])
-    assert [(entry["log_level"], entry["what"], entry["kept"]) for entry in logs] == [
-        ("info", "a", []),
-        ("info", "nothing", []),
-    ]
-
-
 class TestReading:
     """One reload reads the settings once, whoever asks."""
 
@@ -301,13 +282,3 @@ class TestReading:
         assert reading() is first
         reading.forget()
         assert reading().max_headers == 30
-
-    def test_all_are_told_the_same(self) -> None:
-        write("max_headers = no\n")
-        reading = Reading(load)
-        with pytest.raises(SettingsError) as first:
-            reading()
-        write("max_headers = 30\n")
-        with pytest.raises(SettingsError) as second:
-            reading()
-        assert str(first.value) == str(second.value)

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-import pytest
 import structlog.testing
-import trio
 
 from .test_gateway import connected, running
-from .test_gateway_store import STORE, P, fill, messages, read
-
-
-async def test_what_was_there_is_there_again() -> None:
-    await fill()
-    async with running(store=STORE) as gateway:
-        assert gateway.broker.context.waiting == 3
-        assert await read(gateway, 3) == [(b"0", False), (b"1", False), (b"2", False)]
-    assert messages() == 0
+from .test_gateway_store import STORE, P, fill
 
 
 async def test_the_log_says_what() -> None:
@@ -111,40 +101,3 @@ async def test_message_ids_are_the_same_and_new_ones_are_new() -> None:
         await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
         assert (await peer.frame("MESSAGE"))["message-id"] != before
         await peer.aclose()
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        {"idle_timeout": 60},
-        {"time_to_live": 60},
-        {"conflate_by": "key"},
-        {"max_messages": 9, "when_full": "drop-oldest"},
-    ],
-)
-@pytest.mark.parametrize("headers", [{}, {"ttl": 60_000}, {"priority": 9, "JMSXGroupID": "g"}])
-async def test_whatever_the_policy(policy: dict[str, object], headers: dict[str, object]) -> None:
-    await fill(**headers)  # type: ignore[arg-type]
-    async with running(store=STORE, policy=[{"match": "/queue/a", **policy}]) as gateway:
-        assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
-
-
-async def test_what_has_expired_does_not_come() -> None:
-    await fill(ttl=1)
-    async with running(store=STORE) as gateway:
-        peer = await connected(gateway, "tcp")
-        await peer.subscribe("/queue/a")
-        await peer.send_frame("SEND", b"live", destination="/queue/a")
-        assert (await peer.frame("MESSAGE")).body == b"live"
-        while gateway.broker.context.waiting:  # until the store has been asked what has expired
-            await trio.lowlevel.checkpoint()
-        await peer.aclose()
-    assert messages() == 0
-
-
-async def test_nothing_is_recovered_from_memory() -> None:
-    with structlog.testing.capture_logs() as logs:
-        async with running(store="memory") as gateway:
-            assert gateway.broker.storage is None
-            assert await gateway.store_all()
-    assert "recovered" not in [line["event"] for line in logs]

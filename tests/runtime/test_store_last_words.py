@@ -24,11 +24,6 @@ async def lost(*frames: bytes, ack: str = "auto", **values: object) -> list[Any]
     return [line for line in logs if line["log_level"] == "warning"]
 
 
-async def test_nothing() -> None:
-    sends = [frame("SEND", destination="/queue/taken"), frame("SEND", destination="/topic/a")]
-    assert await lost(*sends) == []
-
-
 async def test_what_waits_or_is_delayed_or_retained() -> None:
     (line,) = await lost(
         *[frame("SEND", destination=name) for name in ("/queue/a", "/queue/a", "/queue/b")],
@@ -49,12 +44,6 @@ async def test_what_sessions_had_not_acknowledged() -> None:
     """They gave it back when they ended."""
     (line,) = await lost(*[frame("SEND", destination="/queue/taken")] * 3, ack="client")
     assert (line["waiting"], line["queues"]) == (3, 1)
-
-
-async def test_also_of_sessions_that_were_cut() -> None:
-    values = {"drain_timeout": 0.1, "close_linger": 30.0}
-    (line,) = await lost(frame("SEND", destination="/queue/taken"), ack="client", **values)
-    assert line["waiting"] == 1
 
 
 async def test_what_was_to_come_back_later() -> None:

@@ -13,7 +13,6 @@ import pytest
 import structlog.testing
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from gateway.broker.core.events import EventLog
 from gateway.journal import Segment, found
 from gateway.journal.schema import COLUMNS
 from gateway.runtime.gateway import Gateway, StartError
@@ -131,23 +130,6 @@ class TestWithACollector:
                 await peer.aclose()
         assert [span.name for span in collector.spans] == ["send /queue/a"]
 
-    async def test_who_is_not_sampled_goes_through_untouched(self) -> None:
-        with collecting() as collector:
-            async with tracing(collector.endpoint, trace_ratio=1.0) as gateway:
-                headers = await carried(gateway, traceparent=UNSAMPLED, tracestate="vendor=1")
-        assert (headers["traceparent"], headers["tracestate"]) == (UNSAMPLED, "vendor=1")
-        assert not spans_of(collector)
-
-    @pytest.mark.parametrize(("ratio", "count"), [(1.0, 3), (0.0, 0)])
-    async def test_without_a_parent_a_part_is_traced(self, ratio: float, count: int) -> None:
-        with collecting() as collector:
-            async with tracing(collector.endpoint, trace_ratio=ratio) as gateway:
-                headers = await carried(gateway)
-        spans = spans_of(collector)
-        assert len(spans) == count
-        assert ("traceparent" in headers) == bool(count)
-        assert not any(span.parent_span_id for span in spans[:1])
-
 
 class TestWithout:
     async def test_nothing_is_traced_unless_it_is_asked_for(self) -> None:
@@ -156,10 +138,6 @@ class TestWithout:
             assert not gateway.broker.records.is_on
             headers = await carried(gateway, traceparent=SAMPLED, tracestate="vendor=1")
         assert (headers["traceparent"], headers["tracestate"]) == (SAMPLED, "vendor=1")
-
-    async def test_with_a_journal_its_records_are_plain(self) -> None:
-        async with running(journal="journal") as gateway:
-            assert type(gateway.broker.records) is EventLog
 
     async def test_a_collector_that_is_not_there(self) -> None:
         with collecting() as collector:

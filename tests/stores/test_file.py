@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, schema
-from tests.stores.batches import new, opened, rows_of
+from tests.stores.batches import new, opened
 
 NOBODY = 65534
 
@@ -78,11 +78,6 @@ class TestMaking:
         with pytest.raises(StoreError, match=r"no/a\.db cannot be made: there is no folder .*/no$"):
             SQLiteStore.open(tmp_path / "no" / "a.db")
 
-    def test_in_a_file(self, path: Path) -> None:
-        path.touch()
-        with pytest.raises(StoreError, match=r"cannot be made: there is no folder"):
-            SQLiteStore.open(path / "a.db")
-
     def test_where_one_may_not_write(self, home: Path) -> None:
         home.chmod(0o555)
         with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
@@ -120,13 +115,6 @@ class TestOpening:
             with pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
                 SQLiteStore.open(home / "a.db")
 
-    def test_in_a_folder_that_may_only_be_read(self, home: Path) -> None:
-        with without_rights():
-            opened(home / "a.db").close(clean=True)
-        home.chmod(0o555)
-        with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
-            SQLiteStore.open(home / "a.db")
-
     @pytest.mark.parametrize(
         ("pragma", "value"),
         [
@@ -144,11 +132,6 @@ class TestOpening:
 
 
 class TestNeverSilentlyEmpty:
-    def test_an_empty_file(self, path: Path) -> None:
-        path.touch()
-        with pytest.raises(StoreDamaged, match=r"store\.db is damaged: it is empty"):
-            SQLiteStore.open(path)
-
     def test_an_empty_file_with_a_log(self, path: Path, left: Path) -> None:
         os.truncate(path, 0)
         with pytest.raises(StoreDamaged, match="it is empty"):
@@ -182,12 +165,6 @@ class TestNeverSilentlyEmpty:
 
 
 class TestLock:
-    def test_keeps_out_a_second_store(self, store: SQLiteStore, path: Path) -> None:
-        with pytest.raises(StoreLocked, match=r"store\.db is in use: another gateway, or another program, has it open"):
-            SQLiteStore.open(path)
-        store.write(new([1]))
-        assert rows_of(store) == [1]
-
     def test_keeps_out_another_process(self, store: SQLiteStore, path: Path) -> None:
         script = "import sys; from pathlib import Path; from gateway.stores import *\n"
         script += "try: SQLiteStore.open(Path(sys.argv[1]))\nexcept StoreLocked as error: print(error)"
@@ -208,11 +185,3 @@ class TestLock:
         script = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('SELECT 1 FROM places')"
         other = subprocess.run([sys.executable, "-c", script, path], check=False, capture_output=True, text=True)
         assert "database is locked" in other.stderr
-
-    def test_is_told_of_any_other_program(self, path: Path) -> None:
-        opened(path).close(clean=True)
-        with closing(sqlite3.connect(path)) as other:
-            other.execute("SELECT * FROM store").fetchall()
-            with pytest.raises(StoreLocked):
-                SQLiteStore.open(path)
-        opened(path).close(clean=True)

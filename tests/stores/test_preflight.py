@@ -9,7 +9,7 @@ import pytest
 
 from gateway.broker.core.ports import StoreError
 from gateway.stores import SQLiteStore, file, preflight, schema
-from tests.stores.batches import new, opened
+from tests.stores.batches import new
 from tests.stores.test_sqlite_failure import disk_of
 
 
@@ -25,9 +25,6 @@ def closed(store: SQLiteStore, path: Path) -> Path:
 
 
 class TestLook:
-    def test_of_memory(self) -> None:
-        preflight.look("memory")
-
     def test_of_a_new_one(self, path: Path) -> None:
         look(path)
         assert not path.exists()
@@ -42,10 +39,6 @@ class TestLook:
         store.write(new([1]))
         look(path)
         store.write(new([2]))
-
-    def test_of_an_empty_one(self, path: Path) -> None:
-        opened(path).close(clean=True)
-        look(path)
 
     def test_without_a_folder(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=r"a\.db cannot be made: there is no folder .*/no$"):

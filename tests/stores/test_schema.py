@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.stores import SQLiteStore, StoreDamaged, StoreError, schema
+from gateway.stores import SQLiteStore, StoreDamaged, StoreError
 from tests.stores.batches import new, opened
 
 
@@ -25,10 +25,6 @@ def version_of(path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
         number: int = connection.execute("PRAGMA user_version").fetchone()[0]
         return number
-
-
-def test_it_is_in_the_file(old: Path) -> None:
-    assert version_of(old) == schema.VERSION == 1
 
 
 def test_a_newer_one(old: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
-from gateway.stores import SQLiteStore, StoreDamaged, StoreError, sqlite
+from gateway.stores import SQLiteStore, StoreDamaged, sqlite
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
 
@@ -56,12 +55,6 @@ class TestMessages:
             content_of(3).headers,
         ]
 
-    def test_go(self, store: SQLiteStore) -> None:
-        store.write(new(range(1, 11)))
-        store.write(Batch(2, gone=[1, 5, 10, 99]))
-        assert rows_of(store) == contents_of(store) == [2, 3, 4, 6, 7, 8, 9]
-        assert store.read([1, 2]) == [stored(2)]
-
     def test_have_facts(self, store: SQLiteStore, path: Path) -> None:
         batch = new([1, 2, 3])
         batch.rows[1] = batch.rows[1]._replace(facts='{"a":"ä\\u0000"}')
@@ -86,23 +79,10 @@ class TestSharedContents:
         batch.rows = {row: StoredRow(row, into, 10, 5, 320) for row, into in ((11, 1), (12, 2), (13, 2))}
         store.write(batch)
 
-    def test_is_read_by_all(self, store: SQLiteStore) -> None:
-        assert [each.content for each in store.read([11, 12, 13])] == [content_of(10)] * 3
-
     def test_goes_with_the_last_row(self, store: SQLiteStore) -> None:
         store.write(Batch(2, gone=[11, 13]))
         assert contents_of(store) == [10]
         store.write(Batch(3, gone=[12]))
-        assert contents_of(store) == []
-
-    def test_goes_with_all_at_once(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, gone=[11, 12, 13]))
-        assert contents_of(store) == []
-
-    def test_goes_with_the_last_place(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, dropped=[2]))
-        assert contents_of(store) == [10]
-        store.write(Batch(3, emptied=[1]))
         assert contents_of(store) == []
 
     def test_passes_on_within_a_batch(self, store: SQLiteStore) -> None:
@@ -129,32 +109,6 @@ class TestPlaces:
         places = [Container(1, "queue", "/queue/\0ä", '{"a":1}'), Container(7, "log", "/topic/b")]
         store.write(Batch(1, places={each.number: each for each in places}))
         assert store.load().places == places
-
-    def test_change(self, store: SQLiteStore) -> None:
-        store.write(new([1]))
-        store.write(Batch(2, places={1: place(1, '{"reach":7}')}))
-        assert store.load().places == [place(1, '{"reach":7}')]
-        assert rows_of(store) == [1]
-
-    def test_are_emptied_and_stay(self, store: SQLiteStore) -> None:
-        store.write(new([1, 3], into=1))
-        store.write(new([2, 4], into=2))
-        batch = new([5], into=1)
-        batch.emptied = [1]
-        store.write(batch)
-        assert rows_of(store) == contents_of(store) == [2, 4]
-        assert store.load().places == [place(1), place(2)]
-        store.write(new([6], into=1))
-        assert rows_of(store) == [2, 4, 6]
-        store.write(Batch(4, emptied=[1]))
-        assert rows_of(store) == [2, 4]
-
-    def test_are_dropped_with_their_rows(self, store: SQLiteStore) -> None:
-        store.write(new([1, 3], into=1))
-        store.write(new([2, 4], into=2))
-        store.write(Batch(2, dropped=[2, 99]))
-        assert rows_of(store) == contents_of(store) == [1, 3]
-        assert store.load().places == [place(1)]
 
     def test_that_were_there_before_are_dropped_with_their_rows(self, store: SQLiteStore, path: Path) -> None:
         store.write(new([1], into=1))
@@ -227,11 +181,6 @@ class TestStart:
             assert ([row.row for row in found.rows], found.clean) == ([1, 2, 3], False)
             store.close(clean=False)
 
-    def test_tokens_differ(self, store: SQLiteStore, tmp_path: Path) -> None:
-        other = opened(tmp_path / "other.db")
-        assert len({store.token, other.token, ""}) == 3
-        other.close(clean=True)
-
     def test_numbers_are_not_given_twice(self, store: SQLiteStore, path: Path) -> None:
         highest = 0
         for clean in (True, False, True):
@@ -271,10 +220,6 @@ class TestStart:
 
 
 class TestTransientRows:
-    def test_are_kept_for_the_process(self, store: SQLiteStore) -> None:
-        store.write(new([1], transient=True))
-        assert [each.row.transient for each in store.read([1])] == [True]
-
     def test_are_gone_with_it(self, store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sqlite, "_SLICE", 10)
         store.write(new(range(1, 26), transient=True))
@@ -308,13 +253,6 @@ class TestTransientRows:
 
 
 class TestUse:
-    @pytest.mark.parametrize("use", [SQLiteStore.load, SQLiteStore.tidy, lambda store: store.read([1])])
-    def test_of_a_closed_store(self, path: Path, use: Callable[[SQLiteStore], object]) -> None:
-        store = opened(path)
-        store.close(clean=True)
-        with pytest.raises(StoreError, match="closed"):
-            use(store)
-
     def test_few_statements(self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each costs the worker thread Python's lock, twice at least."""
         store.write(new(range(1, 101)))

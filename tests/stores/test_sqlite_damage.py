@@ -157,11 +157,3 @@ class TestPlace:
         with pytest.raises(StoreDamaged) as damage:
             store.read([1])
         assert damage.value.place == ""
-
-    def test_nor_where_it_has_none(self, store: SQLiteStore) -> None:
-        store.write(new([1]))
-        store._sql("UPDATE contents SET headers = x'ff' WHERE content = 1")
-        store._sql("DELETE FROM places")
-        with pytest.raises(StoreDamaged) as damage:
-            store.read([1])
-        assert damage.value.place == ""

@@ -228,13 +228,6 @@ class TestShortage:
         assert store.shortage()  # the log needs some of the disk
         store.close(clean=True)
 
-    def test_of_a_disk_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
-        path.rename(path.parent.parent / "elsewhere.db")
-        Path(f"{path}-wal").unlink()
-        path.parent.rmdir()
-        with pytest.raises(StoreError, match="is gone, deleted or moved"):
-            store.shortage()
-
     def test_leaves_room_to_take_messages_out(self, path: Path) -> None:
         """What is consumed must be written, too; this is what the reserve is for."""
         store = opened(path)
@@ -288,18 +281,8 @@ class TestReadOnly:
         ):
             store.write(new([1]))
 
-    def test_can_be_read(self, store: SQLiteStore) -> None:
-        store.write(new([1]))
-        with failing(store, "SQLITE_READONLY"):
-            assert store.read([1]) == [stored(1)]
-
 
 class TestFailingDisk:
-    def test_is_told_by_its_name(self, store: SQLiteStore) -> None:
-        sentence = r"store\.db: disk I/O error \(SQLITE_IOERR_FSYNC\)$"
-        with pytest.raises(StoreError, match=sentence), failing(store, "SQLITE_IOERR_FSYNC"):
-            store.write(new([1]))
-
     def test_leaves_the_store_as_it_was(self, store: SQLiteStore) -> None:
         store.write(new([1, 2], into=1))
         batch = new([3], into=2)
@@ -376,9 +359,3 @@ class TestSentences:
             raise error
         assert told.value.public == sentence
         assert told.value.is_damage is isinstance(told.value, StoreDamaged)
-
-    def test_of_damage_name_the_way_out(self) -> None:
-        assert str(StoreDamaged(Path("/a.db"), "it is short")) == (
-            "/a.db is damaged: it is short.  Look closer with `gateway store check /a.db`; save what can be read with "
-            "`gateway store export /a.db`, and make a new store of that with `gateway store import`"
-        )

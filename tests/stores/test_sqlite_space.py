@@ -63,15 +63,6 @@ def test_so_it_does_at_a_stop(store: SQLiteStore, path: Path, much: list[int]) -
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_free_pages_are_used_again(store: SQLiteStore, path: Path, much: list[int]) -> None:
-    before = size_of(path)
-    store.write(Batch(2, gone=much[:2500]))
-    for start in range(5000, 7000, 500):
-        store.write(new(range(start, start + 500), size=1000))
-    tidy(store)
-    assert size_of(path) == before
-
-
 def test_the_log_is_moved_after_many_batches(store: SQLiteStore, path: Path) -> None:
     tidy(store)
     before = size_of(path)
@@ -111,14 +102,6 @@ class TestShortOfRoom:
         assert size_of(path) < MIB
         assert size_of(Path(f"{path}-wal")) == 0
         assert rows_of(short) == list(range(3991, 4001))
-
-    def test_so_it_does_at_a_start(self, short: SQLiteStore, path: Path) -> None:
-        short.close(clean=False)
-        again = SQLiteStore.open(path)
-        assert again.shortage()
-        assert not again.tidy()
-        assert size_of(path) < MIB
-        short.__dict__.update(again.__dict__)
 
     def test_only_the_log_where_much_is_left(
         self, short: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
-from gateway.stores import SQLiteStore, StoreDamaged, StoreError, StoreLocked, file, tools
+from gateway.stores import SQLiteStore, StoreError, StoreLocked, file, tools
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
 HOPELESS = "Nothing of it can be saved: restore a backup"
@@ -40,10 +40,6 @@ def lines_of(path: Path) -> list[str]:
 class TestCheck:
     def test_of_a_store_that_is_well(self, closed: Path) -> None:
         assert tools.check(closed) == []
-
-    def test_of_an_empty_one(self, path: Path) -> None:
-        opened(path).close(clean=True)
-        assert tools.check(path) == []
 
     @pytest.mark.parametrize(
         ("harm", "findings"),
@@ -136,24 +132,6 @@ class TestExport:
         lines_of(closed)
         assert closed.read_bytes() == before
         assert list(closed.parent.iterdir()) == [closed]
-
-    def test_says_what_it_could_not_read(self, closed: Path) -> None:
-        store = opened(closed)
-        store._sql("UPDATE contents SET headers = '{' WHERE content = 3000")
-        store.close(clean=True)
-        lines = io.StringIO()
-        (missing,) = tools.export(closed, lines)
-        assert missing.startswith("contents: number 3000 is damaged: ")
-        assert '"content": 2500, "headers"' in lines.getvalue()
-
-    def test_of_no_file(self, path: Path) -> None:
-        with pytest.raises(StoreError, match="No such file or directory"):
-            tools.export(path, io.StringIO())
-
-    def test_of_a_file_that_is_none(self, path: Path) -> None:
-        path.write_text("nonsense" * 1000)
-        with pytest.raises(StoreDamaged, match=HOPELESS):
-            tools.export(path, io.StringIO())
 
 
 class TestImport:

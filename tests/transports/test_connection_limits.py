@@ -343,7 +343,7 @@ class TestListeners:
             assert nbytes.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
             assert f"as many as it may ({limit})".encode() in nbytes or f"one address may ({limit})".encode() in nbytes
             assert b" 3 connections" in nbytes
-            assert here.gateway.admission.refusals[limit] == 1
+            assert here.gateway.connection_limits.refusals[limit] == 1
             await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
             await here.bystanders_talk()
             await peer.aclose()
@@ -358,7 +358,7 @@ class TestListeners:
             half = [await here.dial(kind)]
             peers = [await here.session(kind) for _ in range(3)]
             await here.bystanders_talk()
-            assert here.gateway.admission.refusals["max_handshakes"] >= 15
+            assert here.gateway.connection_limits.refusals["max_handshakes"] >= 15
             for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
                 await trio.aclose_forcefully(stream)
 

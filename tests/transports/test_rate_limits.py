@@ -309,9 +309,9 @@ async def test_behind_proxies() -> None:
                 if not said:
                     await peer.settled()
             if said:
-                await until(lambda: gateway.holds.by_reason()["max_frames_per_second_per_address"] == 1)
+                await until(lambda: gateway.blocked_publishers.by_reason()["max_frames_per_second_per_address"] == 1)
             else:
-                assert not any(gateway.holds.totals.values())
+                assert not any(gateway.blocked_publishers.totals.values())
             await peer.aclose()
 
 

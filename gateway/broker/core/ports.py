@@ -189,9 +189,7 @@ class Recorder(Protocol):
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
         """The fields that the rows of a subscription have in common.
 
-        Args:
-            session: the names of its session.
-            destination: the server's name for it.
+        `session`: the names of its session.  `destination`: the server's name for it.
         """
 
     def names_of_destination(self, destination: str) -> bytes:

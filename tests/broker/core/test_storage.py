@@ -195,6 +195,15 @@ class TestElision:
         scene.commit()
         assert storage.nbytes == 0
 
+    def test_what_came_and_went_in_one_batch_costs_nothing(self, scene: Scene) -> None:
+        client = scene.connect()
+        client.publish("/queue/a", b"x" * 10_000, **P)
+        client.subscribe("/queue/a")
+        scene.commit()
+        for _ in range(10):
+            client.publish("/queue/a", b"x" * 10_000, **P)
+        assert scene.vault.storage.nbytes == 0
+
 
 class TestBatches:
     def test_numbers(self, scene: Scene) -> None:
