@@ -79,27 +79,27 @@ class MessageAges:
         clock: the broker's, in seconds.
     """
 
-    __slots__ = ("_clock", "_extra_headers", "_last")
+    __slots__ = ("_clock", "_last", "_notes")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last = 0
-        self._extra_headers: list[_Notes] = []
+        self._notes: list[_Notes] = []
 
     def note(self, number: int) -> None:
         """That is the number of the last message so far: to be called once a second."""
         now = self._clock()
-        if not self._extra_headers:
-            self._extra_headers = [_Notes(step, most, number, now) for step, most in _STEPS]
+        if not self._notes:
+            self._notes = [_Notes(step, most, number, now) for step, most in _STEPS]
         elif number != self._last:
-            for notes in self._extra_headers:
+            for notes in self._notes:
                 notes.add(number, now)
         self._last = number
 
     def age(self, number: int) -> Age:
         """The age of the message of that number."""
         now = self._clock()
-        for notes in self._extra_headers:
+        for notes in self._notes:
             if number > notes.floor:
                 return Age(now - notes.came(number, now), is_least=False)
-        return Age(now - self._extra_headers[-1].since if self._extra_headers else 0.0, is_least=True)
+        return Age(now - self._notes[-1].since if self._notes else 0.0, is_least=True)

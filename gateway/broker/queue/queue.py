@@ -157,7 +157,7 @@ class Queue:
         first = self.in_memory.ready_lists[0].oldest()
         numbers = [] if first is None else [first.number]
         if self._dispatcher.groups is not None:
-            numbers += self._dispatcher.groups.oldest_parked()
+            numbers += self._dispatcher.groups.oldest_tokens()
         if self.storage is not None and self.storage.paged is not None:
             numbers += self.storage.paged.first_rows()
         return min(numbers, default=None)
@@ -450,9 +450,7 @@ class Queue:
         # The topic has asked the selector already: a second time here would cost without effect.
         filtered = self.private or self.filled_by_topic
         self._dispatcher.join(subscription, "" if filtered else subscription.options.selector_text)
-        self._dispatcher.restore()
-        # Behind `restore`, which gives the groups of consumers that stand by from now on to their new owners.
-        self.enlist(subscription)
+        self._dispatcher.enlist(subscription)
 
     def browse(self, subscription: Subscription) -> None:
         """Add a browser: it reads what waits, and consumes nothing."""

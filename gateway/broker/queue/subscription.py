@@ -412,14 +412,10 @@ class Subscription:
 
     # written by its queue
 
-    def enter_rotation(self) -> None:
-        """The subscription stands in its queue's rotation from now on."""
-        self.listed = True
+    def set_listed(self, listed: bool) -> None:
+        """The subscription stands in its queue's rotation, or no longer."""
+        self.listed = listed
 
-    def leave_rotation(self) -> None:
-        """The subscription stands in the rotation no longer."""
-        self.listed = False
-
-    def stand_by(self, stands_by: bool) -> None:
+    def set_standing_by(self, stands_by: bool) -> None:
         """Another consumer of the queue is the exclusive one, or no longer."""
         self.stands_by = stands_by
