@@ -82,6 +82,14 @@ class Dispatcher:
     # a message comes
 
     def place(self, message: Message) -> None:
+        """Give a kept message to a consumer with room, else to its place."""
+        name = self._outlet.group_name_of(message)
+        if name is None:
+            self.place_by_itself(message)
+        else:
+            self._place_of_group(message, name)
+
+    def place_by_itself(self, message: Message) -> None:
         """Give a kept message without a group to a consumer with room, else to its place."""
         outlet = self._outlet
         refusing: set[ReadyList] = set()
@@ -97,7 +105,7 @@ class Dispatcher:
         else:
             self._waiting.add(message, refusing)
 
-    def place_of_group(self, message: Message, name: str) -> None:
+    def _place_of_group(self, message: Message, name: str) -> None:
         """Give a kept message of a group to the owner of the group, else to its place behind others of the group."""
         groups = self._groups()
         group = groups.of(name)
@@ -151,13 +159,13 @@ class Dispatcher:
         self._dispatch(consumer_set)
         self._go_on()
 
-    def resume(self) -> None:
-        """Messages were read from the store: dispatch the messages that were held up by them."""
+    def dispatch_all(self) -> None:
+        """Give all consumers what waits for them, those of higher priority first."""
         self._is_due = True
         self._go_on()
 
     def _go_on(self) -> None:
-        """Dispatch to all sets, if any may want what came meanwhile; to those of higher priority first."""
+        """Dispatch to all sets, if any may want what came meanwhile."""
         while self._is_due:
             self._is_due = False
             # A copy of the list: sets may come, go and change places while messages are handed out.
@@ -244,7 +252,7 @@ class Dispatcher:
         for consumer in list(consumer_set.owed):
             while self._consumers.is_ready(consumer) and (token := self._token_of(consumer)) is not None:
                 if self._outlet.holds_up(token):
-                    break  # the consumer is asked again in `resume`
+                    break  # the consumer is asked again in `dispatch_all`
                 self._take(token, consumer)
                 if self._is_due:
                     return
@@ -360,6 +368,12 @@ class Dispatcher:
         self._waiting.shed()
         self._waiting.tidy()
 
+    def oldest(self) -> list[int]:
+        """The numbers of the messages in memory among which the oldest is."""
+        first = self._waiting.ready_lists[0].oldest()
+        numbers = [] if first is None else [first.number]
+        return numbers if self.groups is None else numbers + self.groups.oldest_tokens()
+
     def waiting_messages(self) -> list[Message]:
         """All messages that wait in memory, in the order in which they are due."""
         found = self._waiting.ready_lists[0].messages()
@@ -413,7 +427,7 @@ class Dispatcher:
         if not self._is_due and all(outlet.group_name_of(message) is None for message in messages):
             for message in messages:
                 if outlet.is_due(message):
-                    self.place(message)
+                    self.place_by_itself(message)
             return
         for message in messages:
             if not outlet.is_due(message):
@@ -425,8 +439,7 @@ class Dispatcher:
             else:
                 # An older message takes the place of a token that came free when its owner left.
                 self._add(self._groups().of(name), message)
-        self._is_due = True
-        self._go_on()
+        self.dispatch_all()
 
     def end(self) -> None:
         """The queue goes."""
