@@ -48,9 +48,6 @@ class Outlet(Protocol):
     def is_due(self, message: Message) -> bool:
         """True if a kept message has a place here; if not, it is gone."""
 
-    def group_name_of(self, message: Message) -> str | None:
-        """The group by which a message is given out; None: by none."""
-
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""
 
@@ -66,16 +63,20 @@ class Dispatcher:
 
     Args:
         outlet: the queue, which carries it out.
+        by_group: False: the queue has one consumer, and messages of groups are like others.
     """
 
-    __slots__ = ("_consumers", "_context", "_is_due", "_outlet", "_waiting", "groups")
+    __slots__ = ("_by_group", "_consumers", "_context", "_is_due", "_outlet", "_waiting", "groups")
 
-    def __init__(self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet) -> None:
+    def __init__(
+        self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet, *, by_group: bool
+    ) -> None:
         self.groups: Groups | None = None
         self._context = context
         self._waiting = waiting
         self._consumers = consumers
         self._outlet = outlet
+        self._by_group = by_group
         # The token of a group has come into the ready lists, or consumers stand by no longer: any set may want it.
         self._is_due = False
 
@@ -83,11 +84,10 @@ class Dispatcher:
 
     def place(self, message: Message) -> None:
         """Give a kept message to a consumer with room, else to its place."""
-        name = self._outlet.group_name_of(message)
-        if name is None:
-            self.place_by_itself(message)
+        if self._by_group and message.options.group is not None:
+            self._place_of_group(message, message.options.group)
         else:
-            self._place_of_group(message, name)
+            self.place_by_itself(message)
 
     def place_by_itself(self, message: Message) -> None:
         """Give a kept message without a group to a consumer with room, else to its place."""
@@ -423,21 +423,17 @@ class Dispatcher:
         If no group came free, and no message has a group, one message after the other is placed: no consumer with room
         misses an older one.  Else all take their places first, and then everything is dispatched in order.
         """
-        outlet = self._outlet
-        if not self._is_due and all(outlet.group_name_of(message) is None for message in messages):
-            for message in messages:
-                if outlet.is_due(message):
-                    self.place_by_itself(message)
+        due = (message for message in messages if self._outlet.is_due(message))
+        if not self._is_due and not (self._by_group and any(message.options.group for message in messages)):
+            for message in due:
+                self.place_by_itself(message)
             return
-        for message in messages:
-            if not outlet.is_due(message):
-                continue
-            name = outlet.group_name_of(message)
+        for message in due:
+            name = message.options.group if self._by_group else None
             # Only to its place: to give it out at once would overtake the messages that are still to come back.
             if name is None:
                 self._waiting.add(message)
             else:
-                # An older message takes the place of a token that came free when its owner left.
                 self._add(self._groups().of(name), message)
         self.dispatch_all()
 

@@ -19,7 +19,7 @@ limit), `expiry`, `redelivery` (which way a rejected message takes) and `dead_le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from ..core.ages import Age
@@ -40,7 +40,7 @@ from .groups import Group
 from .overflow import Overflow, QueueLimits, limits_of
 from .paging import PagedMessages
 from .redelivery import DeadLetter, Discard, Requeue, RequeueAfter
-from .subscription import Delivery, Subscription
+from .subscription import Delivery, Subscription, remove_all
 from .waiting import WaitingMessages
 
 # A dead letter may meet a full queue, which makes one for another full queue, and so on: at worst in a circle.
@@ -60,6 +60,7 @@ class Queue:
         lasts: it stays without consumers and messages, as a durable subscription does.
         abandoned: the last consumer has left, or was stopped, and by its policy the queue goes with it.
         full: publishers are held back until there is room.
+        subscriptions: the consumers.
         storage: its rows in the store; None: its messages end with the process.
         of_client: the keys of its policy that a client's arguments set.
         on_retire: called when it was idle for as long as its policy says; None: it goes by itself.
@@ -85,6 +86,7 @@ class Queue:
         "private",
         "resting",
         "storage",
+        "subscriptions",
     )
 
     def __init__(self, context: Context, name: str, policy: Policy, *, limits: QueueLimits | None = None) -> None:
@@ -95,7 +97,8 @@ class Queue:
         self.limits = limits or limits_of(policy)
         self.in_memory = WaitingMessages(context, self.limits, self._expire_waiting, self._forget_if_idle)
         self.consumers = Consumers()
-        self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self)
+        self.subscriptions: Collection[Subscription] = self.consumers.all
+        self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self, by_group=not self.private)
         self.resting: dict[Message, Timer] = {}
         self.browsers = Browsers()
         self.filled_by_topic = self.lasts = self.full = self.abandoned = False
@@ -122,11 +125,6 @@ class Queue:
         return self.in_memory.nbytes if paged is None else self.in_memory.nbytes + paged.nbytes
 
     @property
-    def subscriptions(self) -> Collection[Subscription]:
-        """The consumers."""
-        return self.consumers.all
-
-    @property
     def groups(self) -> list[Group]:
         """The message groups of which messages wait, or which a consumer has."""
         return list(self._dispatcher.groups or ())
@@ -139,8 +137,7 @@ class Queue:
     @property
     def is_idle(self) -> bool:
         """True if the broker may drop it: it has neither subscriptions nor messages, and is not to last."""
-        stays = self.private or self.lasts
-        return not (self.consumers.all or self.waiting or self.resting or self.browsers or stays)
+        return not (self.consumers.all or self.waiting or self.resting or self.browsers or self.private or self.lasts)
 
     def oldest(self) -> int | None:
         """The number of the oldest message that waits, of a group the first that is due; None: none waits."""
@@ -225,15 +222,26 @@ class Queue:
         if self.has_expired(message):
             self.expire(message)
             return False
-        return not self.limits.conflates(message) or self._conflate(message)
+        other = self.in_memory.newest_of_key(message) if self.limits.conflates(message) else None
+        if other is None:
+            return True
+        # A message that comes back may be older than the one that waits: the newest value of a key wins.
+        older, newer = sorted((message, other))
+        self.let_go(older)
+        self.context.counters.conflated += 1
+        if self.context.records is not None:
+            self.context.records.dropped(self.name, older, "conflated")
+        if older is message:
+            return False
+        # Every key has its turn however often it changes.  A place counts within one priority only.
+        if older.rank == newer.rank:
+            newer.place = older.place
+        self._dispatcher.withdraw(older)
+        return True
 
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
         return has_expired(message, self.context.scheduler.clock())
-
-    def group_name_of(self, message: Message) -> str | None:
-        """The group by which a message is given out; None: by none."""
-        return None if self.private else message.options.group
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""
@@ -315,40 +323,17 @@ class Queue:
             case Overflow.DROP_NEWEST:
                 self._dispatcher.withdraw(message)
                 self.drop_message(message, "queue-full")
-            case Overflow.DROP_OLDEST:
-                self._make_room(self.drop_message)
-            case Overflow.DEAD_LETTER_OLDEST:
-                self._make_room(self._dead_letter)
+            case Overflow.DROP_OLDEST | Overflow.DEAD_LETTER_OLDEST as action:
+                settle = self.drop_message if action is Overflow.DROP_OLDEST else self._dead_letter
+                # More than one may have to go: a large message takes the room of several small ones.
+                while self.limits.verdict(self.waiting, self.nbytes) is not None:
+                    oldest = self.in_memory.oldest()
+                    self._dispatcher.withdraw(oldest)
+                    settle(oldest, "queue-full")
             case Overflow.DISCONNECT:
                 error = self.limits.slow_consumer(self.name, self.waiting)
                 for subscription in self.subscriptions:
                     self.context.slow_consumers.end(subscription.peer, error)
-
-    def _make_room(self, settle: Callable[[Message, Drop], None]) -> None:
-        # More than one may have to go: a large message takes the room of several small ones.
-        while self.limits.verdict(self.waiting, self.nbytes) is not None:
-            oldest = self.in_memory.oldest()
-            self._dispatcher.withdraw(oldest)
-            settle(oldest, "queue-full")
-
-    def _conflate(self, message: Message) -> bool:
-        """Keep one message of each key; False: a newer one of its key waits, and this one is gone."""
-        other = self.in_memory.newest_of_key(message)
-        if other is None:
-            return True
-        # A message that comes back may be older than the one that waits: the newest value of a key wins.
-        older, newer = sorted((message, other))
-        self.let_go(older)
-        self.context.counters.conflated += 1
-        if self.context.records is not None:
-            self.context.records.dropped(self.name, older, "conflated")
-        if older is message:
-            return False
-        # Every key has its turn however often it changes.  A place counts within one priority only.
-        if older.rank == newer.rank:
-            newer.place = older.place
-        self._dispatcher.withdraw(older)
-        return True
 
     def expire(self, message: Message) -> None:
         """The time of a kept message, which does not wait, is over."""
@@ -429,11 +414,7 @@ class Queue:
             self.abandoned = True
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
-        """A consumer goes; returns what it did not settle, for `take_back` once all that go together have gone.
-
-        Args:
-            lost: it did not say so: the message it was probably at work on, its oldest, has failed.
-        """
+        """A consumer goes, `lost` if it did not say so; returns what is to come back, once all others have gone."""
         # A session stops all its subscriptions before the first one ends, and says so to the queues itself.
         was_stopped = subscription.ended
         subscription.stop()
@@ -452,7 +433,7 @@ class Queue:
         for delivery in free:
             subscription.remove(delivery)
         if lost and free:
-            # Only the oldest counts as failed: one poisoned message must not use up the attempts of those behind it.
+            # It was probably at work on the oldest.  One poisoned message must not use up the attempts of all others.
             self._history(free[0].message).lost = True
         return [delivery.message for delivery in free]
 
@@ -460,7 +441,7 @@ class Queue:
 
     def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries, all of one subscription, are settled for good."""
-        subscription = _removed(deliveries)
+        subscription = remove_all(deliveries)
         context = self.context
         if context.records is not None:
             context.records.acknowledged(subscription, deliveries)
@@ -473,13 +454,8 @@ class Queue:
         subscription.offer()
 
     def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
-        """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one.
-
-        Args:
-            requeue: False: they are dead letters.
-            reason: the client's.
-        """
-        subscription = _removed(deliveries)
+        """Deliveries, all of one subscription, come back by NACK; without `requeue` they are dead letters."""
+        subscription = remove_all(deliveries)
         context = self.context
         if context.records is not None:
             context.records.rejected(subscription, deliveries, reason)
@@ -545,8 +521,7 @@ class Queue:
             self.purge()
             self._forget_if_idle()
             return
-        # The queue was forgotten and came back under its name: rows move to the successor's place, or they would go
-        # with the old one.
+        # The queue was forgotten and came back under its name: rows would go with the place of the old one.
         if home is not self and home.storage is not None and self.storage is not None:
             messages = list(messages)
             home.storage.adopt(messages, self.storage)
@@ -554,14 +529,12 @@ class Queue:
 
     def take_home(self, messages: Iterable[Message]) -> None:
         """Messages come back, of this queue or of one of its name that was forgotten meanwhile."""
-        again = []
+        # They came from several subscriptions, each with its own order.
+        messages = sorted(messages, key=lambda message: message.order)
         for message in messages:
             self._note_return(message)
-            if self._survives_loss(message):
-                again.append(message)
-        # They came from several subscriptions, each with its own order.
-        self._dispatcher.restore(sorted(again, key=lambda message: message.order))
-        # Auto-delete waited for these messages to come back: now nothing of the queue is with a consumer.
+        self._dispatcher.restore([message for message in messages if self._survives_loss(message)])
+        # Auto-delete waited for these messages: now nothing of the queue is with a consumer.
         if self.abandoned and not self.subscriptions:
             self.purge()
         self._forget_if_idle()
@@ -624,11 +597,3 @@ class Queue:
         self._stop_idle_timer()
         self.in_memory.end()
         self._dispatcher.end()
-
-
-def _removed(deliveries: Iterable[Delivery]) -> Subscription:
-    """Deliveries leave the ledger; returns their subscription."""
-    for delivery in deliveries:
-        subscription = delivery.subscription
-        subscription.remove(delivery)
-    return subscription

@@ -87,6 +87,14 @@ def take_back_all(returned: Returned) -> None:
         queue.take_back(messages)
 
 
+def remove_all(deliveries: Iterable[Delivery]) -> Subscription:
+    """Deliveries, all of one subscription, leave its ledger; returns the subscription."""
+    for delivery in deliveries:
+        subscription = delivery.subscription
+        subscription.remove(delivery)
+    return subscription
+
+
 class FollowedTopic(Protocol):
     """The topic of a subscription, as its session uses it.
 
