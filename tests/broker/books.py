@@ -142,7 +142,7 @@ def _arguments(scene: Scene) -> Iterator[object]:
     """Of what the broker wants to do later: messages that come back, their queues, what is delayed."""
     for _, _, entry in scene.broker.scheduler._heap:
         if isinstance(entry.action, partial):
-            yield from entry.action.args
+            yield from (*entry.action.args, getattr(entry.action.func, "__self__", None))
 
 
 # rows

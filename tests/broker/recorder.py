@@ -19,6 +19,8 @@ from gateway.journal import schema
 from .client import Rules, Scene
 from .store import MemoryStore
 
+SESSION = ("transport", "peer", "principal", "session")
+SUBSCRIPTION = (*SESSION, "subscription", "ack_mode", "destination")
 _LOOK = 1_000  # nanoseconds between two looks at the clock
 
 

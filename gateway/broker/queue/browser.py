@@ -27,6 +27,27 @@ _LOOKS_PER_TURN = 2_000
 _PAGE = 200
 
 
+class Browsers(dict[Subscription, "Browser"]):
+    """The browsers of one queue, by their subscriptions."""
+
+    def show(self, message: Message) -> None:
+        """A message has come into the queue."""
+        for browser in list(self.values()):  # a browser at its end leaves
+            browser.follow(message)
+
+    def tidy(self, most: int) -> None:
+        """Let go of what waits no longer, where a list is longer than that."""
+        for browser in self.values():
+            browser.tidy(most)
+
+    def leave(self, subscription: Subscription) -> None:
+        """A subscription ends."""
+        browser = self.pop(subscription, None)
+        if browser is not None:
+            # Else its outbox would offer room to it after it has gone.
+            subscription.outbox.starved.pop(browser, None)
+
+
 class Browser:
     """A browser of a queue.
 

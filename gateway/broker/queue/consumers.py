@@ -33,10 +33,11 @@ class ConsumerSet:
         priority: of two sets with room the one of higher priority gets the message.
         consumers: how many there are.
         rotation: those with room.
+        owed: those that own message groups, and may have to get the token of one (see `dispatch`).
         behind: the ready list is being read, in turns; the consumers get nothing past it.
     """
 
-    __slots__ = ("behind", "consumers", "priority", "ready_list", "rotation", "text")
+    __slots__ = ("behind", "consumers", "owed", "priority", "ready_list", "rotation", "text")
 
     def __init__(self, ready_list: ReadyList, text: str, priority: int) -> None:
         self.ready_list = ready_list
@@ -44,6 +45,7 @@ class ConsumerSet:
         self.priority = priority
         self.consumers = 0
         self.rotation: deque[Subscription] = deque()
+        self.owed: dict[Subscription, None] = {}
         self.behind = False
 
     def next(self) -> Subscription | None:
@@ -56,7 +58,7 @@ class ConsumerSet:
                 rotation.rotate(-1)
                 return consumer
             # A full consumer is looked at once: it leaves, and comes back by `Subscription.offer` when it has room.
-            rotation.popleft().leave_rotation()
+            rotation.popleft().set_listed(False)
         return None
 
     def next_but(self, avoid: int) -> Subscription | None:
@@ -74,7 +76,7 @@ class ConsumerSet:
         while rotation:
             if rotation[0].has_room():
                 return True
-            rotation.popleft().leave_rotation()
+            rotation.popleft().set_listed(False)
         return False
 
     def list(self, consumer: Subscription) -> None:
@@ -82,17 +84,17 @@ class ConsumerSet:
         # Never twice: it would have two turns, and a place would be left when it goes.
         if not consumer.listed:
             self.rotation.append(consumer)
-            consumer.enter_rotation()
+            consumer.set_listed(True)
 
     def unlist(self, consumer: Subscription) -> None:
         """A consumer goes, or has no room."""
         if consumer.listed:
             self.rotation.remove(consumer)
-            consumer.leave_rotation()
+            consumer.set_listed(False)
 
-    def read_on_later(self, *, is_behind: bool) -> None:
+    def set_behind(self, behind: bool) -> None:
         """The ready list will be read on in another turn, or has been read."""
-        self.behind = is_behind
+        self.behind = behind
 
 
 class Consumers:
@@ -171,7 +173,7 @@ class Consumers:
         consumer_set.consumers += 1
         self.all[subscription] = consumer_set
         if self._exclusive is not None:
-            subscription.stand_by(True)
+            subscription.set_standing_by(True)
         elif subscription.options.exclusive:
             self._make_exclusive(subscription)
             return True
@@ -229,7 +231,7 @@ class Consumers:
         self._exclusive = subscription
         for each in self.all:
             # Those that stand by have no room from now on, and leave their rotations when it is their turn.
-            each.stand_by(subscription is not None and each is not subscription)
+            each.set_standing_by(subscription is not None and each is not subscription)
 
     def leave(self, subscription: Subscription, ready_lists: list[ReadyList]) -> bool:
         """Take out a consumer; True: another one is the exclusive one now, or none."""

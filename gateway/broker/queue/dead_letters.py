@@ -21,8 +21,8 @@ from ..model.options import PLAIN, SendOptions
 _LEFT_OUT = frozenset(["expires", "expiration", "ttl", "reason"])
 
 
-def headers_of(message: Message, why: str, source: str, target: str, now: float) -> dict[str, str]:
-    """The headers of the dead letter that a message becomes.
+def head_of(message: Message, why: str, source: str, target: str, now: float) -> Head:
+    """The head of the dead letter that a message becomes, marked as the broker's own.
 
     Args:
         source: canonical name of its queue.
@@ -42,11 +42,6 @@ def headers_of(message: Message, why: str, source: str, target: str, now: float)
         headers["dlq-first-at"] = str(int((now if history is None else history.first_at) * 1000))
     if history is not None and history.reason:
         headers["reason"] = history.reason
-    return headers
-
-
-def head_of(headers: dict[str, str]) -> Head:
-    """The head of a dead letter, marked as the broker's own."""
     head = Head.of("SEND", headers)
     head.derived = DEAD_LETTER
     return head

@@ -4,14 +4,15 @@
     a consumer gets room      ->  the messages of its set's ready list, first come first served (`enlist`)
     messages come back        ->  to their old places, then everything is dispatched in order (`restore`)
 
-Of a message group only the first message, its token, stands in the ready lists (see `groups`):
+A message group is scheduled by its first message, the token (see `groups`).  Between any two calls:
 
-    the token enters the ready lists   ->  all sets are dispatched, for any of them may want it
-    it is parked with the owner        ->  the owner gets it when no older message waits for that consumer
+    the token of a group that     stands in                  and is handed out by
+    no consumer has               the ready lists            whichever set has room; all are asked (`_is_due`)
+    a consumer has                that owner's tokens        the owner's set: the owner is in `ConsumerSet.owed` as
+                                                             soon as it may get the token
 
-A ready list that a selector has to read for long is read in turns (`_catch_up`); its consumers get nothing past it
-meanwhile.  What frees a group amid a dispatch is noted (`_token_entered`, `Groups.touched`) and acted upon behind it
-(`_go_on`); what a consumer that came or left has changed (`_changed`, `_freed`), in `restore`.
+A consumer gets the tokens of its groups and the messages of its ready list in one order.  A ready list that a selector
+has to read for long is read in turns (`_catch_up`); its consumers get nothing past it meanwhile.
 """
 
 from __future__ import annotations
@@ -34,35 +35,24 @@ class Outlet(Protocol):
 
     def hand(self, message: Message, consumer: Subscription) -> None:
         """Give a kept message, which does not wait, to a consumer."""
-        ...
 
     def remove(self, message: Message) -> None:
         """A message waits no longer."""
-        ...
 
     def expire(self, message: Message) -> None:
         """The time of a kept message, which does not wait, is over."""
-        ...
 
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
-        ...
 
     def is_due(self, message: Message) -> bool:
         """True if a kept message has a place here; if not, it is gone."""
-        ...
-
-    def group_name_of(self, message: Message) -> str | None:
-        """The group by which a message is given out; None: by none."""
-        ...
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""
-        ...
 
     def read_on(self) -> None:
         """A consumer has room, and wants none of the messages in memory: read further ones from the store."""
-        ...
 
 
 class Dispatcher:
@@ -73,36 +63,33 @@ class Dispatcher:
 
     Args:
         outlet: the queue, which carries it out.
+        by_group: False: the queue has one consumer, and messages of groups are like others.
     """
 
-    __slots__ = (
-        "_changed",
-        "_consumers",
-        "_context",
-        "_freed",
-        "_held_up",
-        "_outlet",
-        "_thinned",
-        "_token_entered",
-        "_waiting",
-        "groups",
-    )
+    __slots__ = ("_by_group", "_consumers", "_context", "_is_due", "_outlet", "_waiting", "groups")
 
-    def __init__(self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet) -> None:
+    def __init__(
+        self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet, *, by_group: bool
+    ) -> None:
         self.groups: Groups | None = None
         self._context = context
         self._waiting = waiting
         self._consumers = consumers
         self._outlet = outlet
-        self._changed = False  # groups came free, or the exclusive consumer is another one, or none
-        self._freed: list[Group] = []  # the groups that came free by it
-        self._token_entered = False  # the first message of a group came into the ready lists
-        self._thinned: dict[Group, None] = {}  # groups of which messages were taken out
-        self._held_up: dict[Subscription, None] = {}  # parked tokens of theirs are held up
+        self._by_group = by_group
+        # The token of a group has come into the ready lists, or consumers stand by no longer: any set may want it.
+        self._is_due = False
 
     # a message comes
 
     def place(self, message: Message) -> None:
+        """Give a kept message to a consumer with room, else to its place."""
+        if self._by_group and message.options.group is not None:
+            self._place_of_group(message, message.options.group)
+        else:
+            self.place_by_itself(message)
+
+    def place_by_itself(self, message: Message) -> None:
         """Give a kept message without a group to a consumer with room, else to its place."""
         outlet = self._outlet
         refusing: set[ReadyList] = set()
@@ -118,41 +105,40 @@ class Dispatcher:
         else:
             self._waiting.add(message, refusing)
 
-    def place_of_group(self, message: Message, name: str) -> None:
+    def _place_of_group(self, message: Message, name: str) -> None:
         """Give a kept message of a group to the owner of the group, else to its place behind others of the group."""
-        group = self._group(name)
-        groups = self.groups
-        assert groups is not None  # it is one of them
-        if self._is_ready(group, message) and not self._outlet.holds_up(message):
-            owner = group.owner
-            assert owner is not None  # it is ready
-            # A message that closes its group frees it here; the group is then forgotten, for no message of it waits.
-            groups.taken(message, owner)
-            self._outlet.hand(message, owner)
-            if group.owner is None:
-                groups.forget(group)
-        else:
+        groups = self._groups()
+        group = groups.of(name)
+        owner = group.owner
+        if owner is None or not self._is_next(message, group) or self._outlet.holds_up(message):
             self._add(group, message)
-            self._serve(group)
+            # The message may be the token, and its owner have room.
+            if group.owner is not None and (consumer_set := self._consumers.all[group.owner.consumer]).owed:
+                self._dispatch(consumer_set)
+            self._go_on()
+            return
+        # A message that closes its group frees it here; the group is then forgotten, for no message of it waits.
+        groups.taken(group, message, owner.consumer)
+        self._outlet.hand(message, owner.consumer)
+        if group.owner is None:
+            groups.forget(group)
 
-    def _group(self, name: str) -> Group:
-        """The group of that name, which may be new."""
+    def _groups(self) -> Groups:
         if self.groups is None:
             self.groups = Groups(self._context)
-        return self.groups.of(name)
+        return self.groups
 
-    def _is_ready(self, group: Group, message: Message) -> bool:
+    def _is_next(self, message: Message, group: Group) -> bool:
         """True if a new message can go straight to the owner of its group: the usual case, no other one waits."""
         owner = group.owner
-        if owner is None or not group.is_empty() or not self._consumers.is_ready(owner):
-            return False
-        assert self.groups is not None
-        # Nothing older may wait for the owner: neither in the list of its set, nor parked with it.
-        parked = self.groups.parked(owner)
         return (
-            not self._consumers.all[owner].behind
-            and (parked is None or parked.first() is None)
-            and group.is_for_owner(message)
+            owner is not None
+            and group.first() is None
+            and self._consumers.is_ready(owner.consumer)
+            # Nothing older may wait for the owner: neither in the list of its set, nor of another of its groups.
+            and not self._consumers.all[owner.consumer].behind
+            and owner.tokens.first() is None
+            and owner.wants(message)
         )
 
     def _add(self, group: Group, message: Message) -> None:
@@ -161,118 +147,82 @@ class Dispatcher:
         self._waiting.count_in(message)
         self._settle(group)
 
-    def _serve(self, group: Group) -> None:
-        """Give the first message of a group to a consumer that has room and may have it."""
-        if group.owner is not None:
-            self._give_parked(group.owner)
-        self._go_on()
-
     # a consumer has room
 
     def enlist(self, subscription: Subscription) -> None:
         """A consumer may have room again."""
         consumer_set = self._consumers.all[subscription]
         consumer_set.list(subscription)
+        owner = self.groups.owner_of(subscription) if self.groups is not None else None
+        if owner is not None and len(owner.tokens):
+            consumer_set.owed[subscription] = None
         self._dispatch(consumer_set)
-        if self.groups is not None and self.groups.parked(subscription) is not None:
-            self._give_parked(subscription)
         self._go_on()
 
     def dispatch_all(self) -> None:
-        """Give all consumers what waits, also of groups that come free by it; those of higher priority first."""
-        while True:
-            self._token_entered = False
+        """Give all consumers what waits for them, those of higher priority first."""
+        self._is_due = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Dispatch to all sets, if any may want what came meanwhile."""
+        while self._is_due:
+            self._is_due = False
             # A copy of the list: sets may come, go and change places while messages are handed out.
             for consumer_set in list(self._consumers.sets):
                 self._dispatch(consumer_set)
-                # A set that had its turn may want the token, so that all begin anew, in the order of priority.
-                if self._token_entered:
+                # A set that had its turn may want the token that has just come, so that all begin anew.
+                if self._is_due:
                     break
-            if not self._token_entered and (self.groups is None or not self.groups.touched):
-                return
 
     def _dispatch(self, consumer_set: ConsumerSet) -> None:
-        """Give the consumers of a set the messages that wait for them, until a group comes free.
-
-        Then all sets have their turn (`_go_on`).
-        """
+        """Give the consumers of a set the messages that wait for them, until all sets are to be asked (`_go_on`)."""
         ready_list = consumer_set.ready_list
-        while True:
-            # A token that has just entered may be older than the next message here: then all sets begin anew.
-            while consumer_set.has_room() and not self._token_entered:
-                message = self._first(ready_list)
-                if message is None or self._outlet.holds_up(message):
-                    break
-                self._hand_out(message, consumer_set)
-            owners = [] if self._token_entered else self._touched_of(consumer_set)
-            if ready_list.tired or not owners:
+        while consumer_set.has_room() and not self._is_due:
+            message = self._first(ready_list)
+            if message is None or self._outlet.holds_up(message):
+                # Whether an older message waits is not known before the list is read, and that takes several turns.
+                if consumer_set.owed and not ready_list.tired:
+                    self._hand_out_tokens(consumer_set)
                 break
-            # Behind the ready list: `_give_parked` lets an older message of the list go first.
-            for owner in owners:
-                self._give_parked(owner)
+            self._hand_out(message, consumer_set)
         # The set is `behind` until its list is read to the end.  Meanwhile a new message that it wants waits in the
         # list, so that it cannot overtake an older one there.
         if ready_list.tired and consumer_set.rotation and not consumer_set.behind:
-            consumer_set.read_on_later(is_behind=True)
+            consumer_set.set_behind(True)
             self._context.scheduler.later(partial(self._catch_up, consumer_set))
-        # Room is left, so no message in memory is for this set: one in the store may be.
         if consumer_set.has_room():
+            # No message in memory is for this set: one in the store may be.
             self._outlet.read_on()
+        else:
+            # The owners come back by `enlist`.
+            consumer_set.owed.clear()
         # A message that one list gave out keeps its places in the others until these are tidied.
         if len(self._waiting.ready_lists) > 1:
             self._waiting.tidy()
 
-    def _touched_of(self, consumer_set: ConsumerSet) -> list[Subscription]:
-        """The consumers of a set that are to be asked for what is parked with them."""
-        if self.groups is None or not self.groups.touched:
-            return []
-        return self.groups.take_touched(self._consumers.all, consumer_set)
-
-    def _go_on(self) -> None:
-        """Dispatch to all sets if a group came free: its token stands in the ready lists now, where any may want it."""
-        if self._token_entered or (self.groups is not None and self.groups.touched):
-            self.dispatch_all()
-
     def _catch_up(self, consumer_set: ConsumerSet) -> None:
         """Read on in the ready list of a set that is behind, for one turn."""
-        consumer_set.read_on_later(is_behind=False)
+        consumer_set.set_behind(False)
         self._dispatch(consumer_set)
-        # Parked messages waited for the reading, because the list could have held an older one.
-        if not consumer_set.behind and self.groups is not None:
-            for consumer in list(consumer_set.rotation):
-                self._give_parked(consumer)
-        self._go_on()
-
-    def resume(self) -> None:
-        """Messages were read from the store: dispatch the messages that were held up by them."""
-        # Taken before the dispatch, which may hold up some of them again.
-        held_up, self._held_up = self._held_up, {}
-        self.dispatch_all()
-        for consumer in held_up:
-            # A consumer that left meanwhile has no set any more.
-            if not consumer.ended:
-                self._give_parked(consumer)
         self._go_on()
 
     def _first(self, ready_list: ReadyList) -> Message | None:
-        """The first message of a ready list that is not parked elsewhere."""
+        """The first message of a ready list that does not stand elsewhere."""
         first = ready_list.first()
         if self.groups is not None:
-            # The group got its owner from another set's list: the owner has the token, and its place here is void.
-            while first is not None and self._is_elsewhere(first):
+            # The place is void: the group got its owner from another set's list, or has an older token now.
+            while first is not None and (group := self.groups.find(first)) is not None:
+                if group.owner is None and group.token is first:
+                    break
                 ready_list.pop()
                 first = ready_list.first()
         return first
 
-    def _is_elsewhere(self, message: Message) -> bool:
-        """True if a message is parked with the owner of its group, or waits behind the group's token."""
-        group = self.group_of(message)
-        return group is not None and (group.owner is not None or group.token is not message)
-
     # handing out
 
     def _hand_out(self, message: Message, consumer_set: ConsumerSet) -> None:
-        """Give the first message of a ready list to the next consumer in turn, or an older one that it has parked.
+        """Give the first message of a ready list to the next consumer in turn, or an older token of that consumer.
 
         A consumer of the set has room.
         """
@@ -281,38 +231,50 @@ class Dispatcher:
             consumer_set.ready_list.pop()
             self._take(message, consumer)
             return
-        # It leaves the list and the counts first: its dead letter may come back to this very queue.
         if self._outlet.has_expired(message):
             consumer_set.ready_list.pop()
-            self._outlet.remove(message)
-            self._outlet.expire(message)
             group = self.group_of(message)
-            if group is not None:
+            if group is None:
+                self._expire(message)
+            else:
                 self._settle(group)
             return
         consumer = self._next_of(consumer_set, message)
-        parked = self._next_parked(consumer)
-        # A consumer gets messages of its groups and all others in one order, so that the older one goes first.
-        if parked is not None and parked[1].order < message.order:
-            if self._outlet.holds_up(parked[1]):
-                self._held_up[consumer] = None  # the message is held up as well: it is not due before this one
+        token = self._token_of(consumer)
+        if token is not None and token.order < message.order:
+            self._take(token, consumer)
+        else:
+            consumer_set.ready_list.pop()
+            self._take(message, consumer)
+
+    def _hand_out_tokens(self, consumer_set: ConsumerSet) -> None:
+        """Give the owners of groups the tokens that wait for them: the ready list of their set has nothing older."""
+        for consumer in list(consumer_set.owed):
+            while self._consumers.is_ready(consumer) and (token := self._token_of(consumer)) is not None:
+                if self._outlet.holds_up(token):
+                    break  # the consumer is asked again in `dispatch_all`
+                self._take(token, consumer)
+                if self._is_due:
+                    return
             else:
-                self._take_parked(consumer, *parked)
-            return
-        consumer_set.ready_list.pop()
-        group = self.group_of(message)
-        if group is not None:
-            group.pop()  # the token is its first
-        self._take(message, consumer)
-        if group is not None:
-            self._settle(group)
+                consumer_set.owed.pop(consumer, None)
 
     def _take(self, message: Message, consumer: Subscription) -> None:
         """Give a message that waits to a consumer."""
         self._outlet.remove(message)
-        if self.groups is not None:
-            self.groups.taken(message, consumer)
+        group = self.group_of(message)
+        if group is None:
+            self._outlet.hand(message, consumer)
+            return
+        assert self.groups is not None  # it is one of them
+        self.groups.taken(group, message, consumer)
         self._outlet.hand(message, consumer)
+        self._settle(group)
+
+    def _expire(self, message: Message) -> None:
+        # It leaves the counts first: its dead letter may come back to this very queue.
+        self._outlet.remove(message)
+        self._outlet.expire(message)
 
     def _next_of(self, consumer_set: ConsumerSet, message: Message) -> Subscription:
         """The consumer that gets a message of a set's ready list; a consumer there has room."""
@@ -335,6 +297,7 @@ class Dispatcher:
                 continue
             first = self._first(other.ready_list)  # none that is older, unless this is the middle of a hand-over
             if (first is None or first.order >= message.order) and (consumer := other.next_but(avoid)):
+                self._is_due = self.groups is not None  # the next token of the group stands with another set
                 return consumer
         return None
 
@@ -345,86 +308,50 @@ class Dispatcher:
         return self.groups.find(message) if self.groups is not None else None
 
     def _settle(self, group: Group) -> None:
-        """Put a group's token where the group is waited for: with its owner, or into the ready lists."""
-        groups = self.groups
-        assert groups is not None  # this is one of them
-        while (first := group.first()) is not None:
-            if self._outlet.has_expired(first):
-                group.pop()
-                self._outlet.remove(first)
-                self._outlet.expire(first)
-                continue
-            # A message that the owner's selector refuses would block its group for ever: the group needs another owner.
-            if group.owner is not None and not group.is_for_owner(first):
-                groups.free(group)
-            # A token enters once.  The place of an earlier one is void, and is passed over when it comes to the front.
-            if first is not group.token:
-                group.stand(first)
-                if group.owner is None:
-                    self._waiting.enter(first)
-                    self._token_entered = True
-                else:
-                    groups.park(first, group.owner)
+        """Place a group's token where the group is waited for: in the ready lists, or with its owner."""
+        assert self.groups is not None  # it is one of them
+        while (first := group.first()) is not None and self._outlet.has_expired(first):
+            self._expire(first)
+        if first is None:
+            # A group with an owner is kept: its next message must go to the same consumer.
+            group.set_token(None)
+            if group.owner is None:
+                self.groups.forget(group)
             return
-        # No message of the group waits.  A group with an owner is kept: its next message must go to the same consumer.
-        group.stand(None)
+        # A message that the owner's selector refuses would block its group for ever: the group needs another owner.
+        if group.owner is not None and not group.owner.wants(first):
+            group.set_owner(None)
+        # A token enters once.  The place of an earlier one is void, and is passed over when it comes to the front.
+        if first is group.token:
+            return
+        group.set_token(first)
         if group.owner is None:
-            groups.forget(group)
+            self._waiting.enter(first)
+            self._is_due = True
+        else:
+            consumer = group.owner.consumer
+            self._consumers.all[consumer].owed[consumer] = None
 
-    def _next_parked(self, consumer: Subscription) -> tuple[Group, Message] | None:
-        """The first message that is parked with a consumer, and its group."""
-        parked = self.groups.parked(consumer) if self.groups is not None else None
-        while parked is not None and (token := parked.first()) is not None:
+    def _token_of(self, consumer: Subscription) -> Message | None:
+        """The first token of a consumer's groups."""
+        owner = self.groups.owner_of(consumer) if self.groups is not None else None
+        while owner is not None and (token := owner.tokens.first()) is not None:
             group = self.group_of(token)
             # The place is void: the group has another owner, or another token.
-            if group is None or group.owner is not consumer or group.token is not token:
-                parked.pop()
+            if group is None or group.owner is not owner or group.token is not token:
+                owner.tokens.pop()
             elif not self._outlet.has_expired(token):
-                return group, token
+                return token
             else:
-                parked.pop()  # first of all: a dead letter may come back here, for the same consumer
                 self._settle(group)
         return None
-
-    def _give_parked(self, consumer: Subscription) -> None:
-        """Give a consumer what is parked with it, unless an older message waits for it."""
-        while (found := self._next_parked(consumer)) is not None and self._consumers.is_ready(consumer):
-            consumer_set = self._consumers.all[consumer]
-            earlier = self._first(consumer_set.ready_list)
-            # Whether an older message waits is not known before the list is read, and that takes several turns.
-            if consumer_set.ready_list.tired:
-                self._dispatch(consumer_set)  # in turns
-                return
-            first = found[1] if earlier is None or found[1].order < earlier.order else earlier
-            if self._outlet.holds_up(first):
-                self._held_up[consumer] = None
-                return
-            if first is earlier:
-                assert self.groups is not None
-                self.groups.touch(consumer)  # its turn comes behind that message
-                return
-            self._take_parked(consumer, *found)
-
-    def _take_parked(self, consumer: Subscription, group: Group, token: Message) -> None:
-        """Give a consumer the token that `_next_parked` found."""
-        parked = self.groups.parked(consumer) if self.groups is not None else None
-        assert parked is not None  # it was found there
-        parked.pop()
-        group.pop()
-        self._take(token, consumer)
-        self._settle(group)
 
     # a message goes otherwise
 
     def withdraw(self, message: Message) -> None:
         """A message waits no longer, and no consumer got it."""
-        self._outlet.remove(message)
-        group = self.group_of(message)
-        if group is not None:
-            self._settle(group)
-            self._serve(group)
-            assert self.groups is not None
-            self.groups.tidy(group, self._waiting.most_places())
+        self.take_out(message)
+        self._go_on()
         self._waiting.tidy()
 
     def take_out(self, message: Message) -> None:
@@ -432,20 +359,20 @@ class Dispatcher:
         self._outlet.remove(message)
         group = self.group_of(message)
         if group is not None:
-            # The group is not settled yet: its next message may be the next one to be taken out.
-            self._thinned[group] = None
+            self._settle(group)
+            group.tidy(self._waiting.most_places())
 
     def close_gaps(self) -> None:
         """Let the groups go on of which `take_out` took messages."""
-        found, self._thinned = self._thinned, {}
-        # All groups get their tokens before any is served, because serving one dispatches to all consumers.
-        for group in found:
-            self._settle(group)
-            group.tidy(self._waiting.most_places())
-        for group in found:
-            self._serve(group)
+        self._go_on()
         self._waiting.shed()
         self._waiting.tidy()
+
+    def oldest(self) -> list[int]:
+        """The numbers of the messages in memory among which the oldest is."""
+        first = self._waiting.ready_lists[0].oldest()
+        numbers = [] if first is None else [first.number]
+        return numbers if self.groups is None else numbers + self.groups.oldest_tokens()
 
     def waiting_messages(self) -> list[Message]:
         """All messages that wait in memory, in the order in which they are due."""
@@ -458,67 +385,56 @@ class Dispatcher:
 
     def settle_groups(self) -> None:
         """Forget the groups without an owner, after all waiting messages were removed."""
-        for group in list(self.groups or ()):
+        self._settle_all(list(self.groups or ()))
+
+    def _settle_all(self, groups: list[Group]) -> None:
+        for group in groups:
             self._settle(group)
 
     # consumers come and go
 
     def join(self, subscription: Subscription, text: str) -> None:
-        """Add a consumer, with the text of its selector (empty: it wants all messages)."""
+        """Add a consumer, with the text of its selector (empty: it wants all messages); `enlist` follows."""
         if self._consumers.join(subscription, text, self._waiting.ready_lists):
-            self._free_those_standing_by()
+            # It is the exclusive one: groups of the others are free.
+            for each in self._consumers.standing_by():
+                self._free_groups_of(each)
         self._waiting.weigh()
 
     def leave(self, subscription: Subscription) -> None:
-        """Take out a consumer."""
-        is_changed = self._consumers.leave(subscription, self._waiting.ready_lists)
-        # Its groups need other owners.  `restore` gives them out, together with the messages that come back from it.
-        self._free(subscription)
-        if is_changed:
-            self._free_those_standing_by()
-        self._waiting.weigh()
-
-    def _free_those_standing_by(self) -> None:
-        """Another consumer is the exclusive one, or none: groups of the others are free."""
-        for each in self._consumers.standing_by():
-            self._free(each)
-        self._changed = True
-
-    def _free(self, owner: Subscription) -> None:
-        if self.groups is not None and (freed := self.groups.free_all(owner)):
-            self._freed += freed
-            self._changed = True
-
-    def restore(self, messages: Sequence[Message] = ()) -> None:
-        """Take messages back, in order, and let those consumers go on that can since another one left.
-
-        If no consumer came or left, and no message has a group, one message after the other is placed: no consumer with
-        room misses an older one.  Else all take their places first, and then everything is dispatched in order.
-        """
-        outlet = self._outlet
-        changed, self._changed = self._changed, False
-        # No consumer came or left, so those with room want nothing that waits: each message can be placed by itself.
-        if not changed and all(outlet.group_name_of(message) is None for message in messages):
-            for message in messages:
-                if outlet.is_due(message):
-                    self.place(message)
-            return
-        if changed:
+        """Take out a consumer; `restore` follows."""
+        consumer_set = self._consumers.all[subscription]
+        if self._consumers.leave(subscription, self._waiting.ready_lists):
             # Consumers that stood by were taken out of their rotations; those with room return.
             self._consumers.list_ready()
-            freed, self._freed = self._freed, []
-            # Free groups enter the ready lists first; an older message that comes back then replaces the token.
-            for group in freed:
-                self._settle(group)
-        for message in messages:
-            if not outlet.is_due(message):
-                continue
-            name = outlet.group_name_of(message)
+            self._is_due = True
+        consumer_set.owed.pop(subscription, None)
+        self._free_groups_of(subscription)
+        self._waiting.weigh()
+
+    def _free_groups_of(self, owner: Subscription) -> None:
+        """Take all groups from a consumer: their tokens go into the ready lists."""
+        if self.groups is not None:
+            self._settle_all(self.groups.leave(owner))
+
+    def restore(self, messages: Sequence[Message]) -> None:
+        """Take messages back, in order, and let those consumers go on that can since another one left.
+
+        If no group came free, and no message has a group, one message after the other is placed: no consumer with room
+        misses an older one.  Else all take their places first, and then everything is dispatched in order.
+        """
+        due = (message for message in messages if self._outlet.is_due(message))
+        if not self._is_due and not (self._by_group and any(message.options.group for message in messages)):
+            for message in due:
+                self.place_by_itself(message)
+            return
+        for message in due:
+            name = message.options.group if self._by_group else None
             # Only to its place: to give it out at once would overtake the messages that are still to come back.
             if name is None:
                 self._waiting.add(message)
             else:
-                self._add(self._group(name), message)
+                self._add(self._groups().of(name), message)
         self.dispatch_all()
 
     def end(self) -> None:

@@ -117,11 +117,16 @@ class QueueStorage:
             return False
         if not message.row:
             self._enter(message, transient=True)
-        self.paged = self.paged or PagedMessages(self._context, self._queue, self._storage)
-        self.paged.add(message.row, message.rank, message.size, message.expires)
+        paged = self._make_pages()
+        paged.add(message.row, message.rank, message.size, message.expires)
         if self._queue.consumers.has_room():
-            self.paged.refill(stuck=True)  # for a consumer that wants none of the messages in memory
+            paged.refill(stuck=True)  # for a consumer that wants none of the messages in memory
         return True
+
+    def _make_pages(self) -> PagedMessages:
+        if self.paged is None:
+            self.paged = PagedMessages(self._context, self._queue, self._storage, self.leave_row)
+        return self.paged
 
     def _is_too_much(self, message: Message) -> bool:
         """True if a new message stands behind those that fit into memory."""
@@ -179,22 +184,19 @@ class QueueStorage:
 
     def leave(self, message: Message) -> None:
         """A message is settled for good."""
-        self._less(message.row)
+        row = message.row  # `Storage.leave` clears it
         self._storage.leave(message)
-        self._drop_place()
+        self._count_out(row)
 
     def leave_row(self, row: int) -> None:
         """A message that is not in memory is settled for good; the row is negative where it is transient."""
-        self._less(row)
         self._storage.leave_row(row)
-        self._drop_place()
+        self._count_out(row)
 
-    def _less(self, row: int) -> None:
+    def _count_out(self, row: int) -> None:
         self.rows -= 1
         self.transient -= row < 0
-
-    def _drop_place(self) -> None:
-        """The place goes with its last row, if the queue has gone."""
+        # The place goes with its last row, if the queue has gone.
         if self._goes_with_last and not self.rows:
             self.forget()
 
@@ -227,7 +229,7 @@ class QueueStorage:
             self._place, self._kind = place.number, place.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
         self._suspect = max(self._suspect, facts.get("suspect", 0))
-        self.paged = self.paged or PagedMessages(self._context, self._queue, self._storage)
+        self._make_pages()
 
     def suspect(self, row: int) -> None:
         """The last process was killed: all rows up to this one, which is the last, may have been delivered."""
@@ -240,8 +242,7 @@ class QueueStorage:
 
     def adder(self) -> Callable[[StoredRow], None]:
         """Takes one row after the other that was found there."""
-        paged = self.paged
-        assert paged is not None  # it was made for them
+        paged = self._make_pages()
 
         def add(row: StoredRow) -> None:
             self.rows += 1
@@ -262,8 +263,7 @@ class QueueStorage:
 
     def take_all(self) -> list[int]:
         """Take all paged rows, in order; where there are very many, only those that replace each other."""
-        paged = self.paged
-        assert paged is not None  # it was made for them
+        paged = self._make_pages()
         rows, self._keyed = self._keyed, []
         if not self._may_page() or paged.nbytes < MOST_IN_MEMORY:
             rows = sorted(rows + paged.take_all())

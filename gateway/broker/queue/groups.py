@@ -1,9 +1,8 @@
 """Message groups: the messages of one group go to one consumer, in order, as long as it is there.
 
-Of a group only the first message that waits, its `token`, stands in the ready lists of the queue.  The consumer that
-takes it owns the group; from then on the token is parked with the owner, and the rest follows one by one, as the owner
-has room.  When the owner goes, the token returns to the ready lists, and the group gets another owner.  So to hand a
-group over costs the same however much of it waits, and a busy owner holds up no other consumer.
+Of a group only the first message that waits, its token, stands for the group: in the ready lists of the queue as long
+as no consumer has the group, then in the list of its owner.  So a handover costs the same however much of a group
+waits, and a busy owner holds up no other consumer.
 
 Only so many groups are remembered without messages: the one that was silent longest goes first, and will get an owner
 anew.  A group stays while its owner has unacknowledged messages of it.  The cost of all groups of all queues is in
@@ -13,7 +12,7 @@ anew.  A group stays while its owner has unacknowledged messages of it.  The cos
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
 from ..core.context import Context
@@ -30,12 +29,33 @@ _COST = 500
 _LOOKS = 16
 
 
+class Owner:
+    """A consumer that has groups.
+
+    Attributes:
+        tokens: of its groups with messages that wait.  A token that was replaced, or whose group has another owner,
+            keeps its place until it comes to the front.
+    """
+
+    __slots__ = ("consumer", "groups", "tokens")
+
+    def __init__(self, consumer: Subscription) -> None:
+        self.consumer = consumer
+        self.groups: dict[Group, None] = {}
+        self.tokens = ReadyList()
+
+    def wants(self, message: Message) -> bool:
+        """True if its selector takes a message of one of its groups."""
+        selector = self.consumer.options.selector
+        return selector is None or selector(message.head.headers) is True
+
+
 class Group:
     """A message group of a queue.
 
     Attributes:
-        token: its first message, as it stands in the ready lists or with the owner.
-        owner: the consumer that has the group; None: none has.
+        token: its first message, as it stands in the ready lists or with the owner; None: it is to be placed.
+        owner: None: no consumer has the group.
     """
 
     __slots__ = ("_waiting", "name", "owner", "token")
@@ -43,12 +63,8 @@ class Group:
     def __init__(self, name: str) -> None:
         self.name = name
         self.token: Message | None = None
-        self.owner: Subscription | None = None
+        self.owner: Owner | None = None
         self._waiting: ReadyList | None = None  # only while a message waits: most groups are idle
-
-    def is_empty(self) -> bool:
-        """True if no message of it waits."""
-        return self._waiting is None or self.first() is None
 
     def add(self, message: Message) -> None:
         """Add a message that waits."""
@@ -63,64 +79,45 @@ class Group:
             self._waiting = None
         return first
 
-    def pop(self) -> None:
-        """Remove the message that `first` just gave."""
-        assert self._waiting is not None  # it gave something
-        self._waiting.pop()
-
-    def tidy(self, most: int) -> None:
-        """Forget messages that wait no longer, where more than so many places are taken."""
-        if self._waiting is not None and len(self._waiting) > most:
-            self._waiting.compact()
-
     def messages(self) -> list[Message]:
         """All messages of it that wait, in the order in which they are due."""
         return self._waiting.messages() if self._waiting is not None else []
 
-    def stand(self, token: Message | None) -> None:
-        """Note which message stands for the group; None: none of it waits."""
+    def set_token(self, token: Message | None) -> None:
+        """Let a message stand for the group; with an owner, in its list."""
         self.token = token
+        if token is not None and self.owner is not None:
+            self.owner.tokens.add(token)
 
-    def own(self, owner: Subscription | None) -> None:
-        """Note the owner; the token is to be placed again."""
+    def set_owner(self, owner: Owner | None) -> None:
+        """Let a consumer have the group, or none; the token is to be placed again."""
+        if self.owner is not None:
+            self.owner.groups.pop(self, None)
+        if owner is not None:
+            owner.groups[self] = None
         self.owner, self.token = owner, None
-
-    def is_for_owner(self, message: Message) -> bool:
-        """True if the owner wants a message; else it would wait for ever, and the group needs another owner."""
-        assert self.owner is not None
-        selector = self.owner.options.selector
-        return selector is None or selector(message.head.headers) is True
 
     def is_at_work(self) -> bool:
         """True if the owner has unacknowledged messages of it: it must not lose the group before they are settled."""
-        ledger = self.owner.ledger if self.owner is not None else None
+        ledger = self.owner.consumer.ledger if self.owner is not None else None
         return ledger is not None and any(each.message.options.group == self.name for each in ledger.values())
 
-
-class _Owned:
-    """The groups of one consumer, and the tokens of those with messages that wait."""
-
-    __slots__ = ("groups", "parked")
-
-    def __init__(self) -> None:
-        self.groups: dict[Group, None] = {}
-        self.parked = ReadyList()
+    def tidy(self, most: int) -> None:
+        """Forget messages that wait no longer, where a list has more than so many places."""
+        for places in (self._waiting, self.owner.tokens if self.owner is not None else None):
+            if places is not None and len(places) > most:
+                places.compact()
 
 
 class Groups:
-    """The groups of one queue.
+    """The groups of one queue."""
 
-    Attributes:
-        touched: the consumers with which a token was parked just now: each is to be asked for it.
-    """
-
-    __slots__ = ("_context", "_groups", "_owned", "touched")
+    __slots__ = ("_context", "_groups", "_owners")
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._groups: OrderedDict[str, Group] = OrderedDict()
-        self._owned: dict[Subscription, _Owned] = {}
-        self.touched: dict[Subscription, None] = {}
+        self._owners: dict[Subscription, Owner] = {}
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -149,7 +146,7 @@ class Groups:
         """Forget the first for which no message waits; where all have messages, they are bounded by these."""
         for group in list(islice(self._groups.values(), _LOOKS)):
             if group.first() is None and not group.is_at_work():
-                self.free(group)
+                group.set_owner(None)
                 self.forget(group)
                 break
             self._groups.move_to_end(group.name)
@@ -162,75 +159,34 @@ class Groups:
 
     def end(self) -> None:
         """The queue goes."""
-        for group in list(self._groups.values()):
+        for group in list(self):
             self.forget(group)
 
     # owners
 
-    def taken(self, message: Message, consumer: Subscription) -> None:
+    def owner_of(self, consumer: Subscription) -> Owner | None:
+        """The consumer as an owner; None: it never had a group."""
+        return self._owners.get(consumer)
+
+    def taken(self, group: Group, message: Message, consumer: Subscription) -> None:
         """A consumer got a message: the group is its own; behind the group's last message it is free."""
-        group = self.find(message)
-        if group is None:
-            return
         if message.options.closes_group:
-            self.free(group)
+            group.set_owner(None)
         elif group.owner is None:
-            group.own(consumer)
-            self._owned.setdefault(consumer, _Owned()).groups[group] = None
+            owner = self._owners.get(consumer)
+            if owner is None:
+                owner = self._owners[consumer] = Owner(consumer)
+            group.set_owner(owner)
 
-    def free(self, group: Group) -> None:
-        """Take a group from its owner; its token is to be placed again."""
-        owned = self._owned.get(group.owner) if group.owner is not None else None
-        if owned is not None:
-            owned.groups.pop(group, None)
-        group.own(None)
+    def leave(self, consumer: Subscription) -> list[Group]:
+        """A consumer goes, or may get nothing from now on; returns its groups, which are free."""
+        owner = self._owners.pop(consumer, None)
+        groups = list(owner.groups) if owner is not None else []
+        for group in groups:
+            group.set_owner(None)
+        return groups
 
-    def free_all(self, owner: Subscription) -> list[Group]:
-        """Take all groups from a consumer; returns them."""
-        owned = self._owned.pop(owner, None)
-        self.touched.pop(owner, None)
-        if owned is None:
-            return []
-        for group in owned.groups:
-            group.own(None)
-        return list(owned.groups)
-
-    # tokens that wait for their owner
-
-    def park(self, token: Message, owner: Subscription) -> None:
-        """Park the token of a group with its owner."""
-        self._owned[owner].parked.add(token)
-        self.touch(owner)
-
-    def touch(self, owner: Subscription) -> None:
-        """Have a consumer asked for what is parked with it."""
-        self.touched[owner] = None
-
-    def parked(self, consumer: Subscription) -> ReadyList | None:
-        """The tokens that are parked with a consumer; None: it never had a group."""
-        owned = self._owned.get(consumer)
-        return None if owned is None else owned.parked
-
-    def take_touched(self, consumers: Mapping[Subscription, object], of: object) -> list[Subscription]:
-        """The touched consumers of one set, each of which is to be asked now.
-
-        Args:
-            consumers: each with its set.
-            of: the set.
-        """
-        found = [owner for owner in self.touched if consumers.get(owner) is of]
-        for owner in found:
-            del self.touched[owner]
-        return found
-
-    def oldest_parked(self) -> list[int]:
-        """The number of the oldest message that is parked with each consumer."""
-        found = [owned.parked.oldest() for owned in self._owned.values()]
+    def oldest_tokens(self) -> list[int]:
+        """The number of the oldest message that stands with each owner."""
+        found = [owner.tokens.oldest() for owner in self._owners.values()]
         return [message.number for message in found if message is not None]
-
-    def tidy(self, group: Group, most: int) -> None:
-        """Forget messages of a group that wait no longer, where more than so many places are taken."""
-        group.tidy(most)
-        parked = self.parked(group.owner) if group.owner is not None else None
-        if parked is not None and len(parked) > most:
-            parked.compact()

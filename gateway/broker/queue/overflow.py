@@ -54,9 +54,13 @@ class QueueLimits:
         """True if no further message should come."""
         return (0 < self.max_messages <= messages) or (0 < self.max_octets <= nbytes)
 
-    def exceeded(self, messages: int, nbytes: int) -> bool:
-        """True if too much waits."""
-        return (0 < self.max_messages < messages) or (0 < self.max_octets < nbytes)
+    def verdict(self, messages: int, nbytes: int) -> Overflow | None:
+        """Decide what happens now that so much waits; None: nothing, there is room."""
+        # Held back in time, a publisher never brings one message too many.
+        if self.action is Overflow.BLOCK:
+            return self.action if self.reached(messages, nbytes) else None
+        exceeded = (0 < self.max_messages < messages) or (0 < self.max_octets < nbytes)
+        return self.action if exceeded else None
 
     def key_of(self, message: Message) -> str | None:
         """The key by which a message replaces older ones; None: it replaces none."""

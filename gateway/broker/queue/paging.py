@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import chain
 from typing import Protocol
@@ -68,23 +68,15 @@ class PagedQueue(Protocol):
     @property
     def subscriptions(self) -> Collection[Subscription]:
         """The consumers."""
-        ...
 
     def expire(self, message: Message) -> None:
         """The time of a kept message is over."""
-        ...
 
     def arrive(self, found: list[Stored]) -> None:
         """Messages were read: they take their places in memory."""
-        ...
-
-    def leave_row(self, row: int) -> None:
-        """A row is settled for good."""
-        ...
 
     def look_for_room(self) -> None:
         """Let publishers go on, if there is room."""
-        ...
 
 
 class PagedMessages:
@@ -93,6 +85,9 @@ class PagedMessages:
     Attributes:
         count: how many, also those that are being read.
         nbytes: bytes that they would cost in memory.
+
+    Args:
+        leave: called with each row that is thrown away, negative where it is transient.
     """
 
     __slots__ = (
@@ -100,6 +95,7 @@ class PagedMessages:
         "_date",
         "_due",
         "_expiring",
+        "_leave_row",
         "_leaving",
         "_queue",
         "_ranks",
@@ -111,12 +107,13 @@ class PagedMessages:
         "nbytes",
     )
 
-    def __init__(self, context: Context, queue: PagedQueue, storage: Storage) -> None:
+    def __init__(self, context: Context, queue: PagedQueue, storage: Storage, leave: Callable[[int], None]) -> None:
         self._context = context
         self.count = 0
         self.nbytes = 0
         self._queue = queue
         self._storage = storage
+        self._leave_row = leave
         self._ranks: dict[int, PageIndex] = {}
         self._reading: dict[int, int] = {}  # row -> size
         self._reading_rank = 0
@@ -299,7 +296,7 @@ class PagedMessages:
             most -= len(rows)
             self._context.records.purged(self._queue.name, [abs(row) for row, _ in rows], why)
             for row, _ in rows:
-                self._queue.leave_row(row)
+                self._leave_row(row)
             if not len(leaving):
                 del self._leaving[0]
         if self._leaving:

@@ -5,22 +5,22 @@
 
 Invariants between any two calls:
 
-* No consumer with room wants a message that waits.  (A set of consumers that is `behind` is the exception: its ready
-  list is being read, in turns.)
+* No consumer with room wants a message that waits.  There are two exceptions: a set of consumers is `behind` while its
+  ready list is read, in turns; and a more urgent message of the store holds up all others (`holds_up`).
 * A message that waits has `waits`, and is counted in `in_memory`; one that only the store has is counted in
   `storage.paged`; one that a consumer has is in its ledger, or in its outbox; one that comes back later is `resting`.
 * `Memory.used` counts each of these once, but those that only the store has.
 * Of a message group only the first message stands in the ready lists, or with the consumer that has the group.
+* `full` is set as long as publishers are held back; `on_room` is called once when that ends.
 
-The queue carries out the decisions of other modules: `dispatch` (which consumer), `overflow` (which message goes at the
-limit), `redelivery` (which way a rejected message takes) and `dead_letters` (how the dead letter looks).
+The queue carries out what other modules decide: `dispatch` (which consumer), `overflow` (which message goes at the
+limit), `expiry`, `redelivery` (which way a rejected message takes) and `dead_letters` (how the dead letter looks).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import TypeAlias
 
 from ..core.ages import Age
 from ..core.context import Context
@@ -31,40 +31,36 @@ from ..model.destinations import QUEUE
 from ..model.message import History, Message
 from ..model.policy import DEAD_LETTERS, ClientArguments, Policy
 from . import dead_letters, redelivery
-from .browser import Browser
+from .browser import Browser, Browsers
 from .consumers import Consumers
 from .dispatch import Dispatcher
 from .durable import QueueStorage
+from .expiry import has_expired
 from .groups import Group
 from .overflow import Overflow, QueueLimits, limits_of
+from .paging import PagedMessages
 from .redelivery import DeadLetter, Discard, Requeue, RequeueAfter
-from .subscription import ConsumedQueue, Delivery, Subscription
+from .subscription import Delivery, Subscription, remove_all
 from .waiting import WaitingMessages
 
 # A dead letter may meet a full queue, which makes one for another full queue, and so on: at worst in a circle.
 _LONGEST_CHAIN = 4
-
-Returned: TypeAlias = "dict[ConsumedQueue, list[Message]]"
-"""Messages that are to come back, by the queue to which."""
 
 
 class Queue:
     """A queue of the broker, or the private one of a topic's subscription.
 
     Attributes:
-        context: shared by all parts of the broker.
         name: canonical.
-        policy: its rules.
-        limits: of what may wait.
         in_memory: the messages in memory that no consumer has.
         resting: messages that come back later, after a failure, and when.
-        consumers: the subscriptions that consume it, in sets.
         browsers: the subscriptions that read what waits, or comes, without consuming it.
         private: it belongs to one subscription of a topic, and vanishes with it.
         filled_by_topic: it is a durable or shared subscription's: its topic filters the messages.
         lasts: it stays without consumers and messages, as a durable subscription does.
         abandoned: the last consumer has left, or was stopped, and by its policy the queue goes with it.
         full: publishers are held back until there is room.
+        subscriptions: the consumers.
         storage: its rows in the store; None: its messages end with the process.
         of_client: the keys of its policy that a client's arguments set.
         on_retire: called when it was idle for as long as its policy says; None: it goes by itself.
@@ -90,6 +86,7 @@ class Queue:
         "private",
         "resting",
         "storage",
+        "subscriptions",
     )
 
     def __init__(self, context: Context, name: str, policy: Policy, *, limits: QueueLimits | None = None) -> None:
@@ -100,39 +97,36 @@ class Queue:
         self.limits = limits or limits_of(policy)
         self.in_memory = WaitingMessages(context, self.limits, self._expire_waiting, self._forget_if_idle)
         self.consumers = Consumers()
-        self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self)
+        self.subscriptions: Collection[Subscription] = self.consumers.all
+        self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self, by_group=not self.private)
         self.resting: dict[Message, Timer] = {}
-        self.browsers: dict[Subscription, Browser] = {}
-        self.filled_by_topic = False
-        self.lasts = False
+        self.browsers = Browsers()
+        self.filled_by_topic = self.lasts = self.full = self.abandoned = False
         self.on_retire: partial[None] | None = None
-        self.full = False
-        self.abandoned = False
         self.storage: QueueStorage | None = None
         self.of_client: tuple[str, ...] = ()
         self._idle_timer: Timer | None = None
-        self._is_arriving = False
+        self._is_arriving = False  # a page of the store takes its places in memory
+
+    @property
+    def _paged(self) -> PagedMessages | None:
+        return None if self.storage is None else self.storage.paged
 
     @property
     def waiting(self) -> int:
         """Messages that no consumer has."""
-        paged = self.storage.paged if self.storage is not None else None
+        paged = self._paged
         return self.in_memory.count if paged is None else self.in_memory.count + paged.count
 
     @property
     def nbytes(self) -> int:
         """Bytes that the waiting messages cost, or would cost in memory."""
-        paged = self.storage.paged if self.storage is not None else None
+        paged = self._paged
         return self.in_memory.nbytes if paged is None else self.in_memory.nbytes + paged.nbytes
 
     @property
-    def subscriptions(self) -> Collection[Subscription]:
-        """The consumers."""
-        return self.consumers.all
-
-    @property
     def groups(self) -> list[Group]:
-        """The message groups that it knows."""
+        """The message groups of which messages wait, or which a consumer has."""
         return list(self._dispatcher.groups or ())
 
     @property
@@ -143,23 +137,15 @@ class Queue:
     @property
     def is_idle(self) -> bool:
         """True if the broker may drop it: it has neither subscriptions nor messages, and is not to last."""
-        stays = self.private or self.lasts
-        return not (self.consumers.all or self.waiting or self.resting or self.browsers or stays)
+        return not (self.consumers.all or self.waiting or self.resting or self.browsers or self.private or self.lasts)
 
     def oldest(self) -> int | None:
-        """The number of the message that has waited longest; None: none waits.
-
-        Within a priority the first that is due is the oldest; of several priorities see `ReadyList`.  Of a group only
-        the first that is due is looked at.
-        """
+        """The number of the oldest message that waits, of a group the first that is due; None: none waits."""
         if not self.waiting:
             return None
-        first = self.in_memory.ready_lists[0].oldest()
-        numbers = [] if first is None else [first.number]
-        if self._dispatcher.groups is not None:
-            numbers += self._dispatcher.groups.oldest_parked()
-        if self.storage is not None and self.storage.paged is not None:
-            numbers += self.storage.paged.first_rows()
+        numbers = self._dispatcher.oldest()
+        if self._paged is not None:
+            numbers += self._paged.first_rows()
         return min(numbers, default=None)
 
     def age_of_oldest(self) -> Age | None:
@@ -169,7 +155,7 @@ class Queue:
 
     @property
     def takes_dead_letters(self) -> bool:
-        """True if dead letters go here, by its name or by a policy."""
+        """True if dead letters go here, by the queue's name or by a policy."""
         return self.name.startswith(QUEUE + DEAD_LETTERS) or self.name in self.context.policies.dead_letters
 
     def waiting_messages(self) -> list[Message]:
@@ -188,19 +174,18 @@ class Queue:
         if self.storage is not None and self.storage.takes(message):
             if self.limits.any:  # it waits in the store alone, behind all that is in memory
                 self._limit(message)
-            self._show_browsers(message)
+            self.browsers.show(message)
             return
         sets = self.consumers.sets
-        options = message.options
-        is_plain = options.is_plain
         # Four ways, by cost: a message that may expire, has a group or a key, or comes while others are read from the
         # store, is checked in full; several sets are asked one by one; a single set without a selector is served here.
-        if message.expires or not is_plain or self.limits.conflate_by or self._is_arriving:
+        if message.expires or not message.options.is_plain or self.limits.conflate_by or self._is_arriving:
             memory.keep(message.size)
-            self._place(message)
+            if self.is_due(message):
+                self._dispatcher.place(message)
         elif len(sets) != 1 or sets[0].ready_list.selector is not None:
             memory.keep(message.size)
-            self._dispatcher.place(message)
+            self._dispatcher.place_by_itself(message)
         elif (consumer := sets[0].next()) is not None:
             # In mode auto nothing is kept: the message is settled once it is in the outbox.
             if consumer.ledger is not None:
@@ -214,53 +199,48 @@ class Queue:
             self._limit(message)
         # Behind `_limit`, and also if a consumer has it: a browser shows each message that came.
         if self.browsers and not self.has_expired(message):
-            self._show_browsers(message)
-
-    def _place(self, message: Message) -> None:
-        """Give a kept message to a consumer with room, or to its place, if it has one."""
-        if not self.is_due(message):
-            return
-        name = self.group_name_of(message)
-        if name is None:
-            self._dispatcher.place(message)
-        else:
-            self._dispatcher.place_of_group(message, name)
-
-    def _show_browsers(self, message: Message) -> None:
-        # A copy: a browser at its end leaves the dictionary.
-        for browser in list(self.browsers.values()):
-            browser.follow(message)
+            self.browsers.show(message)
 
     def arrive(self, found: Iterable[Stored]) -> None:
         """Messages were read from the store: they take their places in memory, and then are dispatched."""
-        assert self.storage is not None  # they come from there
+        assert self.storage is not None
         before, self._is_arriving = self._is_arriving, True  # none goes out before all are in their places
         try:
             for message in self.storage.messages(found):
                 self.context.memory.keep(message.size)
-                self._place(message)
+                if self.is_due(message):
+                    self._dispatcher.place(message)
         finally:
             self._is_arriving = before
         self.look_for_room()
-        self._dispatcher.resume()
+        self._dispatcher.dispatch_all()
 
-    # what dispatch asks
+    # what dispatch asks (`Outlet`)
 
     def is_due(self, message: Message) -> bool:
         """True if a kept message has a place here; if it has expired, or a newer one of its key waits, it is gone."""
         if self.has_expired(message):
             self.expire(message)
             return False
-        return not self.limits.conflates(message) or self._conflate(message)
+        other = self.in_memory.newest_of_key(message) if self.limits.conflates(message) else None
+        if other is None:
+            return True
+        # A message that comes back may be older than the one that waits: the newest value of a key wins.
+        older, newer = sorted((message, other))
+        self.let_go(older)
+        self.context.counters.conflated += 1
+        self.context.records.ended("dropped", self.name, older, reason="conflated")
+        if older is message:
+            return False
+        # Every key has its turn however often it changes.  A place counts within one priority only.
+        if older.rank == newer.rank:
+            newer.place = older.place
+        self._dispatcher.withdraw(older)
+        return True
 
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
-        # 0 is a message that never expires.
-        return 0 < message.expires <= self.context.scheduler.clock()
-
-    def group_name_of(self, message: Message) -> str | None:
-        """The group by which a message is given out; None: by none, as where there is but one consumer."""
-        return None if self.private else message.options.group
+        return has_expired(message, self.context.scheduler.clock())
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""
@@ -289,21 +269,16 @@ class Queue:
             counters.redelivered += 1
         consumer.deliver(message)
 
-    def withdraw(self, message: Message) -> None:
-        """A message waits no longer, and no consumer got it.  It still counts as kept."""
-        self._dispatcher.withdraw(message)
-
     def take_out(self, message: Message) -> None:
         """One of many messages waits no longer; `close_gaps` must follow before the end of the turn."""
         self._dispatcher.take_out(message)
 
     def close_gaps(self) -> None:
         """Let the messages go on that were behind those that `take_out` took."""
-        # Groups first: the messages behind those that were taken out must be in the lists before any is given out.
         self._dispatcher.close_gaps()
         self.look_for_room()
         if self.storage is not None:
-            self._dispatcher.resume()
+            self._dispatcher.dispatch_all()
         self._forget_if_idle()
 
     def remove(self, message: Message) -> None:
@@ -312,8 +287,7 @@ class Queue:
         if self.storage is not None:
             self.storage.refill()
         if self.browsers:
-            for browser in self.browsers.values():
-                browser.tidy(self.in_memory.most_places())
+            self.browsers.tidy(self.in_memory.most_places())
         # Publishers that are held back go on at the first message that leaves, if there is room.
         if self.full:
             self.look_for_room()
@@ -336,68 +310,32 @@ class Queue:
         assert self.storage is not None  # it gave the row
         self.storage.leave(message)
 
-    def leave_row(self, row: int) -> None:
-        """A message that is not in memory is settled for good; the row is negative where it is transient."""
-        assert self.storage is not None  # it gave the row
-        self.storage.leave_row(row)
-
-    def _note(self, message: Message) -> None:
-        """The facts of a message have changed that the store keeps."""
-        if message.row and self.storage is not None:
-            self.storage.note(message)
-
     # limits
 
     def _limit(self, message: Message) -> None:
         """Keep the limits of the queue, now that a message came that waits."""
-        limits, action = self.limits, self.limits.action
-        if action is Overflow.BLOCK:
-            if limits.reached(self.waiting, self.nbytes):
+        match self.limits.verdict(self.waiting, self.nbytes):
+            case Overflow.BLOCK:
                 self.full = True
                 # The publisher at work is held back behind this SEND; nothing of it is refused.
                 self.context.full.add(self)
-        elif not limits.exceeded(self.waiting, self.nbytes):
-            return
-        elif action is Overflow.DROP_NEWEST:
-            self.withdraw(message)
-            self.drop_message(message, "queue-full")
-        elif action is Overflow.DISCONNECT:
-            error = limits.slow_consumer(self.name, self.waiting)
-            for subscription in self.subscriptions:
-                self.context.slow_consumers.end(subscription.peer, error)
-        else:
-            # More than one may have to go: a large message takes the room of several small ones.
-            while limits.exceeded(self.waiting, self.nbytes):
-                oldest = self.in_memory.oldest()
-                self.withdraw(oldest)
-                if action is Overflow.DROP_OLDEST:
-                    self.drop_message(oldest, "queue-full")
-                else:
-                    self._dead_letter(oldest, "queue-full")
-
-    def _conflate(self, message: Message) -> bool:
-        """Keep one message of each key; False: a newer one of its key waits, and this one is gone.
-
-        An older one is replaced: the newer one gets its place, so that every key has its turn however often it changes.
-        """
-        other = self.in_memory.newest_of_key(message)
-        if other is None:
-            return True
-        # A message that comes back may be older than the one that waits: the newest value of a key wins.
-        older, newer = (other, message) if other.number < message.number else (message, other)
-        self.let_go(older)
-        self.context.counters.conflated += 1
-        self.context.records.ended("dropped", self.name, older, reason="conflated")
-        if older is message:
-            return False
-        # A place counts within one priority only.
-        if older.rank == newer.rank:
-            newer.place = older.place
-        self.withdraw(older)
-        return True
+            case Overflow.DROP_NEWEST:
+                self._dispatcher.withdraw(message)
+                self.drop_message(message, "queue-full")
+            case Overflow.DROP_OLDEST | Overflow.DEAD_LETTER_OLDEST as action:
+                settle = self.drop_message if action is Overflow.DROP_OLDEST else self._dead_letter
+                # More than one may have to go: a large message takes the room of several small ones.
+                while self.limits.verdict(self.waiting, self.nbytes) is not None:
+                    oldest = self.in_memory.oldest()
+                    self._dispatcher.withdraw(oldest)
+                    settle(oldest, "queue-full")
+            case Overflow.DISCONNECT:
+                error = self.limits.slow_consumer(self.name, self.waiting)
+                for subscription in self.subscriptions:
+                    self.context.slow_consumers.end(subscription.peer, error)
 
     def expire(self, message: Message) -> None:
-        """The time of a kept message, which does not wait any more, is over."""
+        """The time of a kept message, which does not wait, is over."""
         self.context.counters.expired += 1
         self.context.records.ended("expired", self.name, message)
         if self.policy.dead_letter_expired:
@@ -406,7 +344,7 @@ class Queue:
             self.let_go(message)
 
     def _expire_waiting(self, message: Message) -> None:
-        self.withdraw(message)
+        self._dispatcher.withdraw(message)
         self.expire(message)
 
     def _dead_letter(self, message: Message, why: Drop) -> None:
@@ -418,14 +356,14 @@ class Queue:
             self.drop_message(message, why)
             return
         # Before `let_go`, which takes the row: a dead letter is durable if its message was.
+        head = dead_letters.head_of(message, why, self.name, target, context.scheduler.epoch())
         options = dead_letters.options_of(message)
         self.let_go(message)
         context.counters.dead_lettered += 1
         context.dead_letters_under_way += 1
         try:
-            headers = dead_letters.headers_of(message, why, self.name, target, context.scheduler.epoch())
-            context.records.ended("dead_lettered", self.name, message, reason=why, headers=headers)
-            context.destinations.deposit(target, dead_letters.head_of(headers), message.body, options)
+            context.records.ended("dead_lettered", self.name, message, reason=why, headers=head.headers)
+            context.destinations.deposit(target, head, message.body, options)
         finally:
             context.dead_letters_under_way -= 1
 
@@ -441,22 +379,18 @@ class Queue:
         """Add a consumer; what waits is dispatched at once."""
         subscription.queue = self
         self.abandoned = False
-        self.context.scheduler.cancel(self._idle_timer)
-        self._idle_timer = None
+        self._stop_idle_timer()
         # The topic has asked the selector already: a second time here would cost without effect.
         filtered = self.private or self.filled_by_topic
         self._dispatcher.join(subscription, "" if filtered else subscription.options.selector_text)
-        self._dispatcher.restore()
-        # Behind `restore`, which gives the groups of consumers that stand by from now on to their new owners.
-        self.enlist(subscription)
+        self._dispatcher.enlist(subscription)
 
     def browse(self, subscription: Subscription) -> None:
         """Add a browser: it reads what waits, and consumes nothing."""
         subscription.queue = self
-        # A browser's list is made at once, of memory and store: a message that moves between them later is neither
-        # missed nor doubled.
+        # The list is made at once: a message that moves between memory and store later is neither missed nor doubled.
         rows = self.storage.rows_of_backlog() if self.storage is not None else []
-        browser = Browser(self.context, subscription, self.waiting_messages(), rows, partial(self._end_browser))
+        browser = Browser(self.context, subscription, self.waiting_messages(), rows, self._end_browser)
         self.browsers[subscription] = browser
         browser.offer()
 
@@ -476,24 +410,13 @@ class Queue:
             self.abandoned = True
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
-        """A consumer goes.
-
-        Args:
-            lost: it did not say so: the message it was probably at work on, its oldest, has failed.
-
-        Returns:
-            The messages that it did not settle, for `take_back`, once all that go together have gone.  Deliveries that
-            an open transaction holds are not among them; they stay with the transaction.
-        """
+        """A consumer goes, `lost` if it did not say so; returns what is to come back, once all others have gone."""
         # A session stops all its subscriptions before the first one ends, and says so to the queues itself.
         was_stopped = subscription.ended
         subscription.stop()
         subscription.outbox.starved.pop(subscription, None)
         if subscription not in self.consumers.all:
-            browser = self.browsers.pop(subscription, None)
-            # Else its outbox would offer room to it after it has gone.
-            if browser is not None:
-                subscription.outbox.starved.pop(browser, None)
+            self.browsers.leave(subscription)
             return []
         # Before its messages come back: they must not be given to it again.
         self._dispatcher.leave(subscription)
@@ -501,21 +424,20 @@ class Queue:
             self.stopped()
         if not self.subscriptions and not self.private:
             self.start_idle_timer()
-        # A delivery that an open transaction holds is settled by COMMIT or ABORT alone.
+        # Deliveries that an open transaction holds stay with it: they are settled by COMMIT or ABORT alone.
         free = [delivery for delivery in (subscription.ledger or {}).values() if not delivery.held]
         for delivery in free:
             subscription.remove(delivery)
-        messages = [delivery.message for delivery in free]
-        if lost and messages:
-            # Only the oldest counts as failed: one poisoned message must not use up the attempts of those behind it.
-            self._history(messages[0]).lost = True
-        return messages
+        if lost and free:
+            # It was probably at work on the oldest.  One poisoned message must not use up the attempts of all others.
+            self._history(free[0].message).lost = True
+        return [delivery.message for delivery in free]
 
     # deliveries come back
 
     def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries, all of one subscription, are settled for good."""
-        subscription = _take_from_ledger(deliveries)
+        subscription = remove_all(deliveries)
         context = self.context
         if context.records.is_on:
             context.records.acknowledged(subscription, deliveries)
@@ -528,20 +450,15 @@ class Queue:
         subscription.offer()
 
     def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
-        """Deliveries, all of one subscription, come back by NACK: to another consumer if there is one.
-
-        Args:
-            requeue: False: they are dead letters.
-            reason: the client's.
-        """
-        subscription = _take_from_ledger(deliveries)
+        """Deliveries, all of one subscription, come back by NACK; without `requeue` they are dead letters."""
+        subscription = remove_all(deliveries)
         context = self.context
         context.records.rejected(subscription, deliveries, reason)
         again = []
         for delivery in deliveries:
             message = delivery.message
             context.counters.rejected += 1
-            self._note(message)
+            self._note_return(message)
             history = self._history(message)
             # The serial and not the subscription: a message must not keep a session in memory that has gone.
             history.avoid, history.reason = subscription.serial, reason
@@ -552,6 +469,11 @@ class Queue:
         # All at once, and in order: given back one by one, a later message could go out before an earlier one.
         self.take_back(again)
         subscription.offer()
+
+    def _note_return(self, message: Message) -> None:
+        # What the store keeps of it has changed.
+        if message.row and self.storage is not None:
+            self.storage.note(message)
 
     def _carry_out(self, verdict: redelivery.Verdict, message: Message) -> bool:
         """Carry out the verdict on a failed message; True: it goes back to its place now."""
@@ -564,7 +486,7 @@ class Queue:
                 scheduler = self.context.scheduler
                 due = scheduler.clock() + seconds
                 due = min(due, message.expires or due)  # a back-off may be longer than the time to live
-                self.resting[message] = scheduler.at(due, partial(_come_back, self, message))
+                self.resting[message] = scheduler.at(due, partial(self._come_back, message))
             case Requeue() | RequeueAfter():
                 return True
         return False
@@ -578,20 +500,23 @@ class Queue:
         """A message that would have come back later does not."""
         self.context.scheduler.cancel(self.resting.pop(message))
 
+    def _come_back(self, message: Message) -> None:
+        # First: `take_back` may forget a queue with nothing in it, and a resting message would keep it.
+        del self.resting[message]
+        self.take_back([message])
+
     def take_back(self, messages: Iterable[Message]) -> None:
         """Messages come back, to their places; a queue forgotten meanwhile returns with them."""
-        destinations = self.context.destinations
-        home: Queue | None = destinations.home_of(self)
+        home: Queue | None = self.context.destinations.home_of(self)
         # No client can read this queue any more: its messages would wait for ever.
         if home is None:
             for message in messages:
                 if self._survives_loss(message):
                     self.drop_message(message, "queue-gone")
             self.purge()
-            destinations.forget_if_idle(self)
+            self._forget_if_idle()
             return
-        # The queue was forgotten and came back under its name: rows move to the successor's place, or they would go
-        # with the old one.
+        # The queue was forgotten and came back under its name: rows would go with the place of the old one.
         if home is not self and home.storage is not None and self.storage is not None:
             messages = list(messages)
             home.storage.adopt(messages, self.storage)
@@ -599,14 +524,12 @@ class Queue:
 
     def take_home(self, messages: Iterable[Message]) -> None:
         """Messages come back, of this queue or of one of its name that was forgotten meanwhile."""
-        again = []
+        # They came from several subscriptions, each with its own order.
+        messages = sorted(messages, key=lambda message: message.order)
         for message in messages:
-            self._note(message)
-            if self._survives_loss(message):
-                again.append(message)
-        # By their order: they came from several subscriptions, each with its own.
-        self._dispatcher.restore(sorted(again, key=lambda message: message.order))
-        # Auto-delete waited for these messages to come back: now nothing of the queue is with a consumer.
+            self._note_return(message)
+        self._dispatcher.restore([message for message in messages if self._survives_loss(message)])
+        # Auto-delete waited for these messages: now nothing of the queue is with a consumer.
         if self.abandoned and not self.subscriptions:
             self.purge()
         self._forget_if_idle()
@@ -633,11 +556,14 @@ class Queue:
 
     def start_idle_timer(self) -> None:
         """Start to count the time without a consumer, after which the queue goes."""
-        timeout = self.policy.idle_timeout
-        if timeout:
+        if self.policy.idle_timeout:
+            self._stop_idle_timer()
             scheduler = self.context.scheduler
-            scheduler.cancel(self._idle_timer)
-            self._idle_timer = scheduler.at(scheduler.clock() + timeout, self._retire)
+            self._idle_timer = scheduler.at(scheduler.clock() + self.policy.idle_timeout, self._retire)
+
+    def _stop_idle_timer(self) -> None:
+        self.context.scheduler.cancel(self._idle_timer)
+        self._idle_timer = None
 
     def _retire(self) -> None:
         if self.on_retire is not None:
@@ -662,29 +588,7 @@ class Queue:
         self.context.destinations.forget_if_idle(self)
 
     def end(self) -> None:
-        """The queue goes: no timer may refer to it until some far time."""
-        self.context.scheduler.cancel(self._idle_timer)
-        self._idle_timer = None
-        # A timer of the scheduler would keep the whole queue in memory until it is due.
+        """The queue goes: a timer of the scheduler would keep all of it in memory until it is due."""
+        self._stop_idle_timer()
         self.in_memory.end()
         self._dispatcher.end()
-
-
-def take_back_all(returned: Returned) -> None:
-    """Give collected messages back, queue by queue, now that all subscriptions that go together have gone."""
-    for queue, messages in returned.items():
-        queue.take_back(messages)
-
-
-def _take_from_ledger(deliveries: Iterable[Delivery]) -> Subscription:
-    """Deliveries leave the ledger of their subscription."""
-    for delivery in deliveries:
-        subscription = delivery.subscription
-        subscription.remove(delivery)
-    return subscription
-
-
-def _come_back(queue: Queue, message: Message) -> None:
-    # First: `take_back` may forget a queue with nothing in it, and a resting message would keep it.
-    del queue.resting[message]
-    queue.take_back([message])

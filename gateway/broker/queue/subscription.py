@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Collection, Iterable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from gateway.codec import encoder
 
@@ -46,45 +46,53 @@ class ConsumedQueue(Source, Protocol):
     @property
     def waiting(self) -> int:
         """Messages that no consumer has."""
-        ...
 
     @property
     def nbytes(self) -> int:
         """Bytes that the waiting messages cost."""
-        ...
 
     @property
     def subscriptions(self) -> Collection[Subscription]:
         """The consumers."""
-        ...
 
     def accept(self, message: Message) -> None:
         """Take a new message."""
-        ...
 
     def enlist(self, subscription: Subscription) -> None:
         """A consumer may have room again."""
-        ...
 
     def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries, all of one subscription, are settled for good."""
-        ...
 
     def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
         """Deliveries, all of one subscription, come back by NACK."""
-        ...
 
     def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
         """A consumer goes; returns what it did not settle, for `take_back`."""
-        ...
 
     def take_back(self, messages: Iterable[Message]) -> None:
         """Messages come back to their places."""
-        ...
 
     def stopped(self) -> None:
         """Consumers were stopped."""
-        ...
+
+
+Returned: TypeAlias = "dict[ConsumedQueue, list[Message]]"
+"""Messages that are to come back, by the queue to which."""
+
+
+def take_back_all(returned: Returned) -> None:
+    """Give collected messages back, queue by queue, now that all subscriptions that go together have gone."""
+    for queue, messages in returned.items():
+        queue.take_back(messages)
+
+
+def remove_all(deliveries: Iterable[Delivery]) -> Subscription:
+    """Deliveries, all of one subscription, leave its ledger; returns the subscription."""
+    for delivery in deliveries:
+        subscription = delivery.subscription
+        subscription.remove(delivery)
+    return subscription
 
 
 class FollowedTopic(Protocol):
@@ -100,7 +108,6 @@ class FollowedTopic(Protocol):
 
     def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
         """A subscriber goes."""
-        ...
 
 
 class DeliveryIndex(Protocol):
@@ -108,11 +115,9 @@ class DeliveryIndex(Protocol):
 
     def add(self, delivery: Delivery) -> None:
         """A delivery is to be acknowledged."""
-        ...
 
     def remove(self, delivery: Delivery) -> None:
         """A delivery is settled, or has come back."""
-        ...
 
 
 class Delivery:
@@ -412,14 +417,10 @@ class Subscription:
 
     # written by its queue
 
-    def enter_rotation(self) -> None:
-        """The subscription stands in its queue's rotation from now on."""
-        self.listed = True
+    def set_listed(self, listed: bool) -> None:
+        """The subscription stands in its queue's rotation, or no longer."""
+        self.listed = listed
 
-    def leave_rotation(self) -> None:
-        """The subscription stands in the rotation no longer."""
-        self.listed = False
-
-    def stand_by(self, stands_by: bool) -> None:
+    def set_standing_by(self, stands_by: bool) -> None:
         """Another consumer of the queue is the exclusive one, or no longer."""
         self.stands_by = stands_by

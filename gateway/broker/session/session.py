@@ -28,8 +28,8 @@ from ..model.destinations import EVENTS, RENEW
 from ..model.identity import Renewal
 from ..model.message import Message
 from ..model.options import NO_OPTIONS, PLAIN, AckMode, SendOptions
-from ..queue.queue import Queue, Returned
-from ..queue.subscription import Subscription
+from ..queue.queue import Queue
+from ..queue.subscription import Returned, Subscription
 from ..routing.router import Router
 from ..topic.durable_subscriptions import DurableSubscription
 from .subscriptions import ENDS_PER_STEP, Subscriptions

@@ -24,8 +24,7 @@ from ..headers.parse import misspelt, subscribe_options, unsubscribe_options
 from ..headers.table import ack_mode
 from ..model.destinations import is_temporary
 from ..model.options import AckMode, SubscribeOptions
-from ..queue.queue import Returned, take_back_all
-from ..queue.subscription import ConsumedQueue, Subscription
+from ..queue.subscription import ConsumedQueue, Returned, Subscription, take_back_all
 from ..routing.router import Router
 from ..topic.durable_subscriptions import SubscriptionName, name_of
 from .naming import Naming

@@ -14,8 +14,7 @@ from ..core.context import Context
 from ..core.ports import Peer
 from ..errors import HeaderMissing, NotAllowed
 from ..model.message import PreparedSend
-from ..queue.queue import Returned, take_back_all
-from ..queue.subscription import Delivery
+from ..queue.subscription import Delivery, Returned, take_back_all
 from ..routing.router import Router
 
 

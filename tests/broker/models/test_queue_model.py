@@ -228,7 +228,7 @@ class Consumers(RuleBasedStateMachine):
         ready_lists = list(queue.in_memory.ready_lists) if queue else []
         groups = queue._dispatcher.groups if queue else None
         if groups is not None:
-            ready_lists += [owned.parked for owned in groups._owned.values()]
+            ready_lists += [owner.tokens for owner in groups._owners.values()]
         assert all(len(each) <= 2 * len(self._waiting()) + SLACK for each in ready_lists)
 
 

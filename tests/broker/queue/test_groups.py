@@ -223,8 +223,8 @@ class TestBusyOwner:
         (subscription,) = owner.session.subscriptions.values()
         assert len(waits(scene)) <= 1
         groups = queue_of(scene)._dispatcher.groups
-        parked = groups.parked(subscription) if groups is not None else None
-        assert parked is None or len(parked) <= 100
+        parked = groups.owner_of(subscription) if groups is not None else None
+        assert parked is None or len(parked.tokens) <= 100
         assert sum(map(len, queue_of(scene).in_memory.ready_lists)) <= 100
 
     def test_also_behind_one_that_stays(self, scene: Scene) -> None:

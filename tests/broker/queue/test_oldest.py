@@ -97,8 +97,9 @@ def test_of_what_the_store_alone_has(paged: Scene) -> None:
     assert queue.oldest() == last - 12
     in_memory = queue.waiting_messages()
     for message in in_memory:
-        queue.withdraw(message)
+        queue.take_out(message)
         queue.let_go(message)
+    queue.close_gaps()
     left = list(range(last - 12 + len(in_memory), last + 1))
     assert paging.first_rows() == [left[0], last - 2]
     for place in (1, 1, 0, -1):  # somebody takes them out of turn
