@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make run` starts the gateway, `make test` runs every test.
+# Two commands on a fresh machine: `make run` starts the gateway, `make test` runs the tests.
 #
 # Python 3.11, make and Debian's package manager are all that is assumed.  The stamps in .venv say what has been
 # installed there; they age with pyproject.toml.  What comes from elsewhere is brought by tests/install-tools.
@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help run test pipeline check coverage bench bench-pipeline crash fuzz attacks conformance docs static wheel clean
+.PHONY: help run test test-long test-all test-tools pipeline check coverage bench bench-pipeline crash fuzz attacks conformance docs static wheel clean
 
 help:
 	@sed -n 's/^# \(make [a-z-]* .*\)/\1/p' Makefile
@@ -17,13 +17,23 @@ run: .venv/runtime
 	@tests/install-tools page || echo "The gateway runs without it; only the demo page needs it." >&2
 	@options="$$($(BIN)/gateway check-config --bind --hypercorn)" && eval "exec $(BIN)/hypercorn $$options gateway.app:app"
 
-# make test         install all that the tests need, and run them all; ARGS="-k name" picks some, WORKERS=0 has no workers
-# The gateway is compiled once, not with each of its starts where PYTHONDONTWRITEBYTECODE is set.
+# make test         install what the tests need, and run all but the long ones; ARGS="-k name" picks, WORKERS=0: no workers
 WORKERS ?= 2
-test: .venv/dev .venv/suites
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
+test: test-tools
+	$(PYTEST) -m "not long" $(ARGS)
+
+# make test-long    the long ones: what is random, kills or takes minutes, like crash rounds, Spark and attacks
+test-long: test-tools
+	$(PYTEST) -m long $(ARGS)
+
+# make test-all     both, one after the other
+test-all: test test-long
+
+# The gateway is compiled once, not with each of its starts where PYTHONDONTWRITEBYTECODE is set.
+test-tools: .venv/dev .venv/suites
 	@tests/install-tools tests
 	@$(BIN)/python -m compileall -q gateway pyspark_stomp
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 
 # make pipeline     install what `gateway pipeline` needs: Spark, Arrow, a Java; and stomp.py, for the examples
 pipeline: .venv/pipeline
@@ -36,7 +46,7 @@ check: .venv/dev
 
 # make coverage     codec and broker by their own tests alone: every line and every branch
 coverage: .venv/dev
-	$(BIN)/coverage run -m pytest -q tests/codec tests/broker
+	$(BIN)/coverage run -m pytest -q -m "not long" tests/codec tests/broker
 	$(BIN)/coverage report --include='gateway/codec/*,gateway/broker/*' --fail-under=100
 
 # make bench        microseconds of server CPU per message
