@@ -57,13 +57,7 @@ class Scene:
         misspelt: what it said of headers that have no effect: the header, session and login.
     """
 
-    def __init__(
-        self,
-        policies: Rules | None = None,
-        *,
-        stored: bool | MemoryStore = False,
-        **quotas: Any,
-    ) -> None:
+    def __init__(self, policies: Rules | None = None, *, stored: bool | MemoryStore = False, **quotas: Any) -> None:
         self.now = 1_000.0
         self.epoch = EPOCH
         self._made_of = (policies, quotas)

@@ -23,11 +23,7 @@ class Granted:
     """
 
     def __init__(
-        self,
-        send: str = "",
-        subscribe: str = "",
-        admin: str = "",
-        some: Mapping[str, Coverage] | None = None,
+        self, send: str = "", subscribe: str = "", admin: str = "", some: Mapping[str, Coverage] | None = None
     ) -> None:
         self.sendable: set[str] = set()
         self.answerable: set[str] = set()

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.codec import (
-    CLIENT_COMMANDS,
-    V10,
-    V11,
-    V12,
-    Decoder,
-    LimitExceeded,
-    Limits,
-    MalformedFrame,
-)
+from gateway.codec import CLIENT_COMMANDS, V10, V11, V12, Decoder, LimitExceeded, Limits, MalformedFrame
 
 from .cases import CASES, SMALL, Case
 from .reading import cut, decoder_for, held, octet_by_octet, read, read_on

@@ -299,10 +299,7 @@ class TestToATopic:
     def test_without_subscribers(self, operator: Operator) -> None:
         fill(operator.scene, 2)
         outcome = operator.move("a", "/topic/t")
-        assert (outcome.done, outcome.stopped) == (
-            0,
-            "'/topic/t' has no subscriber, so the message would be lost",
-        )
+        assert (outcome.done, outcome.stopped) == (0, "'/topic/t' has no subscriber, so the message would be lost")
         assert operator.bodies("a") == texts(0, 1)
 
     @pytest.mark.parametrize("when_full", list(WhenFull))
@@ -481,10 +478,7 @@ class TestRedrive:
         outcome = operator.redrive("a")
         assert [why for _, why in outcome.refused] == ["it died in '/queue/a', where it is now; move it"]
 
-    @pytest.mark.parametrize(
-        ("sent", "told"),
-        [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")],
-    )
+    @pytest.mark.parametrize(("sent", "told"), [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")])
     def test_its_destination_is_as_the_sender_named_it(self, operator: Operator, sent: str, told: str) -> None:
         kill(operator.scene, 1, sent)
         operator.redrive("dlq.a")
