@@ -28,9 +28,10 @@ from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, r
 from gateway.admin.listing import ListPage, PageQuery, Row
 from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
 from gateway.broker.errors import NotAllowed
-from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, send_options
+from gateway.broker.headers.parse import send_options
 from gateway.broker.model import destinations
 from gateway.codec import Head
+from gateway.codec.encoder import NOT_PASSED_ON
 
 if TYPE_CHECKING:
     from gateway.broker import Broker
@@ -51,7 +52,7 @@ T = TypeVar("T")
 # Of the examples.
 ORDERS = {"destination": "/queue/orders"}
 
-_RESERVED = frozenset(["destination", "user-id", *LEFT_TO_THE_CODEC])
+_RESERVED = frozenset(["destination", "user-id", *NOT_PASSED_ON])
 """Headers that a request cannot give: they have fields of their own, or are the server's or a session's."""
 
 _QUEUE = Field(description="the queue, as a client or a list names it")

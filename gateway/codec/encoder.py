@@ -21,10 +21,10 @@ from .frame import Head
 from .headers import format_lines
 from .versions import VERSIONS, Version
 
-# Headers of a SEND that its MESSAGE does not have: they steer the sender's session, or the server sets its own.
-_NOT_PASSED_ON = frozenset(
+NOT_PASSED_ON = frozenset(
     "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
 )
+"""Headers of a SEND that its MESSAGE does not have: they steer the sender's session, or the server sets its own."""
 
 BROKER_HEADERS = frozenset(
     "browser dlq-attempts dlq-first-at dlq-reason dlq-source first-seq gap original-destination receipt-id retained "
@@ -32,7 +32,7 @@ BROKER_HEADERS = frozenset(
 )
 """Headers that only the broker writes; it removes them from a SEND, by exactly these names."""
 # Names that a sender must not imitate; the broker itself removes those of exactly these names.
-_TRUSTED = _NOT_PASSED_ON | {"destination", "user-id", "JMSXUserID"} | BROKER_HEADERS
+_TRUSTED = NOT_PASSED_ON | {"destination", "user-id", "JMSXUserID"} | BROKER_HEADERS
 _TRUSTED_IN_10 = frozenset(name.lower() for name in _TRUSTED)
 # All characters that Python or JavaScript trims.
 _SPACES = (
@@ -109,7 +109,7 @@ def message(head: Head, message_id: bytes, body: bytes, version: Version, end: b
 def _is_cut(name: str, version: Version) -> bool:
     """True if the MESSAGE does not have this header of its SEND."""
     if name in _TRUSTED:
-        return name in _NOT_PASSED_ON
+        return name in NOT_PASSED_ON
     # Clients trim names, stompjs in all versions, and those of 1.0 may ignore letter case.  They would take `seq ` for
     # the broker's `seq`, and a `Content-Length` of the sender would cut the frame.
     read = name.strip(_SPACES)

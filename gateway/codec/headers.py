@@ -84,11 +84,7 @@ def _upper(command: str) -> str:
 
 
 def unescape(text: str, version: Version) -> str:
-    """Undo the escapes of a name or value.
-
-    Raises:
-        MalformedFrame: the version does not define the escape.
-    """
+    """Undo the escapes of a name or value.  Raises MalformedFrame: the version does not define the escape."""
 
     def character(match: re.Match[str]) -> str:
         found = version.unescapes.get(match.group())

@@ -35,8 +35,7 @@ class Limits:
         """Refuse a header block with a line that is too long, or one that is too large as a whole."""
         if max(map(len, block.split(b"\n"))) > self.header_line:
             raise LimitExceeded(
-                "header line too long",
-                f"a header line exceeds {self.header_line} bytes ({self.origin}header_line)",
+                "header line too long", f"a header line exceeds {self.header_line} bytes ({self.origin}header_line)"
             )
         if len(block) > self.header_block:
             raise self.headers_too_large()

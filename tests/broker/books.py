@@ -42,11 +42,7 @@ def audit(scene: Scene) -> None:
     broker = scene.broker
     cost: Counter[str] = Counter()
     outstanding: Counter[Session] = Counter()
-    for target in [
-        *broker.destinations.values(),
-        *broker.registry.hidden.values(),
-        *broker.registry.patterns.values(),
-    ]:
+    for target in [*broker.destinations.values(), *broker.registry.hidden.values(), *broker.registry.patterns.values()]:
         assert not target.is_idle, f"{target.name} is idle"
         if isinstance(target, Queue):
             cost += _audit_queue(target)

@@ -47,31 +47,19 @@ class Scene:
     Args:
         policies: pattern -> keys of `Policy`; where nothing else is said, rejected messages come back at once.
         stored: True: there is a store, an empty one; or the one that a process before this has left.
-
-    Attributes:
-        now: the broker's clock, in seconds.
-        epoch: seconds since the epoch when that clock is 0.
-        pressure: what the broker said about memory: True when it becomes short, False when it is no longer.
-        rooms: how often the broker said that a full queue has room again.
-        wishes: what the broker said of queue arguments.
-        misspelt: what it said of headers that have no effect: the header, session and login.
     """
 
-    def __init__(
-        self,
-        policies: Rules | None = None,
-        *,
-        stored: bool | MemoryStore = False,
-        **quotas: Any,
-    ) -> None:
-        self.now = 1_000.0
-        self.epoch = EPOCH
+    def __init__(self, policies: Rules | None = None, *, stored: bool | MemoryStore = False, **quotas: Any) -> None:
+        self.now = 1_000.0  # the broker's clock, in seconds
+        self.epoch = EPOCH  # seconds since the epoch when that clock is 0
         self._made_of = (policies, quotas)
         self._next: Scene | None = None
         self._vault: Vault | None = None
+        # what the broker said about memory: True when it becomes short, False when it is no longer
         self.pressure: list[bool] = []
-        self.rooms = 0
-        self.wishes: list[ArgumentsNotice] = []
+        self.rooms = 0  # how often the broker said that a full queue has room again
+        self.wishes: list[ArgumentsNotice] = []  # what the broker said of queue arguments
+        # what it said of headers that have no effect: the header, session and login
         self.misspelt: list[tuple[Misspelt, str, str]] = []
         rules = {"#": {"backoff": 0.0}} | dict(policies or {})
         self.broker = Broker(
@@ -220,25 +208,16 @@ class Scene:
 
 
 class Client:
-    """A client and its connection.
-
-    Attributes:
-        stalled: its socket takes nothing.
-        closed: the connection is gone.
-        failures: why the session ended, if it did with an ERROR; at most one.
-        written: all bytes that were handed to the socket.
-        at_close: bytes that lay in the outbox when the connection ended, and were thrown away.
-        renewals: what it showed to stay longer; nobody answers unless the test does.
-    """
+    """A client and its connection."""
 
     def __init__(self, scene: Scene, opening: bytes, transport: str) -> None:
         self.scene = scene
-        self.stalled = False
-        self.closed = False
-        self.failures: list[ProtocolError] = []
-        self.written = b""
-        self.at_close = b""
-        self.renewals: list[Renewal] = []
+        self.stalled = False  # its socket takes nothing
+        self.closed = False  # the connection is gone
+        self.failures: list[ProtocolError] = []  # why the session ended, if it did with an ERROR; at most one
+        self.written = b""  # all bytes that were handed to the socket
+        self.at_close = b""  # bytes that lay in the outbox when the connection ended, and were thrown away
+        self.renewals: list[Renewal] = []  # what it showed to stay longer; nobody answers unless the test does
         self._read = 0
         self._ended_by: ProtocolError | None = None
         self._decoder = Decoder(Limits())

@@ -13,26 +13,18 @@ from .client import Client, Scene
 class Granted:
     """An `Access`.
 
-    Attributes:
-        asked: what it was asked, in order.
-        asking: the options of the command that explains.
-
     Args:
         send, subscribe, admin: patterns of what is allowed.
         some: pattern that somebody subscribes to -> how much of it is allowed; of all others nothing.
     """
 
     def __init__(
-        self,
-        send: str = "",
-        subscribe: str = "",
-        admin: str = "",
-        some: Mapping[str, Coverage] | None = None,
+        self, send: str = "", subscribe: str = "", admin: str = "", some: Mapping[str, Coverage] | None = None
     ) -> None:
         self.sendable: set[str] = set()
         self.answerable: set[str] = set()
-        self.asked: list[tuple[Action, str]] = []
-        self.asking: list[str] = []
+        self.asked: list[tuple[Action, str]] = []  # what it was asked, in order
+        self.asking: list[str] = []  # the options of the command that explains
         self.allowed = {
             action: [Pattern(text) for text in texts.split()]
             for action, texts in ((Action.SEND, send), (Action.SUBSCRIBE, subscribe), (Action.ADMIN, admin))

@@ -26,15 +26,10 @@ _LOOK = 1_000  # nanoseconds between two looks at the clock
 
 @dataclass(frozen=True)
 class Row:
-    """One row; None: it does not have that column.
-
-    Attributes:
-        now: microseconds on the recorder's clock.
-        number: of the message, in place of the `message_id`.
-    """
+    """One row; None: it does not have that column."""
 
     event: str
-    now: int
+    now: int  # microseconds on the recorder's clock
     transport: str | None = None
     peer: str | None = None
     principal: str | None = None
@@ -42,7 +37,7 @@ class Row:
     subscription: str | None = None
     ack_mode: str | None = None
     destination: str | None = None
-    number: int | None = None
+    number: int | None = None  # of the message, in place of the `message_id`
     transaction: str | None = None
     size: int | None = None
     delivery_count: int | None = None
@@ -93,18 +88,13 @@ class Notes:
 
 
 class Notebook(Notes):
-    """A recorder.
-
-    Attributes:
-        clock: nanoseconds; each look takes one microsecond.
-        is_behind: as the test says.
-    """
+    """A recorder."""
 
     def __init__(self) -> None:
         super().__init__()
         self.time = 0
-        self.is_behind = False
-        self.clock: Callable[[], int] = self._clock
+        self.is_behind = False  # as the test says
+        self.clock: Callable[[], int] = self._clock  # nanoseconds; each look takes one microsecond
 
     def _clock(self) -> int:
         self.time += _LOOK

@@ -29,22 +29,18 @@ class MemoryStore:
     """A store that lasts as long as a test.
 
     Attributes:
-        batches: all that were written.
         places, rows, contents, seen: what they come to.
-        highest: no row or content had a higher number.
-        clean: the last process has stopped in order.
-        failure: why it can do nothing; empty: it can.
     """
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[Batch] = []  # all that were written
         self.places: dict[int, Container] = {}
         self.rows: dict[int, StoredRow] = {}
         self.contents: dict[int, Payload] = {}
         self.seen: dict[bytes, float] = {}
-        self.highest = 0
-        self.clean = True
-        self.failure = ""
+        self.highest = 0  # no row or content had a higher number
+        self.clean = True  # the last process has stopped in order
+        self.failure = ""  # why it can do nothing; empty: it can
 
     def write(self, batch: Batch) -> None:
         """See `Store`."""
@@ -110,15 +106,13 @@ class Vault:
 
     Attributes:
         storage: the broker's side.
-        asked: how often the committer was called.
-        reliefs: how often the storage said that it is not behind any more.
     """
 
     def __init__(self, scene: Scene, store: MemoryStore) -> None:
         broker = scene.broker
         self.store = store
-        self.asked = 0
-        self.reliefs = 0
+        self.asked = 0  # how often the committer was called
+        self.reliefs = 0  # how often the storage said that it is not behind any more
         self._scene = scene
         self.storage = broker.storage = Storage(
             Metadata(broker.scheduler.clock, broker.scheduler.epoch),

@@ -21,19 +21,14 @@ DISCONNECT: Plain = ("DISCONNECT", {}, b"")
 
 @dataclass(frozen=True)
 class Case:
-    """Octets and what they mean.
-
-    Attributes:
-        frames: those in front of the error, where there is one.
-        error: its type, and `reason` a part of its message.
-    """
+    """Octets and what they mean."""
 
     name: str
     requirements: tuple[str, ...]
     version: Version | None
     octets: bytes
-    frames: tuple[Plain, ...] = ()
-    error: type[ProtocolError] | None = None
+    frames: tuple[Plain, ...] = ()  # those in front of the error, where there is one
+    error: type[ProtocolError] | None = None  # its type, and `reason` a part of its message
     reason: str = ""
     limits: Limits = STANDARD
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.codec import (
-    CLIENT_COMMANDS,
-    V10,
-    V11,
-    V12,
-    Decoder,
-    LimitExceeded,
-    Limits,
-    MalformedFrame,
-)
+from gateway.codec import CLIENT_COMMANDS, V10, V11, V12, Decoder, Frame, LimitExceeded, Limits, MalformedFrame
 
 from .cases import CASES, SMALL, Case
 from .reading import cut, decoder_for, held, octet_by_octet, read, read_on
@@ -90,9 +81,8 @@ class TestLaziness:
 
     def test_nothing_fed_nothing_read(self) -> None:
         decoder = decoder_for(V12, Limits())
-        assert list(decoder.frames()) == []
-        decoder.feed(b"SEND\n\nx\0")
-        assert len(list(decoder.frames())) == 1
+        assert frames(decoder, b"") == []
+        assert len(frames(decoder, b"SEND\n\nx\0")) == 1
         assert list(decoder.frames()) == []
 
 
@@ -228,28 +218,55 @@ class TestEarly:
             outcome = read([octets], None)
             assert (outcome.plain, outcome.error) == ([], None), octets
 
-    @requirement("LIM-02", "LIM-04")
+    @requirement("LIM-02", "LIM-03", "LIM-04")
     def test_endless_headers(self) -> None:
         """Refused with the first octets too many, long before the chunks are over."""
         chunks = iter([b"SEND\n", *[b"k:v\n"] * 1000])
         outcome = read(chunks, V12, SMALL)
         assert outcome.kind is LimitExceeded
         assert len(list(chunks)) > 1000 - SMALL.header_block
-
-    @requirement("LIM-03", "LIM-04")
-    def test_endless_body(self) -> None:
-        outcome = read([b"SEND\n\n", *[b"x"] * 100], V12, SMALL)
-        assert outcome.kind is LimitExceeded
+        assert read([b"SEND\n\n", *[b"x"] * 100], V12, SMALL).kind is LimitExceeded, "nor endless bodies"
 
     def test_all_commands_are_known(self) -> None:
         assert {"CONNECT", "STOMP", "SEND", "NACK", "DISCONNECT"} < CLIENT_COMMANDS
         assert len(CLIENT_COMMANDS) == 11
 
 
-class TestIdle:
-    def test_a_decoder_between_frames_holds_nothing(self) -> None:
-        """A client that sent one large body and then sleeps must not cost that body for as long."""
-        for chunks in ([b"SEND\n\n" + b"x" * 100_000 + b"\0"], cut(b"SEND\n\n" + b"x" * 100_000 + b"\0", [50_000])):
-            decoder = decoder_for(V10, Limits())
-            assert len(read_on(decoder, chunks, Limits()).frames) == 1
-            assert held(decoder) == 0
+LARGE = b"SEND\ndestination:/queue/a\ncontent-length:300000\n\n" + b"x" * 300_000 + b"\0"
+BY_NUL = b"SEND\ndestination:/queue/a\n\n" + b"x" * 300_000 + b"\0"
+HELLO = b"SEND\ndestination:/queue/a\ncontent-length:5\n\nhello\0"
+
+
+class TestIncomplete:
+    """What a decoder keeps of a frame that is not complete: how much, and nothing of what came before it."""
+
+    @parametrize("frame", [LARGE, BY_NUL], ids=["by-length", "by-nul"])
+    @parametrize("step", [1_000, 50_000])
+    def test_it_grows_until_the_frame_is_complete(self, frame: bytes, step: int) -> None:
+        found = decoder_for(V12, Limits())
+        head = frame.index(b"\n\n") + 2
+        for start in range(0, len(frame) - 1 - step, step):
+            assert frames(found, frame[start : start + step]) == []
+            assert found.incomplete == start + step - head
+        (whole,) = frames(found, frame[start + step :])
+        assert whole.body == b"x" * 300_000
+        assert found.incomplete == held(found) == 0, "an idle client must not cost its last body"
+
+    def test_headers_count_too(self) -> None:
+        found = decoder_for(V12, Limits())
+        assert frames(found, b"SEND\ndestination:/queue/a\nx:" + b"y" * 10_000) == []
+        assert found.incomplete == len(b"SEND\ndestination:/queue/a\nx:") + 10_000
+
+    @parametrize(("behind", "kept"), [(HELLO, 10), (LARGE, 100)], ids=["headers", "body"])
+    def test_a_little_of_the_next_frame_does_not_keep_the_chunk(self, behind: bytes, kept: int) -> None:
+        found = decoder_for(V12, Limits())
+        assert len(frames(found, HELLO * 1000 + behind[:kept])) == 1000
+        assert 0 < found.incomplete <= kept
+        assert len(found._buffer) == found.incomplete, "the rest of the chunk is free"
+        (whole,) = frames(found, behind[kept:])
+        assert len(whole.body) == (5 if behind is HELLO else 300_000)
+
+
+def frames(decoder: Decoder, octets: bytes) -> list[Frame]:
+    decoder.feed(octets)
+    return list(decoder.frames())

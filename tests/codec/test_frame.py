@@ -14,17 +14,9 @@ def test_a_frame_shows_its_head() -> None:
     assert Head("ACK", {}).content_length == -1
     assert Head.of("SEND", {"a": "bc"}).size == len("a:bc\n")
 
-
-def test_repr_shows_no_body() -> None:
-    """Bodies are the users' data, and long."""
-    assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 bytes>"
-
-
-def test_no_dictionary_per_instance() -> None:
-    """Millions of them wait in queues."""
-    head = Head("ACK", {})
-    assert not hasattr(head, "__dict__")
-    assert not hasattr(Frame(head, b""), "__dict__")
+    assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 bytes>", "bodies are the users' data"
+    for each in (head, frame):
+        assert not hasattr(each, "__dict__"), "millions of them wait in queues"
 
 
 def test_errors_carry_message_and_detail() -> None:

@@ -17,7 +17,7 @@ from .reading import cut, decoder_for, held, octet_by_octet, read
 
 requirement = pytest.mark.requirement
 # No deadline: the machine is shared.
-codec = settings(deadline=None, max_examples=400)
+codec = settings(deadline=None, max_examples=200)
 
 TINY = Limits(headers=3, header_line=24, body=16)
 PIECES = [
@@ -143,7 +143,7 @@ def test_round_trip_without_content_length(body: bytes, version: Version, places
 
 
 @requirement("FRM-09")
-@settings(codec, max_examples=1500)
+@settings(codec, max_examples=400)
 @given(STREAMS, MODES, LIMITS, PLACES)
 @example(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", None, Limits(), [5])
 def test_any_split_equals_whole(octets: bytes, version: Version | None, limits: Limits, places: list[int]) -> None:
@@ -159,7 +159,7 @@ def test_any_split_equals_whole(octets: bytes, version: Version | None, limits: 
 
 
 @requirement("FRM-13", "SES-04")
-@settings(codec, max_examples=1500)
+@settings(codec, max_examples=400)
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=5), MODES, LIMITS)
 def test_no_input_crashes_it(chunks: list[bytes], version: Version | None, limits: Limits) -> None:
     """Whatever comes, it is frames or a `ProtocolError` with words for the peer; `read` counts against loops."""
@@ -170,7 +170,7 @@ def test_no_input_crashes_it(chunks: list[bytes], version: Version | None, limit
 
 
 @requirement("FRM-13", "SES-04")
-@settings(codec, max_examples=800)
+@settings(codec, max_examples=300)
 @given(STREAMS, MODES, LIMITS)
 def test_no_almost_stomp_crashes_it(octets: bytes, version: Version | None, limits: Limits) -> None:
     outcome = read([octets] if octets else [], version, limits)
@@ -181,7 +181,7 @@ def test_no_almost_stomp_crashes_it(octets: bytes, version: Version | None, limi
 
 
 @requirement("LIM-01", "LIM-02", "LIM-03")
-@settings(codec, max_examples=800)
+@settings(codec, max_examples=300)
 @given(
     st.lists(st.one_of(st.sampled_from(PIECES), st.binary(min_size=1, max_size=30)), max_size=40),
     st.sampled_from(VERSIONS),

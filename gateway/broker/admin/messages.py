@@ -97,7 +97,6 @@ class Search:
         self._scan.cancel()
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
-        """For the scan: see `ScanVisitor`."""
         if self._selector is not None and not self._selector(message.head.headers):
             return True
         if self._first <= self._seen < self._end:
@@ -119,7 +118,6 @@ class Search:
         """For the scan: nothing has changed."""
 
     def over(self) -> None:
-        """For the scan: see `ScanVisitor`."""
         total = self._seen if self._total is None else self._total
         self._then(Page(self._found, total, self._end if self._found and self._end < total else None))
 
@@ -174,11 +172,7 @@ class MessageAdmin:
     # changing
 
     def delete(self, name: str, ids: Sequence[str], then: Callable[[Outcome], None]) -> RunningOperation:
-        """Delete some messages.
-
-        Raises:
-            Unknown: no such queue.
-        """
+        """Delete some messages.  Raises Unknown: no such queue."""
         return self._begin(self._queue(name), PurgeMessages("deleted"), then, ids=ids)
 
     def purge(self, name: str, selector: str, then: Callable[[Outcome], None]) -> RunningOperation:
@@ -273,11 +267,7 @@ class MessageAdmin:
     # names
 
     def _queue(self, name: str) -> Queue:
-        """The queue of that name.
-
-        Raises:
-            Unknown: there is none.
-        """
+        """The queue of that name.  Raises Unknown: there is none."""
         registry = self._broker.registry
         found = registry.find(name)
         if found is None:
@@ -291,11 +281,7 @@ class MessageAdmin:
         return found
 
     def _target(self, name: str) -> str:
-        """The canonical name of a target.
-
-        Raises:
-            NotAllowed: messages cannot be moved there, or it is a list.
-        """
+        """The canonical name of a target.  Raises NotAllowed: messages cannot be moved there, or it is a list."""
         if isinstance(self._broker.registry.find(name), Queue):
             return name
         if "," in name:  # a list of destinations, so no consumer could subscribe to a queue of that name

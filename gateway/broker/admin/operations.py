@@ -66,11 +66,7 @@ class Operation(Protocol):
     is_purge: bool  # it drops messages, which is always possible
 
     def check(self, queue: Queue, message: Message) -> None:
-        """Check if it can be done.
-
-        Raises:
-            NotAllowed: it cannot; the message stays.
-        """
+        """Check if it can be done.  Raises NotAllowed: it cannot; the message stays."""
 
     def carry_out(self, queue: Queue, message: Message) -> None:
         """Do it, to a message that was taken out of its queue and still counts as kept."""
@@ -143,7 +139,6 @@ class RunningOperation:
         return not self.outcome.stopped
 
     def visit(self, message: Message, where: ScanPosition) -> bool:
-        """For the scan: see `ScanVisitor`."""
         outcome, queue = self.outcome, self._queue
         if outcome.stopped or (self._limit is not None and outcome.done >= self._limit):
             return False
@@ -195,7 +190,6 @@ class RunningOperation:
         self._queue.close_gaps()
 
     def over(self) -> None:
-        """For the scan: see `ScanVisitor`."""
         self._is_over = True
         self.outcome.missing += [] if self._left is None else self._left.values()
         self._tell()
@@ -228,11 +222,7 @@ class Transfer:
         self._behind: dict[Subscription, Queue] = {}
 
     def check(self, name: str, message: Message) -> None:
-        """Check if a message finds room there.
-
-        Raises:
-            NotAllowed: it does not.
-        """
+        """Check if a message finds room there.  Raises NotAllowed: it does not."""
         broker = self._broker
         reason = broker.memory.is_full
         if reason:
@@ -317,11 +307,7 @@ def _check_queue(queue: Queue, message: Message) -> None:
 
 
 def _check_size(limits: QueueLimits, nbytes: int, name: str, message: Message) -> None:
-    """Refuse a message that is too large for a queue in which so many bytes wait.
-
-    Raises:
-        NotAllowed: it is.
-    """
+    """Refuse a message that is too large for a queue in which so many bytes wait.  Raises NotAllowed: it is."""
     size = message.size + len(name.encode())  # with another destination it may be so much longer
     if not limits.keeps_all and 0 < limits.max_octets < nbytes + size:
         raise NotAllowed(

@@ -59,11 +59,7 @@ def of_scheduled(broker: Broker, waiting: ScheduledSend) -> Row:
 
 
 def whole_scheduled(broker: Broker, waiting: ScheduledSend, most: int) -> Row:
-    """A scheduled message with headers and body.
-
-    Args:
-        most: bytes of the body, and characters of the headers.
-    """
+    """A scheduled message with headers and body, cut as in `of_content`."""
     headers = waiting.sending.targets[0][1].headers
     return of_scheduled(broker, waiting) | of_content(headers, waiting.sending.body, most)
 
@@ -99,11 +95,7 @@ def of_retained(broker: Broker, kept: RetainedMessage) -> Row:
 
 
 def whole_retained(broker: Broker, kept: RetainedMessage, most: int) -> Row:
-    """The retained message of a topic, with headers and body.
-
-    Args:
-        most: bytes of the body, and characters of the headers.
-    """
+    """The retained message of a topic, with headers and body, cut as in `of_content`."""
     message = kept.message
     return of_retained(broker, kept) | of_content(message.head.headers, message.body, most)
 

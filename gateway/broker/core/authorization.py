@@ -114,11 +114,7 @@ def check_dead_letters(peer: Peer, arguments: ClientArguments | None) -> None:
 
 
 def check_admin(peer: Peer, name: str, written: str) -> None:
-    """Refuse to change a queue for all its users.
-
-    Raises:
-        NotAllowed: the session may not.
-    """
+    """Refuse to change a queue for all its users.  Raises NotAllowed: the session may not."""
     access = peer.access
     if access is not None and not access.may(Action.ADMIN, name):
         raise _refusal(peer, access, Action.ADMIN, name, written, "queue arguments change it for all users: ")

@@ -105,11 +105,7 @@ class Memory:
         return self._exhausted
 
     def check(self) -> None:
-        """Refuse a SEND at the limit.
-
-        Raises:
-            NotAllowed: the limit is reached.
-        """
+        """Refuse a SEND at the limit.  Raises NotAllowed: the limit is reached."""
         reason = self.is_full
         if reason:
             raise NotAllowed("memory limit reached", reason)

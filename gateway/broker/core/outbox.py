@@ -66,12 +66,7 @@ class Outbox:
     )
 
     def __init__(
-        self,
-        peer: Peer,
-        carrier: Carrier,
-        limit: int,
-        dirty: deque[Outbox],
-        on_high: Callable[[Outbox], None],
+        self, peer: Peer, carrier: Carrier, limit: int, dirty: deque[Outbox], on_high: Callable[[Outbox], None]
     ) -> None:
         self.peer = peer
         self.on_high = on_high

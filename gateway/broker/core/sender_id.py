@@ -21,35 +21,26 @@ USER_ID = "user-id"
 _AS_IT_IS = Head("", {})
 
 
-class SenderIds:
-    """Writes the sender of a message into it.
+def with_sender_id(policies: Policies, head: Head, name: str, sender: Peer) -> Head:
+    """The head of the messages of a SEND, with its sender where the policies say so.
 
     Args:
-        policies: say where.
+        head: of the sender's own; if it says `user-id`, that has been checked.
+        name: the canonical name of its one destination.
     """
+    stamped = head.stamped
+    if stamped is None:
+        head.stamped = stamped = _made(policies, head, name, sender)
+    return head if stamped is _AS_IT_IS else stamped
 
-    def __init__(self, policies: Policies) -> None:
-        self._policies = policies
 
-    def on(self, head: Head, name: str, sender: Peer) -> Head:
-        """The head of the messages of such a SEND.
-
-        Args:
-            head: of the sender's own; if it says `user-id`, that has been checked.
-            name: the canonical name of its one destination.
-        """
-        stamped = head.stamped
-        if stamped is None:
-            head.stamped = stamped = self._made(head, name, sender)
-        return head if stamped is _AS_IT_IS else stamped
-
-    def _made(self, head: Head, name: str, sender: Peer) -> Head:
-        if not self._policies.adds_user_id(name):
-            return _AS_IT_IS
-        said = {} if sender.login == ANONYMOUS else {USER_ID: sender.login}
-        # Clients of 1.0 trim, and may read names in any case: to them `User-Id` would be the same header.
-        alike = [each for each in head.headers if each.strip().lower() == USER_ID]
-        if alike == [*said]:
-            return _AS_IT_IS
-        others = {each: value for each, value in head.headers.items() if each not in alike}
-        return Head.of(head.command, {**said, **others})
+def _made(policies: Policies, head: Head, name: str, sender: Peer) -> Head:
+    if not policies.adds_user_id(name):
+        return _AS_IT_IS
+    said = {} if sender.login == ANONYMOUS else {USER_ID: sender.login}
+    # Clients of 1.0 trim, and may read names in any case: to them `User-Id` would be the same header.
+    alike = [each for each in head.headers if each.strip().lower() == USER_ID]
+    if alike == [*said]:
+        return _AS_IT_IS
+    others = {each: value for each, value in head.headers.items() if each not in alike}
+    return Head.of(head.command, {**said, **others})

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from gateway.codec.encoder import NOT_PASSED_ON
+
 from .. import selectors
 from ..errors import NotAllowed
 from ..model.destinations import FANOUT, TOPIC
@@ -22,15 +24,10 @@ from .row import HeaderEntry, Treatment
 from .table import INDEX, TABLE, near_miss
 from .values import BOOLEAN
 
-LEFT_TO_THE_CODEC = frozenset(
-    "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
-)
-"""Headers that `encoder.message` leaves out of every MESSAGE, so that headers need not be copied for them."""
-
 _place = attrgetter("place")
 
 # Names of a SEND that are cut from the MESSAGE, and aliases that the MESSAGE has under the canonical name as well.
-_CUT = frozenset(name for name, entry in INDEX["SEND"].items() if not entry.row.visible) - LEFT_TO_THE_CODEC
+_CUT = frozenset(name for name, entry in INDEX["SEND"].items() if not entry.row.visible) - NOT_PASSED_ON
 _ALSO = {
     each.name: row.name for row in TABLE if "SEND" in row.frames and row.also_canonical for each in row.spellings[1:]
 }

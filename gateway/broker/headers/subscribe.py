@@ -25,27 +25,19 @@ _honoured, _refused = partial(honoured, _FRAMES), partial(refused, _FRAMES)
 _without_effect = partial(without_effect, _FRAMES)
 
 
-def _messages(number: int) -> tuple[int, None]:
-    return number, None
-
-
 def _bytes(number: int) -> tuple[int, int | None]:
     """Window of Artemis, as messages and bytes."""
     return (1, None) if number == 0 else (0, max(number, 0))
-
-
-def _limit(number: int) -> int | None:
-    return max(number, 0) or None
 
 
 MODES = Choice(
     {mode: mode for mode in ("auto", "client", "client-individual")}, {"none": ("auto", APOLLO)}, any_case=False
 )
 """The `ack` of SUBSCRIBE."""
-_COUNT = Integer(0, MAX_COUNT, "messages", "; 0 sets no limit", _messages)
-_PREFETCH_SIZE = Integer(1, MAX_COUNT, "messages", convert=_messages)
+_COUNT = Integer(0, MAX_COUNT, "messages", "; 0 sets no limit", lambda number: (number, None))
+_PREFETCH_SIZE = Integer(1, MAX_COUNT, "messages", convert=lambda number: (number, None))
 _WINDOW = Integer(-1, MAX_COUNT, "bytes", "; -1 sets no limit, 0 means one message at a time", _bytes)
-_PENDING = Integer(-1, MAX_COUNT, "messages", "; at -1 and 0 the policy decides", _limit)
+_PENDING = Integer(-1, MAX_COUNT, "messages", "; at -1 and 0 the policy decides", lambda number: max(number, 0) or None)
 _RANK = Integer(-(2**31), 2**31 - 1)
 
 _NOT_STREAMED = "A stream of RabbitMQ is a topic with a log here; filter with `selector`."

@@ -206,35 +206,18 @@ _TEN_YEARS = 10 * 365 * 86_400_000  # milliseconds; a longer time is a mistake i
 _YEAR_9999 = 253_402_300_799_999  # a later moment is in microseconds
 
 
-def _lifetime(milliseconds: int) -> float:
-    """Seconds; never 0, which means no limit in a policy."""
-    return max(milliseconds, 1) / 1000
-
-
-def _moment(milliseconds: int) -> float:
-    return milliseconds / 1000
-
-
-def _moment_or_never(milliseconds: int) -> float | None:
-    return milliseconds / 1000 or None
-
-
-def _delay(milliseconds: int) -> float:
-    return max(milliseconds, 0) / 1000
-
-
 BOOLEAN = Choice({"true": True, "false": False})
-DELAY = Integer(
-    -_TEN_YEARS,
-    _TEN_YEARS,
-    "milliseconds",
-    " (ten years); a negative number means at once, as in RabbitMQ and ActiveMQ",
-    _delay,
+_SOON = " (ten years); a negative number means at once, as in RabbitMQ and ActiveMQ"
+DELAY = Integer(-_TEN_YEARS, _TEN_YEARS, "milliseconds", _SOON, lambda milliseconds: max(milliseconds, 0) / 1000)
+_PAST = " (the year 9999); a past moment means at once"
+MOMENT = Integer(0, _YEAR_9999, "milliseconds since 1970", _PAST, lambda milliseconds: milliseconds / 1000)
+_NEVER = " (the year 9999); 0 counts as no header"
+EXPIRY = Integer(0, _YEAR_9999, "milliseconds since 1970", _NEVER, lambda milliseconds: milliseconds / 1000 or None)
+# Never 0 seconds, which means no limit in a policy.
+LIFETIME = Integer(
+    0, _TEN_YEARS, "milliseconds", " (ten years); 0 counts as 1", lambda milliseconds: max(milliseconds, 1) / 1000
 )
-MOMENT = Integer(0, _YEAR_9999, "milliseconds since 1970", " (the year 9999); a past moment means at once", _moment)
-EXPIRY = Integer(0, _YEAR_9999, "milliseconds since 1970", " (the year 9999); 0 counts as no header", _moment_or_never)
-LIFETIME = Integer(0, _TEN_YEARS, "milliseconds", " (ten years); 0 counts as 1", _lifetime)
-IDLE = Integer(1, _TEN_YEARS, "milliseconds", " (ten years)", _moment)
+IDLE = Integer(1, _TEN_YEARS, "milliseconds", " (ten years)", lambda milliseconds: milliseconds / 1000)
 MESSAGES = Integer(1, MAX_COUNT, "messages")
 BYTES = Integer(1, 2**63 - 1, "bytes")
 KEY = Text(1_000)

@@ -118,11 +118,7 @@ def is_temporary(destination: str) -> bool:
 
 
 def split(destination: str) -> list[str]:
-    """Destinations of a SEND or `reply-to`, which commas separate.
-
-    Raises:
-        NotAllowed: there are too many.
-    """
+    """Destinations of a SEND or `reply-to`, which commas separate.  Raises NotAllowed: there are too many."""
     if "," not in destination:
         return [destination]
     count = destination.count(",") + 1

@@ -69,11 +69,7 @@ def check_words(name: str, written: str) -> None:
 
 
 def check_wildcards(name: str, written: str) -> None:
-    """Refuse a name or pattern with a `*` inside of a longer word.
-
-    Raises:
-        NotAllowed: a word has one.
-    """
+    """Refuse a name or pattern with a `*` inside of a longer word.  Raises NotAllowed: a word has one."""
     if "*" not in name:
         return
     for word in split(name):

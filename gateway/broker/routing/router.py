@@ -11,6 +11,7 @@ A SEND that asks for nothing special to a destination that is there, which is ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from gateway.codec import Head
 
@@ -19,7 +20,7 @@ from ..core.context import Context
 from ..core.dedup import DedupIds, digest
 from ..core.ports import Peer
 from ..core.queue_arguments import QueueArguments
-from ..core.sender_id import SenderIds
+from ..core.sender_id import with_sender_id
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import Message, PreparedSend, Wire
@@ -53,7 +54,7 @@ class Router:
         self._destinations = registry.destinations
         self._patterns = registry.patterns
         self.policies = policies
-        self._stamps = SenderIds(policies) if policies.add_user_ids else None
+        self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
         self.arguments = QueueArguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)
@@ -77,7 +78,7 @@ class Router:
             self.send(self.prepare(head, body, destination, options, sender))
             return
         if self._stamps is not None:
-            head = self._stamps.on(head, destination, sender)
+            head = self._stamps(head, destination, sender)
         context.last_number += 1
         context.counters.published += 1
         message = Message(context.last_number, head, body, options)
@@ -130,7 +131,7 @@ class Router:
             if name.startswith(names.APP):
                 name, addressed = self._for_function(name, addressed, sender)
             elif self._stamps is not None and sender is not None:
-                addressed = self._stamps.on(addressed, name, sender)
+                addressed = self._stamps(addressed, name, sender)
             targets.append((name, addressed))
         if options.retain is not None:
             self.retained.check(name for name, _ in targets)

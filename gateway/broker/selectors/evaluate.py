@@ -54,12 +54,7 @@ COMPARISONS: dict[str, Comparison] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-ARITHMETIC: dict[str, Arithmetic] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-}
+ARITHMETIC: dict[str, Arithmetic] = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 _MIRRORED: dict[Comparison, Comparison] = {
     operator.eq: operator.eq,
     operator.ne: operator.ne,

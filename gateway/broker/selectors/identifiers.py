@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from gateway.codec.encoder import NOT_PASSED_ON
+
 from .values import boolean_of
 
 Headers = Mapping[str, str]
@@ -27,10 +29,7 @@ _FIELDS = {
 }
 # Headers of a SEND that subscribers do not see, and headers that the server writes into a delivery, which does not
 # exist yet when a selector is evaluated.
-_NOT_OF_THE_MESSAGE = frozenset(
-    "JMSMessageID JMSRedelivered JMSXDeliveryCount "
-    "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
-)
+_NOT_OF_THE_MESSAGE = NOT_PASSED_ON | {"JMSMessageID", "JMSRedelivered", "JMSXDeliveryCount"}
 _DEFAULTS = {"JMSPriority": "4"}
 _DELIVERY_MODE = "JMSDeliveryMode"
 

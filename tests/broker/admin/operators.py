@@ -68,12 +68,7 @@ class Operator:
         return self._outcome()
 
     def move(
-        self,
-        source: str,
-        target: str,
-        ids: Sequence[str] | None = None,
-        selector: str = "",
-        limit: int | None = None,
+        self, source: str, target: str, ids: Sequence[str] | None = None, selector: str = "", limit: int | None = None
     ) -> Outcome:
         self.administration.move(source, target, ids, selector, limit, self.told.append)
         return self._outcome()

@@ -13,7 +13,7 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.model.message import Message
 from gateway.broker.queue.queue import Queue
 
-from ..client import WITH_NACK, Scene
+from ..client import Scene
 from ..conftest import Stage
 from ..durable import P, drain
 from ..recorder import recorded
@@ -64,28 +64,19 @@ class TestBrowse:
         assert sizes == [3, 3, 3, 3]
 
     def test_one_row_is_always_there(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 1)
-        fill(operator.scene, 2)
-        page = operator.browse("a")
-        assert ([row["body"] for row in page.messages], page.total, page.next) == (texts(0), 2, 1)
-
-    def test_large_rows_that_fit_a_page(self, operator: Operator) -> None:
         client = operator.scene.connect()
+        client.subscribe("b")
+        page = operator.browse("b")
+        assert (page.messages, page.total) == ([], 0)
         for _ in range(300):
             client.publish("a", b"x" * 100_000)
         page = operator.browse("a")
         assert 100 < len(page.messages) < 128
         assert page.next == len(page.messages)
-
-    def test_nothing_is_taken(self, operator: Operator) -> None:
-        fill(operator.scene, 3)
-        assert operator.bodies("a") == operator.bodies("a") == texts(0, 1, 2)
-        assert operator.scene.broker.counters.delivered == 0
-
-    def test_an_empty_queue(self, operator: Operator) -> None:
-        operator.scene.connect().subscribe("a")
+        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 1)
         page = operator.browse("a")
-        assert (page.messages, page.total) == ([], 0)
+        assert (len(page.messages), page.total, page.next) == (1, 300, 1)
+        assert operator.scene.broker.counters.delivered == 0, "nothing is taken"
 
     def test_in_the_order_in_which_they_are_due(self, operator: Operator) -> None:
         client = operator.scene.connect()
@@ -102,24 +93,21 @@ class TestBrowse:
         assert [(row["body"], row["position"]) for row in page.messages] == [("4", 1)]
         assert page.total == 3
 
-    def test_groups(self, operator: Operator) -> None:
+    @pytest.mark.parametrize("has_consumer", [True, False])
+    def test_groups(self, operator: Operator, has_consumer: bool) -> None:
         client = operator.scene.connect()
-        for number, group in enumerate("ababxx"):
+        if has_consumer:
+            client.subscribe("a", ack="client", **{"prefetch-count": "1"})
+        for number, group in enumerate("aababxx"):
             headers = {} if group == "x" else {"JMSXGroupID": group}
             client.publish("a", b"%d" % number, **headers)
-        assert operator.bodies("a") == texts(*range(6))
-        assert operator.bodies("a", 2, 2) == texts(2, 3)
-
-    def test_groups_that_have_a_consumer(self, operator: Operator) -> None:
-        client = operator.scene.connect()
-        client.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        for number, group in enumerate("aabba"):
-            client.publish("a", b"%d" % number, JMSXGroupID=group)
-        assert operator.bodies("a") == texts(1, 2, 3, 4)
+        first = 1 if has_consumer else 0
+        assert operator.bodies("a") == texts(*range(first, 7))
+        assert operator.bodies("a", 2, 2) == texts(first + 2, first + 3)
 
     def test_what_comes_back_later_stands_at_the_end(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        operator, client = Operator(scene), scene.connect()
         client.subscribe("a", ack="client-individual", **{"prefetch-count": "2"})
         for number in range(4):
             client.publish("a", b"%d" % number)
@@ -130,22 +118,18 @@ class TestBrowse:
         assert page.total == 2
         assert operator.bodies("a", 1, 1) == texts(0)
 
-    def test_what_has_expired_is_not_shown(self, operator: Operator) -> None:
-        fill(operator.scene, 2, ttl="10")
-        operator.scene.now += 1.0
-        assert operator.bodies("a") == []
-        operator.scene.broker.scheduler.tick()
-
-    def test_nor_is_what_expired_in_its_back_off(self, stage: Stage) -> None:
+    def test_what_has_expired_is_not_shown(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        operator, client = Operator(scene), scene.connect()
         client.subscribe("a", ack="client")
         client.publish("a", b"m", ttl="1000")
         client.nack(client.message())
+        fill(scene, 2, "b", ttl="10")
         assert operator.bodies("a") == ["m"]
-        scene.wait(1.1)
-        page = operator.browse("a")
-        assert (page.messages, page.total) == ([], 0)
+        scene.now += 1.1
+        for name in "ab":
+            assert operator.bodies(name) == []
+        scene.broker.scheduler.tick()
 
     def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
         fill(operator.scene, 3)
@@ -177,40 +161,20 @@ class TestFind:
 
 class TestDelete:
     def test_some(self, operator: Operator) -> None:
-        fill(operator.scene, 5)
-        ids = operator.ids("a")
-        outcome = operator.delete("a", [ids[3], "other-1", ids[1], f"{RUN}-99"])
-        assert (outcome.done, outcome.missing) == (2, ["other-1", f"{RUN}-99"])
-        assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
-        assert operator.bodies("a") == texts(0, 2, 4)
-        assert operator.scene.broker.counters.dropped == 2
-
-    def test_one_at_a_consumer_stays_there(self, operator: Operator) -> None:
         scene = operator.scene
-        fill(scene, 2)
+        fill(scene, 6)
         ids = operator.ids("a")
         consumer = scene.connect()
         consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        outcome = operator.delete("a", ids)
-        assert (outcome.done, outcome.missing) == (1, ids[:1])
+        outcome = operator.delete("a", [ids[3], "other-1", ids[1], ids[0], f"{RUN}-99"])
+        assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{RUN}-99"])
+        assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
+        assert operator.delete("a", []).done == 0
+        assert scene.broker.counters.dropped == 2
         consumer.drop()
-        assert operator.bodies("a") == ["0"]
-
-    def test_one_that_comes_back_later(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"backoff": 5.0}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
-        client.subscribe("a", ack="client-individual")
-        client.publish("a")
-        client.nack(client.message())
-        (id,) = operator.ids("a")
-        assert operator.delete("a", [id]).done == 1
-        scene.wait(10.0)
-        assert client.messages() == []
-
-    def test_the_queue_goes_with_the_last(self, operator: Operator) -> None:
-        fill(operator.scene, 1)
-        operator.delete("a", operator.ids("a"))
-        assert not operator.scene.broker.destinations
+        assert operator.bodies("a") == texts(0, 2, 4, 5)
+        assert operator.delete("a", ids).done == 4
+        assert not scene.broker.destinations, "the queue goes with its last message"
 
     def test_the_first_of_a_group(self, operator: Operator) -> None:
         """The next of it takes its place, and goes to the group's consumer."""
@@ -223,25 +187,24 @@ class TestDelete:
         busy.ack(busy.message())
         assert busy.message().body == b"2"
 
-    def test_nothing_asked(self, operator: Operator) -> None:
-        fill(operator.scene, 1)
-        assert operator.delete("a", []).done == 0
-        assert operator.bodies("a") == ["0"]
-
 
 class TestPurge:
-    def test_all(self, operator: Operator) -> None:
-        fill(operator.scene, 5)
-        assert operator.purge("a").done == 5
-        assert not operator.scene.broker.destinations
-        assert operator.scene.broker.counters.dropped == 5
-
-    def test_a_selector(self, operator: Operator) -> None:
-        client = operator.scene.connect()
+    def test_all_or_by_a_selector(self, stage: Stage) -> None:
+        scene = stage({"/queue/a": {"max_messages": 6}})
+        operator, notebook, client = Operator(scene), recorded(scene), scene.connect()
         for number in range(6):
             client.publish("a", b"%d" % number, n=str(number % 2))
+        operator.delete("a", operator.ids("a")[:1])
+        assert scene.rooms == 1, "publishers go on"
         assert operator.purge("a", "n = 1").done == 3
-        assert operator.bodies("a") == texts(0, 2, 4)
+        assert operator.bodies("a") == texts(2, 4)
+        assert operator.purge("a").done == 2
+        assert not scene.broker.destinations
+        assert scene.broker.counters.dropped == 6
+        rows = notebook.of("dropped")
+        assert [(row.destination, row.reason) for row in rows] == [
+            ("/queue/a", why) for why in ("deleted", *["purged"] * 5)
+        ]
 
     def test_of_what_went_in_a_turn_no_place_is_left(self, operator: Operator) -> None:
         """Else many would be looked at in one turn, to find the half of them that is left."""
@@ -256,32 +219,27 @@ class TestPurge:
         assert (len(queue.in_memory.ready_lists[0]), len(expiry._heap.heap)) == (700, 700)
         scene.settle()
 
-    def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 3)
-        consumer = scene.connect()
-        consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        assert operator.purge("a").done == 2
-        consumer.ack(consumer.message())
-        assert consumer.messages() == []
-
-    def test_what_would_come_back_later(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("way", ["purge", "delete"])
+    def test_what_would_come_back_later_goes_too(self, stage: Stage, way: str) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
-        client.subscribe("a", ack="client-individual")
-        for _ in range(3):
+        operator, client = Operator(scene), scene.connect()
+        client.subscribe("a", ack="client-individual", **{"prefetch-count": "4"})
+        for _ in range(4):
             client.publish("a")
-        for message in client.messages():
+        kept, *rejected = client.messages()
+        for message in rejected:
             client.nack(message)
-        assert operator.purge("a").done == 3
-        assert scene.broker.memory.used == 0
+        ids = operator.ids("a")
+        assert (operator.purge("a") if way == "purge" else operator.delete("a", ids)).done == 3
         scene.wait(10.0)
+        client.ack(kept)
         assert client.messages() == []
+        assert scene.broker.memory.used == 0
 
     def test_what_comes_back_meanwhile(self, stage: Stage) -> None:
         """It was to come back later when the purge began, and waits when the purge comes to it."""
         scene = stage({"/queue/a": {"backoff": 0.5}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        operator, client = Operator(scene), scene.connect()
         client.subscribe("a", ack="client-individual", **{"prefetch-count": "1"})
         client.publish("a", b"0")
         client.publish("a", b"1")
@@ -293,45 +251,19 @@ class TestPurge:
         assert [outcome.done for outcome in operator.told] == [1]
         assert client.message().body == b"1"
 
-    def test_publishers_go_on(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"max_messages": 2}})
-        fill(scene, 2)
-        assert Operator(scene).purge("a").done == 2
-        assert scene.rooms == 1
-
-    def test_others_come_meanwhile(self, operator: Operator) -> None:
-        scene = operator.scene
-        client = fill(scene, 1_200)
-        operator.administration.purge("a", "", operator.told.append)
-        scene.broker.scheduler.proceed()
-        client.publish("a", b"new")
-        assert [outcome.done for outcome in operator.told] == [1_200]
-        assert operator.bodies("a") == ["new"]
-
-    def test_records(self, operator: Operator) -> None:
-        notebook = recorded(operator.scene)
-        fill(operator.scene, 2)
-        operator.delete("a", operator.ids("a")[:1])
-        operator.purge("a")
-        rows = notebook.of("dropped")
-        assert [(row.destination, row.reason) for row in rows] == [("/queue/a", "deleted"), ("/queue/a", "purged")]
-
-    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
-        fill(operator.scene, 1_200)
+    @pytest.mark.parametrize("is_cancelled", [True, False])
+    def test_others_come_meanwhile(self, operator: Operator, is_cancelled: bool) -> None:
+        client = fill(operator.scene, 1_200)
         work = operator.administration.purge("a", "", operator.told.append)
         operator.scene.broker.scheduler.proceed()
         assert 0 < work.done < 1_200
-        work.cancel()
+        if is_cancelled:
+            work.cancel()
+        client.publish("a", b"new")
         operator.scene.settle()
-        assert operator.told == []
-        assert operator.browse("a").total == 1_200 - work.done
-
-    def test_after_the_end_there_is_nothing_to_cancel(self, operator: Operator) -> None:
-        fill(operator.scene, 1)
-        work = operator.administration.purge("a", "", operator.told.append)
-        operator.scene.settle()
-        work.cancel()
-        assert [outcome.done for outcome in operator.told] == [1]
+        work.cancel()  # after the end there is nothing to cancel
+        assert [outcome.done for outcome in operator.told] == ([] if is_cancelled else [1_200])
+        assert operator.browse("a").total == (1_201 - work.done if is_cancelled else 1)
 
 
 class TestNames:
@@ -412,14 +344,18 @@ class TestDurables:
         operator.administration.delete_durable(name, lambda: None)
 
     def test_it_ends(self, operator: Operator) -> None:
+        """Also while it is purged."""
         scene = operator.scene
         name = self.subscribed(scene)
-        fill(scene, 5, "/topic/a")
+        fill(scene, 1_200, "/topic/a")
+        operator.administration.purge(name, "", operator.told.append)
+        scene.broker.scheduler.proceed()
         told: list[str] = []
         operator.administration.delete_durable(name, lambda: told.append("gone"))
         assert told == []
         scene.settle()
         assert told == ["gone"]
+        assert [outcome.done for outcome in operator.told] == [SLICE]
         assert not scene.broker.registry.hidden
         assert not scene.broker.destinations
 
@@ -449,16 +385,6 @@ class TestDurables:
             operator.administration.delete_durable("/dsub/x", lambda: None)
         assert raised.value.detail == "there is no durable subscription '/dsub/x'"
 
-    def test_a_walk_ends_with_it(self, operator: Operator) -> None:
-        scene = operator.scene
-        name = self.subscribed(scene)
-        fill(scene, 1_200, "/topic/a")
-        operator.administration.purge(name, "", operator.told.append)
-        scene.broker.scheduler.proceed()
-        operator.administration.delete_durable(name, lambda: None)
-        scene.settle()
-        assert [outcome.done for outcome in operator.told] == [SLICE]
-
 
 class TestStored:
     """What is done is told once the store has it."""
@@ -469,8 +395,17 @@ class TestStored:
 
     def test_not_before(self, operator: Operator) -> None:
         scene = operator.scene
+        told: list[str] = []
+        operator.administration.when_stored(lambda: told.append("nothing to write"))
+        scene.settle()
+        assert told == ["nothing to write"]
         fill(scene, 3, **P)
-        scene.commit()
+        batch = scene.vault.take()
+        operator.administration.when_stored(lambda: told.append("stored"))
+        scene.settle()
+        assert len(told) == 1
+        scene.vault.write(batch)
+        assert told[1:] == ["stored"]
         operator.administration.purge("a", "", operator.told.append)
         scene.settle()
         batch = scene.vault.take()
@@ -478,23 +413,6 @@ class TestStored:
         scene.vault.write(batch)
         assert [outcome.done for outcome in operator.told] == [3]
         assert not scene.crash().broker.destinations
-
-    def test_nor_while_what_was_changed_is_under_way(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 1, **P)
-        batch = scene.vault.take()
-        told: list[str] = []
-        operator.administration.when_stored(lambda: told.append("stored"))
-        scene.settle()
-        assert told == []
-        scene.vault.write(batch)
-        assert told == ["stored"]
-
-    def test_at_once_where_nothing_is_to_be_written(self, operator: Operator) -> None:
-        told: list[str] = []
-        operator.administration.when_stored(lambda: told.append("stored"))
-        operator.scene.settle()
-        assert told == ["stored"]
 
     def test_what_is_not_deleted_is_there_after_a_kill(self, operator: Operator) -> None:
         fill(operator.scene, 4, **P)

@@ -12,7 +12,7 @@ from gateway.broker.admin.scan import SLICE
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import WhenFull
 
-from ..client import WITH_NACK, Client, Scene
+from ..client import Client, Scene
 from ..conftest import Stage
 from ..durable import P, drain
 from ..recorder import recorded
@@ -38,7 +38,7 @@ def consumed(scene: Scene, name: str) -> list[Received]:
 def kill(scene: Scene, count: int, name: str = "a", **headers: str) -> None:
     """So many dead letters of a queue."""
     fill(scene, count, name, **headers)
-    client = scene.connect(WITH_NACK[0])
+    client = scene.connect()
     client.subscribe(name, ack="client-individual")
     for message in client.messages():
         client.nack(message, requeue="false", reason="bad")
@@ -56,24 +56,16 @@ class TestMove:
         assert (counters.moved, counters.dropped, counters.published) == (5, 0, 5)
 
     def test_some(self, operator: Operator) -> None:
-        fill(operator.scene, 5)
-        ids = operator.ids("a")
-        outcome = operator.move("a", "b", [ids[4], ids[1], f"{RUN}-99"])
-        assert (outcome.done, outcome.missing) == (2, [f"{RUN}-99"])
-        assert (operator.bodies("a"), operator.bodies("b")) == (texts(0, 2, 3), texts(1, 4))
-
-    def test_so_many(self, operator: Operator) -> None:
-        fill(operator.scene, 5)
-        assert operator.move("a", "b", limit=2).done == 2
-        assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), texts(0, 1))
-        assert operator.move("a", "b", limit=0).done == 0
-
-    def test_by_a_selector(self, operator: Operator) -> None:
         client = operator.scene.connect()
-        for number in range(6):
+        for number in range(9):
             client.publish("a", b"%d" % number, n=str(number % 2))
+        ids = operator.ids("a")
+        outcome = operator.move("a", "b", [ids[8], ids[1], f"{RUN}-99"])
+        assert (outcome.done, outcome.missing) == (2, [f"{RUN}-99"])
+        assert operator.move("a", "b", limit=2).done == 2
+        assert operator.move("a", "b", limit=0).done == 0
         assert operator.move("a", "b", selector="n = 1", limit=2).done == 2
-        assert operator.bodies("b") == texts(1, 3)
+        assert (operator.bodies("a"), operator.bodies("b")) == (texts(4, 6, 7), texts(1, 8, 0, 2, 3, 5))
 
     def test_behind_what_waits_there(self, operator: Operator) -> None:
         """In order, by priority; as if they had been sent now."""
@@ -97,7 +89,7 @@ class TestMove:
 
     def test_its_failures_do_not_count_any_more(self, stage: Stage) -> None:
         scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}, "/queue/a": {"backoff": 5.0}})
-        client = scene.connect(WITH_NACK[0])
+        client = scene.connect()
         client.subscribe("a", ack="client-individual")
         client.publish("a")
         client.nack(client.message())
@@ -107,30 +99,30 @@ class TestMove:
         assert client.message().headers["destination"] == "/queue/b"
 
     def test_its_time_goes_on(self, operator: Operator) -> None:
-        fill(operator.scene, 1, ttl="2000")
-        operator.scene.wait(1.0)
+        scene = operator.scene
+        fill(scene, 1, ttl="2000")
+        scene.wait(1.0)
         operator.move("a", "b")
-        operator.scene.wait(1.1)
-        assert not operator.scene.broker.destinations
-        assert operator.scene.broker.counters.expired == 1
-
-    def test_what_has_expired_does_not_go(self, operator: Operator) -> None:
-        fill(operator.scene, 1, ttl="10")
+        scene.wait(1.1)
+        assert not scene.broker.destinations
+        fill(scene, 1, ttl="10")
         ids = operator.ids("a")
-        operator.scene.now += 1.0
+        scene.now += 1.0
         outcome = operator.move("a", "b", ids)
-        assert (outcome.done, outcome.missing) == (0, ids)
-        operator.scene.broker.scheduler.tick()
-        assert operator.scene.broker.counters.expired == 1
+        assert (outcome.done, outcome.missing) == (0, ids), "what has expired does not go"
+        scene.broker.scheduler.tick()
+        assert scene.broker.counters.expired == 2
 
     def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 2)
         ids = operator.ids("a")
-        consumer = scene.connect()
+        consumer, target = scene.connect(), scene.connect()
         consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
+        target.subscribe("b")
         outcome = operator.move("a", "b", ids)
         assert (outcome.done, outcome.missing) == (1, ids[:1])
+        assert target.bodies() == [b"1"]
         consumer.ack(consumer.message())
 
     def test_messages_that_a_consumer_gets_meanwhile_stay_there(self, operator: Operator) -> None:
@@ -146,13 +138,6 @@ class TestMove:
         assert had > 0
         assert outcome.done + had == 1_200
         consumer.drop()
-
-    def test_to_a_consumer(self, operator: Operator) -> None:
-        consumer = operator.scene.connect()
-        consumer.subscribe("b")
-        fill(operator.scene, 3)
-        operator.move("a", "b")
-        assert consumer.bodies() == [b"0", b"1", b"2"]
 
     def test_groups(self, operator: Operator) -> None:
         scene = operator.scene
@@ -181,12 +166,6 @@ class TestMove:
         operator.move("a", "b")
         assert operator.bodies("b") == ["moved"]
         assert scene.broker.counters.conflated == 1
-
-    def test_a_dead_letter_stays_one(self, operator: Operator) -> None:
-        kill(operator.scene, 1)
-        operator.move("dlq.a", "parked")
-        assert operator.redrive("parked").done == 1
-        assert operator.bodies("a") == ["0"]
 
     def test_to_a_hidden_queue(self, operator: Operator) -> None:
         client = operator.scene.connect()
@@ -248,16 +227,17 @@ class TestNoRoom:
         assert (scene.broker.counters.dropped, scene.broker.counters.dead_lettered) == (0, 0)
 
     def test_a_queue_that_is_not_there_yet(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"max_octets": 300, "when_full": WhenFull.DROP_NEWEST}})
+        scene = stage({"/queue/b": {"max_octets": 300, "when_full": WhenFull.DROP_NEWEST}}, max_destinations=1)
         operator = Operator(scene)
         fill(scene, 1)
-        assert "0 wait in '/queue/b', and max_octets is 300" in operator.move("a", "b").stopped
+        for target, why in [
+            ("b", "0 wait in '/queue/b', and max_octets is 300"),
+            ("c", "max_destinations"),
+            ("/reply-queue/x", "'/reply-queue/x' does not exist any more"),
+            ("/topic/t", "'/topic/t' has no subscriber, so the message would be lost"),
+        ]:
+            assert why in operator.move("a", target).stopped
         assert operator.bodies("a") == texts(0)
-
-    def test_too_many_destinations(self, stage: Stage) -> None:
-        scene = stage(max_destinations=1)
-        fill(scene, 1)
-        assert "max_destinations" in Operator(scene).move("a", "b").stopped
 
     def test_no_memory(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
@@ -277,12 +257,6 @@ class TestNoRoom:
         scene.vault.storage.has_room()
         assert operator.bodies("a") == texts(0, 1)
 
-    def test_a_temporary_queue_that_is_gone(self, operator: Operator) -> None:
-        fill(operator.scene, 1)
-        outcome = operator.move("a", "/reply-queue/x")
-        assert outcome.stopped == "'/reply-queue/x' does not exist any more"
-        assert operator.bodies("a") == ["0"]
-
 
 class TestToATopic:
     def test_all_who_subscribe_get_it(self, operator: Operator) -> None:
@@ -295,15 +269,6 @@ class TestToATopic:
             messages = client.messages()
             assert [message.body for message in messages] == [b"0", b"1"]
             assert {message.headers["destination"] for message in messages} == {"/topic/t"}
-
-    def test_without_subscribers(self, operator: Operator) -> None:
-        fill(operator.scene, 2)
-        outcome = operator.move("a", "/topic/t")
-        assert (outcome.done, outcome.stopped) == (
-            0,
-            "'/topic/t' has no subscriber, so the message would be lost",
-        )
-        assert operator.bodies("a") == texts(0, 1)
 
     @pytest.mark.parametrize("when_full", list(WhenFull))
     def test_a_durable_subscription_is_full(self, stage: Stage, when_full: WhenFull) -> None:
@@ -405,26 +370,26 @@ class TestToATopic:
 
 
 class TestRedrive:
-    def test_all(self, operator: Operator) -> None:
-        kill(operator.scene, 3, color="red")
-        assert operator.redrive("dlq.a").done == 3
+    def test_all_or_some(self, operator: Operator) -> None:
+        notebook = recorded(operator.scene)
+        kill(operator.scene, 4, color="red")
+        operator.move("dlq.a", "parked")
+        ids = operator.ids("parked")
+        outcome = operator.redrive("parked", [ids[2], "x"])
+        assert (outcome.done, outcome.missing) == (1, ["x"])
+        assert operator.redrive("parked", limit=1).done == 1
+        assert (operator.bodies("a"), operator.bodies("parked")) == (texts(2, 0), texts(1, 3))
+        assert operator.redrive("parked").done == 2
         assert list(operator.scene.broker.destinations) == ["/queue/a"]
         for message in consumed(operator.scene, "a"):
             headers = {name: value for name, value in message.headers.items() if name not in ("message-id", "ack")}
             assert headers == {"subscription": "0", "destination": "a", "color": "red", "content-length": "1"}
-        assert operator.scene.broker.counters.moved == 3
-
-    def test_some(self, operator: Operator) -> None:
-        kill(operator.scene, 4)
-        ids = operator.ids("dlq.a")
-        outcome = operator.redrive("dlq.a", [ids[2], "x"])
-        assert (outcome.done, outcome.missing) == (1, ["x"])
-        assert operator.redrive("dlq.a", limit=1).done == 1
-        assert (operator.bodies("a"), operator.bodies("dlq.a")) == (texts(2, 0), texts(1, 3))
+        assert operator.scene.broker.counters.moved == 8
+        assert len(notebook.of("dropped", destination="/queue/parked", reason="redriven")) == 4
 
     def test_failures_count_anew(self, stage: Stage) -> None:
         scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        operator, client = Operator(scene), scene.connect()
         client.subscribe("a", ack="client-individual")
         client.publish("a")
         for _ in range(2):
@@ -481,10 +446,7 @@ class TestRedrive:
         outcome = operator.redrive("a")
         assert [why for _, why in outcome.refused] == ["it died in '/queue/a', where it is now; move it"]
 
-    @pytest.mark.parametrize(
-        ("sent", "told"),
-        [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")],
-    )
+    @pytest.mark.parametrize(("sent", "told"), [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")])
     def test_its_destination_is_as_the_sender_named_it(self, operator: Operator, sent: str, told: str) -> None:
         kill(operator.scene, 1, sent)
         operator.redrive("dlq.a")
@@ -495,7 +457,7 @@ class TestRedrive:
         scene = stage({"/queue/dlq.a": {"dead_letter": "/queue/grave"}})
         operator = Operator(scene)
         kill(scene, 1)
-        client = scene.connect(WITH_NACK[0])
+        client = scene.connect()
         client.subscribe("dlq.a", ack="client-individual")
         client.nack(client.message(), requeue="false")
         client.drop()
@@ -503,25 +465,9 @@ class TestRedrive:
         (message,) = consumed(scene, "dlq.a")
         assert message.headers["destination"] == "/queue/dlq.a"
 
-    def test_of_one_that_died_in_a_temporary_queue_first(self, stage: Stage) -> None:
-        """What the SEND named means nothing to others than its sender."""
-        scene = stage(
-            {"/reply-queue/#": {"dead_letter": "/queue/grave"}, "/queue/grave": {"dead_letter": "/queue/two"}}
-        )
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
-        client.subscribe("/temp-queue/t", "0", ack="client-individual")
-        client.subscribe("grave", "1", ack="client-individual")
-        client.publish("/temp-queue/t")
-        for _ in range(2):
-            client.nack(client.message(), requeue="false")
-        assert operator.redrive("two").done == 1
-        message = client.message()
-        assert message.headers["destination"] == "/queue/grave"
-        client.ack(message)
-
     def test_to_a_temporary_queue(self, stage: Stage) -> None:
         scene = stage({"/reply-queue/#": {"dead_letter": "/queue/grave"}})
-        operator, client = Operator(scene), scene.connect(WITH_NACK[0])
+        operator, client = Operator(scene), scene.connect()
         client.subscribe("/temp-queue/t", ack="client-individual")
         for body in (b"0", b"1"):
             client.publish("/temp-queue/t", body)
@@ -536,7 +482,7 @@ class TestRedrive:
     def test_to_a_topic(self, stage: Stage) -> None:
         """All subscribers get it once more."""
         scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
-        operator, client, other = Operator(scene), scene.connect(WITH_NACK[0]), scene.connect()
+        operator, client, other = Operator(scene), scene.connect(), scene.connect()
         client.subscribe("/topic/*", ack="client-individual")
         other.subscribe("/topic/t")
         client.publish("/topic/t", b"x")
@@ -547,7 +493,7 @@ class TestRedrive:
     def test_to_a_durable_subscription(self, stage: Stage) -> None:
         """It alone gets it, and not the other ones of its topic."""
         scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
-        operator, client, other = Operator(scene), scene.connect(WITH_NACK[0]), scene.connect()
+        operator, client, other = Operator(scene), scene.connect(), scene.connect()
         client.subscribe("/topic/t", "d", ack="client-individual", durable="true")
         other.subscribe("/topic/t")
         for body in (b"0", b"1"):
@@ -563,12 +509,6 @@ class TestRedrive:
         (why,) = [why for _, why in operator.redrive("grave").refused]
         assert why.startswith("'/dsub/")
         assert why.endswith("does not exist any more")
-
-    def test_records(self, operator: Operator) -> None:
-        notebook = recorded(operator.scene)
-        kill(operator.scene, 1)
-        operator.redrive("dlq.a")
-        assert notebook.one("dropped").has(destination="/queue/dlq.a", reason="redriven")
 
 
 class TestStored:
@@ -634,28 +574,19 @@ class TestStored:
             "/queue/b": [b"%d" % number for number in range(SLICE)],
         }
 
-    def test_of_an_earlier_process(self, operator: Operator) -> None:
-        fill(operator.scene, 3, **P)
-        operator.scene.commit()
-        again = Operator(operator.scene.crash())
-        assert again.move("a", "b").done == 3
-        assert again.bodies("b") == texts(0, 1, 2)
-        assert self.places(again.scene) == {"/queue/b": [b"0", b"1", b"2"]}
-
-    def test_a_target_that_keeps_nothing(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"durable": False}}, stored=True)
-        operator = Operator(scene)
-        fill(scene, 2, **P)
+    @pytest.mark.parametrize(("durable", "left"), [(None, True), (True, True), (False, False)])
+    def test_of_an_earlier_process(self, stage: Stage, durable: bool | None, left: bool) -> None:
+        policies = {"/queue/b": {"durable": durable}}
+        scene = stage(policies, stored=True)
+        fill(scene, 3, **P)
+        fill(scene, 1, "c")
+        Operator(scene).move("c", "b")
         scene.commit()
-        operator.move("a", "b")
-        assert operator.bodies("b") == texts(0, 1)
-        assert self.places(scene) == {}
-
-    def test_a_target_that_keeps_all(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"durable": True}}, stored=True)
-        fill(scene, 2)
-        Operator(scene).move("a", "b")
-        assert self.places(scene) == {"/queue/b": [b"0", b"1"]}
+        again = Operator(scene.crash())
+        assert again.move("a", "b").done == 3
+        expected = texts(0, 1, 2) if durable is not True else texts(0, 0, 1, 2)
+        assert again.bodies("b") == expected
+        assert self.places(again.scene) == ({"/queue/b": [text.encode() for text in expected]} if left else {})
 
     def test_what_was_said_to_be_persistent_is_so_there(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"durable": False}}, stored=True)

@@ -11,9 +11,8 @@ from gateway.broker import Broker
 from gateway.broker.admin import rows
 from gateway.broker.model.policy import SlowConsumerAction, WhenFull
 from gateway.broker.queue.subscription import Subscription
-from gateway.codec import V12, Version
 
-from ..client import ALL, EPOCH, WITH_NACK, Client, Scene
+from ..client import ALL, EPOCH, Client, Scene
 from ..conftest import Stage
 
 
@@ -31,8 +30,8 @@ def every_subscription(broker: Broker) -> Iterator[Subscription]:
 
 
 class TestSessions:
-    def test_a_session(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version, transport="websocket")
+    def test_a_session(self, scene: Scene) -> None:
+        client = scene.connect(transport="websocket")
         client.stalled = True
         client.subscribe("/queue/a", "0", ack="client")
         client.subscribe("/topic/a", "1")
@@ -43,7 +42,7 @@ class TestSessions:
             "id": client.session.id,
             "login": "anonymous",
             "client_id": "",
-            "version": version.name,
+            "version": "1.2",
             "transport": "websocket",
             "peer": "127.0.0.1:50000",
             "connected_at": EPOCH,
@@ -57,8 +56,8 @@ class TestSessions:
             "heart_beat": [1000, 500],
         }
 
-    def test_frames_count_once_the_connection_has_them(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_frames_count_once_the_connection_has_them(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("a")
         for _ in range(3):
             client.publish("a", receipt="r")
@@ -99,49 +98,36 @@ class TestSubscriptions:
             "browser": False,
         }
 
-    def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene, version: Version) -> None:
+    def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene) -> None:
         for id, ack in enumerate(("auto", "client", "client-individual")):
-            client = scene.connect(version)
+            client = scene.connect()
             client.subscribe(f"/queue/{id}", str(id), ack=ack)
             for _ in range(id + 2):
                 client.publish(f"/queue/{id}")
         found = [rows.of_subscription(each)["delivered"] for each in every_subscription(scene.broker)]
         assert found == [2, 3, 4]
 
-    def test_of_a_topic_that_writes_straight_to_it(self, scene: Scene) -> None:
-        client = scene.connect(V12)
-        client.subscribe("/topic/a.*")
-        client.publish("/topic/a.b")
-        (subscription,) = every_subscription(scene.broker)
-        row = rows.of_subscription(subscription)
-        assert (row["delivered"], row["target"], row["unacknowledged"]) == (None, "/topic/a.*", 0)
-
-    def test_of_a_browser(self, scene: Scene) -> None:
+    def test_of_other_kinds(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish("a")
-        client.subscribe("a", browser="true", **{"browser-end": "false"})
-        (subscription,) = every_subscription(scene.broker)
-        row = rows.of_subscription(subscription)
-        assert (row["browser"], row["delivered"], row["target"]) == (True, None, "/queue/a")
-        assert rows.subscriptions_of(scene.broker.destinations["/queue/a"]) == [subscription]
-
-    def test_of_a_durable_one(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/topic/a", "d", durable="true")
-        (subscription,) = every_subscription(scene.broker)
+        client.subscribe("/topic/a.*", "topic")
+        client.publish("/topic/a.b")
+        client.subscribe("a", "browser", browser="true", **{"browser-end": "false"})
+        client.subscribe("/topic/a", "durable", durable="true")
+        scene.connect(ALL[0]).send("SUBSCRIBE", {"destination": "b"})
+        every = list(every_subscription(scene.broker))
         (name,) = scene.broker.registry.durable_subscriptions._found
-        row = rows.of_subscription(subscription)
-        assert (row["durable"], row["target"], row["destination"]) == (name, name, "/topic/a")
-        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
-
-    def test_of_one_without_an_id(self, scene: Scene) -> None:
-        client = scene.connect(ALL[0])
-        client.send("SUBSCRIBE", {"destination": "a"})
-        (subscription,) = every_subscription(scene.broker)
-        assert rows.of_subscription(subscription)["id"] is None
-        assert rows.SUBSCRIPTION_KEYS["id"](subscription) == ""
-        assert rows.of_subscription(subscription)["prefetch"] is None
-        assert rows.SUBSCRIPTION_KEYS["prefetch"](subscription) == 0
+        found = [rows.of_subscription(each) for each in every]
+        assert [(row["id"], row["target"], row["delivered"], row["browser"], row["durable"]) for row in found] == [
+            ("topic", "/topic/a.*", None, False, None),
+            ("browser", "/queue/a", None, True, None),
+            ("durable", name, 0, False, name),
+            (None, "/queue/b", 0, False, None),
+        ]
+        assert found[2]["destination"] == "/topic/a"
+        assert rows.subscriptions_of(scene.broker.destinations["/queue/a"]) == [every[1]]
+        assert (rows.SUBSCRIPTION_KEYS["id"](every[3]), rows.SUBSCRIPTION_KEYS["prefetch"](every[3])) == ("", 0)
+        client.send("UNSUBSCRIBE", {"id": "durable", "durable": "true"})
 
     def test_of_one_that_has_nothing_yet(self, scene: Scene) -> None:
         """Before it has its place in a queue it counts nowhere."""
@@ -178,7 +164,9 @@ class TestDestinations:
         assert destinations(scene) == [dict(zip(names, row, strict=True)) | plain for row in expected]
         queue, topic = scene.broker.destinations["/queue/b"], scene.broker.destinations["/topic/a"]
         assert (rows.groups_of(queue), rows.groups_of(topic)) == (0, None)
-        client.publish("b", b"", JMSXGroupID="g")
+        for group in "ggh":
+            client.publish("b", b"", JMSXGroupID=group)
+        assert rows.groups_of(queue) == 2
 
     def test_those_in_use_and_then_patterns_and_then_hidden_ones(self, scene: Scene) -> None:
         client = scene.connect()
@@ -195,9 +183,9 @@ class TestDestinations:
             (mail, "topic"),
         ]
 
-    def test_what_a_topics_subscriber_has_not_acknowledged(self, stage: Stage, version: Version) -> None:
+    def test_what_a_topics_subscriber_has_not_acknowledged(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=2)
-        client = scene.connect(version)
+        client = scene.connect()
         client.subscribe("/topic/a.*", ack="client")
         for _ in range(5):
             client.publish("/topic/a.b", b"m")
@@ -216,12 +204,6 @@ class TestDestinations:
         stream = scene.broker.registry.streams.matching("/topic/a")[0]
         assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": stream.nbytes}
         assert not row["durable"]
-
-    def test_groups_that_are_known(self, scene: Scene) -> None:
-        client = scene.connect()
-        for group in "ggh":
-            client.publish("a", b"", JMSXGroupID=group)
-        assert rows.groups_of(scene.broker.destinations["/queue/a"]) == 2
 
     def test_what_outlives_the_process(self) -> None:
         scene = Scene({"/queue/d": {"durable": True}, "/topic/l": {"log_messages": 5}}, stored=True)
@@ -263,7 +245,7 @@ class TestDestinations:
         client.subscribe("empty", "0")
         client.subscribe("/topic/a", "1")
         client.publish("dlq.x")
-        reader = scene.connect(WITH_NACK[0])
+        reader = scene.connect()
         reader.subscribe("later", "0", ack="client-individual")
         reader.publish("later")
         reader.nack(reader.message())
@@ -286,14 +268,10 @@ class TestDestinations:
         policy = rows.policy_of(scene.broker.destinations["/queue/a"])
         assert (policy["max_messages"], policy["when_full"]) == (3, WhenFull.BLOCK.value)
         assert (policy["slow_consumer"], policy["durable"]) == ("conflate", None)
-        assert rows.policy_of_clients(scene.broker.destinations["/queue/a"]) == ["max_messages"]
-
-    def test_what_clients_have_no_part_in(self, scene: Scene) -> None:
-        client = scene.connect()
         client.subscribe("/topic/a", "0")
-        client.subscribe("/queue/a", "1")
-        for name in ("/topic/a", "/queue/a"):
-            assert rows.policy_of_clients(scene.broker.destinations[name]) == []
+        client.subscribe("/queue/b", "1")
+        of_clients = {name: rows.policy_of_clients(target) for name, target in scene.broker.destinations.items()}
+        assert of_clients == {"/queue/a": ["max_messages"], "/topic/a": [], "/queue/b": []}
 
 
 @pytest.fixture

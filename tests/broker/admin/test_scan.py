@@ -12,7 +12,7 @@ from gateway.broker.queue import page_index
 from gateway.broker.queue import paging as backlog_module
 from gateway.broker.queue.queue import Queue
 
-from ..client import WITH_NACK, Scene
+from ..client import Scene
 from ..conftest import Stage
 from ..durable import ONE, P, drain, fill, storage
 from ..recorder import recorded
@@ -60,33 +60,25 @@ def send(scene: Scene, count: int) -> None:
 
 
 class TestInMemory:
-    def test_slices(self, scene: Scene) -> None:
+    @pytest.mark.parametrize("groups", [True, False])
+    def test_slices(self, scene: Scene, groups: bool) -> None:
         client = scene.connect()
         for number in range(1_100):
-            client.publish("a", b"%d" % number)
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller)
-        scene.settle()
-        assert stroller.seen == texts(*range(1_100))
-        assert max(map(len, stroller.turns)) == SLICE
-        assert stroller.is_over
-
-    def test_slices_of_groups(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(1_100):
-            client.publish("a", b"%d" % number, JMSXGroupID=str(number % 7))
+            headers = {"JMSXGroupID": str(number % 7)} if groups else {}
+            client.publish("a", b"%d" % number, **headers)
         stroller = Stroller()
         QueueScan(queue(scene), stroller)
         turns = 0
         while scene.broker.scheduler.proceed():
             turns += 1
         assert stroller.seen == texts(*range(1_100))
-        assert max(map(len, stroller.turns)) <= SLICE
-        assert turns >= 2 * (1_100 // SLICE)  # to gather them, too
+        assert SLICE - 7 <= max(map(len, stroller.turns)) <= SLICE
+        assert turns >= (2 if groups else 1) * (1_100 // SLICE)  # to gather them, too
+        assert stroller.is_over
 
     def test_slices_of_what_comes_back_later(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 50.0}}, max_unacknowledged=1_000)
-        client = scene.connect(WITH_NACK[0])
+        client = scene.connect()
         client.subscribe("a", ack="client-individual")
         for number in range(SLICE + 10):
             client.publish("a", b"%d" % number)
@@ -134,35 +126,24 @@ class TestInMemory:
         assert stroller.seen == ["old"] * SLICE
         assert stroller.is_over
 
-    def test_pauses(self, scene: Scene) -> None:
+    @pytest.mark.parametrize("come_back", [True, False])
+    def test_pauses(self, stage: Stage, come_back: bool) -> None:
+        scene = stage({QUEUE: {"backoff": 50.0}})
         send(scene, 3)
+        client = scene.connect()
+        if come_back:
+            client.subscribe("a", ack="client-individual")
+            for message in client.messages():
+                client.nack(message)
         stroller = Stroller()
         stroller.needs_pause = True
         QueueScan(queue(scene), stroller)
         scene.settle()
-        assert stroller.seen == ["0"]
         scene.wait(1.0)
         assert stroller.seen == ["0"]
         stroller.needs_pause = False
         scene.wait(1.0)
         assert stroller.seen == texts(0, 1, 2)
-
-    def test_pauses_among_what_comes_back_later(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 50.0}})
-        client = scene.connect(WITH_NACK[0])
-        client.subscribe("a", ack="client-individual")
-        for number in range(2):
-            client.publish("a", b"%d" % number)
-        for message in client.messages():
-            client.nack(message)
-        stroller = Stroller()
-        stroller.needs_pause = True
-        QueueScan(queue(scene), stroller)
-        scene.settle()
-        assert stroller.seen == ["0"]
-        stroller.needs_pause = False
-        scene.wait(1.0)
-        assert stroller.seen == ["0", "1"]
 
     def test_the_recorder_catches_up_first(self, scene: Scene) -> None:
         notebook = recorded(scene)
@@ -213,15 +194,15 @@ class TestBacklog:
         assert queue(scene).in_memory.count < 5
         return Operator(scene)
 
-    @pytest.mark.parametrize("offset", range(0, 22, 3))
     @pytest.mark.parametrize("limit", [1, 4, 30])
-    def test_a_page(self, operator: Operator, offset: int, limit: int) -> None:
-        page = operator.browse("a", offset, limit)
-        shown = range(20)[offset : offset + limit]
-        assert [row["body"] for row in page.messages] == texts(*shown)
-        assert [row["position"] for row in page.messages] == list(shown)
-        assert page.total == 20
-        assert queue(operator.scene).in_memory.count < 5
+    def test_a_page(self, operator: Operator, limit: int) -> None:
+        for offset in range(0, 22, 3):
+            page = operator.browse("a", offset, limit)
+            shown = range(20)[offset : offset + limit]
+            assert [row["body"] for row in page.messages] == texts(*shown)
+            assert [row["position"] for row in page.messages] == list(shown)
+            assert page.total == 20
+            assert queue(operator.scene).in_memory.count < 5
 
     def test_priorities(self, scene: Scene) -> None:
         client = scene.connect()
@@ -231,27 +212,26 @@ class TestBacklog:
         shown = Operator(scene).bodies("a")
         assert shown == texts(*range(0, 20, 2), *range(1, 20, 2))
 
-    def test_bytes_of_a_page(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PAGE_BYTES", 700)
+    @pytest.fixture
+    def reads(self, operator: Operator) -> list[int]:
+        """The number of rows of each read of the store."""
         reads: list[int] = []
         read = operator.scene.store.read
         operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
+        return reads
+
+    def test_bytes_of_a_page(self, operator: Operator, reads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_PAGE_BYTES", 700)
         assert operator.bodies("a") == texts(*range(20))
         assert max(reads) == 2
 
-    def test_one(self, operator: Operator) -> None:
+    def test_one_is_found_without_reading_others(self, operator: Operator, reads: list[int]) -> None:
         for number, id in enumerate(operator.ids("a")):
+            reads.clear()
             found = operator.find("a", id)
             assert found is not None
             assert found["body"] == str(number)
-
-    def test_one_is_found_without_reading_others(self, operator: Operator) -> None:
-        ids = operator.ids("a")
-        reads: list[int] = []
-        read = operator.scene.store.read
-        operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
-        operator.find("a", ids[15])
-        assert reads == [1]
+            assert sum(reads) <= 1
 
     def test_delete(self, operator: Operator) -> None:
         ids = operator.ids("a")
@@ -263,10 +243,7 @@ class TestBacklog:
         assert operator.bodies("a", 7, 3) == texts(*left[7:10])
         assert [int(message.body) for message in drain(operator.scene)] == left
 
-    def test_purge(self, operator: Operator) -> None:
-        reads: list[int] = []
-        read = operator.scene.store.read
-        operator.scene.store.read = lambda rows: reads.append(len(rows)) or read(rows)  # type: ignore[method-assign,func-returns-value]
+    def test_purge(self, operator: Operator, reads: list[int]) -> None:
         assert operator.purge("a").done == 20
         assert reads == []
         assert not operator.scene.broker.destinations
@@ -314,18 +291,13 @@ class TestBacklog:
         assert not queue(scene).full
         consumer.ack(consumer.message())
 
-    def test_move(self, operator: Operator) -> None:
-        scene = operator.scene
-        assert operator.move("a", "b").done == 20
-        assert operator.bodies("b") == texts(*range(20))
-        found = [int(message.body) for message in drain(scene.crash(), "/queue/b")]
-        assert found == list(range(20))
-
-    @pytest.mark.parametrize("limit", [1, 5, 19])
-    def test_move_some(self, operator: Operator, limit: int) -> None:
+    @pytest.mark.parametrize("limit", [1, 5, 20])
+    def test_move(self, operator: Operator, limit: int) -> None:
         assert operator.move("a", "b", limit=limit).done == limit
-        assert operator.bodies("a") == texts(*range(limit, 20))
+        assert limit == 20 or operator.bodies("a") == texts(*range(limit, 20))
         assert operator.bodies("b") == texts(*range(limit))
+        found = [int(message.body) for message in drain(operator.scene.crash(), "/queue/b")]
+        assert found == list(range(limit))
 
     def test_what_is_not_durable(self, scene: Scene) -> None:
         client = scene.connect()

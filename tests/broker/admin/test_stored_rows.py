@@ -62,12 +62,7 @@ class TestScheduled:
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("a", {"a", "/queue/a"}),
-        ("/topic/a", {"/topic/a"}),
-        ("/nowhere/a", {"/nowhere/a"}),
-    ],
+    ("text", "meant"), [("a", {"a", "/queue/a"}), ("/topic/a", {"/topic/a"}), ("/nowhere/a", {"/nowhere/a"})]
 )
 def test_names(text: str, meant: set[str]) -> None:
     assert stored_rows.names_of(text) == meant

@@ -290,8 +290,7 @@ class TestSubscribe:
         assert scene.broker.counters.forbidden == {"send": 0, "subscribe": 1, "admin": 0}
 
     @pytest.mark.parametrize(
-        "headers",
-        [{"browser": "true"}, FIRST, {"resume": "me", "ack": "client"}, {"durable": "true"}],
+        "headers", [{"browser": "true"}, FIRST, {"resume": "me", "ack": "client"}, {"durable": "true"}]
     )
     def test_refused_in_every_way(self, stage: Stage, headers: dict[str, str]) -> None:
         client = client_of(stage(LOGS), Granted(), client_id="me")

@@ -43,8 +43,7 @@ def reader(scene: Scene) -> Client:
 
 class TestWhere:
     @pytest.mark.parametrize(
-        "destination",
-        ["/queue/a", "/topic/a", "/amq/queue/a", "a", "/exchange/amq.topic/a", "/exchange/amq.direct/a"],
+        "destination", ["/queue/a", "/topic/a", "/amq/queue/a", "a", "/exchange/amq.topic/a", "/exchange/amq.direct/a"]
     )
     def test_each_message(self, scene: Scene, reader: Client, destination: str) -> None:
         """The first of a header block, those after it, and those that ask for a receipt."""

@@ -1,11 +1,13 @@
-"""The first frame: its command, version, heart-beat, login; and that what follows it obeys the chosen version."""
+"""The first frame: its command, version, login and heart-beats; and that what follows it obeys the chosen version."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.broker.errors import LoginRefused, NotAllowed, VersionRefused, error_frame
-from gateway.broker.headers.connect import Opening, read_opening
+from gateway.broker.headers.connect import Opening, beat_interval, parse_heart_beat, read_opening, send_early
 from gateway.codec import V10, V11, V12, Frame, Head, MalformedFrame, Version, encoder
 
 from ..client import ALL, WITH_NACK, Scene
@@ -17,39 +19,22 @@ def opening(command: str = "CONNECT", **headers: str) -> Opening:
     return read_opening(Frame(Head(command, named), b""))
 
 
-@pytest.mark.requirement("CON-02")
-def test_stomp_is_handled_like_connect() -> None:
+@pytest.mark.requirement("CON-02", "SES-01")
+def test_connect_or_stomp_comes_first() -> None:
     for command in ["CONNECT", "STOMP"]:
         assert opening(command, accept_version="1.2").version is V12
-
-
-@pytest.mark.requirement("SES-01")
-def test_nothing_else_comes_first() -> None:
     for command in "SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT MESSAGE connect".split():
         with pytest.raises(NotAllowed, match="not connected") as caught:
             opening(command, destination="/queue/a")
         assert repr(command) in caught.value.detail
 
 
-@pytest.mark.requirement("NEG-01")
-def test_no_accept_version_means_1_0() -> None:
-    assert opening().version is V10
-
-
-@pytest.mark.requirement("NEG-02", "NEG-03", "NEG-06")
+@pytest.mark.requirement("NEG-01", "NEG-02", "NEG-03", "NEG-06")
 def test_the_highest_common_version_is_used() -> None:
+    assert opening().version is V10
     for offered, chosen in [
-        ("1.0", V10),
-        ("1.1", V11),
-        ("1.2", V12),
-        ("1.0,1.1", V11),
-        ("1.0,1.1,1.2", V12),
-        ("1.2,1.0,1.1", V12),
-        ("1.1,1.0", V11),
-        ("1.0,1.1,2.0", V11),
-        ("0.9,1.0,1.3", V10),
-        ("1.1, 1.2", V12),
-        ("1.0,,1.0", V10),
+        *(("1.0", V10), ("1.1", V11), ("1.2", V12), ("1.0,1.1", V11), ("1.0,1.1,1.2", V12), ("1.2,1.0,1.1", V12)),
+        *(("1.1,1.0", V11), ("1.0,1.1,2.0", V11), ("0.9,1.0,1.3", V10), ("1.1, 1.2", V12), ("1.0,,1.0", V10)),
     ]:
         assert opening(accept_version=offered).version is chosen
 
@@ -65,51 +50,27 @@ def test_no_common_version_is_refused_with_a_list() -> None:
         assert b"1.0 1.1 1.2" in frame.body
 
 
-@pytest.mark.requirement("HBT-01", "HBT-02")
-def test_heart_beats_are_read() -> None:
+@pytest.mark.requirement("HBT-01", "HBT-02", "HBT-10", "HBT-11")
+def test_heart_beats_are_read_but_in_1_0() -> None:
     for version in WITH_NACK:
         assert opening(accept_version=version.name, heart_beat="100,200").heart_beat == (100, 200)
         assert opening(accept_version=version.name).heart_beat == (0, 0)
-
-
-@pytest.mark.requirement("HBT-10")
-def test_malformed_heart_beats_are_refused() -> None:
-    for value in ["abc", "5", "-1,0"]:
-        for version in WITH_NACK:
-            with pytest.raises(MalformedFrame, match="heart-beat"):
-                opening(accept_version=version.name, heart_beat=value)
-
-
-@pytest.mark.requirement("HBT-11")
-def test_1_0_does_not_know_heart_beats() -> None:
+        with pytest.raises(MalformedFrame, match="heart-beat"):
+            opening(accept_version=version.name, heart_beat="abc")
     for value in ["100,100", "abc"]:
         assert opening(heart_beat=value).heart_beat == (0, 0)
 
 
-@pytest.mark.requirement("CON-05")
-def test_login_and_passcode_are_passed_on(version: Version) -> None:
-    asked = opening(accept_version=version.name, login="ada", passcode="secret")
-    assert (asked.login, asked.passcode) == ("ada", "secret")
-    assert "secret" not in repr(asked)
-
-
-@pytest.mark.requirement("CON-05")
-def test_both_may_be_missing(version: Version) -> None:
-    asked = opening(accept_version=version.name)
-    assert (asked.login, asked.passcode) == (None, None)
-
-
-@pytest.mark.requirement("LEN-11")
-def test_username_is_the_login_of_1_0_where_login_is_missing() -> None:
+@pytest.mark.requirement("CON-04", "CON-05", "CON-10", "LEN-11")
+def test_login_passcode_and_host_are_optional() -> None:
+    for version in ALL:
+        assert opening(accept_version=version.name) == Opening(version, (0, 0), None, None)
+        asked = opening(accept_version=version.name, login="ada", passcode="secret", host="no-such-host")
+        assert (asked.login, asked.passcode, asked.host) == ("ada", "secret", "no-such-host")
+        assert "secret" not in repr(asked)
     assert opening(username="ada").login == "ada"
     assert opening(username="ada", login="bob").login == "bob"
     assert opening(accept_version="1.1", username="ada").login is None
-
-
-@pytest.mark.requirement("CON-04", "CON-10")
-def test_any_host_is_accepted_and_none_too(version: Version) -> None:
-    for headers in [{}, {"host": "no-such-host"}, {"host": ""}]:
-        assert opening(accept_version=version.name, **headers).host == headers.get("host")
 
 
 @pytest.mark.requirement("CON-03", "CON-05")
@@ -121,16 +82,11 @@ def test_a_refused_login_says_so_and_not_which_half_was_wrong() -> None:
     assert b"secret" not in refusal.body
 
 
-@pytest.mark.requirement("CON-09")
-def test_a_receipt_on_connect_asks_for_nothing(scene: Scene, version: Version) -> None:
-    data = f"CONNECT\naccept-version:{version.name}\nreceipt:r\n\n\0".encode()
-    assert not scene.connect_by(data).received()
-
-
-@pytest.mark.requirement("CON-11")
+@pytest.mark.requirement("CON-09", "CON-11")
 def test_frames_right_behind_connect_are_handled_in_order(scene: Scene, version: Version) -> None:
+    """A receipt on CONNECT asks for nothing."""
     client = scene.connect_by(
-        f"CONNECT\naccept-version:{version.name}\n\n\0"
+        f"CONNECT\naccept-version:{version.name}\nreceipt:r\n\n\0"
         "SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
         "SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\nreceipt:r\n\n2\0".encode()
     )
@@ -164,8 +120,43 @@ def test_a_second_connect_is_refused(scene: Scene, version: Version, command: st
 
 
 @pytest.mark.requirement("CON-07")
-def test_every_session_has_an_id_of_its_own(scene: Scene, version: Version) -> None:
-    ids = {scene.connect(version).session.id for _ in range(50)}
+def test_every_session_has_an_id_of_its_own(scene: Scene) -> None:
+    ids = {scene.connect().session.id for _ in range(50)}
     assert len(ids) == 50
     assert ids == set(scene.broker.sessions)
     assert all(id.isalnum() for id in ids)
+
+
+MILLISECONDS = st.integers(min_value=0, max_value=3_600_000)
+
+
+@pytest.mark.requirement("HBT-01", "HBT-02")
+@given(MILLISECONDS, MILLISECONDS)
+def test_the_heart_beat_header_is_two_numbers(cx: int, cy: int) -> None:
+    assert parse_heart_beat(f"{cx},{cy}") == (cx, cy)
+    assert parse_heart_beat(None) == (0, 0)
+    assert beat_interval(cx, cy) == beat_interval(cy, cx)
+
+
+@pytest.mark.requirement("HBT-10")
+def test_any_other_heart_beat_header_is_refused() -> None:
+    for value in [
+        *("", ",", "5", "5,", ",5", "abc", "a,b", "-1,0", "0,-1", "+1,0", "1.5,0", "1e3,0", " 1,0", "1, 0", "1,0 "),
+        *("1,2,3", "٣,٣", "²,0", "1_000,0", "9" * 13 + ",0", "0," + "9" * 5000),
+    ]:
+        with pytest.raises(MalformedFrame, match="heart-beat") as caught:
+            parse_heart_beat(value)
+        assert "10000,10000" in caught.value.detail
+        assert len(caught.value.detail) < 200
+
+
+@pytest.mark.requirement("HBT-03", "HBT-05", "HBT-06", "HBT-09")
+def test_the_interval_is_the_longer_of_both_unless_one_declines() -> None:
+    for ours, theirs, seconds in [
+        *((250, 10_000, 10.0), (10_000, 250, 10.0), (500, 500, 0.5)),
+        *((0, 500, 0.0), (500, 0, 0.0), (0, 0, 0.0)),
+    ]:
+        assert beat_interval(ours, theirs) == seconds
+    # Sent a quarter early, and never more than a second.
+    for seconds, early in [(0.0, 0.0), (0.4, 0.3), (4.0, 3.0), (10.0, 9.0), (60.0, 59.0)]:
+        assert send_early(seconds) == pytest.approx(early)

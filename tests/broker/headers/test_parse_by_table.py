@@ -13,7 +13,6 @@ import gateway.codec
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers import parse
 from gateway.broker.headers.parse import (
-    LEFT_TO_THE_CODEC,
     may_requeue,
     send_options,
     subscribe_options,
@@ -24,6 +23,7 @@ from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.headers.values import Anything, ReplyTo
 from gateway.broker.model.options import NO_OPTIONS, PLAIN, SendOptions
 from gateway.broker.model.policy import ClientArguments
+from gateway.codec.encoder import NOT_PASSED_ON
 
 from .header_cases import ELSEWHERE, ENDED, HINTED, READERS, SENT, SUBSCRIBED, WRONG, Case, without_passed_on
 
@@ -206,7 +206,7 @@ def test_what_subscribers_see(row: HeaderRow) -> None:
         if spelling.name.startswith("x-dead-letter"):
             headers |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed"}
         passed_on = send_options(headers).passed_on
-        if row.visible or spelling.name in LEFT_TO_THE_CODEC:
+        if row.visible or spelling.name in NOT_PASSED_ON:
             is_added = row.also_canonical and spelling is not row.spellings[0]
             assert passed_on == ({**headers, row.name: headers[spelling.name]} if is_added else None)
         else:
