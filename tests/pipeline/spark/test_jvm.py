@@ -33,12 +33,12 @@ def java(folder: Path, body: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("body", "line", "number", "status", "said"),
+    ("which", "line", "number", "status", "said"),
     [
-        (SECOND, RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
+        ("spark", RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
         *[
-            pytest.param(body, *more, marks=pytest.mark.long)
-            for body in (NEVER, SECOND)
+            pytest.param(which, *more, marks=pytest.mark.long)
+            for which in ("launcher", "spark")
             for more in (
                 (REPORT, signal.SIGINT, 130, "Aborted: report.html is not written."),
                 (REPORT, signal.SIGTERM, -signal.SIGTERM, ""),
@@ -49,13 +49,13 @@ def java(folder: Path, body: str) -> dict[str, str]:
     ],
 )
 def test_a_signal_while_it_starts(
-    tmp_path: Path, body: str, line: str, number: signal.Signals, status: int, said: str
+    tmp_path: Path, which: str, line: str, number: signal.Signals, status: int, said: str
 ) -> None:
     (tmp_path / "archive").mkdir()
     os.mkfifo(alive := tmp_path / "alive")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *line.split()],
-        env=java(tmp_path, body.format(alive=alive)),
+        env=java(tmp_path, {"launcher": NEVER, "spark": SECOND}[which].format(alive=alive)),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
