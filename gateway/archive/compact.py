@@ -49,7 +49,6 @@ class Compacted:
     seconds: float  # duration
 
     def __str__(self) -> str:
-        """One line for people."""
         rate = self.rows / max(self.seconds, 1e-3)
         return (
             f"{self.hour:%Y-%m-%d %H:00}: {self.raw:,} raw files into {self.files:,}, {self.rows:,} rows, "
@@ -146,7 +145,6 @@ class _Hour:
         return Compacted(layout.start_of(self._hour), len(names), len(self._parts), rows, size, taken)
 
     def _clean(self, manifest: Manifest) -> None:
-        """Remove the leftovers of a killed compaction."""
         if not self._folder.is_dir():
             return
         pending = history.pending(self._folder) - set(manifest.history)

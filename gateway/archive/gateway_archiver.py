@@ -54,12 +54,10 @@ class ArchivedFile:
     lag: float  # seconds since its last row
 
     def __str__(self) -> str:
-        """The file for people."""
         place = self.path.relative_to(self.path.parents[2])
         return f"{place}: {self.rows:,} rows, {self.size:,} bytes, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
 
     def json(self) -> dict[str, object]:
-        """The file for programs."""
         return {
             "file": str(self.path),
             "gateway": self.gateway,
@@ -113,13 +111,11 @@ class GatewayArchiver:
             raise
 
     def close(self) -> None:
-        """Release the locks."""
         for descriptor in self._locks:
             os.close(descriptor)
         self._locks.clear()
 
     def step(self, everything: bool) -> bool:
-        """Archive the due segments; True if nothing failed."""
         self._left.clear()
         try:
             segments = found(self._folder)

@@ -64,11 +64,9 @@ class ParquetWriter:
         self._file.close()
 
     def reveal(self) -> None:
-        """Give the finished file its name."""
         reveal(self.path)
 
     def discard(self) -> None:
-        """Remove the hidden file."""
         self._gathered.clear()
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
@@ -121,12 +119,10 @@ class HourlyWriters:
             self._add(hour, table.filter(pc.equal(hours, hour)))
 
     def finish(self) -> None:
-        """All rows are added."""
         for part in self.all:
             part.finish()
 
     def discard(self) -> None:
-        """Remove the hidden files."""
         for part in self.all:
             part.discard()
 

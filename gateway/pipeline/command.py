@@ -162,8 +162,6 @@ def report(
 
 
 class _Replay(click.Command):
-    """A command that keeps its arguments."""
-
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         context.meta[_ARGUMENTS] = list(args)
         return super().parse_args(context, args)
@@ -327,7 +325,6 @@ def submit_command(
 
 
 def _check(names: tuple[str, ...] | None = None) -> None:
-    """Check that the packages are installed, before anything else is done."""
     from .spark import session
 
     session.check_packages(names or session.PACKAGES)

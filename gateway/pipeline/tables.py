@@ -99,7 +99,6 @@ class TableFile:
         return self.last - self.first + 1
 
     def summary(self) -> BatchSummary:
-        """What it says of its batches."""
         with corrupt_files.named(self.path, corrupt_files.ANEW):
             told: dict[str, Any] = json.loads((pq.read_schema(self.path).metadata or {}).get(_SUMMARY, b"{}"))
             return BatchSummary(**told)
@@ -113,7 +112,6 @@ class TableFile:
             return metadata.num_rows, max([each.max for each in groups if each and each.has_min_max], default=None)
 
     def count(self) -> int:
-        """Its number of rows."""
         with corrupt_files.named(self.path, corrupt_files.ANEW):
             return int(pq.read_metadata(self.path).num_rows)
 

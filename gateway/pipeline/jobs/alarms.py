@@ -41,8 +41,6 @@ Key = tuple[str, int, str, str | None, str]  # gateway, epoch, session, subscrip
 
 @dataclass(slots=True)
 class Look:
-    """A look at a subscription, or its end."""
-
     seq: int  # of its row
     ts: int  # of its row
     pending: int = 0  # deliveries without ACK
@@ -79,7 +77,6 @@ class Suspect:
         return self.gateway, self.epoch, self.session, self.subscription, self.destination
 
     def suspect_of(self, look: Look) -> Suspect:
-        """A new suspect of the same subscription, by its first look."""
         names = self.gateway, self.epoch, self.session, self.subscription, self.destination, self.principal, self.peer
         return Suspect(*names, look.seq, look.ts, look.pending, look.oldest_us)
 
@@ -106,11 +103,9 @@ class Watch:
         self.suspects = {each.key: each for each in [Suspect(**values) for values in suspects]}
 
     def state(self) -> list[dict[str, Any]]:
-        """The suspects, as JSON."""
         return [asdict(self.suspects[key]) for key in sorted(self.suspects, key=repr)]
 
     def is_over(self, look: Look) -> bool:
-        """True if the oldest delivery is too old."""
         return look.pending > 0 and look.oldest_us > self._limit
 
     def see(self, subject: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:

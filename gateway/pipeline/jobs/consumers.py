@@ -52,7 +52,6 @@ _MOST_CHANGES = 1000
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to partial rows."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 

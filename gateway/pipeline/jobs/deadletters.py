@@ -21,7 +21,6 @@ _MOST_PLACES = 1000
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to rows of the table."""
     from pyspark.sql import functions as f
 
     return rows.where(f.col("event") == "dead_lettered").select(*_TABLE)

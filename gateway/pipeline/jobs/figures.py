@@ -27,8 +27,6 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of some messages."""
-
     counts: Mapping[str, int]  # rows of each event; 0 if there was none
     body_bytes: Mapping[str, int]  # of the bodies of these rows
     queue: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
@@ -90,7 +88,6 @@ def heat(table: pyarrow.Table, kind: str = "queue", step: timedelta = MINUTE) ->
 
 
 def add(several: Iterable[Figures]) -> Figures:
-    """The sum of several figures."""
     counts, body_bytes = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
     queue: dict[int, int] = {}
     ack: dict[int, int] = {}

@@ -27,8 +27,6 @@ State = dict[str, Any]  # plain JSON
 
 @dataclass(frozen=True, slots=True)
 class AlarmLimits:
-    """Limits of alarms."""
-
     stuck_after: float = 60.0  # seconds that a delivery may be without ACK
 
 

@@ -26,7 +26,6 @@ _HEAT_STEP = timedelta(minutes=15)
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to partial rows."""
     from pyspark.sql import functions as f
 
     event = f.col("event")

@@ -76,11 +76,9 @@ class ReplayPlan:
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of their bodies."""
         return sum([part.size for part in self.parts])
 
     def text(self) -> str:
-        """The plan for people, some lines."""
         options, record = self.options, self.record
         begin, end = [shown(datetime.fromisoformat(each)) for each in (record.since, record.until)]
         lines = [

@@ -87,8 +87,6 @@ class ReplayRecord:
 
 
 class ReplayRecords:
-    """The records of all replays."""
-
     def __init__(self, tables: Path) -> None:
         self._folder = tables / "_replays"
 

@@ -228,7 +228,6 @@ def _limited(frame: DataFrame, parts: Iterator[ReplayPart], limit: int, before: 
 
 
 def _of(frame: DataFrame, part: ReplayPart) -> DataFrame:
-    """The rows of a part."""
     run = (f.col("gateway") == part.gateway) & (f.col("epoch") == part.epoch)
     return frame.where(run & f.col("seq").between(part.first, part.last))
 

@@ -130,7 +130,6 @@ class _Counted:
         self._events = {each["event"] for each in self.totals}
 
     def close(self) -> None:
-        """Let Spark forget the counts."""
         self._all.unpersist()
 
     def traffic(self) -> tuple[pa.Table, pa.Table]:
@@ -233,7 +232,6 @@ def _dead_letters(rows: DataFrame, totals: Iterable[dict[str, Any]]) -> tuple[La
 
 
 def _lasts(totals: Iterable[dict[str, Any]]) -> dict[Process, datetime]:
-    """When the last row of each process was."""
     lasts: dict[Process, datetime] = {}
     for each in totals:
         process = each["gateway"], each["epoch"]

@@ -138,7 +138,6 @@ def _summed(table: pa.Table, keys: Sequence[str], **constants: str) -> pa.Table:
 
 
 def _partial(table: pa.Table, seconds: int, limit: int) -> pa.Table:
-    """The partial rows of all kinds."""
     counted = _by_bucket(table, seconds)
     plentiful = _is(table["event"], PLENTIFUL)
     return pa.concat_tables(

@@ -124,17 +124,14 @@ class Report:
     gaps: tuple[Gap, ...] = ()
 
     def total(self, event: str) -> int:
-        """Rows of an event."""
         return self.events.get(event, 0)
 
     @property
     def whole(self) -> Figures:
-        """The figures of all steps together."""
         return add([step.figures for step in self.steps])
 
     @property
     def missing(self) -> int:
-        """Rows that the journal lost."""
         return sum([gap.rows for gap in self.gaps])
 
     def because(self, *events: str) -> list[Reason]:

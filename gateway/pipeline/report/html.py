@@ -56,7 +56,6 @@ def number(value: float) -> str:
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """All parts, one after the other."""
     return Markup("".join([escape(part) for part in parts]))
 
 
@@ -74,7 +73,6 @@ def name(text: str | None) -> Markup:
 
 
 def quiet(*content: str) -> Markup:
-    """A remark."""
     return element("p", *content, class_="quiet")
 
 
@@ -99,18 +97,15 @@ def headlines(figures: Sequence[Markup], kind: str = "") -> Markup:
 
 
 def cell(key: str, label: str, value: float | None, text: str) -> Markup:
-    """A cell with a figure."""
     class_ = "number" if value else "number zero"
     return element("td", text, class_=class_, role="cell", data_label=label, **_figure(key, value))
 
 
 def counted(key: str, label: str, value: int) -> Markup:
-    """A cell with a count."""
     return cell(key, label, value, formats.count(value))
 
 
 def took(key: str, label: str, us: float | None) -> Markup:
-    """A cell with a latency."""
     return cell(key, label, us, formats.latency(us))
 
 
@@ -134,7 +129,6 @@ def _figure(key: str, value: float | None) -> dict[str, str]:
 
 
 def head(*content: str) -> Markup:
-    """The cell that names a row."""
     return element("th", *content, scope="row", role="rowheader")
 
 

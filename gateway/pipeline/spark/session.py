@@ -147,7 +147,6 @@ def _started(settings: Mapping[str, str], submitted: bool) -> SparkSession:
 
 
 def _launch(conf: SparkConf, log: Path | None) -> None:
-    """Start the JVM of this process, with its output in the log."""
     from pyspark import SparkContext
 
     with jvm.starting(conf, log) as gateway:

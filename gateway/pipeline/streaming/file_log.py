@@ -132,7 +132,6 @@ def _log(checkpoint: Path) -> Path:
 
 
 def _looks(checkpoint: Path, batch: int) -> range:
-    """The looks that a batch consists of."""
     first = _last_look(checkpoint, batch - 1) + 1 if batch else 0
     return range(first, _last_look(checkpoint, batch) + 1)
 

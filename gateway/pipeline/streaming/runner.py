@@ -184,7 +184,6 @@ class _Work:
         self._table.clean()
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
-        """Run one batch."""
         with self._busy:
             if self.closed.is_set():
                 self.stopped = True
@@ -196,7 +195,6 @@ class _Work:
                 raise
 
     def start(self, rows: DataFrame, trigger: Mapping[str, Any]) -> StreamingQuery:
-        """Begin the query."""
         wanted = list(dict.fromkeys([*self.job.columns, "ts"]))  # `ts` tells the lag
         chosen = rows.filter(F.col("event").isin(*self.job.events)).select(*wanted)
         writer = chosen.writeStream.queryName(self.job.name).foreachBatch(self).trigger(**trigger)
@@ -282,8 +280,6 @@ def _rest(stopping: threading.Event) -> bool:
 
 
 class _Run:
-    """All queries of a run."""
-
     def __init__(self, works: Sequence[_Work], publisher: SnapshotPublisher | None, progress: Progress) -> None:
         self._works = works
         self._publisher = publisher

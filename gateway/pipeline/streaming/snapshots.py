@@ -52,8 +52,6 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one job."""
-
     def __init__(
         self, job: Job, into: Path, *, pause: float = _PAUSE, most_rows: int = _MOST_ROWS, most_bytes: int = MOST_BYTES
     ) -> None:
