@@ -6,14 +6,16 @@ calls `folder`.  The settings are read only if an option is missing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.files import make_private
+from gateway.files import lock, make_folder, make_private
 
-from .errors import EnvironmentFailure, UsageFailure
+from .errors import EnvironmentFailure, PipelineFailure, UsageFailure
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -81,6 +83,22 @@ def writable(option: str, folder: Path) -> None:
         raise EnvironmentFailure(sentence) from None
     except OSError as error:
         raise EnvironmentFailure(f"{option}: nothing can be written in {folder}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: PipelineFailure) -> Iterator[None]:
+    """A block with a lock.  `busy`: another process has it.  `EnvironmentFailure`: the file cannot be locked."""
+    try:
+        make_folder(path.parent)
+        descriptor = lock(path)
+    except BlockingIOError:
+        raise busy from None
+    except OSError as error:
+        raise EnvironmentFailure(f"{path} cannot be locked: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def setting(name: str) -> str | None:

@@ -26,10 +26,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.files import lock, make_folder, store
+from gateway.files import make_folder, store
 
 from ..corrupt_files import check_checkpoint
 from ..errors import EnvironmentFailure, UsageFailure
+from ..paths import locked
 
 if TYPE_CHECKING:
     from ..jobs import Job
@@ -169,20 +170,9 @@ def _missed(tables: Path, job: str) -> Path:
     return tables / CHECKPOINTS / f"{job}.missed"
 
 
-@contextlib.contextmanager
-def _locked(tables: Path, job: str) -> Iterator[None]:
-    path = tables / CHECKPOINTS / f"{job}.lock"
-    try:
-        make_folder(path.parent)
-        descriptor = lock(path)
-    except BlockingIOError:
-        raise UsageFailure(f"{job} runs already, in another process, with the tables in {tables}") from None
-    except OSError as error:
-        raise EnvironmentFailure(f"{path} cannot be locked: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+def _locked(tables: Path, job: str) -> contextlib.AbstractContextManager[None]:
+    busy = UsageFailure(f"{job} runs already, in another process, with the tables in {tables}")
+    return locked(tables / CHECKPOINTS / f"{job}.lock", busy)
 
 
 def _check(path: Path, job: Job, archive: str, *, has_table: bool) -> None:
