@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.pipeline.spark import jvm
+from tests.pipeline.commands import python
 
 PROGRAM = "import sys; from gateway.pipeline.command import pipeline; pipeline(sys.argv[1:])"
 REPORT = "report --archive archive --since 1h"
@@ -75,14 +76,7 @@ def test_a_signal_while_it_starts(
 def test_a_child_that_ends_without_an_answer(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     environment = java(tmp_path, SECOND.replace(NEVER, "echo Error: so it is >&2; exit 3"))
-    told = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *REPORT.split()],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = python(PROGRAM, *REPORT.split(), env=environment, cwd=tmp_path)
     log = tmp_path / "cache" / "stomp-gateway" / "spark-gateway-pipeline-report.log"
     assert (told.returncode, told.stderr) == (3, f"Error: Spark did not start: Error: so it is; its log is {log}\n")
 
