@@ -67,14 +67,9 @@ def compact(
 ) -> bool:
     """Compact the hours that ended before a moment, the oldest first; True if nothing failed.
 
-    Args:
-        before: with a time zone; None: 15 minutes ago.
-        tell: called with each hour.
-        warn: called with a sentence for an hour that cannot be compacted, and for a manifest that is made anew.
-        stopping: True: end before the next hour.
-        at: for tests; called after each step that a kill may follow.
-
-    `ArchiveError`: another compaction is at work.  `OSError`: the archive cannot be read.
+    `before` has a time zone; None: 15 minutes ago.  `tell` is called with each hour, `warn` with a sentence for one
+    that cannot be compacted; `at`, for tests, after each step that a kill may follow.  `ArchiveError`: another
+    compaction is at work.
     """
     before = before or datetime.now(UTC) - SETTLED
     held = lock_of(archive)

@@ -83,10 +83,7 @@ class ArchiverOptions:
 
 
 class GatewayArchiver:
-    """The journal of one gateway, and its part of the archive.
-
-    `UnusableError`: its journal cannot be used.  `ArchiveError`: another archiver has it, or the archive is unusable.
-    """
+    """The journal of one gateway.  `UnusableError`: it cannot be used.  `ArchiveError`: the archive cannot be used."""
 
     def __init__(self, folder: Path, archive: Path, options: ArchiverOptions) -> None:
         self._folder = folder

@@ -228,10 +228,7 @@ def replay(
 
 
 def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
-    """True if the plan has messages, and the user agrees to send them.
-
-    `UsageFailure`: the plan cannot be carried out.
-    """
+    """True if there are messages, and the user agrees to send them.  `UsageFailure`: they cannot be sent."""
     plan.check()
     if not plan.rows:
         return False

@@ -55,10 +55,7 @@ def existing(option: str, place: str, maker: str) -> str:
 
 
 def make(option: str, path: Path) -> Path:
-    """The folder itself, which exists now; a new one is for its owner alone.
-
-    `EnvironmentFailure`: it cannot be made or written.
-    """
+    """The folder, which is made for its owner alone.  `EnvironmentFailure`: it cannot be made or written."""
     try:
         make_private(path)
     except OSError as error:
@@ -69,10 +66,7 @@ def make(option: str, path: Path) -> Path:
 
 
 def writable(option: str, folder: Path) -> None:
-    """Check that files can be made in a folder, before the work for them is done.
-
-    `EnvironmentFailure`: they cannot.
-    """
+    """Check that files can be made in a folder.  `EnvironmentFailure`: they cannot."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass

@@ -96,10 +96,7 @@ class PipelineStatus:
 
 
 def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> PipelineStatus:
-    """The status at present; None for a folder that is not known.  An archive at a URI cannot be looked at here.
-
-    `JobFailure`: a file of a table or of a checkpoint is damaged.
-    """
+    """The status at present; None for a folder that is not known.  `JobFailure`: a file is damaged."""
     folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)
     return PipelineStatus(

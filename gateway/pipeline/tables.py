@@ -84,10 +84,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableFile:
-    """A file of a table: the rows of the batches first to last.
-
-    Its methods raise `OSError` if it cannot be read, and `JobFailure` if it is damaged.
-    """
+    """A file of a table: the rows of the batches first to last.  A damaged one raises `JobFailure`."""
 
     first: int
     last: int

@@ -48,10 +48,7 @@ class Ranking:
 
 
 def figures(table: pyarrow.Table) -> Figures:
-    """The figures of a table of `metrics`.
-
-    For all functions here the table may have no columns, and rows that could be merged may stand beside each other.
-    """
+    """The figures of a table of `metrics`, which may have no columns, and rows that could be merged."""
     return _grouped(table, []).get((), add([]))
 
 

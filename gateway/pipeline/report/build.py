@@ -46,13 +46,7 @@ Process = tuple[str, int]  # gateway and epoch
 def report(
     spark: SparkSession, archive: str, since: datetime, until: datetime, *, limits: AlarmLimits | None = None
 ) -> Report:
-    """The figures of a span.  `UsageFailure`: there is no archive.
-
-    Args:
-        archive: a folder, or a Hadoop URI.
-        since, until: with a zone; the span ends before `until`.
-        limits: from when on a consumer is stuck.
-    """
+    """The figures of a span, which ends before `until`.  `UsageFailure`: there is no such folder, or Hadoop URI."""
     since, until = since.astimezone(UTC), until.astimezone(UTC)
     limits = limits or AlarmLimits()
     stuck_after = timedelta(seconds=limits.stuck_after)

@@ -35,15 +35,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DestinationFigures:
-    """A destination.
-
-    Attributes:
-        waiting: the most messages that waited there at a time; None: not known, or the destination keeps none.
-    """
+    """A destination."""
 
     name: str
     figures: Figures
-    waiting: int | None = None
+    waiting: int | None = None  # the most messages that waited at a time; None: not known, or it keeps none
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,9 @@ def escape(text: str) -> Markup:
 
 
 def element(name: str, /, *children: str, **attributes: str | float | None) -> Markup:
-    """An element; `children` are text, or `Markup` that stays as it is.
+    """An element; `children` are text, or `Markup` that stays as it is; `class_` is written `class`.
 
-    `None` leaves an attribute out, an empty text leaves its value out.  `class_` is written `class`, and other
-    underscores become hyphens.
+    `None` leaves an attribute out, an empty text leaves its value out; other underscores become hyphens.
     """
     opening = "".join([_attribute(key, value) for key, value in attributes.items() if value is not None])
     if name in _VOID:

@@ -53,16 +53,9 @@ def submission(
     publishes: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> Submission:
-    """Write the files, and make the line that runs them.
+    """Write the files into a folder, and make the line that runs them.
 
-    Args:
-        arguments: of `gateway pipeline`.
-        name: Spark's name for the application.
-        into: folder for the files.
-        python: the interpreter on the machines of the workers.
-        publishes: results go to a broker, from the workers.
-        conf: further settings of Spark.
-
+    `name` is Spark's for the application, `python` the interpreter of the workers; `publishes`: they send to a broker.
     `EnvironmentFailure`: there is no Java, or the files cannot be written.
     """
     into = into.resolve()

@@ -62,10 +62,7 @@ def beside(
 
 
 def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event) -> None:
-    """Compact the hours that ended before a moment.
-
-    `JobFailure`: another compaction is at work, or some hours could not be compacted.
-    """
+    """Compact the hours that ended before a moment.  `JobFailure`: not all could be, or another one is at work."""
     from gateway.archive.compact import compact as compacted
     from gateway.archive.errors import ArchiveError
 

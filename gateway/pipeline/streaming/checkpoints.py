@@ -51,11 +51,10 @@ def folder(tables: Path, job: str) -> Path:
 
 @contextlib.contextmanager
 def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
-    """The checkpoint of a job, locked for the time of the block.
+    """The checkpoint of a job, locked for the block; `archive` is the same text for every run.
 
-    `archive` is the same text for every run: an absolute path, or a URI.  `UsageFailure`: another process runs the job,
-    or the checkpoint belongs to something else.  `EnvironmentFailure`: the folder cannot be written.  `JobFailure`: a
-    file of Spark's in it is damaged.
+    `UsageFailure`: another process runs the job, or the checkpoint belongs to something else.  `JobFailure`: a file of
+    Spark's in it is damaged.  `EnvironmentFailure`: the folder cannot be written.
     """
     with _locked(tables, job.name):
         path = folder(tables, job.name)

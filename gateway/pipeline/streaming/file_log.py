@@ -137,10 +137,7 @@ def _looks(checkpoint: Path, batch: int) -> range:
 
 
 def _last_look(checkpoint: Path, batch: int) -> int:
-    """The look that a batch goes up to.
-
-    `OSError`, `ValueError`, `LookupError`, `TypeError`: Spark's file is gone or damaged.
-    """
+    """The look that a batch goes up to."""
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return int(json.loads(lines[-1])["logOffset"])
 

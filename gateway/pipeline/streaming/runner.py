@@ -128,10 +128,7 @@ def run(
 
 
 def prepared(archive: str, progress: Progress) -> str:
-    """The archive as Spark names it, one name for each way to write it; its folder `raw` exists now.
-
-    `UsageFailure`: it cannot be made.
-    """
+    """The archive as Spark names it; its folder `raw` is made.  `UsageFailure`: it cannot be made."""
     if paths.is_uri(archive):
         return archive.rstrip("/")
     folder = paths.folder("--archive", archive)
@@ -158,11 +155,7 @@ def rows_of(spark: SparkSession, place: str, files: int) -> DataFrame:
 
 
 class _Work:
-    """A job in this run.  Spark calls it for each batch.
-
-    Attributes:
-        missing: files that were deleted before the job read them.
-    """
+    """A job in this run.  Spark calls it for each batch."""
 
     def __init__(
         self, job: Job, into: Path, checkpoint: Path, archive: Path | None, progress: Progress, limits: AlarmLimits
