@@ -29,9 +29,9 @@ def transform(rows: DataFrame) -> DataFrame:
 def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    total                        number of dead letters
-    places, places_left_out      `destination`, `reason`, `count`, and `last` time, the most frequent first; how many more
-    newest, newest_left_out      the last ones, with cut texts and `headers_left_out`; how many more there are
+    total                     number of dead letters
+    places, places_left_out   `destination`, `reason`, `count`, time of the `last`, most frequent first; how many more
+    newest, newest_left_out   the last ones, with cut texts and `headers_left_out`; how many more there are
     """
     recent = bounded.recent(table, JOB.time, now)
     if not recent.num_rows:

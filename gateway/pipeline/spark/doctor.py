@@ -48,9 +48,7 @@ class Finding:
         return {"ok": self.ok, "what": self.what, "detail": self.detail, "remedy": self.remedy}
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.ok else 'FAIL'} {self.what}: {self.detail}" + (
-            f". {self.remedy}" if self.remedy else ""
-        )
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.what}: {self.detail}{'. ' * (not self.ok)}{self.remedy}"
 
 
 def examine(patience: float = _PATIENCE) -> Iterator[Finding]:

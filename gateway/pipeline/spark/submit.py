@@ -10,7 +10,6 @@ need no shared disk.  The executors read the archive, so all of them must see it
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import sys
 import zipfile
@@ -105,10 +104,9 @@ def _needs(python: str, publishes: bool) -> list[str]:
 def _spark_home() -> Path:
     """The Spark of this Python's pyspark.  `EnvironmentFailure`: pyspark is missing."""
     session.check_packages(("pyspark",))
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None  # checked just now
-    assert spec.origin is not None
-    return Path(spec.origin).parent
+    import pyspark
+
+    return Path(pyspark.__file__).parent
 
 
 def _pack(target: Path) -> None:
