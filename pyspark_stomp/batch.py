@@ -45,7 +45,6 @@ class LogReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges from `startingOffsets` to the present end."""
         probe = Probe(self._options)
         try:
             names = list(self._options.destination)
@@ -57,7 +56,6 @@ class LogReader(DataSourceReader):
         return [part for name in last for part in split(name, begins[name], last[name] + 1, count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a task."""
         assert isinstance(partition, LogRange)
         return read_range(self._options, partition, self._columns)
 
@@ -70,11 +68,9 @@ class BatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task, so that messages come in order."""
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """All messages."""
         context = TaskContext.get()
         if self._options.ack and context is not None and context.attemptNumber() > 0:
             raise DataLost(
@@ -102,7 +98,6 @@ class _Taking:
         self._handles: list[tuple[str, str]] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows; their messages are acknowledged if the options ask for it."""
         self._subscribe()
         last_event = time.monotonic()
         while True:

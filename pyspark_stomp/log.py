@@ -100,7 +100,6 @@ class Probe:
         self._questions = 0
 
     def close(self) -> None:
-        """End the connection."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -197,7 +196,6 @@ class _Reading:
         time.sleep(0.1)
 
     def batches(self, client: Client) -> Iterator[pa.RecordBatch]:
-        """The rows of one connection."""
         unacknowledged = size = 0
         handle = ""
         reached = self.next

@@ -90,11 +90,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset({})
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of the option."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends with the present messages."""
         self._target = self._probe.last(self._options.destination)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -135,7 +133,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [part for name, seq in begins.items() if seq != EMPTY for part in split(name, seq, ends[name], count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of a task."""
         assert isinstance(partition, LogRange)
         return read_range(self._options, partition, self._columns)
 
@@ -143,7 +140,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing to do: the server keeps the log."""
 
     def stop(self) -> None:
-        """End the connection."""
         self._probe.close()
 
     def __getstate__(self) -> dict[str, Any]:

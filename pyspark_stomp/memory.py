@@ -52,7 +52,6 @@ class Memory:
 
     @property
     def end(self) -> int:
-        """The number of the next row."""
         return self._end
 
     # Called by the receiver.
@@ -80,7 +79,6 @@ class Memory:
         return False
 
     def keep(self, block: Block) -> None:
-        """Hold rows."""
         held = _Held(self._end, block, list(block.handles))
         with self._guard:
             self._held.append(held)
@@ -88,7 +86,6 @@ class Memory:
             self._end = held.end
 
     def disconnected(self) -> None:
-        """All handles are void."""
         with self._guard:
             self._due = []
             for held in self._held:
@@ -101,7 +98,6 @@ class Memory:
             return due
 
     def has_due(self) -> bool:
-        """True if a handle waits to be acknowledged."""
         return bool(self._due)
 
     # Called by Spark's thread.

@@ -60,7 +60,6 @@ class Receiver:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the connection and the thread."""
         self._stop.set()
         self._thread.join()
 

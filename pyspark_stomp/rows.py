@@ -100,7 +100,6 @@ class Collector:
         self.clear()
 
     def clear(self) -> None:
-        """Drop all rows."""
         self.size = 0
         self.since = 0.0
         self.keys: list[str] = []
@@ -110,7 +109,6 @@ class Collector:
 
     @property
     def rows(self) -> int:
-        """Gathered so far."""
         return len(self.keys)
 
     @property

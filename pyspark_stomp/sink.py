@@ -106,24 +106,18 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of one job."""
-
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send the rows of a partition."""
         return _write(self._plan, iterator, self._plan.job, "0")
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one query."""
-
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send the rows of a partition of a micro-batch."""
         context = TaskContext.get()
         query = context and context.getLocalProperty("sql.streaming.queryId")
         batch = context and context.getLocalProperty("streaming.sql.batchId")
@@ -221,7 +215,6 @@ class _Sender:
         self._transactions = 0
 
     def close(self) -> None:
-        """End the connection."""
         if self._client is not None:
             self._client.disconnect()
 

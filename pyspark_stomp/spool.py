@@ -136,12 +136,10 @@ class Spool:
             raise
 
     def close(self) -> None:
-        """Release the lock."""
         os.close(self._lock)
 
     @property
     def end(self) -> int:
-        """The number of the next row."""
         return self._end
 
     # Opening.

@@ -137,7 +137,6 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._spool().first if self._options.mode == "spool" else 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of the option."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -177,7 +176,6 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Pieces(part) for part in deal(pieces, self._options.partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
         assert isinstance(partition, Pieces)
         return read_pieces(partition.pieces, self._columns)
 

@@ -29,7 +29,8 @@ settings.load_profile("tests")
 # By what is shared, dearest first; a group of several shares it between them, and a file may leave its folder for it.
 TOGETHER = {
     "tests/pyspark_stomp/": "spark",
-    "tests/pipeline/": "spark",
+    **dict.fromkeys([f"tests/pipeline/{name}/" for name in ("jobs", "replay", "report", "streaming")], "spark"),
+    "tests/pipeline/spark/test_dataframe.py": "spark",
     "tests/docs/test_connector.py": "spark",
     "tests/deploy/": "deploy",
     "tests/console/": "console",

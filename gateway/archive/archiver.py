@@ -53,7 +53,6 @@ class Archiver:
         return good
 
     def close(self) -> None:
-        """Release the locks."""
         for gateway in self._gateways.values():
             gateway.close()
         self._gateways.clear()

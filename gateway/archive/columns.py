@@ -43,10 +43,7 @@ _HEADS = {
 
 
 def table_of(body: bytes) -> tuple[pa.Table, int]:
-    """The rows of a record, in their order, and how many were left out because a newer gateway wrote them.
-
-    `RecordError`: the record has another version, or is damaged.
-    """
+    """The rows of a record, in order, and how many a newer gateway wrote.  `RecordError`: it is damaged."""
     with making_sense(body):
         facts, first_seq, count, place = start_of(body)
         starts = np.array(_starts(body, place, count), np.int64)
@@ -82,10 +79,7 @@ def _starts(body: bytes, place: int, count: int) -> list[int]:
 
 
 class _Block:
-    """Rows of one event in the body of a record, from `starts` to `ends`.
-
-    `ValueError`, `struct.error`: the rows are damaged.
-    """
+    """Rows of one event in the body of a record.  `ValueError`, `struct.error`: they are damaged."""
 
     def __init__(self, body: bytes, facts: RecordFacts, layout: Layout, starts: _Places, ends: _Places) -> None:
         self._body = body

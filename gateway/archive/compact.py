@@ -49,7 +49,6 @@ class Compacted:
     seconds: float  # duration
 
     def __str__(self) -> str:
-        """One line for people."""
         rate = self.rows / max(self.seconds, 1e-3)
         return (
             f"{self.hour:%Y-%m-%d %H:00}: {self.raw:,} raw files into {self.files:,}, {self.rows:,} rows, "
@@ -68,14 +67,9 @@ def compact(
 ) -> bool:
     """Compact the hours that ended before a moment, the oldest first; True if nothing failed.
 
-    Args:
-        before: with a time zone; None: 15 minutes ago.
-        tell: called with each hour.
-        warn: called with a sentence for an hour that cannot be compacted, and for a manifest that is made anew.
-        stopping: True: end before the next hour.
-        at: for tests; called after each step that a kill may follow.
-
-    `ArchiveError`: another compaction is at work.  `OSError`: the archive cannot be read.
+    `before` has a time zone; None: 15 minutes ago.  `tell` is called with each hour, `warn` with a sentence for one
+    that cannot be compacted; `at`, for tests, after each step that a kill may follow.  `ArchiveError`: another
+    compaction is at work.
     """
     before = before or datetime.now(UTC) - SETTLED
     held = lock_of(archive)
@@ -146,7 +140,6 @@ class _Hour:
         return Compacted(layout.start_of(self._hour), len(names), len(self._parts), rows, size, taken)
 
     def _clean(self, manifest: Manifest) -> None:
-        """Remove the leftovers of a killed compaction."""
         if not self._folder.is_dir():
             return
         pending = history.pending(self._folder) - set(manifest.history)

@@ -54,12 +54,10 @@ class ArchivedFile:
     lag: float  # seconds since its last row
 
     def __str__(self) -> str:
-        """The file for people."""
         place = self.path.relative_to(self.path.parents[2])
         return f"{place}: {self.rows:,} rows, {self.size:,} bytes, {self.rate:,.0f} rows/s, lag {self.lag:,.1f} s"
 
     def json(self) -> dict[str, object]:
-        """The file for programs."""
         return {
             "file": str(self.path),
             "gateway": self.gateway,
@@ -85,10 +83,7 @@ class ArchiverOptions:
 
 
 class GatewayArchiver:
-    """The journal of one gateway, and its part of the archive.
-
-    `UnusableError`: its journal cannot be used.  `ArchiveError`: another archiver has it, or the archive is unusable.
-    """
+    """The journal of one gateway.  `UnusableError`: it cannot be used.  `ArchiveError`: the archive cannot be used."""
 
     def __init__(self, folder: Path, archive: Path, options: ArchiverOptions) -> None:
         self._folder = folder
@@ -113,13 +108,11 @@ class GatewayArchiver:
             raise
 
     def close(self) -> None:
-        """Release the locks."""
         for descriptor in self._locks:
             os.close(descriptor)
         self._locks.clear()
 
     def step(self, everything: bool) -> bool:
-        """Archive the due segments; True if nothing failed."""
         self._left.clear()
         try:
             segments = found(self._folder)

@@ -45,10 +45,7 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest in the folder of an hour; an empty one if there is none.
-
-    `ArchiveError`: it is damaged.  `OSError`: it cannot be read.
-    """
+    """The manifest in the folder of an hour; an empty one if there is none.  `ArchiveError`: it is damaged."""
     path = folder / MANIFEST
     try:
         data = path.read_bytes()
@@ -71,10 +68,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 
 
 def pending(folder: Path) -> frozenset[str]:
-    """The files that do not count unless the manifest lists them.
-
-    `ArchiveError`: their list is damaged.  `OSError`: it cannot be read.
-    """
+    """The files that do not count unless the manifest lists them.  `ArchiveError`: their list is damaged."""
     path = folder / PENDING
     try:
         return frozenset(map(str, json.loads(path.read_bytes())))
@@ -106,10 +100,7 @@ def _others(folder: Path, manifest: Manifest) -> set[str]:
 def files(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Path]:
     """The files with the rows from `since` up to `until`, and others of these hours; each row is in one of them.
 
-    Args:
-        since, until: with a time zone; None: there is no bound.
-
-    `ArchiveError`: a manifest is damaged or lost.  `OSError`: the archive cannot be read.  `ValueError`: no time zone.
+    `ArchiveError`: a manifest is damaged or lost.  `ValueError`: a moment has no time zone.
     """
     first = None if since is None else layout.hour_at(since)
     last = None if until is None else layout.hour_at(until)

@@ -23,10 +23,7 @@ def lock_in(archive: Path, name: str, busy: str) -> int:
 
 
 def lock(path: Path, busy: str) -> int:
-    """Take a lock, until its descriptor is closed; the file stays.
-
-    `BusyError`: another process holds it; `busy` is the sentence.  `ArchiveError`: the file cannot be made or locked.
-    """
+    """Take a lock, until its descriptor is closed.  `BusyError`: another process has it."""
     try:
         files.make_folder(path.parent)
         descriptor = files.lock(path)

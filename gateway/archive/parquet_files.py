@@ -24,14 +24,11 @@ GROUP_BYTES = 64 * 1024 * 1024  # bytes of a row group, in memory
 
 
 class ParquetWriter:
-    """A Parquet file that is written, under a hidden name; `rows` and `size` are those so far.
-
-    All methods, but `discard`, raise `OSError`: it cannot be written.
-    """
+    """A Parquet file that is written, under a hidden name.  `OSError`: it cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path  # its name when it is complete
-        self.rows = self.size = 0
+        self.rows = self.size = 0  # in the file so far
         self.latest = 0  # the `ts` of the last row, microseconds since 1970
         self._gathered: list[pa.Table] = []
         self._gathered_rows = self._gathered_bytes = 0
@@ -64,11 +61,9 @@ class ParquetWriter:
         self._file.close()
 
     def reveal(self) -> None:
-        """Give the finished file its name."""
         reveal(self.path)
 
     def discard(self) -> None:
-        """Remove the hidden file."""
         self._gathered.clear()
         with contextlib.suppress(OSError, pa.ArrowException):
             self._writer.close()
@@ -121,12 +116,10 @@ class HourlyWriters:
             self._add(hour, table.filter(pc.equal(hours, hour)))
 
     def finish(self) -> None:
-        """All rows are added."""
         for part in self.all:
             part.finish()
 
     def discard(self) -> None:
-        """Remove the hidden files."""
         for part in self.all:
             part.discard()
 

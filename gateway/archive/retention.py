@@ -29,12 +29,7 @@ _REST = timedelta(days=1)  # after the end of a week, until the folders of its r
 
 
 class Expiry:
-    """Deletes old files, now and then.  A call returns True if nothing failed.
-
-    Args:
-        raw, history: seconds after which files are deleted; None: never.
-        warn: called with a sentence on an error, once as long as it lasts.
-    """
+    """Deletes old files, now and then, and warns of an error once; `raw` and `history` in seconds, None: never."""
 
     def __init__(self, archive: Path, raw: float, history: float | None, warn: Callable[[str], None]) -> None:
         self._archive = archive
@@ -63,10 +58,7 @@ class Expiry:
 
 
 def expire_raw(archive: Path, seconds: float, now: float, at: Callable[[str], None] = lambda _: None) -> int:
-    """Delete raw files that are in the history and have been visible for so many `seconds`; returns how many.
-
-    `at` is called after each step that a kill may follow.  `ArchiveError`, `OSError`: a file cannot be read or deleted.
-    """
+    """Delete raw files that are in the history and were visible for so many `seconds`; returns how many."""
     count = 0
     for hour, folder in layout.hours(archive / layout.RAW):
         names = layout.visible(folder)

@@ -30,10 +30,7 @@ REPEATED = [
 
 
 def aligned(table: pa.Table) -> pa.Table:
-    """A table of an older version of the schema with the columns of this one; missing columns are null.
-
-    `ValueError`: it has columns of a newer version, or a column of another type.
-    """
+    """A table of an older version of the schema with the columns of this one.  `ValueError`: it is newer, or other."""
     newer = [name for name in table.column_names if name not in SCHEMA.names]
     if newer:
         raise ValueError(f"it has columns that this program does not know: {', '.join(newer)}")

@@ -29,10 +29,7 @@ _Key = tuple[str, int, int]
 
 
 def ordered(tables: Iterable[pa.Table], folder: Path, at: Callable[[str], None]) -> Iterator[pa.Table]:
-    """The same rows, sorted.  `OSError`: a file cannot be written or read.
-
-    Spilled files are in `folder` until the end, or after a kill; `at` is called after each step that a kill may follow.
-    """
+    """The same rows, sorted; spilled files are in `folder` until the end, or after a kill."""
     spills: list[Path] = []
 
     def spill(sorted_tables: Iterable[pa.Table]) -> Path:

@@ -47,10 +47,7 @@ class BrokerUrl:
         return told | {"passcodeEnv": PASSCODE} if os.environ.get(PASSCODE) else told
 
     def check(self) -> str:
-        """Connect once, so that a wrong password is told early and in few words; returns the name of the server.
-
-        `JobFailure`: the server does not answer, or refuses the login.
-        """
+        """The name of the server, by one connection.  `JobFailure`: it does not answer, or refuses the login."""
         passcode = os.environ.get(PASSCODE, "")
         try:
             client = Client(StompServer(self.host, self.port, tls=self.tls, login=self.login, passcode=passcode))

@@ -162,8 +162,6 @@ def report(
 
 
 class _Replay(click.Command):
-    """A command that keeps its arguments."""
-
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         context.meta[_ARGUMENTS] = list(args)
         return super().parse_args(context, args)
@@ -230,10 +228,7 @@ def replay(
 
 
 def _is_wanted(plan: ReplayPlan, chosen: ReplayOptions, *, yes: bool) -> bool:
-    """True if the plan has messages, and the user agrees to send them.
-
-    `UsageFailure`: the plan cannot be carried out.
-    """
+    """True if there are messages, and the user agrees to send them.  `UsageFailure`: they cannot be sent."""
     plan.check()
     if not plan.rows:
         return False
@@ -327,7 +322,6 @@ def submit_command(
 
 
 def _check(names: tuple[str, ...] | None = None) -> None:
-    """Check that the packages are installed, before anything else is done."""
     from .spark import session
 
     session.check_packages(names or session.PACKAGES)

@@ -30,10 +30,7 @@ _READ = 2  # Spark starts with the last file of each log, and with the one befor
 
 @contextlib.contextmanager
 def named(path: Path, remedy: str) -> Iterator[None]:
-    """A block that reads a file.
-
-    `JobFailure`: the file is damaged; the sentence names it and the remedy.  `OSError`: it cannot be read.
-    """
+    """A block that reads a file.  `JobFailure`: the file is damaged; the sentence names it and the remedy."""
     try:
         yield
     except (ValueError, TypeError, LookupError, NotImplementedError) as error:  # pyarrow's are kinds of these
@@ -50,20 +47,14 @@ def of_archive(path: Path) -> str:
 
 
 def refuse_empty(path: Path) -> None:
-    """Check that a Parquet file is not empty; Spark reads an empty one as no rows, without an error.
-
-    `JobFailure`: the file is empty.
-    """
+    """Refuse an empty Parquet file, of which Spark makes no rows and no error.  `JobFailure`: it is empty."""
     with contextlib.suppress(FileNotFoundError):
         if not path.stat().st_size:
             raise JobFailure(f"{path} is damaged: it is empty; {of_archive(path)}")
 
 
 def check_checkpoint(folder: Path) -> None:
-    """Check that Spark can read the files of a checkpoint that exist.
-
-    `JobFailure`: a file is damaged.  `OSError`: one cannot be read.
-    """
+    """Check that Spark can read the files of a checkpoint.  `JobFailure`: one is damaged."""
     with contextlib.suppress(FileNotFoundError), named(path := folder / "metadata", ANEW):
         json.loads(path.read_bytes())["id"].encode()
     for log in ("offsets", "commits"):
@@ -74,10 +65,7 @@ def check_checkpoint(folder: Path) -> None:
 
 
 def entries(text: str) -> list[Any]:
-    """The JSON values in a log file of Spark: one in each line after the version of the format.
-
-    `ValueError`: the version is missing, or a line is no JSON.
-    """
+    """The JSON values behind the version in a log file of Spark.  `ValueError`: it is no such file."""
     version, *lines = text.splitlines() or [""]
     if not _VERSION.fullmatch(version):
         raise ValueError("it does not begin with a version")

@@ -52,10 +52,7 @@ def duration(text: str) -> float:
 
 
 def interval(text: str) -> float:
-    """Seconds from one look to the next.
-
-    `click.BadParameter`: the text is no duration, or one so short that nothing else would be done.
-    """
+    """Seconds from one look to the next.  `click.BadParameter`: the text is no duration, or too short."""
     return units.parse_interval(text, _LIKE)
 
 

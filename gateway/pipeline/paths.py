@@ -6,14 +6,16 @@ calls `folder`.  The settings are read only if an option is missing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.files import make_private
+from gateway.files import lock, make_folder, make_private
 
-from .errors import EnvironmentFailure, UsageFailure
+from .errors import EnvironmentFailure, PipelineFailure, UsageFailure
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -53,10 +55,7 @@ def existing(option: str, place: str, maker: str) -> str:
 
 
 def make(option: str, path: Path) -> Path:
-    """The folder itself, which exists now; a new one is for its owner alone.
-
-    `EnvironmentFailure`: it cannot be made or written.
-    """
+    """The folder, which is made for its owner alone.  `EnvironmentFailure`: it cannot be made or written."""
     try:
         make_private(path)
     except OSError as error:
@@ -67,10 +66,7 @@ def make(option: str, path: Path) -> Path:
 
 
 def writable(option: str, folder: Path) -> None:
-    """Check that files can be made in a folder, before the work for them is done.
-
-    `EnvironmentFailure`: they cannot.
-    """
+    """Check that files can be made in a folder.  `EnvironmentFailure`: they cannot."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -81,6 +77,22 @@ def writable(option: str, folder: Path) -> None:
         raise EnvironmentFailure(sentence) from None
     except OSError as error:
         raise EnvironmentFailure(f"{option}: nothing can be written in {folder}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: PipelineFailure) -> Iterator[None]:
+    """A block with a lock.  `busy`: another process has it.  `EnvironmentFailure`: the file cannot be locked."""
+    try:
+        make_folder(path.parent)
+        descriptor = lock(path)
+    except BlockingIOError:
+        raise busy from None
+    except OSError as error:
+        raise EnvironmentFailure(f"{path} cannot be locked: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def setting(name: str) -> str | None:

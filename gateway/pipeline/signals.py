@@ -26,11 +26,7 @@ class _Left(BaseException):
 
 
 class StopOnSignal:
-    """A context in which signals set `event`.  Only the main thread can have one.
-
-    Args:
-        say: called once, with one sentence.
-    """
+    """A context, in the main thread, in which signals set `event`; the first one is told by `say`."""
 
     def __init__(self, say: Callable[[str], None], until: str) -> None:
         self.event = threading.Event()

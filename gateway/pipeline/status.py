@@ -36,8 +36,6 @@ class JournalStatus:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """The archive."""
-
     folder: str
     exists: bool  # False: there is no such folder
     files: int  # number of raw files; `size` is their bytes
@@ -48,8 +46,6 @@ class ArchiveStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job."""
-
     job: str
     batch: int | None  # the last one in its table; None: none yet
     rows: int  # rows of the archive that it has read
@@ -72,7 +68,6 @@ class PipelineStatus:
 
     @property
     def failed(self) -> bool:
-        """True if the last run of a job failed."""
         return any(each.failure is not None for each in self.jobs or ())
 
     def json(self) -> dict[str, Any]:
@@ -83,7 +78,6 @@ class PipelineStatus:
         return told
 
     def lines(self) -> list[str]:
-        """The status for people."""
         unknown = f"{'tables':<12} not known here; --tables or the setting `tables` names their folder"
         jobs = [unknown] if self.jobs is None else [_job_line(each) for each in self.jobs]
         return [*self._journal_lines(), _archive_line(self.archive), *jobs]
@@ -102,10 +96,7 @@ class PipelineStatus:
 
 
 def status(journal: Path | None, archive: str, into: Path | None, now: datetime) -> PipelineStatus:
-    """The status at present; None for a folder that is not known.  An archive at a URI cannot be looked at here.
-
-    `JobFailure`: a file of a table or of a checkpoint is damaged.
-    """
+    """The status at present; None for a folder that is not known.  `JobFailure`: a file is damaged."""
     folder = None if paths.is_uri(archive) else paths.folder("--archive", archive)
     raw = None if folder is None else _raw(folder)
     return PipelineStatus(

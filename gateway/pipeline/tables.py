@@ -84,10 +84,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableFile:
-    """A file of a table: the rows of the batches first to last.
-
-    Its methods raise `OSError` if it cannot be read, and `JobFailure` if it is damaged.
-    """
+    """A file of a table: the rows of the batches first to last.  A damaged one raises `JobFailure`."""
 
     first: int
     last: int
@@ -99,7 +96,6 @@ class TableFile:
         return self.last - self.first + 1
 
     def summary(self) -> BatchSummary:
-        """What it says of its batches."""
         with corrupt_files.named(self.path, corrupt_files.ANEW):
             told: dict[str, Any] = json.loads((pq.read_schema(self.path).metadata or {}).get(_SUMMARY, b"{}"))
             return BatchSummary(**told)
@@ -113,7 +109,6 @@ class TableFile:
             return metadata.num_rows, max([each.max for each in groups if each and each.has_min_max], default=None)
 
     def count(self) -> int:
-        """Its number of rows."""
         with corrupt_files.named(self.path, corrupt_files.ANEW):
             return int(pq.read_metadata(self.path).num_rows)
 

@@ -35,10 +35,7 @@ def moment(text: str, now: datetime) -> datetime:
 
 
 def span(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
-    """The moments that two texts name: the range includes the first and not the second.
-
-    `UsageFailure`: a text names no moment, or the second is not later.
-    """
+    """Two moments; the range includes the first.  `UsageFailure`: a text names none, or the range is empty."""
     begin, end = moment(since, now), moment(until, now)
     if begin >= end:
         raise UsageFailure(

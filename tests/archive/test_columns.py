@@ -93,9 +93,8 @@ def connected(names: bytes, behind: bytes = b"", code: int = 14, time: int = 0) 
 def dead_lettered(payload: bytes) -> bytes:
     layout = LAYOUTS["dead_lettered"]
     names = string("/queue/a")
-    return (
-        layout.pack(layout.rest + len(names) + len(payload), layout.code, len(names), 1, 1, 0, 0, 0) + names + payload
-    )
+    head = layout.pack(layout.rest + len(names) + len(payload), layout.code, len(names), 1, 1, 0, 0, 0)
+    return head + names + payload
 
 
 NAMES = strings("tcp", "here", "me", "s")

@@ -119,13 +119,12 @@ class TestService:
         options = ["--roll", "0s", "--interval", "0.1s", "--json"]
         places = ["--journal", str(journal), "--archive", str(archive)]
         arguments = [sys.executable, "-m", "gateway", "archive", *places, *options]
-        with subprocess.Popen(
-            arguments, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(arguments, cwd=ROOT, text=True, **pipes) as process:  # type: ignore[call-overload]
             yield process
             process.kill()
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
     def test_it_ends_after_the_current_file(
         self, journal: Path, archive: Path, process: subprocess.Popen[str], number: int
     ) -> None:
@@ -133,6 +132,9 @@ class TestService:
         assert process.stdout is not None
         for _ in range(4):
             assert json.loads(process.stdout.readline())["rows"] == 2
+        result = once(journal, archive)  # a second archiver
+        assert result.exit_code == 1
+        assert f"(process {process.pid})" in result.stderr
         Writer(journal, "g2").segments(3)
         rows += journal_rows(journal)[-3:]
         assert json.loads(process.stdout.readline())["gateway"] == "g2"
@@ -140,13 +142,6 @@ class TestService:
         _, errors = process.communicate(timeout=30)
         assert (process.returncode, errors) == (0, "")
         assert by_seq(archive_rows(archive)) == by_seq(rows)
-
-    def test_the_second_one_is_refused(self, journal: Path, archive: Path, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        process.stdout.readline()
-        result = once(journal, archive)
-        assert result.exit_code == 1
-        assert f"(process {process.pid})" in result.stderr
 
 
 def test_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

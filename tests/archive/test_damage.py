@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from gateway.archive.segments import Tables
 from gateway.journal import found
 from gateway.journal.record import BY_CODE
 from tests.archive.desk import (
@@ -81,23 +78,6 @@ def test_a_byte_in_the_middle(desk: Desk) -> None:
     path.with_suffix(".bad").rename(path)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == [*rows[:6], *rows[10:]]
-    assert path.with_suffix(".bad").exists()
-
-
-def test_a_segment_damaged_again(desk: Desk, damaged: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is damaged when it is read with others, and cannot be read when it is read alone."""
-    path, rows = damaged
-
-    class Worse(Tables):
-        def __iter__(self) -> Iterator[pa.Table]:
-            yield from super().__iter__()
-            if self.damaged:
-                path.write_bytes(b"nonsense" * 10)
-
-    monkeypatch.setattr("gateway.archive.gateway_archiver.Tables", Worse)
-    assert desk.all()
-    assert archive_rows(desk.archive) == rows[:2]
-    assert "is unusable, and is kept" in desk.said[0]
     assert path.with_suffix(".bad").exists()
 
 

@@ -65,14 +65,6 @@ def test_folders_of_this_week_stay(desk: Desk) -> None:
     assert desk.hours("raw") == []
 
 
-def test_other_folders_stay(desk: Desk) -> None:
-    assert compact(desk.archive)
-    (desk.archive / "raw" / "date=2023-11-14" / "notes").touch()
-    (desk.archive / "raw" / "date=then").mkdir()
-    expire_raw(desk.archive, 0, desk.visible + 1)
-    assert desk.hours("raw") == [0, 1, 2, 3]
-
-
 def test_the_age_is_that_of_the_files(desk: Desk) -> None:
     """A late file was visible for no stream yet."""
     for name in raw_files(desk.archive)[:2]:

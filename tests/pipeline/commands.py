@@ -5,6 +5,8 @@ A module of tests imports the fixtures that it needs.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +86,8 @@ def invoke(*arguments: str, answer: str | None = None) -> Result:
 
 def run(*arguments: str) -> Result:
     return invoke("run", "metrics", "--archive", "archive", "--tables", "tables", *arguments)
+
+
+def python(program: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own."""
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, **options)

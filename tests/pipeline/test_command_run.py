@@ -57,12 +57,6 @@ def test_all(spark: Spark, ran: Calls) -> None:
     assert ran.names["files"] == runner.FILES
 
 
-def test_folders_from_the_settings(folders: Path, spark: Spark, ran: Calls) -> None:
-    (folders / "gateway.toml").write_text('archive = "a"\ntables = "t"\n')
-    assert invoke("run", "all").exit_code == 0
-    assert ran.places[2:] == (str(folders / "a"), folders / "t")
-
-
 def test_reset(folders: Path, spark: Spark, ran: Calls) -> None:
     kept, gone = folders / "tables" / "sessions" / "x.parquet", folders / "tables" / "metrics" / "x.parquet"
     for path in (kept, gone):

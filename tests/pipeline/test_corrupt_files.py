@@ -14,7 +14,7 @@ import pytest
 
 from gateway.archive.compact import compact
 from gateway.pipeline import corrupt_files, tables
-from gateway.pipeline.errors import JobFailure, UsageFailure
+from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.jobs import JOBS
 from gateway.pipeline.report import time_steps
 from gateway.pipeline.streaming import checkpoints, file_log
@@ -65,16 +65,6 @@ def test_a_file_of_a_table(folders: Path, damaged: Damage) -> None:
     assert result.stderr.startswith(f"Error: {path} is damaged (")
 
 
-def test_a_table_file_of_something_else(tmp_path: Path) -> None:
-    path = tmp_path / "0000000000-0000000000.parquet"
-    told = pa.table({"x": [1]}).replace_schema_metadata({b"gateway": b'{"rows": 1, "unknown": 2}'})
-    pq.write_table(told, path)
-    with pytest.raises(
-        JobFailure, match=rf"^{path} is damaged \(.*unexpected keyword argument 'unknown'\); restore it"
-    ):
-        JobTable(tmp_path).summary()
-
-
 def test_errors_of_the_system_stay(tmp_path: Path) -> None:
     path = tmp_path / "0000000000-0000000000.parquet"
     path.mkdir()
@@ -84,6 +74,11 @@ def test_errors_of_the_system_stay(tmp_path: Path) -> None:
         raise caught.value
     with pytest.raises(FileNotFoundError):
         tables.TableFile(0, 0, tmp_path / "gone").summary()
+    path = tmp_path / "0000000001-0000000001.parquet"
+    told = pa.table({"x": [1]}).replace_schema_metadata({b"gateway": b'{"rows": 1, "unknown": 2}'})
+    pq.write_table(told, path)
+    with pytest.raises(JobFailure, match=rf"^{path} is damaged \(.*keyword argument 'unknown'\); restore it"):
+        tables.TableFile(1, 1, path).summary()
 
 
 @DAMAGES
@@ -169,17 +164,6 @@ def test_files_that_a_job_has_read(folders: Path, damaged: Damage) -> None:
     result = invoke("status", "--archive", "archive", "--tables", ".")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {path} is damaged (")
-
-
-def test_a_state(tmp_path: Path) -> None:
-    state = checkpoints.State(tmp_path, "consumers")
-    path = tmp_path / "_state" / "consumers" / "0.json"
-    with pytest.raises(UsageFailure, match=rf"before batch 1, {path}, is missing: restore it; or else --reset"):
-        state.before(1)
-    state.write(0, {"a": 1})
-    path.write_text('{"a":')
-    with pytest.raises(UsageFailure, match=rf"before batch 1, {path}, is damaged: restore it; or else --reset"):
-        state.before(1)
 
 
 def test_an_empty_file_of_a_batch(tmp_path: Path) -> None:

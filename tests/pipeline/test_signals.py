@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from gateway.pipeline.signals import StopOnSignal
+
+from .commands import python
 
 UNTIL = "this batch is done"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -35,14 +35,14 @@ def test_the_second_one_ends_the_process(first: signal.Signals, second: signal.S
         "import signal, sys, threading\n"
         "from gateway.pipeline.signals import StopOnSignal\n"
         "threading.Thread(target=threading.Event().wait).start()\n"
-        "with StopOnSignal(print, 'all is over'):\n"
+        "with StopOnSignal(lambda text: print(text, flush=True), 'all is over'):\n"
         "    try:\n"
         f"        for number in ({first:d}, {second:d}):\n"
         "            signal.raise_signal(number)\n"
         "    finally:\n"
         "        threading.Event().wait()\n"
     )
-    told = subprocess.run([sys.executable, "-u", "-c", program], capture_output=True, text=True, check=False)
+    told = python(program)
     assert (told.returncode, told.stderr) == (128 + second, "")
     assert told.stdout == "Ends when all is over; another Ctrl-C or SIGTERM ends it at once.\n"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from gateway.pipeline.streaming import checkpoints
 from gateway.pipeline.tables import BatchSummary
 
 from . import rows
+from .commands import python
 
 NOW = datetime(2026, 3, 1, 14, tzinfo=UTC)
 JOB = JOBS["metrics"]
@@ -174,5 +173,4 @@ def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:
 
 def test_it_needs_no_spark() -> None:
     code = "import sys; import gateway.pipeline.status; print('pyspark' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout == "False\n"
+    assert python(code).stdout == "False\n"

@@ -1,47 +1,29 @@
-"""SIGKILL of everything that runs queries, again and again, and then what has become of the messages.
-
-    python -m tests.pyspark_stomp.kills [--rounds N] [--seed N]
-
-Messages come all the time, at the gateway and, where it is installed, at RabbitMQ.  In each round a process starts
-Spark with all queries of `queries`, by chance with availableNow or with triggers by time.  It is killed with its
-children at a random moment between the first query's start and two seconds behind the last one's.  Every round goes on
-from what is on the disk.
-After the last one the queries run to their ends; then every message must be there, and where a query promises that,
-once; and queues are empty.  The status is 1 when something is lost or doubled.
-"""
+"""Processes that run queries and are killed with their children, and then what has become of the messages."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pyspark.sql.datasource import InputPartition
 
 from gateway.client import Client
 from pyspark_stomp.batch import BatchReader
 from pyspark_stomp.options import Options
-from tests.pyspark_stomp.queries import DURABLE, STREAM, Query, at_gateway, at_rabbitmq, config, start, written
-from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.pyspark_stomp.queries import DURABLE, STREAM, Query, config, written
 
 _ROOT = Path(__file__).parents[2]
 _START = 240.0
 _KILLED = 20.0
-_END = 240
 _TOGETHER = 20
 _EVERY = 0.25
 _PAUSE = 0.05
@@ -159,9 +141,6 @@ class Outcome:
         """Whether that is what was promised."""
         return not (self.lost or self.left or (self.exact and self.doubled))
 
-    def __str__(self) -> str:
-        return f"{self.query:14} lost {self.lost}, doubled {self.doubled}, left {self.left}"
-
 
 def waiting(query: Query, destination: str) -> list[tuple[str, str]]:
     """Body and `x-dedup-id` of what waits in a queue, which stays there."""
@@ -190,61 +169,8 @@ def outcomes(queries: list[Query], folder: Path, sent: int) -> list[Outcome]:
     return found
 
 
-def live(
-    folder: Path, queries: list[Query], feed: Feed, dice: random.Random, window: tuple[str, str] | None = None
-) -> str:
-    """One round: start everything, kill everything.  What was done, in words."""
+def live(folder: Path, queries: list[Query], feed: Feed, dice: random.Random, window: tuple[str, str]) -> None:
+    """Start everything, and kill everything when a query is at its window."""
     once = [query.name for query in queries if dice.random() < 0.5]
-    for old in [*folder.glob("window-*"), *folder.glob("runs-*")]:
-        old.unlink()
-    begun, late = dice.randint(1, len(queries)), dice.uniform(0, 2)
     with Life.of_module(folder, "queries", config(folder, queries, once, window)) as life:
-        if window is not None:
-            life.wait_for((folder / f"window-{window[0]}").exists, feed.trickle)
-            return f"window {window[1]} of {window[0]}"
-        life.wait_for(lambda: len(list(folder.glob("runs-*"))) >= begun, feed.trickle)
-        moment = time.monotonic() + late
-        life.wait_for(lambda: time.monotonic() >= moment, feed.trickle)
-    return f"at random, {late:.2f} s behind the start of query {begun}; availableNow: {' '.join(once) or 'none'}"
-
-
-def finish(spark: SparkSession, queries: list[Query], folder: Path) -> None:
-    """Run all queries to their ends."""
-    running = {query.name: start(spark, query, folder, rows=20_000, once=True) for query in queries}
-    for name, each in running.items():
-        assert each.awaitTermination(_END), f"{name} does not end"
-        assert each.exception() is None, f"{name}: {each.exception()}"
-
-
-def main() -> None:
-    """Kill, and report."""
-    from tests.pyspark_stomp.conftest import running_gateway
-    from tests.spark import start_spark
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
-    told = parser.parse_args()
-    dice = random.Random(told.seed)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for each in ("gateway", "rabbitmq", "queries"):
-            (folder / each).mkdir()
-        gateway = stack.enter_context(running_gateway(folder / "gateway", store="sqlite:store.db"))
-        queries = at_gateway(gateway.tcp_port, "kill")
-        if is_installed():
-            queries += at_rabbitmq(stack.enter_context(running_rabbitmq(folder / "rabbitmq")), "kill")
-        feed = Feed(queries)
-        feed.send(400)
-        print(f"seed {told.seed}: {', '.join(query.name for query in queries)}", flush=True)
-        for number in range(told.rounds):
-            what = live(folder / "queries", queries, feed, dice)
-            print(f"{number + 1:3} {feed.sent:7,} sent  {what}", flush=True)
-        finish(start_spark(), queries, folder / "queries")
-        found = outcomes(queries, folder / "queries", feed.sent)
-    print(*found, sep="\n", flush=True)
-    sys.exit(not all(each.is_right for each in found))
-
-
-if __name__ == "__main__":
-    main()
+        life.wait_for((folder / f"window-{window[0]}").exists, feed.trickle)

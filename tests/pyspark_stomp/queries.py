@@ -78,19 +78,11 @@ def at_gateway(port: int, word: str) -> list[Query]:
 def at_rabbitmq(port: int, word: str) -> list[Query]:
     """The queries at RabbitMQ, which does not drop what was sent twice; its senders set a header `x-id`."""
     where = {"host": HOST, "port": str(port), **LOGIN}
+    stream, log = {"subscribeHeaders": json.dumps(STREAM)}, {"files": False, "exact": False}
     return [
         Query("rabbit-spool", "spool", where, f"/queue/{word}.spool", more={"dedupHeader": "x-id"}),
         Query("rabbit-ack", "ack", where, f"/queue/{word}.ack", exact=False),
-        Query(
-            "rabbit-offset",
-            "offset",
-            where,
-            f"/queue/{word}.stream",
-            f"/queue/{word}.offset.out",
-            more={"subscribeHeaders": json.dumps(STREAM)},
-            files=False,
-            exact=False,
-        ),
+        Query("rabbit-offset", "offset", where, f"/queue/{word}.stream", f"/queue/{word}.offset.out", stream, **log),
     ]
 
 
@@ -184,9 +176,7 @@ def main() -> None:
     spark.dataSource.register(Dying)
 
     def begin(query: Query) -> StreamingQuery:
-        running = start(spark, query, folder, rows=300, once=query.name in once, window=windows.get(query.name, ""))
-        (folder / f"runs-{query.name}").touch()
-        return running
+        return start(spark, query, folder, rows=300, once=query.name in once, window=windows.get(query.name, ""))
 
     running = {each.name: begin(each) for each in queries}
     while True:

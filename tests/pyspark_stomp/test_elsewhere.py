@@ -52,14 +52,9 @@ def test_spark_submit(broker: Broker, name: str, tmp_path: Path) -> None:
         name="tests",
         into=tmp_path / "submit",
         python=bare_python(tmp_path / "venv"),
-        conf={
-            "spark.driver.host": HOST,
-            "spark.driver.bindAddress": HOST,
-            "spark.ui.enabled": "false",
-            "spark.driver.extraJavaOptions": _JVM,
-            "spark.executor.extraJavaOptions": _JVM,
-            "spark.executor.memory": "512m",
-        },
+        conf=dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), HOST)
+        | dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _JVM)
+        | {"spark.ui.enabled": "false", "spark.executor.memory": "512m"},
     )
     told = {"remote": None, "where": broker.where, "queue": f"/queue/{name}", "folder": str(tmp_path), "pipeline": run}
     driver = tmp_path / "submit" / "driver.py"
@@ -92,18 +87,14 @@ def is_open(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_spark_connect(spark: SparkSession, broker: Broker, name: str, tmp_path: Path) -> None:
     """The JVM of the tests serves; a client without a JVM does all the rest."""
     broker.send(f"/queue/{name}", bodies(300))
     port = spark.sparkContext.getConf().get("spark.connect.grpc.binding.port")
-    told = {
-        "remote": f"sc://{HOST}:{port}",
-        "where": broker.where,
-        "queue": f"/queue/{name}",
-        "folder": str(tmp_path),
-        "pipeline": None,
-    }
+    told = {"remote": f"sc://{HOST}:{port}", "where": broker.where, "queue": f"/queue/{name}", "folder": str(tmp_path)}
+    told["pipeline"] = None
     jvm = spark._jvm
     assert jvm is not None
     service = jvm.org.apache.spark.sql.connect.service.SparkConnectService

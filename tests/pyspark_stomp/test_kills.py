@@ -2,8 +2,7 @@
 
 Spark, its Python and all queries are one session of processes and die together: when one's sink is done and Spark has
 not written that down, the others wherever they are.  Messages come all the time: before, between and after.  The
-queries go on in the session of the tests, from what is on the disk.  More rounds, and other moments:
-`python -m tests.pyspark_stomp.kills`; all moments, without Spark: `test_windows`.
+queries go on in the session of the tests, from what is on the disk.  All moments, without Spark: `test_windows`.
 """
 
 from __future__ import annotations

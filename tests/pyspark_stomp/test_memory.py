@@ -52,15 +52,6 @@ def test_a_redelivered_message_keeps_its_row() -> None:
     assert memory.due() == [("/queue/a", "late")]
 
 
-def test_a_copy_on_the_same_connection_is_due_at_once() -> None:
-    memory = Memory(0, 10)
-    memory.keep(block(range(1)))
-    memory.exchange("/queue/a\nm0", ("/queue/a", "copy"))
-    assert memory.due() == [("/queue/a", "copy")]
-    memory.release(1)
-    assert memory.due() == handles(range(1))
-
-
 def test_redelivered_messages_of_several_blocks() -> None:
     memory = Memory(7, 10)
     for start in (0, 2, 4):

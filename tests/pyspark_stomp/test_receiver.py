@@ -63,12 +63,16 @@ def store(tmp_path: Path) -> Iterator[Spool]:
 
 
 @pytest.mark.parametrize(("version", "ack_mode"), [("1.0", "client"), ("1.1", "client-individual"), ("1.2", "client")])
-def test_a_spool_takes_a_queue_over(broker: Broker, queue: str, store: Spool, version: str, ack_mode: str) -> None:
+def test_a_spool_takes_queues_over(broker: Broker, queue: str, store: Spool, version: str, ack_mode: str) -> None:
     broker.send(queue, bodies(3000))
-    with receiving(broker.options(destination=queue, version=version, ackMode=ack_mode), store) as receiver:
-        wait_until(lambda: store.end == 3000 and receiver.idle_for() > 0.05)
-        assert broker.waiting(queue) == []
-    assert content(store) == bodies(3000)
+    broker.send(f"{queue}.b", bodies(1, 3000))
+    told = {"destination": f"{queue},{queue}.b", "version": version, "ackMode": ack_mode}
+    with receiving(broker.options(**told), store) as receiver:
+        wait_until(lambda: store.end == 3001 and receiver.idle_for() > 0.05)
+        assert broker.waiting(queue) == broker.waiting(f"{queue}.b") == []
+    assert sorted(content(store)) == sorted(bodies(3001))
+    for batch in read_pieces(store.pieces(0, 3001), ["subscription", "destination"]):
+        assert batch.column("subscription").equals(batch.column("destination"))
 
 
 def test_memory_acknowledges_what_is_released(broker: Broker, queue: str) -> None:
@@ -80,17 +84,6 @@ def test_memory_acknowledges_what_is_released(broker: Broker, queue: str) -> Non
         store.release(107)
         wait_until(lambda: receiver.idle_for() > 0.05)
     assert broker.waiting(queue) == bodies(200, 100)
-
-
-def test_several_destinations(broker: Broker, name: str, store: Spool) -> None:
-    queues = [f"/queue/{name}.{number}" for number in range(3)]
-    for number, queue in enumerate(queues):
-        broker.send(queue, bodies(10, 10 * number))
-    with receiving(broker.options(destination=",".join(queues)), store) as receiver:
-        wait_until(lambda: store.end == 30 and receiver.idle_for() > 0.05)
-    assert sorted(content(store)) == sorted(bodies(30))
-    batch = next(read_pieces(store.pieces(0, 1), ["subscription", "destination"]))
-    assert batch.to_pylist()[0]["subscription"] == batch.to_pylist()[0]["destination"]
 
 
 @pytest.mark.parametrize("mode", ["spool", "ack"])
@@ -145,23 +138,15 @@ def test_a_message_that_is_redelivered_after_a_restart(broker: Broker, queue: st
     store.close()
 
 
-def test_ids_of_the_senders(broker: Broker, queue: str, store: Spool) -> None:
-    for turn in range(2):
-        broker.send(queue, ["same"], **{"x-id": "7"})
-        broker.send(queue, [f"none {turn}"])
-    with receiving(broker.options(destination=queue, dedupHeader="x-id"), store) as receiver:
-        wait_until(lambda: receiver.idle_for() > 0.1)
-    assert content(store) == ["same", "none 0", "none 1"]
-    assert broker.waiting(queue) == []
-
-
-def test_selector_and_more_headers(broker: Broker, queue: str, store: Spool) -> None:
+def test_selector_ids_of_senders_and_more_headers(broker: Broker, queue: str, store: Spool) -> None:
     broker.send(queue, ["no"], colour="blue")
     broker.send(queue, ["yes"], colour="red")
+    broker.send(queue, ["again"], colour="red", **{"x-id": "7"})
+    broker.send(queue, ["again"], colour="red", **{"x-id": "7"})
     told = {"destination": queue, "selector": "colour = 'red'", "subscribeHeaders": '{"x-priority": "5"}'}
-    with receiving(broker.options(**told), store) as receiver:
+    with receiving(broker.options(**told, dedupHeader="x-id"), store) as receiver:
         wait_until(lambda: receiver.idle_for() > 0.1)
-    assert content(store) == ["yes"]
+    assert content(store) == ["yes", "again"]
     assert broker.waiting(queue) == ["no"]
 
 
@@ -196,16 +181,6 @@ def test_a_spool_that_takes_no_more(broker: Broker, queue: str, store: Spool) ->
     store.keep = full  # type: ignore[method-assign]  # a full disk
     assert "No space left" in str(failure(broker.options(destination=queue), store))
     assert broker.waiting(queue) == bodies(10)
-
-
-def test_rows_do_not_wait_for_others_that_do_not_come(
-    broker: Broker, queue: str, store: Spool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_LINGER", 3600.0)
-    broker.send(queue, bodies(3))
-    with receiving(broker.options(destination=queue), store) as receiver:
-        wait_until(lambda: store.end == 3)
-        assert receiver.wait_beyond(2, 15)
 
 
 def test_a_full_spool_lets_the_server_wait(broker: Broker, queue: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from gateway.codec import Frame, Head
 from pyspark_stomp.errors import OptionError
-from pyspark_stomp.rows import _TOGETHER, SCHEMA, Block, Collector, check_columns, ddl, encode, keys_of
+from pyspark_stomp.rows import _TOGETHER, SCHEMA, Block, Collector, check_columns, ddl, keys_of
 
 
 def message(number: int, **headers: str) -> Frame:
@@ -25,12 +25,6 @@ def block(numbers: range, *, dedup_header: str = "", **headers: str) -> Block:
         frame = message(number, **headers)
         collector.add(frame, collector.key(frame))
     return collector.take()
-
-
-def bodies(data: bytes) -> list[str]:
-    """What the rows of a block hold."""
-    table = pa.ipc.open_stream(data).read_all()
-    return [body.decode() for body in table.column("body").to_pylist()]
 
 
 @pytest.mark.spark
@@ -90,21 +84,15 @@ def test_missing_headers() -> None:
     row = collector.batch().to_pylist()[0]
     assert (row["destination"], row["content_type"], row["body"], row["seq"]) == (None, None, None, None)
     assert (row["headers"], row["subscription"], row["redelivered"]) == ([], "", False)
-
-
-def test_older_versions_are_acknowledged_by_message_id() -> None:
-    collector = Collector()
-    collector.add(Frame(Head("MESSAGE", {"message-id": "m", "subscription": "s"}), b""))
-    assert collector.handles == [("s", "m")]
-
-
-def test_numbers_of_a_stream() -> None:
+    older = Frame(Head("MESSAGE", {"message-id": "m", "subscription": "s"}), b"")
+    collector.add(older)
+    assert collector.handles == [("s", "m")]  # older versions are acknowledged by message-id
+    assert Collector(dedup_header="x-id").key(message(1)) == ""
     collector = Collector()
     collector.add(message(1, **{"x-stream-offset": "5"}))
     collector.add(message(2, **{"x-stream-offset": "5", "seq": "6"}))
     batch = collector.batch()
-    assert batch.column("seq").to_pylist() == [5, 6]
-    assert batch.column("headers").to_pylist() == [[], []]
+    assert (batch.column("seq").to_pylist(), batch.column("headers").to_pylist()) == ([5, 6], [[], []])
 
 
 @pytest.mark.parametrize("dedup_header", ["", "x-id"])
@@ -114,15 +102,6 @@ def test_keys_are_the_same_before_and_after(dedup_header: str) -> None:
     assert keys_of(batch, dedup_header) == made.keys
     assert made.keys[0] == ("/queue/a\n7" if dedup_header else "/queue/a\nm0")
     assert (made.rows, len(made.handles)) == (3, 3)
-
-
-def test_without_an_id_there_is_no_key() -> None:
-    collector = Collector(dedup_header="x-id")
-    assert collector.key(message(1)) == ""
-
-
-def test_encoding_keeps_all_rows() -> None:
-    assert bodies(encode(pa.ipc.open_stream(block(range(4)).data).read_next_batch())) == ["b0", "b1", "b2", "b3"]
 
 
 def test_columns_of_a_query() -> None:

@@ -6,10 +6,12 @@ import time
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 from gateway.client import Client
 from gateway.codec import Frame
 from pyspark_stomp.errors import OptionError
+from pyspark_stomp.options import Options
 from pyspark_stomp.sink import BatchWriter, Plan, Written
 from tests.pyspark_stomp.conftest import Broker
 from tests.pyspark_stomp.test_receiver import bodies
@@ -75,3 +77,32 @@ def test_an_error_names_the_header_that_cannot_be_sent(
     with pytest.raises(OptionError, match=f"row 1 of partition 0, {column}: .*{reason}"):
         write(broker, f"/queue/{name}", version, **columns)
     assert broker.waiting(f"/queue/{name}") == []
+
+
+@pytest.mark.parametrize(
+    ("ddl", "options", "sentence"),
+    [
+        ("text string", {}, "there is no use for a column text"),
+        ("destination string", {}, "there is no column body"),
+        ("body long", {}, "column body has the type bigint; it must be string or binary"),
+        ("body string", {"destination": ""}, "option destination"),
+        ("body string", {"destination": "/queue/a,/queue/b"}, "option destination of a sink must be one"),
+        ("body string", {"dedupColumn": "y"}, "dedupColumn names y"),
+        ("body string", {"sendHeaders": '{"receipt": "1"}'}, "option sendHeaders cannot set receipt"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out(ddl: str, options: dict[str, str], sentence: str) -> None:
+    schema = StructType()
+    for column in ddl.split(", "):
+        schema = schema.add(*column.split())
+    with pytest.raises(OptionError, match=sentence):
+        Plan.of(Options.of({"destination": "/queue/never", **options}), schema, overwrite=False)
+    with pytest.raises(OptionError, match="overwrite has no meaning"):
+        Plan.of(Options.of({"destination": "/queue/never"}), StructType().add("body", "string"), overwrite=True)
+
+
+def test_a_row_without_an_id_is_refused(broker: Broker, name: str) -> None:
+    rows = pa.RecordBatch.from_pylist([{"body": "b", "dedup_id": None}])
+    plan = Plan(broker.options(destination=f"/queue/{name}"), ["body", "dedup_id"], "job")
+    with pytest.raises(OptionError, match="its column dedup_id is null"):
+        BatchWriter(plan).write(iter([rows]))

@@ -36,19 +36,13 @@ def test_a_misspelt_option_is_an_error_at_once() -> None:
         lambda reader: reader.partitions({}, {}),
     ],
 )
-@pytest.mark.parametrize("told", [{}, {"destination": "/queue/a"}])
+@pytest.mark.parametrize("told", [{}, {"destination": "/queue/a"}, {"destination": "/topic/a", "mode": "offset"}])
 def test_a_stream_fails_at_its_first_call(told: dict[str, str], ask: Callable[[Any], object]) -> None:
     """Spark hides an exception of `streamReader`: it then stops a reader that it does not have."""
-    reader = DefaultSource(told).streamReader(StructType())
+    schema = StructType().add("colour", "string") if "mode" in told else StructType()
+    reader = DefaultSource(told).streamReader(schema)
     assert isinstance(reader, DataSourceStreamReader)
     assert isinstance(reader, SupportsTriggerAvailableNow)
-    with pytest.raises(OptionError, match=r"option destination|option spoolDir"):
+    with pytest.raises(OptionError, match=r"option destination|option spoolDir|names a column colour"):
         ask(reader)
     reader.stop()
-
-
-def test_an_invalid_schema_fails_at_the_first_call() -> None:
-    told = {"destination": "/topic/a", "mode": "offset"}
-    schema = StructType().add("colour", "string")
-    with pytest.raises(OptionError, match="names a column colour"):
-        DefaultSource(told).streamReader(schema).initialOffset()

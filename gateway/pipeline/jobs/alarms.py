@@ -41,8 +41,6 @@ Key = tuple[str, int, str, str | None, str]  # gateway, epoch, session, subscrip
 
 @dataclass(slots=True)
 class Look:
-    """A look at a subscription, or its end."""
-
     seq: int  # of its row
     ts: int  # of its row
     pending: int = 0  # deliveries without ACK
@@ -79,7 +77,6 @@ class Suspect:
         return self.gateway, self.epoch, self.session, self.subscription, self.destination
 
     def suspect_of(self, look: Look) -> Suspect:
-        """A new suspect of the same subscription, by its first look."""
         names = self.gateway, self.epoch, self.session, self.subscription, self.destination, self.principal, self.peer
         return Suspect(*names, look.seq, look.ts, look.pending, look.oldest_us)
 
@@ -93,31 +90,23 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Watch:
-    """Goes through the looks of all suspects.
-
-    Args:
-        limit: microseconds; an older delivery is over.
-        tell: called with the rows of the table, with times in microseconds since 1970.
-    """
+    """Goes through the looks of all suspects."""
 
     def __init__(self, suspects: Sequence[dict[str, Any]], limit: int, tell: Tell) -> None:
-        self._limit = limit
-        self._tell = tell
+        self._limit = limit  # microseconds; an older delivery is over
+        self._tell = tell  # called with the rows of the table, with times in microseconds since 1970
         self.suspects = {each.key: each for each in [Suspect(**values) for values in suspects]}
 
     def state(self) -> list[dict[str, Any]]:
-        """The suspects, as JSON."""
         return [asdict(self.suspects[key]) for key in sorted(self.suspects, key=repr)]
 
     def is_over(self, look: Look) -> bool:
-        """True if the oldest delivery is too old."""
         return look.pending > 0 and look.oldest_us > self._limit
 
     def see(self, subject: Suspect, looks: Sequence[Look], settled: Sequence[tuple[int, int]]) -> None:
-        """Go through what a batch has of a subscription.
+        """Go through the `looks` of a batch at the subscription of `subject`, in the order of `seq`.
 
-        `subject` is a suspect of it, `looks` are in the order of `seq`, `settled` has the first and last `seq` of rows
-        that say that something was settled.
+        `settled` has the first and last `seq` of rows that say that something was settled.
         """
         key = subject.key
         for look in looks:

@@ -52,7 +52,6 @@ _MOST_CHANGES = 1000
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to partial rows."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -79,10 +78,9 @@ def transform(rows: DataFrame) -> DataFrame:
 
 
 def fold(state: State, partial: pyarrow.Table, limits: AlarmLimits) -> tuple[State, pyarrow.Table]:
-    """Add the partial rows of one more batch; returns the state after it, and rows of the table.
+    """Add the partial rows of one more batch to the state; returns the new state, and rows of the table.
 
-    The result does not depend on how rows are split into batches, as long as those of a gateway come in the order of
-    (epoch, seq).  `state` is that after the batch before; the first one has an empty one.
+    The result does not depend on how rows are split, as long as those of a gateway come in the order of (epoch, seq).
     """
     told: list[dict[str, Any]] = []
     limit = round(limits.stuck_after * 1_000_000)

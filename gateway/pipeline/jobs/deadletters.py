@@ -21,7 +21,6 @@ _MOST_PLACES = 1000
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to rows of the table."""
     from pyspark.sql import functions as f
 
     return rows.where(f.col("event") == "dead_lettered").select(*_TABLE)
@@ -30,12 +29,9 @@ def transform(rows: DataFrame) -> DataFrame:
 def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    total               number of dead letters
-    places              `destination`, `reason`, their `count` and the time of the `last` one; the most frequent first
-    places_left_out     how many more there are
-    newest              the last ones, without `gateway`, `epoch` and `seq`; long texts are cut, and
-                        `headers_left_out` tells how many headers are not shown
-    newest_left_out     how many more there are
+    total                     number of dead letters
+    places, places_left_out   `destination`, `reason`, `count`, time of the `last`, most frequent first; how many more
+    newest, newest_left_out   the last ones, with cut texts and `headers_left_out`; how many more there are
     """
     recent = bounded.recent(table, JOB.time, now)
     if not recent.num_rows:

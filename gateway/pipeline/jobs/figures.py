@@ -27,8 +27,6 @@ Histogram = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of some messages."""
-
     counts: Mapping[str, int]  # rows of each event; 0 if there was none
     body_bytes: Mapping[str, int]  # of the bodies of these rows
     queue: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
@@ -50,10 +48,7 @@ class Ranking:
 
 
 def figures(table: pyarrow.Table) -> Figures:
-    """The figures of a table of `metrics`.
-
-    For all functions here the table may have no columns, and rows that could be merged may stand beside each other.
-    """
+    """The figures of a table of `metrics`, which may have no columns, and rows that could be merged."""
     return _grouped(table, []).get((), add([]))
 
 
@@ -90,7 +85,6 @@ def heat(table: pyarrow.Table, kind: str = "queue", step: timedelta = MINUTE) ->
 
 
 def add(several: Iterable[Figures]) -> Figures:
-    """The sum of several figures."""
     counts, body_bytes = dict.fromkeys(EVENTS, 0), dict.fromkeys(EVENTS, 0)
     queue: dict[int, int] = {}
     ack: dict[int, int] = {}

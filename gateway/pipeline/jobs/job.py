@@ -27,8 +27,6 @@ State = dict[str, Any]  # plain JSON
 
 @dataclass(frozen=True, slots=True)
 class AlarmLimits:
-    """Limits of alarms."""
-
     stuck_after: float = 60.0  # seconds that a delivery may be without ACK
 
 
@@ -42,12 +40,7 @@ class MakeSnapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job.
-
-    Attributes:
-        fold: the state after the batch before (at first empty) and the partial rows of this one; returns the state
-            after it, and the rows of the table.
-    """
+    """A job."""
 
     name: str
     version: int  # another version cannot continue the tables and the state of this one
@@ -58,4 +51,5 @@ class Job:
     merges: Mapping[str, Merge]  # how each other column is merged; nulls are ignored
     time: str  # the column with the time of a row of the table
     snapshot: MakeSnapshot  # what the console shows
+    # The state after the batch before (at first empty) and the partial rows of this one make the next, and table rows.
     fold: Callable[[State, pyarrow.Table, AlarmLimits], tuple[State, pyarrow.Table]] | None = None

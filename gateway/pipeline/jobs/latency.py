@@ -60,10 +60,7 @@ def middle(bucket: int) -> float:
 
 
 def percentile(counts: Mapping[int, int], quantile: float) -> float | None:
-    """The time that a share of the messages took at most, in us; None: there are no times.
-
-    Of n times in order it is the one at place ceil(quantile * n); `counts` has the times in each bucket.
-    """
+    """The time at place ceil(quantile * n) of n times in order, in us, by the times in each bucket; None: no times."""
     place = max(1, ceil(quantile * sum(counts.values()) - _ROUNDING))
     for each in sorted(counts):
         place -= counts[each]

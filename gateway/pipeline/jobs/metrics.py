@@ -26,7 +26,6 @@ _HEAT_STEP = timedelta(minutes=15)
 
 
 def transform(rows: DataFrame) -> DataFrame:
-    """Rows of the archive to partial rows."""
     from pyspark.sql import functions as f
 
     event = f.col("event")
@@ -51,10 +50,9 @@ def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> d
 
     totals          the counts of all destinations, `octets` and percentiles
     minutes         a list for each of them, with a value for each minute that has rows; `at` are their starts
-    heat            how many took how long: [start of a quarter of an hour, octave, count]; an octave n is the times
-                    from 2**n - 1 us on
+    heat            [start of a quarter of an hour, octave, count]; an octave n is the times from 2**n - 1 us on
     destinations    the busiest first: the keys of `totals`, and `destination`
-    others          the counts of the destinations that are left out, and how many `destinations` these are
+    others          the counts of the other destinations, and how many `destinations` these are
     """
     recent = bounded.recent(table, JOB.time, now)
     ranking = figures.by_destination(recent, _MOST)

@@ -85,10 +85,9 @@ def transform(rows: DataFrame) -> DataFrame:
 def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    totals      the sums of all rows
-    states      how many sessions are `connected`, `ended`, or `lost`: their gateway has started again since
-    sessions    the connected ones first, of these the last active ones: `state` and their columns without null and 0
-    left_out    how many more there are
+    totals                sums of all rows
+    states                how many sessions are `connected`, `ended`, or `lost`: their gateway has started again since
+    sessions, left_out    the last active ones, `connected` first, without null and 0; and how many more there are
     """
     import pyarrow.compute as pc
 

@@ -76,11 +76,9 @@ class ReplayPlan:
 
     @property
     def body_bytes(self) -> int:
-        """Bytes of their bodies."""
         return sum([part.size for part in self.parts])
 
     def text(self) -> str:
-        """The plan for people, some lines."""
         options, record = self.options, self.record
         begin, end = [shown(datetime.fromisoformat(each)) for each in (record.since, record.until)]
         lines = [
@@ -124,10 +122,7 @@ class ReplayPlan:
         return lines
 
     def check(self) -> None:
-        """Refuse to send an impossible plan.
-
-        `UsageFailure`: bodies are not whole, or a destination cannot be sent to.
-        """
+        """Refuse an impossible plan.  `UsageFailure`: bodies are not whole, or a destination is the server's."""
         if self.partial and self.options.partial == "refuse":
             raise UsageFailure(
                 f"{self.partial:,} of the selected messages cannot be sent whole, because the journal kept only part "

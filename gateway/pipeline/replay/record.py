@@ -13,16 +13,16 @@ segment that the archiver could not read at first: these would be out of order, 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from gateway.files import lock, make_folder, store
+from gateway.files import store
 
-from ..errors import EnvironmentFailure, JobFailure, UsageFailure
+from ..errors import JobFailure, UsageFailure
+from ..paths import locked
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,6 @@ class ReplayRecord:
 
 
 class ReplayRecords:
-    """The records of all replays."""
-
     def __init__(self, tables: Path) -> None:
         self._folder = tables / "_replays"
 
@@ -115,17 +113,6 @@ class ReplayRecords:
         except OSError as error:
             raise JobFailure(f"the record of the replay, {path}, cannot be written: {error}") from None
 
-    @contextlib.contextmanager
-    def held(self, replay: str) -> Iterator[None]:
+    def held(self, replay: str) -> AbstractContextManager[None]:
         """A block in which no other process of this machine runs the replay.  `JobFailure`: another one does."""
-        try:
-            make_folder(self._folder)
-            descriptor = lock(self._folder / f"{replay}.lock")
-        except BlockingIOError:
-            raise JobFailure(f"replay {replay} is running already") from None
-        except OSError as error:
-            raise EnvironmentFailure(f"no records can be kept in {self._folder}: {error.strerror}") from None
-        try:
-            yield
-        finally:
-            os.close(descriptor)
+        return locked(self._folder / f"{replay}.lock", JobFailure(f"replay {replay} is running already"))

@@ -53,11 +53,10 @@ _SLACK = timedelta(minutes=5)  # how much the clocks of two machines may differ
 def plan(
     spark: SparkSession, archive: str, tables: Path, options: ReplayOptions, now: datetime, *, dry_run: bool = False
 ) -> ReplayPlan:
-    """The plan of a replay; `tables` is the folder with the records.
+    """The plan of a replay; with `dry_run` the broker need not be there, and the plan has examples.
 
-    With `dry_run` nothing will be sent: the broker need not be there, and the plan has examples.
-    `UsageFailure`: an option is wrong, or differs from those that the replay was begun with.
-    `JobFailure`: the broker or the archive cannot be used.
+    `UsageFailure`: an option is wrong, or differs from those that the replay was begun with.  `JobFailure`: the broker
+    or the archive cannot be used.
     """
     options.check()
     broker = BrokerUrl.of(options.broker)
@@ -81,14 +80,9 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     stopping: threading.Event | None = None,
 ) -> int:
-    """Send the messages of a plan; returns how many were sent.
+    """Send the messages of a plan, and `say` the progress after each part; returns how many were sent.
 
-    Args:
-        say: called after each part, with the progress.
-        stopping: set to end after the present part.
-
-    `UsageFailure`: the plan cannot be carried out (`ReplayPlan.check`).  `JobFailure`: the broker refused, or was lost;
-    the same replay can be run again.
+    `UsageFailure`: the plan cannot be carried out.  `JobFailure`: the broker refused, or was lost.
     """
     plan.check()
     sent, began = 0, time.monotonic()
@@ -228,7 +222,6 @@ def _limited(frame: DataFrame, parts: Iterator[ReplayPart], limit: int, before: 
 
 
 def _of(frame: DataFrame, part: ReplayPart) -> DataFrame:
-    """The rows of a part."""
     run = (f.col("gateway") == part.gateway) & (f.col("epoch") == part.epoch)
     return frame.where(run & f.col("seq").between(part.first, part.last))
 

@@ -46,13 +46,7 @@ Process = tuple[str, int]  # gateway and epoch
 def report(
     spark: SparkSession, archive: str, since: datetime, until: datetime, *, limits: AlarmLimits | None = None
 ) -> Report:
-    """The figures of a span.  `UsageFailure`: there is no archive.
-
-    Args:
-        archive: a folder, or a Hadoop URI.
-        since, until: with a zone; the span ends before `until`.
-        limits: from when on a consumer is stuck.
-    """
+    """The figures of a span, which ends before `until`.  `UsageFailure`: there is no such folder, or Hadoop URI."""
     since, until = since.astimezone(UTC), until.astimezone(UTC)
     limits = limits or AlarmLimits()
     stuck_after = timedelta(seconds=limits.stuck_after)
@@ -130,7 +124,6 @@ class _Counted:
         self._events = {each["event"] for each in self.totals}
 
     def close(self) -> None:
-        """Let Spark forget the counts."""
         self._all.unpersist()
 
     def traffic(self) -> tuple[pa.Table, pa.Table]:
@@ -233,7 +226,6 @@ def _dead_letters(rows: DataFrame, totals: Iterable[dict[str, Any]]) -> tuple[La
 
 
 def _lasts(totals: Iterable[dict[str, Any]]) -> dict[Process, datetime]:
-    """When the last row of each process was."""
     lasts: dict[Process, datetime] = {}
     for each in totals:
         process = each["gateway"], each["epoch"]

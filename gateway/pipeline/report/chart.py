@@ -30,8 +30,6 @@ Series = Mapping[str, Sequence[float | None]]  # name of a line -> its value at 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The vertical axis."""
-
     low: float  # the values at its ends, as `of` measures them
     high: float  # the values at its ends, as `of` measures them
     ticks: Sequence[tuple[float, str]]  # values with a label

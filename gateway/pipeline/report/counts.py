@@ -72,12 +72,9 @@ _HELD = 500_000  # partial rows that a worker holds, at most
 def of_files(
     batches: Iterable[pa.RecordBatch], since: datetime, until: datetime, seconds: int, limit: int
 ) -> Iterator[pa.RecordBatch]:
-    """The partial rows of files, which a column `path` of the batches names.  `ValueError`: a file cannot be read.
+    """The partial rows of the files in column `path`.  `ValueError`: a file cannot be read.
 
-    Args:
-        since, until: with a zone; the span ends before `until`.
-        seconds: of a step.
-        limit: microseconds from which on a delivery is too old.
+    A step has so many `seconds`; a delivery older than `limit` microseconds is too old.
     """
     wanted = (pc.field("ts") >= pa.scalar(since, _TIME)) & (pc.field("ts") < pa.scalar(until, _TIME))
     paths = [path for batch in batches for path in batch.column("path").to_pylist()]
@@ -138,7 +135,6 @@ def _summed(table: pa.Table, keys: Sequence[str], **constants: str) -> pa.Table:
 
 
 def _partial(table: pa.Table, seconds: int, limit: int) -> pa.Table:
-    """The partial rows of all kinds."""
     counted = _by_bucket(table, seconds)
     plentiful = _is(table["event"], PLENTIFUL)
     return pa.concat_tables(

@@ -35,15 +35,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class DestinationFigures:
-    """A destination.
-
-    Attributes:
-        waiting: the most messages that waited there at a time; None: not known, or the destination keeps none.
-    """
+    """A destination."""
 
     name: str
     figures: Figures
-    waiting: int | None = None
+    waiting: int | None = None  # the most messages that waited at a time; None: not known, or it keeps none
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +120,14 @@ class Report:
     gaps: tuple[Gap, ...] = ()
 
     def total(self, event: str) -> int:
-        """Rows of an event."""
         return self.events.get(event, 0)
 
     @property
     def whole(self) -> Figures:
-        """The figures of all steps together."""
         return add([step.figures for step in self.steps])
 
     @property
     def missing(self) -> int:
-        """Rows that the journal lost."""
         return sum([gap.rows for gap in self.gaps])
 
     def because(self, *events: str) -> list[Reason]:

@@ -33,10 +33,9 @@ def escape(text: str) -> Markup:
 
 
 def element(name: str, /, *children: str, **attributes: str | float | None) -> Markup:
-    """An element; `children` are text, or `Markup` that stays as it is.
+    """An element; `children` are text, or `Markup` that stays as it is; `class_` is written `class`.
 
-    `None` leaves an attribute out, an empty text leaves its value out.  `class_` is written `class`, and other
-    underscores become hyphens.
+    `None` leaves an attribute out, an empty text leaves its value out; other underscores become hyphens.
     """
     opening = "".join([_attribute(key, value) for key, value in attributes.items() if value is not None])
     if name in _VOID:
@@ -56,7 +55,6 @@ def number(value: float) -> str:
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """All parts, one after the other."""
     return Markup("".join([escape(part) for part in parts]))
 
 
@@ -74,7 +72,6 @@ def name(text: str | None) -> Markup:
 
 
 def quiet(*content: str) -> Markup:
-    """A remark."""
     return element("p", *content, class_="quiet")
 
 
@@ -99,18 +96,15 @@ def headlines(figures: Sequence[Markup], kind: str = "") -> Markup:
 
 
 def cell(key: str, label: str, value: float | None, text: str) -> Markup:
-    """A cell with a figure."""
     class_ = "number" if value else "number zero"
     return element("td", text, class_=class_, role="cell", data_label=label, **_figure(key, value))
 
 
 def counted(key: str, label: str, value: int) -> Markup:
-    """A cell with a count."""
     return cell(key, label, value, formats.count(value))
 
 
 def took(key: str, label: str, us: float | None) -> Markup:
-    """A cell with a latency."""
     return cell(key, label, us, formats.latency(us))
 
 
@@ -134,7 +128,6 @@ def _figure(key: str, value: float | None) -> dict[str, str]:
 
 
 def head(*content: str) -> Markup:
-    """The cell that names a row."""
     return element("th", *content, scope="row", role="rowheader")
 
 

@@ -246,7 +246,6 @@ def _lines(
 
 
 def _by_step(report: Report, title: str, columns: Sequence[str], cells: Callable[[Step], Iterable[Markup]]) -> Markup:
-    """A table with a row for each step."""
     alone = report.since.date() == (report.until - timedelta(microseconds=1)).date()
     rows = []
     for step in report.steps:

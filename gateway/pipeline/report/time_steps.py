@@ -41,10 +41,7 @@ def steps(since: datetime, until: datetime, step: timedelta) -> Iterator[tuple[d
 
 
 def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, datetime]:
-    """The part of a span that has rows, by the statistics of the Parquet files; the whole span if no file has any.
-
-    `OSError`: the archive cannot be read.  `ArchiveError`: a manifest is damaged.  `JobFailure`: a file is damaged.
-    """
+    """The part of a span that has rows, by the Parquet files' statistics; the whole span if there are none."""
     import pyarrow.parquet as pq
 
     first, last = until, since

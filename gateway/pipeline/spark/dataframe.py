@@ -38,12 +38,7 @@ def rows(
     events: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """The rows of a span.
-
-    Args:
-        archive: a folder, or a Hadoop URI.
-        since, until: with a zone; the span ends before `until`.
-        events, columns: the wanted ones; None: all.
+    """The rows of a span, which ends before `until`; `events` and `columns` None: all.
 
     `UsageFailure`: there is no archive.  `JobFailure`: it cannot be read.
     """
@@ -55,10 +50,7 @@ def rows(
 
 
 def files_of(archive: str, since: datetime, until: datetime) -> list[str]:
-    """The files of a folder that have the rows of a span, and maybe others.
-
-    `UsageFailure`: there is no archive.  `JobFailure`: it cannot be read.
-    """
+    """The files of a folder with the rows of a span, and maybe others; raises like `rows`."""
     folder = Path(archive)
     if not folder.is_dir():
         raise UsageFailure(f"there is no archive in {archive}: name its folder with --archive")

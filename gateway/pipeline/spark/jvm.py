@@ -46,8 +46,7 @@ class _Terminated(BaseException):
 def starting(conf: SparkConf, log: Path | None) -> Iterator[JavaGateway]:
     """Start a JVM, with its output in the log; the block makes a session of it.
 
-    An exception that is no `Exception` ends the JVM: a Ctrl-C, SIGTERM, or one that a signal handler raises.
-    `PySparkRuntimeError`: the JVM ended without an answer.  `OSError`: it cannot be started.
+    An exception that is no `Exception` ends the JVM.  `PySparkRuntimeError`: it ended without an answer.
     """
     process = None
     with _terminable(), tempfile.TemporaryDirectory() as folder:

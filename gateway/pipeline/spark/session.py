@@ -87,15 +87,13 @@ def partitions(master: str) -> int:
 
 
 def session(master: str | None, remote: str | None, app: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session; the present one, if the process has one.
+    """A session; the present one, if the process has one.  `EnvironmentFailure`: Spark does not start.
 
     Args:
         master: as Spark writes it; None: `LOCAL`, or that of spark-submit.
         remote: a server of Spark Connect, `sc://host:port`, in place of a master.
         app: Spark's name for the application.
         conf: settings of Spark, stronger than those made here.
-
-    `EnvironmentFailure`: Java or a package is missing, or Spark does not start.
     """
     check_packages()
     if remote is not None:
@@ -147,7 +145,6 @@ def _started(settings: Mapping[str, str], submitted: bool) -> SparkSession:
 
 
 def _launch(conf: SparkConf, log: Path | None) -> None:
-    """Start the JVM of this process, with its output in the log."""
     from pyspark import SparkContext
 
     with jvm.starting(conf, log) as gateway:

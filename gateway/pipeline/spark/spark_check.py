@@ -65,7 +65,6 @@ def _tell(step: str, **words: str) -> None:
 
 
 def _worker(spark: SparkSession) -> str:
-    """Send one row through Python."""
     from pyspark.sql.functions import udf
 
     def interpreter(_: int) -> str:

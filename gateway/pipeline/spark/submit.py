@@ -10,7 +10,6 @@ need no shared disk.  The executors read the archive, so all of them must see it
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import sys
 import zipfile
@@ -53,16 +52,9 @@ def submission(
     publishes: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> Submission:
-    """Write the files, and make the line that runs them.
+    """Write the files into a folder, and make the line that runs them.
 
-    Args:
-        arguments: of `gateway pipeline`.
-        name: Spark's name for the application.
-        into: folder for the files.
-        python: the interpreter on the machines of the workers.
-        publishes: results go to a broker, from the workers.
-        conf: further settings of Spark.
-
+    `name` is Spark's for the application, `python` the interpreter of the workers; `publishes`: they send to a broker.
     `EnvironmentFailure`: there is no Java, or the files cannot be written.
     """
     into = into.resolve()
@@ -112,10 +104,9 @@ def _needs(python: str, publishes: bool) -> list[str]:
 def _spark_home() -> Path:
     """The Spark of this Python's pyspark.  `EnvironmentFailure`: pyspark is missing."""
     session.check_packages(("pyspark",))
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None  # checked just now
-    assert spec.origin is not None
-    return Path(spec.origin).parent
+    import pyspark
+
+    return Path(pyspark.__file__).parent
 
 
 def _pack(target: Path) -> None:

@@ -22,7 +22,7 @@ def now(journal: Path | None, archive: str, say: Say, stopping: Callable[[], boo
     """Archive all complete segments, unless `stopping`; without a journal, do nothing.
 
     `UsageFailure`: the archive is not on this machine, or there is no such journal.  `EnvironmentFailure`: the archive
-    cannot be made.  `JobFailure`: another archiver is at work, or some segments could not be archived.
+    cannot be made.  `ArchiveError`: another archiver is at work.  `JobFailure`: some segments could not be archived.
     """
     if journal is None:
         return
@@ -62,36 +62,20 @@ def beside(
 
 
 def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event) -> None:
-    """Compact the hours that ended before a moment.
-
-    `JobFailure`: another compaction is at work, or some hours could not be compacted.
-    """
+    """Compact the hours that ended before a moment.  `ArchiveError`: another process does.  `JobFailure`: not all."""
     from gateway.archive.compact import compact as compacted
-    from gateway.archive.errors import ArchiveError
 
-    try:
-        good = compacted(archive, before, tell=lambda what: say(str(what)), warn=say, stopping=stopping.is_set)
-    except ArchiveError as error:
-        raise JobFailure(str(error)) from None
-    if not good:
+    if not compacted(archive, before, tell=lambda what: say(str(what)), warn=say, stopping=stopping.is_set):
         raise JobFailure(f"not all of the archive {archive} could be compacted")
 
 
-@contextlib.contextmanager
-def _archiver(
-    journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]
-) -> Iterator[Archiver]:
+def _archiver(journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]) -> Archiver:
     from gateway.archive.archiver import Archiver
-    from gateway.archive.errors import ArchiveError
     from gateway.archive.gateway_archiver import ArchiverOptions
 
     paths.existing("--journal", str(journal), "a gateway with the setting `journal`")
     target = paths.make("--archive", paths.folder("--archive", archive))
-    try:
-        with Archiver(journal, target, ArchiverOptions(roll, warn=say, stopping=stopping)) as archiver:
-            yield archiver
-    except ArchiveError as error:
-        raise JobFailure(str(error)) from None
+    return Archiver(journal, target, ArchiverOptions(roll, warn=say, stopping=stopping))
 
 
 def _go_on(archiver: Archiver, expire: Callable[[], bool], over: threading.Event, interval: float, say: Say) -> None:

@@ -26,10 +26,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.files import lock, make_folder, store
+from gateway.files import make_folder, store
 
 from ..corrupt_files import check_checkpoint
 from ..errors import EnvironmentFailure, UsageFailure
+from ..paths import locked
 
 if TYPE_CHECKING:
     from ..jobs import Job
@@ -50,11 +51,10 @@ def folder(tables: Path, job: str) -> Path:
 
 @contextlib.contextmanager
 def claimed(tables: Path, job: Job, archive: str) -> Iterator[Path]:
-    """The checkpoint of a job, locked for the time of the block.
+    """The checkpoint of a job, locked for the block; `archive` is the same text for every run.
 
-    `archive` is the same text for every run: an absolute path, or a URI.  `UsageFailure`: another process runs the job,
-    or the checkpoint belongs to something else.  `EnvironmentFailure`: the folder cannot be written.  `JobFailure`: a
-    file of Spark's in it is damaged.
+    `UsageFailure`: another process runs the job, or the checkpoint belongs to something else.  `JobFailure`: a file of
+    Spark's in it is damaged.  `EnvironmentFailure`: the folder cannot be written.
     """
     with _locked(tables, job.name):
         path = folder(tables, job.name)
@@ -77,8 +77,8 @@ def reset(tables: Path, job: str) -> None:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.rmtree(path)
             (tables / CONSOLE / f"{job}.json").unlink(missing_ok=True)
-            _failed(tables, job).unlink(missing_ok=True)
-            _missed(tables, job).unlink(missing_ok=True)
+            for note in ("failed", "missed"):
+                _note(tables, job, note).unlink(missing_ok=True)
         except OSError as error:
             raise EnvironmentFailure(f"{error.filename} cannot be removed: {error.strerror}") from error
 
@@ -94,16 +94,17 @@ def committed(tables: Path, job: str) -> int | None:
 
 def note_failure(tables: Path, job: str, reason: str | None) -> None:
     """Keep for `status` why the last run failed; None: it did not."""
+    path = _note(tables, job, "failed")
     with contextlib.suppress(OSError):
         if reason is None:
-            _failed(tables, job).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         else:
-            write_json(_failed(tables, job), {"at": datetime.now(UTC).isoformat(timespec="seconds"), "reason": reason})
+            write_json(path, {"at": datetime.now(UTC).isoformat(timespec="seconds"), "reason": reason})
 
 
 def failure(tables: Path, job: str) -> dict[str, Any] | None:
     """`at` and `reason` of the last run; None: it did not fail."""
-    return read_json(_failed(tables, job))
+    return read_json(_note(tables, job, "failed"))
 
 
 def note_missed(tables: Path, job: str, hours: Mapping[str, int]) -> bool:
@@ -112,13 +113,13 @@ def note_missed(tables: Path, job: str, hours: Mapping[str, int]) -> bool:
     if not hours.items() - before.items():
         return False
     after = {**before, **hours}
-    write_json(_missed(tables, job), after)
+    write_json(_note(tables, job, "missed"), after)
     return sum(after.values()) > sum(before.values())
 
 
 def missed(tables: Path, job: str) -> dict[str, int]:
     """The number of files of each hour, `date=/hour=`, that the job never saw."""
-    return read_json(_missed(tables, job)) or {}
+    return read_json(_note(tables, job, "missed")) or {}
 
 
 class State:
@@ -161,28 +162,13 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _failed(tables: Path, job: str) -> Path:
-    return tables / CHECKPOINTS / f"{job}.failed"
+def _note(tables: Path, job: str, what: str) -> Path:
+    return tables / CHECKPOINTS / f"{job}.{what}"
 
 
-def _missed(tables: Path, job: str) -> Path:
-    return tables / CHECKPOINTS / f"{job}.missed"
-
-
-@contextlib.contextmanager
-def _locked(tables: Path, job: str) -> Iterator[None]:
-    path = tables / CHECKPOINTS / f"{job}.lock"
-    try:
-        make_folder(path.parent)
-        descriptor = lock(path)
-    except BlockingIOError:
-        raise UsageFailure(f"{job} runs already, in another process, with the tables in {tables}") from None
-    except OSError as error:
-        raise EnvironmentFailure(f"{path} cannot be locked: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+def _locked(tables: Path, job: str) -> contextlib.AbstractContextManager[None]:
+    busy = UsageFailure(f"{job} runs already, in another process, with the tables in {tables}")
+    return locked(tables / CHECKPOINTS / f"{job}.lock", busy)
 
 
 def _check(path: Path, job: Job, archive: str, *, has_table: bool) -> None:

@@ -132,16 +132,12 @@ def _log(checkpoint: Path) -> Path:
 
 
 def _looks(checkpoint: Path, batch: int) -> range:
-    """The looks that a batch consists of."""
     first = _last_look(checkpoint, batch - 1) + 1 if batch else 0
     return range(first, _last_look(checkpoint, batch) + 1)
 
 
 def _last_look(checkpoint: Path, batch: int) -> int:
-    """The look that a batch goes up to.
-
-    `OSError`, `ValueError`, `LookupError`, `TypeError`: Spark's file is gone or damaged.
-    """
+    """The look that a batch goes up to."""
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return int(json.loads(lines[-1])["logOffset"])
 

@@ -23,11 +23,7 @@ _NAMED = 3  # files that a sentence names
 
 
 class MissingData:
-    """The missing files of a job in this run.
-
-    Args:
-        archive: None: it cannot be looked at.
-    """
+    """The missing files of a job in this run; `archive` is None if it cannot be looked at."""
 
     def __init__(self, job: str, tables: Path, archive: Path | None, progress: Progress) -> None:
         self.found: list[str] = []  # sentences on files found missing for the first time, without those of a new job
@@ -57,11 +53,7 @@ class MissingData:
         )
 
     def deleted(self, planned: frozenset[str] | None) -> list[str]:
-        """The files of a batch that no longer exist, as far as that can be known.
-
-        `JobFailure`: a file is empty.  `FileNotFoundError`: the whole archive is gone, so a disk was removed rather
-        than the files.
-        """
+        """The files of a batch that no longer exist.  `JobFailure`: one is empty.  `FileNotFoundError`: all went."""
         if planned is None or self._archive is None:
             return []
         gone = file_log.deleted(self._archive, planned)

@@ -19,8 +19,6 @@ from typing import Any, TextIO
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """A finished batch."""
-
     job: str
     number: int
     rows: int  # rows of the archive that the job has read
@@ -30,7 +28,6 @@ class BatchReport:
 
     @property
     def speed(self) -> int:
-        """Rows per second."""
         return round(self.rows / self.seconds) if self.seconds > 0 else 0
 
     @property
@@ -39,7 +36,6 @@ class BatchReport:
         return None if self.newest is None else round((self.at - self.newest) / 1e6, 1)
 
     def line(self) -> str:
-        """The batch for people."""
         parts = [f"{self.job:<11} batch {self.number}: {self.rows:,} rows in {self.seconds:.2f} s"]
         if self.rows:
             parts.append(f"{self.speed:,} rows/s")
@@ -48,7 +44,6 @@ class BatchReport:
         return ", ".join(parts)
 
     def json(self) -> dict[str, Any]:
-        """The batch for programs."""
         return {
             "job": self.job,
             "batch": self.number,
@@ -61,8 +56,6 @@ class BatchReport:
 
 
 class Progress:
-    """The output of a run."""
-
     def __init__(self, as_json: bool = False, *, err: TextIO | None = None, out: TextIO | None = None) -> None:
         self._as_json = as_json
         self._err = sys.stderr if err is None else err
@@ -70,7 +63,6 @@ class Progress:
         self._lock = threading.RLock()  # a signal handler may print in the middle of a line
 
     def batch(self, batch: BatchReport) -> None:
-        """Report a batch."""
         with self._lock:
             if self._as_json:
                 _print(self._out, json.dumps(batch.json(), separators=(",", ":")))

@@ -31,10 +31,7 @@ _END = 60.0  # seconds for the last messages at the end: Spark starts Python for
 
 
 class SnapshotPublisher:
-    """Sends snapshots, newest first, while the jobs go on.
-
-    `UsageFailure`: the URL names no server or no destination.
-    """
+    """Sends snapshots while the jobs go on.  `UsageFailure`: the URL names no server or no destination."""
 
     def __init__(self, spark: SparkSession, url: str, progress: Progress) -> None:
         self.failed = 0  # messages that the server did not get

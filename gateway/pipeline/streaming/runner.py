@@ -128,10 +128,7 @@ def run(
 
 
 def prepared(archive: str, progress: Progress) -> str:
-    """The archive as Spark names it, one name for each way to write it; its folder `raw` exists now.
-
-    `UsageFailure`: it cannot be made.
-    """
+    """The archive as Spark names it; its folder `raw` is made.  `UsageFailure`: it cannot be made."""
     if paths.is_uri(archive):
         return archive.rstrip("/")
     folder = paths.folder("--archive", archive)
@@ -158,11 +155,7 @@ def rows_of(spark: SparkSession, place: str, files: int) -> DataFrame:
 
 
 class _Work:
-    """A job in this run.  Spark calls it for each batch.
-
-    Attributes:
-        missing: files that were deleted before the job read them.
-    """
+    """A job in this run.  Spark calls it for each batch."""
 
     def __init__(
         self, job: Job, into: Path, checkpoint: Path, archive: Path | None, progress: Progress, limits: AlarmLimits
@@ -184,7 +177,6 @@ class _Work:
         self._table.clean()
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
-        """Run one batch."""
         with self._busy:
             if self.closed.is_set():
                 self.stopped = True
@@ -196,7 +188,6 @@ class _Work:
                 raise
 
     def start(self, rows: DataFrame, trigger: Mapping[str, Any]) -> StreamingQuery:
-        """Begin the query."""
         wanted = list(dict.fromkeys([*self.job.columns, "ts"]))  # `ts` tells the lag
         chosen = rows.filter(F.col("event").isin(*self.job.events)).select(*wanted)
         writer = chosen.writeStream.queryName(self.job.name).foreachBatch(self).trigger(**trigger)
@@ -282,8 +273,6 @@ def _rest(stopping: threading.Event) -> bool:
 
 
 class _Run:
-    """All queries of a run."""
-
     def __init__(self, works: Sequence[_Work], publisher: SnapshotPublisher | None, progress: Progress) -> None:
         self._works = works
         self._publisher = publisher

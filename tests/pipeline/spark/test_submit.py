@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -15,6 +14,7 @@ import gateway
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import java
 from gateway.pipeline.spark.submit import Submission, submission
+from tests.pipeline.commands import python
 
 NAME = f"stomp_gateway-{gateway.__version__}.zip"
 
@@ -71,14 +71,7 @@ def test_the_zip_holds_what_workers_import(tmp_path: Path) -> None:
         "print(command.__file__, *names)"
     )
     # Behind PYTHONPATH comes the path of an editable installation.
-    told = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": path},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    told = python(program, env={"PYTHONPATH": path}, cwd=tmp_path, check=True)
     assert told.stdout.split() == [f"{path}/gateway/pipeline/command.py", "gateway", "pyspark_stomp"]
 
 
@@ -94,7 +87,5 @@ def test_the_same_packages_make_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_driver_runs_our_commands(tmp_path: Path) -> None:
     made(tmp_path)
-    told = subprocess.run(
-        [sys.executable, tmp_path / "driver.py", "--help"], capture_output=True, text=True, check=True
-    )
+    told = python((tmp_path / "driver.py").read_text(), "--help", check=True)
     assert told.stdout.startswith("Usage: gateway pipeline ")

@@ -68,7 +68,6 @@ class FakeServer:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
-    """A server that is there."""
     monkeypatch.setattr(publish, "_SOON", 0.01)
     return FakeServer(monkeypatch)
 
@@ -162,19 +161,6 @@ def test_the_end_does_not_wait_for_a_server_that_does_not_answer(
     server.open.set()
     sender._thread.join(20)
     assert not sender._thread.is_alive()
-
-
-def test_the_end_does_not_wait_for_the_time_to_ask_again(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "_SOON", 40.0)
-    server.away = "away"
-    sender = SnapshotPublisher(NO_SPARK, URL, Progress(err=io.StringIO()))
-    sender.offer("metrics", b"1")
-    server.wait(lambda: server.checks == 1)
-    sender.offer("metrics", b"2")
-    sender.offer("metrics", b"3")
-    sender.close()
-    assert sender.failed == 3
-    assert sender._pause == 60.0
 
 
 @pytest.mark.long

@@ -49,31 +49,22 @@ def shown(tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_table_without_rows_has_none(tmp_path: Path) -> None:
+def test_it_is_of_the_last_day(tmp_path: Path, table: tables.JobTable) -> None:
     assert Snapshots(JOB, tmp_path).make(NOW) is None
     assert not (tmp_path / "_console").exists()
-
-
-def test_it_is_of_the_last_day(tmp_path: Path, table: tables.JobTable) -> None:
-    table.write(0, partial((25, 1), (23, 2), (1, 4)))
+    table.write(0, partial((25, 1), (23, 2), (1, 4), (0.1, 8)))
     made = Snapshots(JOB, tmp_path).make(NOW)
     assert shown(tmp_path) == {
         "job": "metrics",
         "at": "2026-03-01T12:00:00Z",
         "since": "2026-02-28T12:00:00Z",
-        "count": 6,
+        "count": 14,
         "hours": 23,
         "limit": 2 * 1024**2 - 200,
     }
     assert made is not None
     assert json.loads(made.all) == shown(tmp_path)
-
-
-def test_subscribers_get_the_last_minutes(tmp_path: Path, table: tables.JobTable) -> None:
-    table.write(0, partial((1, 4), (0.1, 8)))
-    made = Snapshots(JOB, tmp_path).make(NOW)
-    assert made is not None
-    lately = json.loads(made.lately)
+    lately = json.loads(made.lately)  # what subscribers get
     assert (lately["count"], lately["since"], lately["limit"]) == (8, "2026-03-01T11:50:00Z", 256 * 1024 - 200)
 
 
@@ -162,8 +153,3 @@ def test_it_is_due_when_there_is_a_batch_and_some_time_is_over(
     assert not snapshot.due(1)
     assert not snapshot.due(1)
     assert snapshot.due(1)
-
-
-def test_snapshots_of_all_jobs_are_json(tmp_path: Path) -> None:
-    for job in JOBS.values():
-        assert Snapshots(job, tmp_path).make(NOW) is None
