@@ -43,25 +43,16 @@ log = structlog.get_logger("gateway")
 
 
 class App:
-    """The ASGI application.
-
-    Args:
-        settings: from `gateway.config.settings.load`; None: read when the lifespan starts.
-
-    Attributes:
-        gateway: the open gateway, between start and stop.
-        refusal: why the gateway did not start, as one sentence.
-        crashed: True after the gateway failed while starting or running.
-    """
+    """The ASGI application; settings are read when the lifespan starts, unless they are given."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings
         self._bridge: Bridge | None = None
         self._site: ASGIApp | None = None
         self._hangups = hypercorn_worker.HangupSignals()
-        self.gateway: Gateway | None = None
-        self.refusal: str | None = None
-        self.crashed = False
+        self.gateway: Gateway | None = None  # between start and stop
+        self.refusal: str | None = None  # why the gateway did not start, as one sentence
+        self.crashed = False  # while starting or running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call, on the server's loop: trio or asyncio."""
@@ -173,11 +164,9 @@ async def _report_alive() -> None:
 def calm_collector() -> Iterator[None]:
     """Tune the garbage collector for a process that keeps a million messages.
 
-    All objects of the start are frozen and never scanned again.  The thresholds are raised because reference counting
-    frees the garbage of normal running, and a full collection over a million objects stops the loop for 200 ms; cycles
-    (mostly of closed connections) are still found, after some 2 million new objects.  A scan of the new objects stops
-    the loop, too, 0.15 ms for 1,000 of them; so few are scanned at a time, and survivors are soon left alone (six times
-    1,000 took 1.5 ms).
+    All objects of the start are frozen and never scanned again.  A full collection over a million objects stops the
+    loop for 200 ms, so cycles (mostly of closed connections) are found after some 2 million new objects.  A scan of new
+    objects stops the loop 0.15 ms for 1,000 of them, so few are scanned at a time, and survivors are soon left alone.
     """
     thresholds = gc.get_threshold()
     gc.collect()

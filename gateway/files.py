@@ -35,14 +35,9 @@ class FileFault(Exception):
 
 
 def read_bytes(path: Path, limit: int, what: str) -> bytes:
-    """The contents of a file.
+    """The contents of a file; raises FileFault where it cannot be read, or has more than `limit` bytes.
 
-    Args:
-        limit: bytes; a wrong path (a log, a device) is not read to its end.
-        what: the kind of file, with its article.
-
-    Raises:
-        FileFault: it cannot be read, or is larger.
+    A wrong path (a log, a device) is not read to its end.  `what` is the kind of file, with its article.
     """
     try:
         with path.open("rb") as file:
@@ -76,11 +71,8 @@ def opened(path: Path, mode: int = FILE) -> BinaryIO:
 def writing(path: Path, mode: int = FILE, *, fresh: Path | None = None) -> Iterator[BinaryIO]:
     """A file that gets its name at the end of the block; if the block fails, the old file stays.
 
-    Args:
-        fresh: the name under which it is written, in the same folder; None: `hidden`.
-
-    Raises:
-        OSError: the path still has the old file, or has the new one, which may not survive a power cut.
+    It is written under the name `fresh`.  Raises OSError: the path has the old file, or the new one, which may not
+    survive a power cut.
     """
     fresh = fresh or hidden(path)
     try:
@@ -103,13 +95,9 @@ def store(path: Path, data: bytes, mode: int = FILE, *, fresh: Path | None = Non
 
 
 def reveal(path: Path) -> None:
-    """Give a file, written to the disk under its hidden name, its own name.
+    """Give a file, written to the disk under its hidden name, its own name; raises OSError.
 
-    Its time becomes the time of the rename, not that of its first byte: Spark's file source ignores files that are much
-    older than the newest file it has seen.
-
-    Raises:
-        OSError: the file may have its name, or not.
+    Its time becomes that of the rename: Spark's file source ignores files that are much older than the newest one.
     """
     os.utime(hidden(path))
     hidden(path).replace(path)
@@ -142,13 +130,10 @@ def synchronize_folder(folder: Path) -> None:
 
 
 def lock(path: Path) -> int:
-    """Lock a file, which is made if it is missing; the descriptor holds the lock until it is closed.
+    """Lock a file, which is made if it is missing; the descriptor holds the lock until it is closed, or the process
+    ends.
 
-    The system releases the lock when the process ends, however it ends.
-
-    Raises:
-        BlockingIOError: another process holds the lock.
-        OSError: the file cannot be made or locked.
+    Raises BlockingIOError: another process holds the lock; OSError: the file cannot be made or locked.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,25 +1,16 @@
 """Access: which clients may use the admin API and the metrics.
 
-There are three ways in, and the first that a client shows decides:
-
     token    `Authorization: Bearer` with the setting `admin_token`, from any address; for /metrics also `metrics_token`
     cookie   of the console, which a login gives (`login.py`, `console_sessions.py`)
     local    a program on this machine, as long as neither `admin_token` nor `admin_groups` is set
 
-"On this machine" is three questions, each with its reason:
+The first that a client shows decides.  "On this machine" is three questions: is the peer's address loopback, or the
+socket a unix socket; did no proxy forward the request (behind one every client has a loopback address); and does `Host`
+name this machine (a web page can rebind its own host name to 127.0.0.1).
 
-* Is the peer's address loopback, or the socket a unix socket?
-* Did no proxy forward the request?  Behind a proxy on this machine every client has a loopback address; the proxy's
-  headers tell of it.
-* Does `Host` name this machine?  A web page can rebind its own host name to 127.0.0.1, and so have a browser on this
-  machine ask for it; the name in `Host` is still the page's.
-
-A change is refused when the browser says that a page of another site asks for it: a page may send such a request even
-where it may not read the answer.  A browser sends the cookie by itself, so with the cookie a change needs the header
-`X-CSRF-Token` besides, with a word that no other page knows.
-
-A wrong token is answered late and counted; after too many the address is refused before its token is looked at.
-Operators choose their tokens, and a chosen one can be guessed.
+A change is refused when a page of another site asks for it.  A browser sends the cookie by itself, so with the cookie a
+change needs the header `X-CSRF-Token` besides.  A wrong token is answered late and counted: operators choose their
+tokens, and a chosen one can be guessed.
 """
 
 from __future__ import annotations
@@ -66,28 +57,16 @@ CHALLENGE = {"www-authenticate": 'Bearer realm="gateway"'}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client of a request, which was let in.
-
-    Attributes:
-        user: the name.
-        via: `token`, `cookie` or `local`.
-        session: of the console; None: it came another way.
-        ends_with: a stream that it reads ends with this session.
-    """
+    """The client of a request, which was let in."""
 
     user: str
-    via: str
-    session: ConsoleSession | None = None
-    ends_with: ConsoleSession | None = field(default=None, compare=False)
+    via: str  # token, cookie or local
+    session: ConsoleSession | None = None  # of the console; None: it came another way
+    ends_with: ConsoleSession | None = field(default=None, compare=False)  # a stream that it reads ends with it
 
 
 class AccessControl:
-    """Lets requests pass, or refuses them.
-
-    Attributes:
-        sessions: of the console.
-        refusals: limits the lines of the log about refused clients.
-    """
+    """Lets requests pass, or refuses them."""
 
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self.sessions = ConsoleSessions(settings.admin_groups)

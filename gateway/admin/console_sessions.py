@@ -33,23 +33,14 @@ MAX_SESSIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
-    """The time between a login at the console and its end.
+    """The time between a login at the console and its end."""
 
-    Attributes:
-        key: that the cookie holds.
-        user: the name.
-        csrf: the word that the page must send with each change.
-        until: it ends then, by trio's clock.
-        ended: it has ended before that time.
-        identity: of the user; None: the login was by the admin token.
-    """
-
-    key: str
+    key: str  # that the cookie holds
     user: str
-    csrf: str
-    until: float
-    ended: trio.Event = field(default_factory=trio.Event, compare=False)
-    identity: Identity | None = field(default=None, compare=False)
+    csrf: str  # the word that the page must send with each change
+    until: float  # by trio's clock
+    ended: trio.Event = field(default_factory=trio.Event, compare=False)  # before that time
+    identity: Identity | None = field(default=None, compare=False)  # None: the login was by the admin token
 
     async def over(self) -> str:
         """Wait until it is over; returns why, in words for its user."""
@@ -60,15 +51,7 @@ class ConsoleSession:
 
 
 class ConsoleSessions:
-    """All sessions of the console; see `gateway.runtime.reload.Reloadable`.
-
-    Attributes:
-        name: for the log.
-
-    Args:
-        groups: a user must be in one of these.
-        max_sessions: at once.
-    """
+    """All sessions of the console; see `gateway.runtime.reload.Reloadable`."""
 
     name = "logins at the console"
 
@@ -79,12 +62,7 @@ class ConsoleSessions:
         self._known: dict[str, ConsoleSession] = {}
 
     def begin(self, user: str, seconds: float = LIFETIME, identity: Identity | None = None) -> ConsoleSession:
-        """Begin a session.
-
-        Args:
-            seconds: of its life, at most `LIFETIME`.
-            identity: of a user.
-        """
+        """Begin a session of so many seconds, at most `LIFETIME`; `identity` is that of a user."""
         while len(self._known) >= self._max_sessions:
             self.end(next(iter(self._known.values())))
         until = trio.current_time() + min(seconds, LIFETIME)

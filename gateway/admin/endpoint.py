@@ -67,22 +67,15 @@ class Error(BaseModel):
 
 @dataclass(frozen=True)
 class FromText:
-    """How the text of a query parameter becomes its value: the annotation of a field.
+    """How the text of a query parameter becomes its value: the annotation of a field."""
 
-    Attributes:
-        parse: the value; raises ValueError with the end of the sentence "NAME ...".
-        schema: its JSON schema.
-    """
-
-    parse: Callable[[str], object]
+    parse: Callable[[str], object]  # raises ValueError with the end of the sentence "NAME ..."
     schema: Mapping[str, Any]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The validator, for pydantic."""
         return core_schema.no_info_plain_validator_function(self.parse)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The JSON schema, for pydantic."""
         return dict(self.schema)
 
 
@@ -134,33 +127,19 @@ def one_line(most: int) -> FromText:
 
 @dataclass(eq=False)
 class Endpoint:
-    """One method of one path; a decorator of what answers it.
-
-    Args:
-        method: "GET", "POST", "DELETE" or "OPTIONS".
-        path: "/api/v1/sessions/{id}", as Starlette and OpenAPI both write it.
-        tag: "sessions", "destinations", "messages", "gateway", "pipeline" or "login".
-        answer: model of the answer.
-        media_type: of the answer; empty: JSON where there is a model, and no body elsewhere.
-        accepts: it answers 202, because its work goes on.
-        errors: statuses of its errors beside those of access, query and body.
-        guarded: only for clients that may use the API.
-        scrapers: the setting `metrics_token` opens it, too.
-        action: its name in the audit log; empty: it changes nothing, and no line is written.
-        example: for the documentation: values of the path and the query by name, and options of curl.
-    """
+    """One method of one path; a decorator of what answers it."""
 
     method: str
-    path: str
+    path: str  # "/api/v1/sessions/{id}", as Starlette and OpenAPI both write it
     tag: str
     answer: type[BaseModel] | None = None
-    media_type: str = ""
-    accepts: bool = False
-    errors: tuple[int, ...] = ()
-    guarded: bool = True
-    scrapers: bool = False
-    action: str = ""
-    example: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = ""  # of the answer; empty: JSON where there is a model, and no body elsewhere
+    accepts: bool = False  # it answers 202, because its work goes on
+    errors: tuple[int, ...] = ()  # statuses beside those of access, query and body
+    guarded: bool = True  # only for clients that may use the API
+    scrapers: bool = False  # the setting `metrics_token` opens it, too
+    action: str = ""  # its name in the audit log; empty: it changes nothing, and no line is written
+    example: Mapping[str, str] = field(default_factory=dict)  # values of path and query by name, and options of curl
     call: Answering = field(default=NotImplemented, kw_only=True)
 
     def __call__(self, call: Answering) -> Answering:
@@ -207,11 +186,8 @@ class Api:
 class ApiError(Exception):
     """The request is not carried out; `str()` is the one sentence that the client is told.
 
-    Args:
-        status: of the answer.
-        headers: of the answer, beside the usual ones.
-        logged: what the audit log is told instead, where the sentence repeats a text of the client, which might be a
-            secret in the wrong place; empty: the sentence.
+    `logged` is what the audit log is told instead, where the sentence repeats a text of the client: it might be a
+    secret in the wrong place.
     """
 
     def __init__(

@@ -1,16 +1,7 @@
 """The gateway itself: health, readiness, metrics, settings, the drain, and the snapshots of the jobs.
 
-    GET  /healthz                200 while the process lives
-    GET  /readyz                 200, or 503 and the reason
-    GET  /config.json            what a page must know to connect
-    GET  /metrics                Prometheus or OpenMetrics text        (guarded; `metrics_token` will do)
-    GET  /api/v1/settings        the settings in force, secrets hidden (guarded, as all below)
-    POST /api/v1/drain           ends all sessions; HTTP goes on
-    GET  /api/v1/pipeline        the jobs that left a snapshot, with its date
-    GET  /api/v1/pipeline/{job}  the last snapshot of one
-
-Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though few of them wait: Starlette
-would run others in worker threads, and the broker is for its own thread only.  Files are read in such a thread.
+Endpoints are `async` though few of them wait: Starlette would run others in worker threads, and the broker is for its
+own thread only.  Files are read in such a thread.
 
 The jobs of `gateway pipeline run` write their snapshots for the console to TABLES/_console/<job>.json, and rename them
 into place: a file there is whole.  They are passed on as they are.

@@ -66,13 +66,7 @@ class ListPage(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class ListKind(Generic[T]):
-    """A kind of list.
-
-    Attributes:
-        name: of its entries, in the answer.
-        keys: what it can be sorted by.
-        searched: the keys that `q` searches.
-    """
+    """A kind of list: the name of its entries, the keys that sort them, and the keys that `q` searches."""
 
     name: str
     keys: Mapping[str, Key[T]]
@@ -96,13 +90,7 @@ async def page_of(
     rows: Callable[[list[T]], list[Row]],
     tests: Iterable[Test[T]] = (),
 ) -> Row:
-    """The page that the query names.
-
-    Args:
-        entries: all of them; they are listed before any other task runs.
-        rows: makes the rows of the page.
-        tests: what an entry must pass, beside `q`.
-    """
+    """The page that the query names, of entries that pass the tests; `rows` makes the rows of a page."""
     name, is_reverse = query.sort.removeprefix("-"), query.sort.startswith("-")
     tests = [*tests, *_search(kind, query.q.lower())]
     key = kind.keys[name] if name else None

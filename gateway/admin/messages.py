@@ -1,14 +1,12 @@
 """Messages of queues: an operator looks at them, publishes, deletes, purges, moves and redrives them.
 
-The work on waiting messages is the broker's (`gateway.broker.admin.messages`): in slices, so that other clients are
-served while a million messages are purged, and a change is answered when the store has it.  This module waits for
-that, but not for ever: after `PATIENCE` seconds the work is cancelled, and the error says how far it came.
+The work on waiting messages is the broker's (`gateway.broker.admin.messages`), in slices.  A change is answered when
+the store has it; after `PATIENCE` seconds the work is cancelled, and the error says how far it came.
 
-`POST /publish` is a SEND of an operator, answered when its RECEIPT would have been.  The headers mean what they mean in
-a SEND, and no rule applies: an operator may send everywhere.  What only a session has is refused: transactions,
-temporary destinations, a `user-id`.  The SEND is a task of the broker's scheduler, as all that the server does by
-itself: so its deliveries are flushed, and no publisher of that moment is blocked for it.  An operator cannot be blocked
-either; so while memory is short the request is refused, and while the gateway drains.
+`POST /publish` is a SEND of an operator, answered when its RECEIPT would have been.  No rule applies.  What only a
+session has is refused: transactions, temporary destinations, a `user-id`.  The SEND is a task of the broker's
+scheduler, so its deliveries are flushed and no publisher is blocked for it; as an operator cannot be blocked either, it
+is refused while memory is short, and while the gateway drains.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import trio
 from pydantic import ConfigDict, Field
@@ -238,7 +236,7 @@ class MessagesApi(Api):
     async def messages(self, query: MessageListQuery) -> Response:
         """Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body."""
         browse, limit, offset = self._gateway.message_admin.browse, query.limit, query.offset
-        page = await _Result[Page]().of(lambda then: browse(query.destination, offset, limit, query.selector, then))
+        page: Page = await _result(lambda then: browse(query.destination, offset, limit, query.selector, then))
         window = {"total": page.total, "limit": limit, "offset": offset, "next": page.next}
         return JSONResponse({"messages": page.messages, **window})
 
@@ -246,7 +244,7 @@ class MessagesApi(Api):
     async def message(self, query: MessageQuery) -> Response:
         """One message that waits, with up to 1 MiB of its body."""
         find = self._gateway.message_admin.find
-        row = await _Result[Row | None]().of(lambda then: find(query.destination, query.id, MAX_BODY, then))
+        row: Row | None = await _result(lambda then: find(query.destination, query.id, MAX_BODY, then))
         if row is None:
             raise ApiError(404, "no such message waits there: a consumer has it, or it has gone")
         return JSONResponse(row)
@@ -390,12 +388,9 @@ class MessagesApi(Api):
 
 
 def _check_owner(broker: Broker, name: str) -> None:
-    """Refuse a temporary destination that has gone with its session, or never was.
+    """Refuse a temporary destination that has gone with its session; raises NotAllowed.
 
     A client's SEND there is lost without an ERROR, because it may be late; an operator has most likely mistyped it.
-
-    Raises:
-        NotAllowed: a message there would be lost.
     """
     is_temporary = name.startswith((destinations.REPLY_QUEUE, destinations.REPLY_TOPIC))
     if is_temporary and name not in broker.registry.temporaries:
@@ -417,39 +412,35 @@ def _refusals(outcome: Outcome) -> Row:
 
 async def _changed(audit: AuditEntry, start: Callable[[Callable[[Outcome], None]], RunningOperation]) -> Outcome:
     """Wait for a change, and add to the audit log what it did."""
-    outcome = await _Result[Outcome]().of(start)
+    outcome = await _result(start)
     audit.facts(done=outcome.done, missing=len(outcome.missing), refused=outcome.refusals)
     if outcome.stopped:
         audit.facts(stopped=outcome.stopped)
     return outcome
 
 
-class _Result(Generic[T]):
-    """The result of some work of the broker."""
+async def _result(start: Callable[[Callable[[T], None]], RunningOperation | Search]) -> T:
+    """Start some work of the broker, and wait for its result; raises ApiError where it takes too long."""
+    found: list[T] = []
+    done = trio.Event()
 
-    def __init__(self) -> None:
-        self._found: list[T] = []
-        self._done = trio.Event()
+    def then(result: T) -> None:
+        found.append(result)
+        done.set()
 
-    def _then(self, result: T) -> None:
-        self._found.append(result)
-        self._done.set()
-
-    async def of(self, start: Callable[[Callable[[T], None]], RunningOperation | Search]) -> T:
-        """Start the work, and wait for its result.  Raises ApiError: it cannot be done, or takes too long."""
-        try:
-            work = start(self._then)
-        except NotAllowed as error:
-            raise refusal_of(error) from None
-        try:
-            with trio.move_on_after(PATIENCE):
-                await self._done.wait()
-        finally:
-            work.cancel()  # also where the client has gone
-        if not self._found:
-            done = f", when {work.done} messages were done" if isinstance(work, RunningOperation) else ""
-            raise ApiError(503, f"cancelled after {PATIENCE:g} s{done}")
-        return self._found[0]
+    try:
+        work = start(then)
+    except NotAllowed as error:
+        raise refusal_of(error) from None
+    try:
+        with trio.move_on_after(PATIENCE):
+            await done.wait()
+    finally:
+        work.cancel()  # also where the client has gone
+    if not found:
+        progress = f", when {work.done} messages were done" if isinstance(work, RunningOperation) else ""
+        raise ApiError(503, f"cancelled after {PATIENCE:g} s{progress}")
+    return found[0]
 
 
 def refusal_of(error: NotAllowed) -> ApiError:

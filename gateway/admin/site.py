@@ -62,15 +62,7 @@ def build(
     static: Path | None = None,
     sampler: Sampler | None = None,
 ) -> ASGIApp:
-    """The HTTP application over an open gateway.
-
-    Args:
-        open_gateway: the gateway that answers.
-        settings: its settings.
-        tickets: of its authenticator; None: no login is needed.
-        static: folder of static files instead of the one that was installed.
-        sampler: of the overview; None: there are no samples.
-    """
+    """The HTTP application over an open gateway; `static` is a folder instead of the one that was installed."""
     access = AccessControl(open_gateway, settings)
     open_gateway.in_force.on_change.append(access.take)
     open_gateway.reloadables.append(access.sessions)  # after the users, which it asks
@@ -92,7 +84,6 @@ def endpoints(
     tickets: Tickets | None = None,
     sampler: Sampler | None = None,
 ) -> list[Endpoint]:
-    """The table of all endpoints; see `build`."""
     one_list_at_a_time = trio.Lock()
     table = [
         *GatewayApi(open_gateway, settings).endpoints(),

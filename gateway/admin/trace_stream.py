@@ -85,13 +85,9 @@ def _refusing() -> Iterator[None]:
 
 
 class EventStream(Response):
-    """Writes the frames that a view shows.
+    """Writes the frames that a view shows, until the login of the reader ends.
 
     The view is open before the first byte is sent: a client that has read the headers gets all frames from then on.
-
-    Args:
-        open_view: opens the view.
-        login: that it ends with; None: it does not end with a login.
     """
 
     media_type = EVENT_STREAM

@@ -26,17 +26,13 @@ _NOT_GUESSED = ("certificate", "cookie", "ticket", "token")
 
 
 class ServerAuthenticator(Authenticator, Protocol):
-    """An authenticator with all that the gateway needs of it.
+    """An authenticator with all that the gateway needs of it."""
 
-    Attributes:
-        name: what `reload` reads again, for the log.
-        tickets: the tickets of this gateway; None: clients need no login and so no ticket.
-    """
-
-    name: str
+    name: str  # what `reload` reads again, for the log
 
     @property
-    def tickets(self) -> Tickets | None: ...
+    def tickets(self) -> Tickets | None:
+        """The tickets of this gateway; None: clients need no login and so no ticket."""
 
     def reload(self) -> str | None:
         """Read all files again.  Returns the faults as one sentence, or None."""
@@ -44,10 +40,7 @@ class ServerAuthenticator(Authenticator, Protocol):
 
 
 class Anonymous:
-    """Accepts every client under the login that it gives, without looking at its passcode.
-
-    `gateway.config.settings` allows this only while every listener is bound to loopback.
-    """
+    """Accepts every client under the login that it gives; allowed while every listener is on loopback."""
 
     name = "users"
     tickets: Tickets | None = None

@@ -62,23 +62,13 @@ def read_secrets(path: Path) -> Readers:
 
 
 class Cookies:
-    """The authenticator of signed cookies.
-
-    Args:
-        path: the file of secrets.
-        name: of the cookie.
-        age: seconds for which a cookie is accepted.
-        user: the key of its data that is the user's name; the groups are at `groups`.
-
-    Raises:
-        SettingsError: the file cannot be used.
-    """
+    """The authenticator of signed cookies; raises SettingsError where the file of secrets cannot be used."""
 
     def __init__(self, path: Path, *, name: str = "session", age: float = 43_200.0, user: str = "user") -> None:
         self.secrets = WatchedFile("cookie_keys", path, read_secrets)
         self._name = name
-        self._age = age
-        self._user = user
+        self._age = age  # seconds for which a cookie is accepted
+        self._user = user  # the key of its data that is the user's name; the groups are at `groups`
 
     def is_shown(self, field: str) -> bool:
         """True if a field `Cookie` has a cookie of our name."""

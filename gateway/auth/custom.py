@@ -59,12 +59,7 @@ def load(text: str) -> Callable[[Credentials], Any]:
 
 
 class CustomAuthenticator:
-    """Asks the operator's function.
-
-    Args:
-        failed: the failed logins of each address.
-        threads: calls of a plain function at a time.
-    """
+    """Asks the operator's function; of a plain function `threads` calls run at a time."""
 
     def __init__(
         self, call: Callable[[Credentials], Any], failed: FailedLogins | None = None, threads: int = THREADS

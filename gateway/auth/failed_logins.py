@@ -1,14 +1,12 @@
 """Failed logins: their count for each address, and the queue in which guesses wait.
 
 Failures count twice, each for a minute from the first one on: an address may have `login_attempts`, and each login at
-an address may have as many.  A success forgets no failure: a client with one right passcode could otherwise guess all
-others at full speed.  All addresses of one IPv6 network of 64 bits count as one, because a client owns all of them.
+an address as many.  A success forgets no failure: a client with one right passcode could otherwise guess all others at
+full speed.  A client owns all addresses of an IPv6 network of 64 bits, so they count as one.
 
-A whole cluster may share one address, and a few workers with an old passcode would lock out the others.  So a login
-that succeeded there within a day is still checked while its address is refused, until its own count is used up.  A
-guesser gains nothing by this: one login has no more guesses than an address.
-
-Behind a proxy that is not in trusted_proxies, all clients have one address and share its count.
+A whole cluster may share one address, or a proxy that is not in trusted_proxies.  So that a few workers with an old
+passcode do not lock out the others, a login that succeeded there within a day is still checked while its address is
+refused, until its own count is used up.  A guesser gains nothing: one login has no more guesses than an address.
 """
 
 from __future__ import annotations
@@ -56,13 +54,7 @@ class TooManyFailedLogins(LoginRefused):
 
 
 class FailedLogins:
-    """The failed logins of the last minute.
-
-    Args:
-        attempts: how many an address, and a login at an address, may have.
-        max_counted: see `MAX_COUNTED`.
-        max_succeeded: see `MAX_SUCCEEDED`.
-    """
+    """The failed logins of the last minute: an address, and a login there, may have `attempts` each."""
 
     def __init__(
         self, attempts: int = 10, *, max_counted: int = MAX_COUNTED, max_succeeded: int = MAX_SUCCEEDED
@@ -160,11 +152,7 @@ class LoginQueue:
     """A queue of guesses for each address, so that a thousand guesses of one address delay no other address.
 
     An address that fails too often meanwhile is refused in the queue, unchecked: a thousand guesses at once learn no
-    more than a thousand one after the other.
-
-    Args:
-        failed: the failures that count.
-        places: guesses of one address that are checked at the same time.
+    more than a thousand one after the other.  `places` guesses of one address are checked at a time.
     """
 
     def __init__(self, failed: FailedLogins, places: int = PLACES) -> None:

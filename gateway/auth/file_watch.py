@@ -24,23 +24,12 @@ Stamp = tuple[int, int, int]
 
 
 class WatchedFile(Generic[T]):
-    """A file and its contents.
-
-    Attributes:
-        value: the last good contents.
-
-    Args:
-        setting: the setting that names the file.
-        read: reads the contents, also in a worker thread; may raise `FileFault`.
-
-    Raises:
-        SettingsError: the file cannot be used.
-    """
+    """A file and its contents; raises SettingsError, with the name of the setting, if it cannot be used."""
 
     def __init__(self, setting: str, path: Path, read: Callable[[Path], T]) -> None:
         self._setting = setting
         self._path = path
-        self._read = read
+        self._read = read  # also in a worker thread
         # Worker threads and the loop (on SIGHUP) may read at once.  The reading that began last wins, whichever ends
         # last: else a slow reading of the file before would bring a removed user back.
         self._lock = Lock()
@@ -48,7 +37,7 @@ class WatchedFile(Generic[T]):
         self._taken = 0  # number of the reading that `value` comes from
         self._stamp: Stamp | None = self._look()
         try:
-            self.value = read(path)
+            self.value = read(path)  # the last good contents
         except FileFault as error:
             raise SettingsError(wrong(setting, error)) from None
 

@@ -55,17 +55,11 @@ _OPENSSH = re.compile(rb"(ssh|ecdsa|sk)-[a-z0-9@.-]+ AAAA")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that verifies tokens.
+    """A key that verifies tokens."""
 
-    Attributes:
-        algorithms: those that it verifies, as tokens name them.
-        key: as PyJWT wants it.
-        kid: the key's name in tokens; empty: it has none, and is tried for each token.
-    """
-
-    algorithms: frozenset[str]
-    key: Any = field(repr=False)
-    kid: str = ""
+    algorithms: frozenset[str]  # as tokens name them
+    key: Any = field(repr=False)  # as PyJWT wants it
+    kid: str = ""  # its name in tokens; empty: it has none, and is tried for each token
 
     @property
     def is_slow(self) -> bool:

@@ -87,15 +87,7 @@ _number = attrgetter("number")
 
 
 class RuleIndex:
-    """The patterns of all rules.
-
-    Attributes:
-        patterns: in the order of the file.
-        groups: the groups that rules name.
-        by_transport: True if a rule names a transport.
-        addresses: the networks that rules name.
-        networks: finds those of them that an address is in.
-    """
+    """The patterns of all rules, in the order of the file; and the groups and networks that rules name."""
 
     def __init__(self, tables: Sequence[RuleTable]) -> None:
         self.groups = frozenset[str]().union(*[table.groups for table in tables])
@@ -118,13 +110,7 @@ class RuleIndex:
 
 
 class Permissions:
-    """The permissions of all sessions that are the same to the rules.
-
-    Attributes:
-        sendable, answerable: see `Access`.
-        send, subscribe, admin: destination -> allowed, as far as asked.
-        is_stale: rules with other networks are in force, so the sessions must find their permissions again.
-    """
+    """The permissions of all sessions that are the same to the rules."""
 
     __slots__ = (
         "__weakref__",
@@ -153,12 +139,12 @@ class Permissions:
         networks: frozenset[str],
         max_names: int = MAX_NAMES,
     ) -> None:
-        self.sendable: set[str] = set()
+        self.sendable: set[str] = set()  # as in `Access`, like `answerable`
         self.answerable: set[str] = set()
-        self.send: dict[str, bool] = {}
+        self.send: dict[str, bool] = {}  # destination -> allowed, as far as asked
         self.subscribe: dict[str, bool] = {}
         self.admin: dict[str, bool] = {}
-        self.is_stale = False
+        self.is_stale = False  # rules with other networks are in force: sessions find their permissions again
         self._index = index
         self._user = user
         self._groups = groups

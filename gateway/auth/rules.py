@@ -101,36 +101,18 @@ class SessionAccess:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an action is allowed or refused.
-
-    Attributes:
-        name: the canonical name, or pattern.
-        reach: how much of it is allowed; of one destination ALL or NONE.
-        rules: the deciding rules in the order of the file, each by its number and line (0: it has none).
-        default: True if no rule decides on it, or on a part of it, which is refused.
-        text: all of it in one sentence.
-    """
+    """Why an action is allowed or refused."""
 
     action: Action
-    name: str
-    reach: Coverage
-    rules: tuple[tuple[int, int], ...]
-    default: bool
-    text: str
+    name: str  # the canonical name, or pattern
+    reach: Coverage  # how much of it is allowed; of one destination ALL or NONE
+    rules: tuple[tuple[int, int], ...]  # those that decide, each by its number and line (0: it has none)
+    default: bool  # True if no rule decides on it, or on a part of it, which is refused
+    text: str  # all of it in one sentence
 
 
 class Rules:
-    """The rules in force; an `Authorizer`.
-
-    Attributes:
-        name: for the log.
-        index: the patterns of all rules.
-
-    Args:
-        tables: in the order of the file.
-        read: reads them again; SettingsError where they are wrong.
-        max_recent: see `MAX_RECENT`.
-    """
+    """The rules in force, in the order of the file; an `Authorizer`.  `read` reads them again."""
 
     name = "rules"
 
@@ -202,14 +184,9 @@ class Rules:
     def explain(
         self, identity: Identity, transport: str, address: str | None, action: Action, name: str
     ) -> Explanation:
-        """The rules that decide, and how.
+        """The rules that decide on a canonical name, or with SUBSCRIBE on a pattern, and how.
 
-        Args:
-            address: empty: of a unix socket; None: not known, and in no network of the rules.
-            name: the canonical name; with SUBSCRIBE also a pattern.
-
-        Raises:
-            ValueError: it is no address.
+        `address` is empty for a unix socket; None: not known, and in no network.  Raises ValueError: it is no address.
         """
         networks = self.index.networks
         around = RuleNetworks.NONE if address is None else networks.around(address)

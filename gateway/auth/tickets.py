@@ -27,12 +27,7 @@ class TooManyTickets(Exception):
 
 
 class Tickets:
-    """The unused tickets.
-
-    Args:
-        lifetime: seconds for which a ticket is good.
-        most: unused tickets at once.
-    """
+    """The unused tickets: `most` at once, each good for `lifetime` seconds."""
 
     def __init__(self, lifetime: float = 30.0, most: int = 10_000) -> None:
         self.lifetime = lifetime

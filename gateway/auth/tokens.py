@@ -55,16 +55,9 @@ def looks_like_token(text: str) -> bool:
 
 
 class Tokens:
-    """The authenticator of tokens.
+    """The authenticator of tokens; raises SettingsError where the file of keys cannot be used.
 
-    Args:
-        path: the file of keys.
-        issuer, audience: the values that `iss` and `aud` must have; empty: any.
-        user_claim, groups_claim: the claims that hold user and groups; an empty groups_claim: no groups.
-        leeway: seconds by which the clocks of issuer and gateway may differ.
-
-    Raises:
-        SettingsError: the file cannot be used.
+    An empty `issuer` or `audience` allows any, an empty `groups_claim` gives no groups; `leeway` is in seconds.
     """
 
     def __init__(

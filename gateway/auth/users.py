@@ -134,12 +134,10 @@ class UsersFile:
 class SlowThreads:
     """Threads for slow work, with a lower priority than all other threads of the machine.
 
-    Two threads that verify passcodes leave the loop no core of two: each time it wakes it waits some milliseconds for
-    its slice.  With a lower priority they are preempted at once (2 spinning threads on 2 cores: a waking thread waits
-    2 ms beside equals at the 99th percentile, 0.1 ms beside these).
-
-    They are not trio's threads: those are shared with the store's writer, and an unprivileged thread cannot raise its
-    priority again.
+    Two threads that verify passcodes leave the loop no core of two.  With a lower priority they are preempted at once
+    (2 spinning threads on 2 cores: a waking thread waits 2 ms beside equals at the 99th percentile, 0.1 ms beside
+    these). They are not trio's: the store's writer shares those, and an unprivileged thread cannot raise its priority
+    again.
     """
 
     def __init__(self, count: int) -> None:

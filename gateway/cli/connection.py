@@ -89,10 +89,7 @@ class Terminated(BaseException):
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Turn failures into a sentence and status 1, SIGINT and SIGTERM into status 130 and 143.
-
-    A reader of standard output that stops (`| head`) is no failure.
-    """
+    """Turn failures into a sentence and status 1, signals into 130 and 143; a reader that stops is no failure."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated

@@ -18,15 +18,7 @@ from gateway.process import systemd
 
 
 class HypercornOptions:
-    """Options of hypercorn: each attribute goes into its `Config`.
-
-    Args:
-        http: the setting.
-
-    Attributes:
-        bind: addresses of HTTP, in hypercorn's format; missing: hypercorn's default.
-        gateway_sockets: of the STOMP listeners, for the gateway.
-    """
+    """Options of hypercorn for the setting `http`: each attribute goes into its `Config`."""
 
     def __init__(self, http: list[str]) -> None:
         self.gateway_sockets = systemd.inherited()

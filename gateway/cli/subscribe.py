@@ -78,9 +78,6 @@ class _Reader:
     """Writes messages and acknowledges them, at the latest at the end of its block.
 
     Each ACK lets the server send one more.  The last ACKs are held back, so that it sends no message beyond --count.
-
-    Attributes:
-        written: number of messages.
     """
 
     def __init__(self, client: Client, as_json: bool, count: float, window: int, browsers: int) -> None:

@@ -66,12 +66,7 @@ class PolicyError(TableError):
 
 @dataclass(frozen=True, slots=True)
 class PolicyTable:
-    """One `[[policy]]` table that is right.
-
-    Attributes:
-        match: its patterns.
-        values: its other keys, with their values as `Policy` holds them.
-    """
+    """One `[[policy]]` table that is right: its patterns, and its other keys as `Policy` holds them."""
 
     match: tuple[str, ...]
     values: Mapping[str, Any]
@@ -79,15 +74,10 @@ class PolicyTable:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """The values that a key allows.
+    """The values that a key allows."""
 
-    Attributes:
-        words: the values in words, behind "must be".
-        read: returns the value as `Policy` holds it; ValueError or NotAllowed if it is wrong.
-    """
-
-    words: str
-    read: Callable[[Any], Any]
+    words: str  # behind "must be"
+    read: Callable[[Any], Any]  # the value as `Policy` holds it; ValueError or NotAllowed if it is wrong
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
@@ -187,15 +177,7 @@ KEY_RULES: Mapping[str, KeyRule] = {
 
 
 def read_tables(value: object, settings: Collection[str] = ()) -> tuple[PolicyTable, ...]:
-    """Check the policies of a settings file.
-
-    Args:
-        value: the file's value of `policy`.
-        settings: the names of settings, which are no keys of a policy.
-
-    Raises:
-        PolicyError: the first error of the first wrong table.
-    """
+    """Check the file's value of `policy`; raises PolicyError, the first error of the first wrong table."""
     return read_each(value, PolicyError, "policies", lambda table: _read_table(table, settings))
 
 

@@ -66,28 +66,17 @@ class RuleError(TableError):
 
 @dataclass(frozen=True, slots=True)
 class RuleTable:
-    """One `[[rule]]` table that is right.
+    """One `[[rule]]` table that is right."""
 
-    Attributes:
-        destination: its patterns as written.
-        patterns: its patterns as the broker names destinations, with the word `{user}`.
-        users: names; `*`: all users but `anonymous`.
-        groups: names; without users and groups the rule is for all users.
-        transports: of `TRANSPORTS`; empty: all.
-        addresses: networks, single addresses, and `UNIX`, each as Python writes it; empty: all.
-        allows: True for `allow`, False for `deny`.
-        line: in the file; 0: the table comes from elsewhere.
-    """
-
-    destination: tuple[str, ...]
-    patterns: tuple[str, ...]
-    users: frozenset[str]
-    groups: frozenset[str]
-    transports: frozenset[str]
-    addresses: frozenset[str]
+    destination: tuple[str, ...]  # patterns as written
+    patterns: tuple[str, ...]  # as the broker names destinations, with the word `{user}`
+    users: frozenset[str]  # `*`: all users but `anonymous`
+    groups: frozenset[str]  # without users and groups the rule is for all users
+    transports: frozenset[str]  # of `TRANSPORTS`; empty: all
+    addresses: frozenset[str]  # networks, single addresses, and `UNIX`, each as Python writes it; empty: all
     actions: frozenset[Action]
-    allows: bool
-    line: int = dataclasses.field(default=0, compare=False)
+    allows: bool  # False for `deny`
+    line: int = dataclasses.field(default=0, compare=False)  # in the file; 0: the table comes from elsewhere
 
     @property
     def values(self) -> dict[str, object]:
@@ -102,14 +91,9 @@ class RuleTable:
 
 
 def read_tables(value: object, settings: Collection[str] = ()) -> tuple[RuleTable, ...]:
-    """Check the rules of a settings file.
+    """Check the file's value of `rule`; tables that were read before stay as they are.
 
-    Args:
-        value: the file's value of `rule`; tables that were read before stay as they are.
-        settings: the names of settings, which are no keys of a rule.
-
-    Raises:
-        RuleError: the first error of the first wrong table.
+    Raises RuleError: the first error of the first wrong table.
     """
     if isinstance(value, tuple) and all(isinstance(each, RuleTable) for each in value):
         return value

@@ -25,12 +25,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file as it was read.
-
-    Attributes:
-        text: its line ends are `\\n`.
-        values: unchecked.
-    """
+    """A settings file as it was read: its text, with line ends `\\n`, and its unchecked values."""
 
     path: Path
     text: str
@@ -46,12 +41,7 @@ class SettingsFile:
         raise KeyError(name)
 
     def rooted(self, paths: Iterable[str], addresses: Iterable[str]) -> dict[str, Any]:
-        """The values, with paths relative to the working directory.
-
-        Args:
-            paths: settings that are paths.
-            addresses: settings that are lists of addresses, which may be unix sockets.
-        """
+        """The values, with those that are paths, or may be unix sockets, relative to the working directory."""
         values = dict(self.values)
         for name in values.keys() & set(paths):
             if values[name] and isinstance(values[name], str):
