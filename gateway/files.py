@@ -20,14 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-HIDDEN = "_"
-"""The start of the name of a file that is not finished."""
-
-FILE, FOLDER, PRIVATE = 0o640, 0o750, 0o700
-"""Modes, from which the umask may take more away."""
-
-SHOWN = 0o666
-"""The mode of a file for all users, as far as the umask allows."""
+HIDDEN = "_"  # the start of the name of a file that is not finished
+FILE, FOLDER, PRIVATE = 0o640, 0o750, 0o700  # modes, from which the umask may take more away
+SHOWN = 0o666  # the mode of a file for all users, as far as the umask allows
 
 
 class FileFault(Exception):

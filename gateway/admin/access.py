@@ -43,10 +43,8 @@ FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-p
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF = "X-CSRF-Token"
-ADMIN = "admin"
-"""The user's name in the audit log where the client shows the admin token."""
-LOCAL = "local"
-"""The user's name in the audit log of a program on this machine."""
+ADMIN = "admin"  # the user's name in the audit log where the client shows the admin token
+LOCAL = "local"  # the user's name in the audit log of a program on this machine
 
 LOOPBACK_ONLY = (
     "programs on this machine alone may use this: to use it from elsewhere, set admin_token (GATEWAY_ADMIN_TOKEN) "

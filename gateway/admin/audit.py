@@ -34,12 +34,9 @@ log = structlog.get_logger("gateway.audit")
 
 DONE, REFUSED, FAILED = "done", "refused", "failed"
 
-MAX_LINES = 5
-"""Lines of an address in a minute: enough to see the client, and what it tries."""
-MAX_ADDRESSES = 100
-"""Addresses that have a minute of their own, at some 500 bytes each."""
-MINUTE = 60.0
-"""Seconds."""
+MAX_LINES = 5  # lines of an address in a minute: enough to see the client, and what it tries
+MAX_ADDRESSES = 100  # addresses that have a minute of their own, at some 500 bytes each
+MINUTE = 60.0  # seconds
 
 # Characters of a target or a user: a client may give a name as long as a header line.
 _MAX_NAME = 200

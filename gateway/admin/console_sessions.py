@@ -24,11 +24,8 @@ from gateway.broker.model.identity import Identity
 log = structlog.get_logger("gateway.admin")
 
 COOKIE = "gateway_console"
-LIFETIME = 12 * 3600.0
-"""Seconds: a working day, so that operators log in once a day."""
-
-MAX_SESSIONS = 1_000
-"""Sessions at once, some 300 bytes each; then the oldest ends."""
+LIFETIME = 12 * 3600.0  # seconds: a working day, so that operators log in once a day
+MAX_SESSIONS = 1_000  # sessions at once, some 300 bytes each; then the oldest ends
 
 
 @dataclass(frozen=True, slots=True)

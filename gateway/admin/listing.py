@@ -23,14 +23,9 @@ from pydantic import Field
 from gateway.admin.endpoint import ApiModel, FromText, one_of, whole_number
 
 DEFAULT_LIMIT = 100
-MAX_LIMIT = 1_000
-"""Rows of one answer: some 300 bytes each."""
-
-SLICE = 1_000
-"""Entries between two checkpoints: some milliseconds, with filters, keys and sorting."""
-
-ROWS = 250
-"""Rows between two checkpoints, at some 10 us each."""
+MAX_LIMIT = 1_000  # rows of one answer: some 300 bytes each
+SLICE = 1_000  # entries between two checkpoints: some milliseconds, with filters, keys and sorting
+ROWS = 250  # rows between two checkpoints, at some 10 us each
 
 SORT = "the key to sort by; a - before it puts the largest first"
 

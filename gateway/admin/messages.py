@@ -35,14 +35,9 @@ if TYPE_CHECKING:
     from gateway.config.settings import Settings
     from gateway.runtime.gateway import Gateway
 
-PATIENCE = 30.0
-"""Seconds."""
-
-MAX_BODY = 1024 * 1024
-"""Bytes of a body that are shown."""
-
-MAX_IDS = 10_000
-"""Of one request; a console has 1,000 on a page."""
+PATIENCE = 30.0  # seconds
+MAX_BODY = 1024 * 1024  # bytes of a body that are shown
+MAX_IDS = 10_000  # of one request; a console has 1,000 on a page
 
 T = TypeVar("T")
 

@@ -19,8 +19,7 @@ from starlette.requests import Request
 
 from gateway.admin.endpoint import ApiError
 
-MAX_BODY = 1024 * 1024
-"""Bytes of a body.  A message to publish is in it as text, so it may have nearly as much."""
+MAX_BODY = 1024 * 1024  # bytes of a body. A message to publish is in it as text, so it may have nearly as much.
 
 PATIENCE = 30.0
 """Seconds for a body to come: the HTTP server has no such limit, and each that does not come keeps a descriptor."""

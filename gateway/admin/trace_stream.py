@@ -33,12 +33,9 @@ if TYPE_CHECKING:
 
     from gateway.runtime.gateway import Gateway
 
-PAUSE = 0.1
-"""Seconds between two reads of the ring."""
-SILENCE = 15.0
-"""Seconds without a frame, until a comment is due: nginx gives up after 60."""
-LONGEST_WRITE = 30.0
-"""Seconds for a reader to take what was written."""
+PAUSE = 0.1  # seconds between two reads of the ring
+SILENCE = 15.0  # seconds without a frame, until a comment is due: nginx gives up after 60
+LONGEST_WRITE = 30.0  # seconds for a reader to take what was written
 
 # Frames that become text in one turn: with bodies as large as they are shown, half a millisecond.
 _PER_TURN = 32

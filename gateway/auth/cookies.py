@@ -28,14 +28,9 @@ from gateway.broker.model.identity import Identity
 from gateway.files import FileFault, read_text
 
 MAX_FILE = 64 * 1024
-SHORTEST_SECRET = 16
-"""Bytes: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many."""
-
-_MOST_COOKIES = 4
-"""Cookies of one name that are read: paths and domains may each have one."""
-
-_LEEWAY = 10.0
-"""Seconds by which the application's clock may be ahead of ours."""
+SHORTEST_SECRET = 16  # bytes: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many
+_MOST_COOKIES = 4  # cookies of one name that are read: paths and domains may each have one
+_LEEWAY = 10.0  # seconds by which the application's clock may be ahead of ours
 
 Readers = tuple[TimestampSigner, URLSafeTimedSerializer]
 

@@ -31,11 +31,8 @@ from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.config.settings import SettingsError, wrong
 
-THREADS = 8
-"""Calls of a plain function at a time: most of them wait for another service."""
-
-_SHORTEST_SECRET = 4
-"""Characters.  Hiding shorter ones in an error would blot out most words."""
+THREADS = 8  # calls of a plain function at a time: most of them wait for another service
+_SHORTEST_SECRET = 4  # characters. Hiding shorter ones in an error would blot out most words.
 
 _BETWEEN = re.compile(r"""[\s;,"]+""")
 

@@ -30,8 +30,7 @@ entry with the oldest first failure goes first."""
 MAX_SUCCEEDED = 10_000
 """Logins at an address that are remembered as good, at some 200 bytes each: 2 MB.  The oldest success goes first."""
 
-PLACES = 4
-"""Guesses of one address that are checked at the same time."""
+PLACES = 4  # guesses of one address that are checked at the same time
 
 _MINUTE = 60.0
 _DAY = 86_400.0

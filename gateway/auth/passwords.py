@@ -22,8 +22,7 @@ import argon2
 
 from gateway.files import FileFault, read_text, writing
 
-MAX_LENGTH = 1024
-"""Bytes of a login or passcode.  Longer ones, which no user types, are refused without hashing."""
+MAX_LENGTH = 1024  # bytes of a login or passcode. Longer ones, which no user types, are refused without hashing.
 
 MAX_FILE = 64 * 1024 * 1024
 """Bytes of the whole file, some half a million users.  A wrong path (a log, a device) is not read to its end."""

@@ -27,8 +27,7 @@ from gateway.config.rules import OWN, UNIX, RuleTable
 
 from .rule_patterns import covers, heads_differ, overlap
 
-MAX_NAMES = 4_000
-"""Destinations with remembered answers, for each action: some 200 KiB."""
+MAX_NAMES = 4_000  # destinations with remembered answers, for each action: some 200 KiB
 
 # Longer names are not remembered.
 _LONGEST_NAME = 200

@@ -23,8 +23,7 @@ from gateway.config.rules import TRANSPORTS, RuleTable
 
 from .rule_index import Permissions, RuleIndex, RuleNetworks, coverage_by, reasons_of
 
-MAX_RECENT = 1_000
-"""Permissions that are kept although none of their sessions is left."""
+MAX_RECENT = 1_000  # permissions that are kept although none of their sessions is left
 
 _Key = tuple[str, frozenset[str], str, frozenset[str]]
 

@@ -15,11 +15,8 @@ import trio
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
 
-PREFIX = "ticket-"
-"""The start of every ticket, by which a ticket in a passcode is known."""
-
-_SHARE = 4
-"""One user may have at most this part of all tickets (1/4), so that other users still get theirs."""
+PREFIX = "ticket-"  # the start of every ticket, by which a ticket in a passcode is known
+_SHARE = 4  # one user may have at most this part of all tickets (1/4), so that other users still get theirs
 
 
 class TooManyTickets(Exception):

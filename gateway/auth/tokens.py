@@ -30,17 +30,13 @@ from gateway.auth.keys import Key, read_keys
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
 
-MAX_LENGTH = 16 * 1024
-"""Bytes of a token.  A long one lists hundreds of groups, and takes no longer to verify."""
-
-THREADS = 2
-"""Slow verifications at a time."""
+MAX_LENGTH = 16 * 1024  # bytes of a token. A long one lists hundreds of groups, and takes no longer to verify.
+THREADS = 2  # slow verifications at a time
 
 _LATEST_END = 200 * 366 * 86_400
 """Seconds until the end of a token.  A later end was written in milliseconds, which is thousands of years away."""
 
-_TRIED = 2
-"""Keys that are tried on the loop, without a thread."""
+_TRIED = 2  # keys that are tried on the loop, without a thread
 
 _FORM = re.compile(r"ey[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 _LONGEST_REASON = 200

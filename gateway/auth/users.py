@@ -38,14 +38,12 @@ from gateway.auth.passwords import StoredUser
 from gateway.broker.errors import SessionEnded
 from gateway.broker.model.identity import Credentials, Identity
 
-THREADS = 2
-"""Verifications at a time: each takes a core for some 22 ms, and 19 MiB."""
+THREADS = 2  # verifications at a time: each takes a core for some 22 ms, and 19 MiB
 
 MAX_REMEMBERED = 10_000
 """Verified logins that are remembered, at some 150 bytes each.  All are forgotten when there are more."""
 
-NICENESS = 10
-"""Of a slow thread, on top of the process's: a tenth of an equal's share where the cores are busy."""
+NICENESS = 10  # of a slow thread, on top of the process's: a tenth of an equal's share where the cores are busy
 
 _UNKNOWN = StoredUser("")
 

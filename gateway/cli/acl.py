@@ -31,8 +31,7 @@ _ADDRESS = (
     "Without it, rules with addresses do not apply."
 )
 
-REFUSED = 3
-"""The exit status of `explain` for a refusal; 1 is an error, 2 an error in the arguments."""
+REFUSED = 3  # the exit status of `explain` for a refusal; 1 is an error, 2 an error in the arguments
 
 
 def _address(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

@@ -13,8 +13,7 @@ from rich.text import Text
 from gateway.text import visible
 
 Answer = dict[str, Any]
-HEAD = 11
-"""Most lines beside the rows of the table, without complaints."""
+HEAD = 11  # most lines beside the rows of the table, without complaints
 
 
 def number(value: float) -> str:

@@ -34,8 +34,7 @@ from gateway.process.asyncio_bridge import CRASHED
 from gateway.runtime.listeners import open_all
 from gateway.transports import unlinking
 
-SHUTDOWN_MARGIN = 5.0
-"""Seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application."""
+SHUTDOWN_MARGIN = 5.0  # seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application
 
 LONGEST_STUCK = 20_000
 """Milliseconds after which the system closes an HTTP connection whose client reads nothing.  hypercorn's writes cannot

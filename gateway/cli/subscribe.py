@@ -24,8 +24,7 @@ from .connection import connected, header, server_of, told, where
 _PREFETCH = 100
 # Seconds between two checks of the timeout and of heart-beats.
 _LOOK = 1.0
-LATE = 3
-"""The exit status if --timeout comes before --count messages."""
+LATE = 3  # the exit status if --timeout comes before --count messages
 
 
 @click.command()

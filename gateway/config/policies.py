@@ -38,8 +38,7 @@ from gateway.config.kinds import bodies
 from gateway.config.tables import TableError, read_each, shown, unknown
 from gateway.config.units import parse_size
 
-TEN_YEARS = 315_360_000
-"""Seconds.  A longer time is most likely a mistake of units."""
+TEN_YEARS = 315_360_000  # seconds. A longer time is most likely a mistake of units.
 
 KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC, HANDLERS)
 """Starts of patterns: the kinds of names under which the broker keeps messages or subscribers.  `FANOUT` is one name

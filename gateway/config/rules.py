@@ -27,18 +27,15 @@ from gateway.broker.model.patterns import ONE, WILDCARDS, check_pattern, check_w
 from gateway.config.tables import TableError, lines_of, read_each, shown, unknown
 from gateway.config.toml_file import SettingsFile
 
-OWN = "{user}"
-"""The word of a pattern that stands for the user's own name."""
+OWN = "{user}"  # the word of a pattern that stands for the user's own name
 
 EVERYTHING = "#"
 """The pattern of all destinations."""
 
-KINDS = (QUEUE, TOPIC, DIRECT, FANOUT, USER, APP)
-"""Starts of patterns: the kinds of destinations that have rules."""
+KINDS = (QUEUE, TOPIC, DIRECT, FANOUT, USER, APP)  # starts of patterns: the kinds of destinations that have rules
 
 TRANSPORTS = ("tcp", "websocket")
-UNIX = "unix"
-"""In place of an address: clients of unix sockets, which have none."""
+UNIX = "unix"  # in place of an address: clients of unix sockets, which have none
 
 KEYS = ("destination", "users", "groups", "transports", "addresses", "allow", "deny")
 ACTIONS = tuple(action.value for action in Action)

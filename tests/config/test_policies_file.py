@@ -64,6 +64,7 @@ class TestLines:
         Path("gateway.toml").write_bytes(text.encode())
         assert refused().startswith(f"gateway.toml line {line}: policy")
 
+    @pytest.mark.long
     @given(data=st.data())
     def test_any_mixture(self, data: st.DataObject) -> None:
         """Whatever stands before and around, the wrong key is on the line that it was put on."""
