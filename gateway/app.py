@@ -1,15 +1,11 @@
 """`app`, the ASGI application that `hypercorn gateway.app:app` and `gateway serve` run.
 
-A small ASGI object that opens the gateway (`gateway/runtime/gateway.py`) for the server's lifespan, and answers HTTP
-(`gateway/admin`).  The gateway has its own STOMP listeners: no byte of STOMP passes through the server.
-
     server on trio              app ------------------------> lifespan, HTTP
     server on asyncio, uvloop   app -> Bridge -> Trio thread -> lifespan, HTTP
 
-Nothing starts at import, and little is imported: a server imports the application in processes that never run it.
-
-The lifespan is written here, and not left to Starlette, which answers a failed start with a traceback; this one has one
-sentence.
+It opens the gateway (`gateway/runtime/gateway.py`) for the server's lifespan, and answers HTTP (`gateway/admin`).  The
+gateway has its own STOMP listeners.  Little is imported at import: a server imports the application in processes that
+never run it.  The lifespan is written here, because Starlette answers a failed start with a traceback.
 """
 
 from __future__ import annotations

@@ -2,13 +2,11 @@
 
     _name written  ->  on the disk  ->  renamed to name  ->  the folder on the disk
 
-A reader of the folder sees the old file or the new one, also after a power cut.  Spark, and other programs with
-Hadoop's habits, ignore names that begin with `_`.  A name has one writer at a time; where there may be several, each
-writes under a hidden name of its own.
+A reader of the folder sees the old file or the new one, also after a power cut.  Spark ignores names that begin with
+`_`.  A name has one writer at a time; where there may be several, each writes under a hidden name of its own.
 
-Permissions: the archive and the journal hold bodies of messages, and the tables hold names of clients.  So with any
-umask, no file here is readable by all users unless the caller says so: `FILE` and `FOLDER` allow the group, and the
-outermost folder (`make_private`) is its owner's alone.  One `chmod` of that folder shares all of it with the group.
+The archive and the journal hold bodies of messages, so no file here is readable by all users unless the caller says so:
+`FILE` and `FOLDER` allow the group, and the outermost folder (`make_private`) is its owner's alone.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Console sessions: a table in memory, and the signed cookie that names one of its entries.
 
-The cookie holds a random key and nothing else.  So a logout is final, the cookie tells nothing of the user, and the
-signature keeps made-up keys away from the table.  The signing key lives as long as the process, like the table: after a
-restart all operators log in again.
-
-A session of a user of the users file is checked when that file has been read again (SIGHUP): it ends if the user is
-gone, has another passcode, or is in none of the groups any more.
+The cookie holds a random key and nothing else, so a logout is final.  The signature keeps made-up keys away from the
+table; its key lives as long as the process, like the table.  A session of a user of the users file ends when that file
+has been read again, and the user is gone, has another passcode, or is in none of the groups any more.
 """
 
 from __future__ import annotations

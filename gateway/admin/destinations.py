@@ -21,7 +21,6 @@ from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
 
 if TYPE_CHECKING:
-    from gateway.broker.admin.rows import Target
     from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
@@ -118,7 +117,8 @@ class DestinationsApi(Api):
     @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
         """One destination, the policy in force there, and its subscriptions."""
-        target = self._find(query.name)
+        registry = self._gateway.broker.registry
+        target = registry.find(query.name) or registry.patterns.get(query.name)
         if target is None:
             raise ApiError(404, _NO_DESTINATION)
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
@@ -131,10 +131,6 @@ class DestinationsApi(Api):
                 "groups": rows.groups_of(target),
             }
         )
-
-    def _find(self, name: str) -> Target | None:
-        registry = self._gateway.broker.registry
-        return registry.find(name) or registry.patterns.get(name)
 
     @Endpoint(
         "DELETE",

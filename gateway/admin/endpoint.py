@@ -1,18 +1,14 @@
 """Endpoints of the admin API as data, and the error that each may end with.
 
-From one table of endpoints come the routes, the access check, the audit log, the OpenAPI document and `docs/api.md`; so
-none of them can know of an endpoint that the others do not.
-
-A part of the API is a class (`Api`), and `site.build` adds up the endpoints of all parts.  An `Endpoint` decorates the
-method that answers it.  The method takes those of these arguments that it needs, by name:
+From one table of endpoints come the routes, the access check, the audit log, the OpenAPI document and `docs/api.md`. A
+part of the API is a class (`Api`); an `Endpoint` decorates the method that answers it.  The method's docstring is the
+summary that readers of the API see.  It takes those of these arguments that it needs, by name:
 
     request   Starlette's request
     query     the parameters of the query, as the model of the annotation has them
     body      the body, as the model of the annotation has it
     caller    the client that was let in (`access.Caller`)
     audit     the line of the audit log (`audit.AuditEntry`)
-
-Its docstring is the summary that readers of the API see.
 """
 
 from __future__ import annotations

@@ -213,6 +213,7 @@ def read_snapshot(tables: Path | None, job: str) -> bytes | None:
 def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     """All metrics of a gateway: every collector of `gateway.observe`."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
+    dead_letters = {policy.values.get("dead_letter") for policy in settings.policy}
     others: list[Collector] = [
         OverloadCollector(broker, gateway.holds, gateway.admission, gateway.memory, gateway.fair_gates),
         HealthCollector(
@@ -221,7 +222,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
             None if certificates is None else lambda: certificates.ends,
             None if functions is None else lambda: functions.failures,
         ),
-        DestinationCollector(broker, _dead_letter_queues(settings), settings.metrics_destinations),
+        DestinationCollector(broker, set(filter(None, dead_letters)), settings.metrics_destinations),
         TimingCollector(
             (TURN, lambda: gateway.turns),
             (QUEUE, lambda: None if broker.records is None else broker.records.waited),
@@ -231,12 +232,6 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     if gateway.tracing is not None:
         others.append(SpanCollector(gateway.tracing))
     return Metrics(broker, gateway.holds, gateway.committer, gateway.journal, others, DiskCollector(_folders(settings)))
-
-
-def _dead_letter_queues(settings: Settings) -> set[str]:
-    """The dead-letter queues that policies name."""
-    found = {policy.values.get("dead_letter") for policy in settings.policy}
-    return {name for name in found if name}
 
 
 def _folders(settings: Settings) -> dict[str, Path]:

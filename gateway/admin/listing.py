@@ -2,11 +2,8 @@
 
     all entries  --filters, keys-->  slices, each sorted  --merged as far as the page needs-->  rows of the page
 
-Between two slices other tasks run.  So no message waits for a list, and the list costs the same between two of their
-turns however long it is.  Rows are built for the page only.
-
-Known weakness: a list has the entries of the moment of the request, and their rows are some milliseconds younger; of an
-entry that has ended meanwhile the row shows its end.
+Between two slices other tasks run, so no message waits for a list however long it is.  Known weakness: rows are some
+milliseconds younger than their list; of an entry that has ended meanwhile the row shows its end.
 """
 
 from __future__ import annotations

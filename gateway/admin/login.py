@@ -1,10 +1,8 @@
 """The console's login: `POST /login`, `POST /logout`, `GET /me`.
 
 A page sends the admin token, or login and passcode of a user in one of `admin_groups`.  It gets a cookie that no script
-can read and no other site's page can send, and the word for the header `X-CSRF-Token`.
-
-FailedLogins are slow, counted and limited: of the token here, of passcodes by the authenticator, as at CONNECT.  A user
-with a right passcode and in none of the groups is told that: it is no secret for a user of the gateway.
+can read and no other site's page can send, and the word for the header `X-CSRF-Token`.  Failed logins are slow, counted
+and limited.  A user with a right passcode and in none of the groups is told that: it is no secret.
 """
 
 from __future__ import annotations

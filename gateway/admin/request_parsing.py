@@ -1,8 +1,7 @@
 """Request parsing: query and body are read through the models of their endpoint before anything is done.
 
-    query   each parameter at most once; an unknown one is refused, because it is a typing error
-    body    JSON of at most 1 MiB that fits the model, with the content-type of JSON: a form of another site cannot send
-            that without asking first
+A parameter is given at most once, and an unknown one is refused, because it is a typing error.  A body is JSON of at
+most 1 MiB with the content-type of JSON: a form of another site cannot send that without asking first.
 
 The sentence of an error names the parameter or field, and repeats no value, because a value may be a passcode in the
 wrong place.  A name may be one, too; so the log is told of neither.

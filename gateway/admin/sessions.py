@@ -1,10 +1,7 @@
 """Sessions and subscriptions, and the end of sessions by an operator.
 
-The rows and their sort keys are the broker's (`broker.admin.rows`).  This module has the filters, and adds to each
-session why its publisher is blocked, which only the transports know.
-
-One list is made at a time, and the others wait for it: each list at work has a slice in every round of the loop, and a
-message would wait for all these slices.
+The rows and their sort keys are the broker's (`broker.admin.rows`); why a publisher is blocked only the transports
+know.  One list is made at a time: each list at work has a slice in every round of the loop.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Starlette application: the routes of the table of endpoints, the static files, and the headers of every answer.
 
 Static files lie in `static/` of a checkout and in `gateway/static` of an installed wheel.  They are sent with
-`no-cache`, so that browsers ask for a page again after an upgrade; the answer is 304 where it is still the same.
-
-The content security policy lets pages run only our own scripts and connect to any WebSocket: its port is not the
-page's.  A plain ASGI wrapper sets the headers of every answer.
+`no-cache`, so that browsers ask for a page again after an upgrade.  The content security policy lets pages run only our
+own scripts and connect to any WebSocket: its port is not the page's.
 """
 
 from __future__ import annotations

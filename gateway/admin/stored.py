@@ -1,12 +1,7 @@
-"""Scheduled messages, retained messages and cursors: what the broker keeps outside of queues.
+"""Scheduled messages, retained messages and cursors: an operator lists them and deletes them.
 
-    scheduled   messages that are sent later: with a delay, or with a date
-    retained    the last message of a topic, for later subscribers
-    cursors     how far a client has read a stream that it resumes by name
-
-An operator lists them and deletes them.  The rows are the broker's (`broker.admin.stored_rows`).  A deletion is
-answered when the store has it.  Scheduled messages of a destination are cancelled some hundred in a turn, and none
-while the store is behind.
+The rows are the broker's (`broker.admin.stored_rows`).  A deletion is answered when the store has it.  Scheduled
+messages of a destination are cancelled some hundred in a turn, and none while the store is behind.
 """
 
 from __future__ import annotations

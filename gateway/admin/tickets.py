@@ -4,12 +4,9 @@ A page sends its token, `Authorization: Bearer`, or login and passcode as `Basic
 
     {"ticket": "ticket-...", "expires_in": 30}
 
-which it puts once into the address of the WebSocket, `wss://host/ws?ticket=...`, or into `passcode`.  So the address
-has no secret in it that could be used a second time.
-
-A page of another origin may ask if it could open the WebSocket, too: from the same host, or from `allowed_origins`.
-The answer to the browser's question before (CORS preflight) says so.  Other pages get no ticket, even if their browser
-sends a cookie along.
+which it puts once into the address of the WebSocket, `wss://host/ws?ticket=...`, or into `passcode`.  A page of another
+origin may ask if it could open the WebSocket, too; the answer to the browser's question before (CORS preflight) says
+so.  Other pages get no ticket, even if their browser sends a cookie along.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
     event: end        {"reason": "..."}: the last event
     :                 a comment, after a while without frames: it finds readers that have gone, and keeps proxies awake
 
-Frames are written together, ten times a second: so the busiest session costs no more than ten full rings a second.  The
-stream ends with the session, with the gateway, with the login of its reader, and when its reader has gone or takes
-nothing for a long time.
+Frames are written together, ten times a second.  The stream ends with the session, with the gateway, with the login of
+its reader, and when its reader has gone or takes nothing for a long time.
 """
 
 from __future__ import annotations

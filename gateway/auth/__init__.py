@@ -1,13 +1,11 @@
 """Authentication and authorization: which clients may connect, and what each may do.
 
     authenticator    the authenticator of a gateway: `RateLimited`, or `Anonymous` where no setting asks for credentials
-      chain          which authenticator decides
-        claims (certificates), tokens (keys), tickets, users (passwords), cookies, custom
+      chain          which of claims (certificates), tokens (keys), tickets, users (passwords), cookies, custom decides
       failed_logins  how many guesses an address has
     rules            the `[[rule]]` tables in force (rule_index, rule_patterns)
 
-Authenticators implement `gateway.broker.core.ports.Authenticator`.  They may take long: only their client waits.  An
-operator's own authenticator imports `Credentials`, `Identity` and `LoginRefused` from here.
+Authenticators implement `gateway.broker.core.ports.Authenticator`.  They may take long: only their client waits.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The authenticator of a gateway: anonymous, or rate limited in front of the chain of authenticators.
 
-`RateLimited` counts the failed logins of each address and delays their answers; the delay is the same for every fault.
-An address with too many failures is refused by the users file and by the operator's own authenticator
-(`failed_logins.LoginQueue`).  A valid token, ticket, cookie or certificate, which cannot be guessed, is accepted from
-any address: otherwise ten wrong passcodes a minute would lock out all clients behind the same address.
-
-A failed login holds nothing but its connection while it waits, and connections before login are limited.
+`RateLimited` counts the failed logins of each address and delays their answers, for every fault alike.  An address with
+too many failures is refused by the users file and by the operator's own authenticator (`failed_logins.LoginQueue`).  A
+valid token, ticket, cookie or certificate, which cannot be guessed, is accepted from any address: otherwise ten wrong
+passcodes a minute would lock out all clients behind the same address.
 """
 
 from __future__ import annotations
@@ -76,7 +74,10 @@ class RateLimited:
             identity, refusal = None, error
         if identity is not None:
             if identity.expires > time.time():
-                self._remember(credentials, identity)
+                # A client may write any login beside a token, so only the login beside a passcode is remembered.
+                login = login_of(credentials)
+                if login and login == identity.user and identity.method not in _NOT_GUESSED:
+                    self._failed.succeed(credentials.address, login)
                 return identity
             refusal = LoginRefused(
                 "the credentials have expired; log in with new ones",
@@ -89,9 +90,3 @@ class RateLimited:
             self._failed.count(credentials.address, login_of(credentials))
         await trio.sleep(self._delay)
         raise refusal
-
-    def _remember(self, credentials: Credentials, identity: Identity) -> None:
-        # A client may write any login beside a token, so only the login beside a passcode is remembered.
-        login = login_of(credentials)
-        if login and login == identity.user and identity.method not in _NOT_GUESSED:
-            self._failed.succeed(credentials.address, login)

@@ -1,12 +1,10 @@
 """Signed cookies of web applications: a user of the application needs no second login.
 
-Both forms that itsdangerous is used for are accepted, without a setting for the form:
-
     Starlette, FastAPI   TimestampSigner over JSON in base64
     Flask, Quart         URLSafeTimedSerializer, with a salt and a key of its own, perhaps compressed
 
-A browser sends the cookie with every page that opens the WebSocket, so it counts only with an `Origin`, which the
-upgrade has checked.  The session lasts as long as the cookie: `cookie_age` from its signature on.
+Both forms are accepted.  A browser sends the cookie with every page that opens the WebSocket, so it counts only with an
+`Origin`, which the upgrade has checked.  The session lasts as long as the cookie: `cookie_age` from its signature on.
 """
 
 from __future__ import annotations

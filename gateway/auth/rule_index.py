@@ -1,10 +1,8 @@
 """Index of the rules: the patterns and networks of all `[[rule]]` tables, and the permissions that follow from them.
 
-Rules are many, so none of this goes through all rules for a message.  The patterns stand in one trie, in which `{user}`
-is a wildcard; whether the word is the user's own is checked on the patterns that the trie finds.
-
-Users are many, too.  All sessions with the same user, groups, transport and networks are the same to the rules, and
-share one `Permissions`, which remembers the answers.
+Rules are many, so none of this goes through all of them for a message: the patterns stand in one trie, in which
+`{user}` is a wildcard, and the patterns that it finds are compared with the user's own word.  Users are many, too: all
+sessions with the same user, groups, transport and networks share one `Permissions`, which remembers the answers.
 
 A subscription with wildcards is compared with the rules pattern by pattern: a rule may take all of it, and then no
 later rule counts, or a part.  `Coverage.SOME` may stand where a finer comparison would find ALL, never the reverse.

@@ -1,17 +1,12 @@
 """Users of a file: `login` and `passcode`, verified against argon2 hashes.
 
-A verification is slow by design, so the whole check runs in `SlowThreads`, two at a time: a storm of CONNECT frames
-waits in a queue while routing goes on.  Each address has a few places in it (`failed_logins.LoginQueue`).
+A verification is slow by design, so it runs in `SlowThreads`, two at a time.  A verified passcode is remembered by a
+digest with a key of this process: the thousand pages of one login cost one verification.  The digest covers the stored
+hash, so a changed passcode is never accepted from memory.
 
-A verified passcode is remembered by a digest with a key of this process: a client that reconnects, or the
-thousand pages of one login, cost one verification.  The digest covers the stored hash, so a changed passcode is never
-accepted from memory.
-
-An identity keeps the hash that let it in.  After the file is read again, `review` ends the session of a user that is
-removed or has another passcode, and gives the others their groups of now.
-
-An unknown user's passcode is verified against another user's hash and then refused: the time of the answer must not
-tell which users exist.
+After the file is read again, `review` ends the session of a user that is removed or has another passcode, and gives the
+others their groups of now.  An unknown user's passcode is verified against another user's hash and then refused: the
+time of the answer must not tell which users exist.
 """
 
 from __future__ import annotations
@@ -56,7 +51,7 @@ class UsersFile:
 
     def __init__(self, path: Path, failed: FailedLogins | None = None, max_remembered: int = MAX_REMEMBERED) -> None:
         self._users: dict[str, StoredUser] = {}
-        self.file = WatchedFile("users_file", path, self._read)
+        self.file = WatchedFile("users_file", path, self._read)  # which keeps the users for the next reading
         self._queue = LoginQueue(failed or FailedLogins())
         self._threads = SlowThreads(THREADS)
         self._key = os.urandom(32)

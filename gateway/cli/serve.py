@@ -1,15 +1,11 @@
 """`gateway serve`: the application under hypercorn's trio server, in this process, with a meaningful exit status.
 
-hypercorn's own command exits with 0 after its worker failed, so a service manager does not notice; and it begins to
-drain STOMP sessions after its HTTP connections.  Here the drain begins with the signal, and HTTP is served meanwhile:
-`/readyz` answers 503 to load balancers at once.
+hypercorn's own command exits with 0 after its worker failed, and begins to drain STOMP sessions after its HTTP
+connections.  Here the drain begins with the signal, and HTTP is served meanwhile: `/readyz` answers 503 at once.
 
     0   stopped by SIGTERM or SIGINT, and drained
     1   did not start: settings, or a port in use (one sentence)
     70  failed while running (the log has the reason)
-
-The application handles SIGHUP (`Gateway.reload`).  A service manager hears when clients are served, and when the drain
-begins (`gateway/process/systemd.py`).
 """
 
 from __future__ import annotations
@@ -67,7 +63,8 @@ async def _serve(app: App, settings: Settings) -> None:
     with unlinking(listening.addresses), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         # hypercorn closes its descriptors: it gets duplicates.
         for listener in listening.listeners:
-            _give_up_the_stuck(listener.socket)
+            if listener.socket.family in (socket.AF_INET, socket.AF_INET6):  # accepted sockets inherit it
+                listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
         descriptors = [each.socket.dup().detach() for each in listening.listeners]
         for listener in listening.listeners:
             await listener.aclose()
@@ -75,12 +72,6 @@ async def _serve(app: App, settings: Settings) -> None:
         trigger = partial(_drained, app, signals)
         config = _config(settings, descriptors)
         await serve_http(app, config, shutdown_trigger=trigger, mode="asgi")  # type: ignore[arg-type]
-
-
-def _give_up_the_stuck(sock: trio.socket.SocketType) -> None:
-    """Set TCP_USER_TIMEOUT, which accepted sockets inherit."""
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
 
 
 def _config(settings: Settings, descriptors: Iterable[int]) -> Config:

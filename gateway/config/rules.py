@@ -7,8 +7,7 @@
     addresses = ["10.0.0.0/8"]         # left out: from everywhere
     allow = ["subscribe"]              # or deny = [...]
 
-The first rule that is for the user, the transport, the address, the destination and the action decides.  Patterns have
-the meaning of `gateway.broker.model.patterns`; here they get the form in which the broker names destinations.
+Patterns (`gateway.broker.model.patterns`) get the form in which the broker names destinations.
 """
 
 from __future__ import annotations

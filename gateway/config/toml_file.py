@@ -51,11 +51,8 @@ class SettingsFile:
         for name in values.keys() & set(addresses):
             found = listed(values[name])
             if isinstance(found, list):
-                values[name] = [self._rooted_address(each) for each in found]
+                values[name] = [self._rooted_behind("unix:", each) for each in found]
         return values
-
-    def _rooted_address(self, address: object) -> object:
-        return self._rooted_behind("unix:", address)
 
     def _rooted_behind(self, kind: str, value: object) -> object:
         if isinstance(value, str) and value.startswith(kind) and value != kind:
