@@ -20,7 +20,6 @@ import ipaddress
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
@@ -31,12 +30,10 @@ from gateway.admin.endpoint import ApiError
 from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
+from gateway.config.settings import Settings
 from gateway.net.origins import is_of
+from gateway.runtime.gateway import Gateway
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
 
 FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 """Headers by which a proxy makes itself known."""

@@ -20,15 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import Request
 
+from gateway.broker.core.scheduler import Scheduler
 from gateway.net.client_address import network_of
-
-if TYPE_CHECKING:
-    from gateway.broker.core.scheduler import Scheduler
 
 log = structlog.get_logger("gateway.audit")
 

@@ -6,7 +6,7 @@ The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sess
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import trio
 from pydantic import Field, JsonValue
@@ -19,9 +19,7 @@ from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
-
-if TYPE_CHECKING:
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
 

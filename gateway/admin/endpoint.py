@@ -19,14 +19,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 from starlette.responses import JSONResponse, Response
 
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
+from gateway.config.settings import Settings
 
 BASE = "/api/"
 """Below this path unknown parameters of a query are refused, because they are typing errors.  Scrapers and load

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import trio
 from prometheus_client.registry import Collector
@@ -25,16 +25,13 @@ from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.config import reference
-from gateway.config.settings import Address
+from gateway.config.settings import Address, Settings
 from gateway.observe.destination_metrics import DestinationCollector
 from gateway.observe.metrics import Metrics
 from gateway.observe.overload_metrics import OverloadCollector
 from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
 from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 _AFTER_A_DRAIN = "restart the process when the log says drained: there is no other way back"
 

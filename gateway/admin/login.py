@@ -8,7 +8,7 @@ and limited.  A user with a right passcode and in none of the groups is told tha
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
@@ -19,9 +19,7 @@ from gateway.admin.audit import AuditEntry
 from gateway.admin.console_sessions import COOKIE, LIFETIME
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint
 from gateway.broker.model.identity import Credentials, Identity
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
+from gateway.config.settings import Settings
 
 NO_STORE = {"cache-control": "no-store"}
 # Of the examples.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import trio
 from pydantic import ConfigDict, Field
@@ -24,16 +24,14 @@ from gateway.admin.access import Caller
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, retry_after
 from gateway.admin.listing import ListPage, PageQuery, Row
+from gateway.broker import Broker
 from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers.parse import LEFT_TO_THE_CODEC, send_options
 from gateway.broker.model import destinations
 from gateway.codec import Head
-
-if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import Gateway
 
 PATIENCE = 30.0  # seconds
 MAX_BODY = 1024 * 1024  # bytes of a body that are shown
@@ -225,8 +223,6 @@ class MessagesApi(Api):
         self._gateway = gateway
         self._settings = settings
 
-    # looking
-
     @Endpoint("GET", "/api/v1/messages", "messages", MessagePage, errors=(404, 503), example=ORDERS | {"limit": "10"})
     async def messages(self, query: MessageListQuery) -> Response:
         """Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body."""
@@ -243,8 +239,6 @@ class MessagesApi(Api):
         if row is None:
             raise ApiError(404, "no such message waits there: a consumer has it, or it has gone")
         return JSONResponse(row)
-
-    # changing
 
     @Endpoint("POST", "/api/v1/messages/delete", "messages", Deleted, errors=(404, 409, 503), action="delete messages")
     async def delete(self, body: Delete, audit: AuditEntry) -> Response:
@@ -281,8 +275,6 @@ class MessagesApi(Api):
         redrive = self._gateway.message_admin.redrive
         outcome = await _changed(audit, lambda then: redrive(body.destination, body.ids, body.limit, then))
         return JSONResponse({"redriven": outcome.done, **_refusals(outcome)})
-
-    # publishing
 
     @Endpoint("POST", "/api/v1/publish", "messages", Published, errors=(503,), action="publish")
     async def publish(self, body: Publish, audit: AuditEntry, caller: Caller) -> Response:

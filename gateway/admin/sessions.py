@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import trio
 from pydantic import Field
@@ -22,9 +22,7 @@ from gateway.broker.admin import rows
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.session.session import Session
 from gateway.broker.session.subscribe import INTERNAL
-
-if TYPE_CHECKING:
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")
 

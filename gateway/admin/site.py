@@ -8,7 +8,6 @@ own scripts and connect to any WebSocket: its port is not the page's.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 from starlette.applications import Starlette
@@ -18,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import gateway
 from gateway.admin.access import AccessControl
@@ -33,14 +33,10 @@ from gateway.admin.sessions import SessionsApi
 from gateway.admin.stored import StoredApi
 from gateway.admin.tickets import TicketApi
 from gateway.admin.trace_stream import TraceApi
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from gateway.auth.tickets import Tickets
-    from gateway.config.settings import Settings
-    from gateway.observe.sampler import Sampler
-    from gateway.runtime.gateway import Gateway
+from gateway.auth.tickets import Tickets
+from gateway.config.settings import Settings
+from gateway.observe.sampler import Sampler
+from gateway.runtime.gateway import Gateway
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

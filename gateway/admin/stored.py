@@ -7,7 +7,7 @@ messages of a destination are cancelled some hundred in a turn, and none while t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import trio
 from pydantic import Field
@@ -19,12 +19,10 @@ from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds
 from gateway.admin.listing import ROWS, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import MAX_BODY, PATIENCE, MessageContent, wait_for_store
 from gateway.broker.admin import stored_rows
+from gateway.broker.broker import Broker
 from gateway.broker.routing.scheduled import ScheduledSend
 from gateway.broker.topic.retained import RetainedMessage
-
-if TYPE_CHECKING:
-    from gateway.broker.broker import Broker
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")
 
@@ -168,8 +166,6 @@ class StoredApi(Api):
     def _broker(self) -> Broker:
         return self._gateway.broker
 
-    # scheduled messages
-
     @Endpoint("GET", "/api/v1/scheduled", "messages", ScheduledPage, example=ORDERS | {"sort": "due"})
     async def scheduled(self, query: ScheduledListQuery) -> Response:
         """Scheduled messages: they were sent with a delay, or with a date."""
@@ -227,8 +223,6 @@ class StoredApi(Api):
             raise ApiError(503, f"stopped after {PATIENCE:g} s; cancelled so far: {done}")
         return JSONResponse({"cancelled": done})
 
-    # retained messages
-
     @Endpoint("GET", "/api/v1/retained", "messages", RetainedPage, example={"q": "prices", "sort": "-size"})
     async def retained(self, query: RetainedListQuery) -> Response:
         """Topics that retain a message for later subscribers."""
@@ -259,8 +253,6 @@ class StoredApi(Api):
         self._broker.router.retained.forget(self._retained(query.topic).name)
         return await self._deleted("the topic retains no message any more")
 
-    # cursors
-
     @Endpoint("GET", "/api/v1/cursors", "sessions", CursorPage, example={"sort": "topic"})
     async def cursors(self, query: CursorListQuery) -> Response:
         """How far clients have read that resume by name."""
@@ -276,8 +268,6 @@ class StoredApi(Api):
             raise ApiError(404, _NO_CURSOR)
         offsets.forget(found)
         return await self._deleted("the cursor is deleted")
-
-    # lists, and the store
 
     async def _page(
         self,

@@ -11,8 +11,6 @@ so.  Other pages get no ticket, even if their browser sends a cookie along.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
 from pydantic import Field
 from starlette.requests import Request
@@ -24,13 +22,11 @@ from gateway.admin.login import NO_STORE
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
+from gateway.config.settings import Settings
 from gateway.net.origins import ANY
+from gateway.runtime.gateway import Gateway
 from gateway.transports.accept.websocket import check_origin
 from gateway.transports.wire.forwarded import ForwardedClient
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
 
 PATH = "/api/v1/tickets"
 # Of the examples.

@@ -15,22 +15,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.admin.access import Caller
 from gateway.admin.console_sessions import ConsoleSession
 from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, Endpoint
 from gateway.broker.admin.message_rows import of_body
+from gateway.runtime.gateway import Gateway
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from gateway.runtime.gateway import Gateway
 
 PAUSE = 0.1  # seconds between two reads of the ring
 SILENCE = 15.0  # seconds without a frame, until a comment is due: nginx gives up after 60

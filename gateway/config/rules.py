@@ -155,9 +155,6 @@ def _refuse_other(known: Sequence[str]) -> Callable[[str], str]:
     return lambda name: "" if name in known else f"is none of {', '.join(known)}"
 
 
-# addresses
-
-
 def _as_compared(text: str) -> str:
     """A network or an address in the form that is compared."""
     if text == UNIX:
@@ -183,9 +180,6 @@ def _refuse_network(text: str) -> str:
     if network.num_addresses > 1 and ip_address(address) != first:
         return f"has host bits set: write {shown(str(network))}, or {shown(address)} for the one address"
     return ""
-
-
-# destinations
 
 
 def _read_destination(table: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -77,9 +77,6 @@ def check_machine(settings: Settings, options: CheckOptions, report: CheckReport
     check_settings(settings, options.now(), report)
 
 
-# Ports.
-
-
 def check_ports(settings: Settings, gateway: list[Process], report: CheckReport, is_alive: bool) -> None:
     """Each port of the settings belongs to the gateway."""
     addresses = [(name, Address.parse(text)) for name in LISTENERS for text in getattr(settings, name)]
@@ -163,9 +160,6 @@ def check_open_files(settings: Settings, gateway: list[Process], report: CheckRe
     # Where max_connections is not set the gateway takes fewer, and logs that.
     is_set = "max_connections" in settings.model_fields_set or most < 2 * _OTHER_FILES
     (check.fail if is_set else check.warn)(detail, remedy)
-
-
-# Files.
 
 
 def user_of(name: str) -> UnixUser:
@@ -259,9 +253,6 @@ def _check_room(name: str, folder: Path, report: CheckReport) -> None:
         check.warn(detail, f"Free some, or put {name} on another disk, before messages are refused")
     else:
         check.ok(detail)
-
-
-# Settings.
 
 
 def check_settings(settings: Settings, now: float, report: CheckReport) -> None:
