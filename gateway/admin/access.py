@@ -61,8 +61,6 @@ class Caller:
 
 
 class AccessControl:
-    """Lets requests pass, or refuses them."""
-
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self.sessions = ConsoleSessions(settings.admin_groups)
         self.refusals = RefusalLimiter(gateway.broker.scheduler)
@@ -183,12 +181,10 @@ def check_site(request: Request) -> None:
 
 
 def too_many(error: TooManyFailedLogins) -> ApiError:
-    """The refusal of an address that has failed too often."""
     return ApiError(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"})
 
 
 def came_through_proxy(request: Request) -> bool:
-    """True if a proxy says that it forwarded the request."""
     return any(name in request.headers for name in FORWARDING)
 
 

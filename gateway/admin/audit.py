@@ -66,11 +66,9 @@ class AuditEntry:
         self._user, self._via = user, via
 
     def target(self, name: str) -> None:
-        """The change is about this destination or user."""
         self._target = name
 
     def facts(self, **facts: object) -> None:
-        """Add what the change did."""
         self._facts |= facts
 
     def write(self, outcome: str, reason: str = "") -> None:

@@ -65,7 +65,6 @@ class ConsoleSessions:
         return session
 
     def cookie_of(self, session: ConsoleSession) -> str:
-        """The value of its cookie."""
         return self._signer.sign(session.key).decode()
 
     def find(self, cookie: str) -> ConsoleSession | None:
@@ -105,6 +104,5 @@ class ConsoleSessions:
         return "" if now.groups & set(self._groups) else "in none of admin_groups"
 
     def end(self, session: ConsoleSession) -> None:
-        """End a session."""
         self._known.pop(session.key, None)
         session.ended.set()

@@ -96,8 +96,6 @@ class DestinationDetail(DestinationRow):
 
 
 class DestinationsApi(Api):
-    """Destinations, over one open gateway."""
-
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
         self._gateway = gateway
         self._one_at_a_time = one_at_a_time  # as in `sessions`

@@ -138,13 +138,11 @@ class Endpoint:
     call: Answering = field(default=NotImplemented, kw_only=True)
 
     def __call__(self, call: Answering) -> Answering:
-        """Decorate a method of an `Api`."""
         setattr(call, _MARK, self)
         return call
 
     @property
     def status(self) -> int:
-        """Of the answer when all went well."""
         return 202 if self.accepts else 200 if self.answer is not None or self.media_type else 204
 
     @cached_property
@@ -154,7 +152,6 @@ class Endpoint:
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence or two."""
         return " ".join((inspect.getdoc(self.call) or "").split())
 
     @property
@@ -173,7 +170,6 @@ class Api:
     """A part of the API: its methods that answer endpoints, in the order in which they stand."""
 
     def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
         marks = [(name, getattr(method, _MARK, None)) for name, method in vars(type(self)).items()]
         return [replace(mark, call=getattr(self, name)) for name, mark in marks if mark is not None]
 
@@ -195,12 +191,10 @@ class ApiError(Exception):
 
     @property
     def response(self) -> JSONResponse:
-        """The answer that says it."""
         return error_response(self.status, str(self), self.headers)
 
 
 def error_response(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error as the API tells it."""
     return JSONResponse({"error": sentence}, status, headers)
 
 

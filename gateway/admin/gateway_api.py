@@ -102,8 +102,6 @@ class Config(ApiModel):
 
 
 class GatewayApi(Api):
-    """The endpoints, over one open gateway."""
-
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
@@ -232,7 +230,6 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
 
 
 def _folders(settings: Settings) -> dict[str, Path]:
-    """The folders that the gateway writes to."""
     folders = {"journal": settings.journal} if settings.journal is not None else {}
     if settings.store != "memory":
         folders["store"] = Path(settings.store.removeprefix("sqlite:")).absolute().parent

@@ -66,12 +66,10 @@ class ListKind(Generic[T]):
 
     @property
     def orders(self) -> FromText:
-        """The values of `sort`."""
         return one_of(*[sign + key for key in self.keys for sign in ("", "-")])
 
     @property
     def q(self) -> Any:
-        """The field `q` of its query."""
         return Field("", description=f"a part of {' or '.join(self.searched)}, in upper or lower case")
 
 

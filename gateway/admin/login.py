@@ -52,8 +52,6 @@ class Me(ApiModel):
 
 
 class LoginApi(Api):
-    """Logs operators in and out."""
-
     def __init__(self, settings: Settings, access: AccessControl) -> None:
         self._settings = settings
         self._access = access
@@ -146,7 +144,6 @@ class LoginApi(Api):
 
 
 def _way_of(shown: LogIn) -> str:
-    """The way to log in: by token, or by passcode."""
     given = [name for name in ("token", "login", "passcode") if getattr(shown, name) is not None]
     if given == ["token"]:
         return "token"

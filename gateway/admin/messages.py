@@ -217,8 +217,6 @@ class Published(ApiModel):
 
 
 class MessagesApi(Api):
-    """Messages of queues, over one open gateway."""
-
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
@@ -294,7 +292,6 @@ class MessagesApi(Api):
         return JSONResponse({"published": True})
 
     def _data_of(self, asked: Publish) -> bytes:
-        """The body of the message, decoded."""
         try:
             data = asked.body.encode()
             if asked.body_encoding == "base64":
@@ -391,7 +388,6 @@ def _bad_header(sentence: str) -> ApiError:
 
 
 def _refusals(outcome: Outcome) -> Row:
-    """The messages that stayed where they were, and why."""
     missing = [(each, "it does not wait there: a consumer has it, or it has gone") for each in outcome.missing]
     refused = [{"id": identifier, "error": sentence} for identifier, sentence in [*outcome.refused, *missing]]
     return {"refused": refused, "stopped": outcome.stopped or None}

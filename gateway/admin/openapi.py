@@ -45,7 +45,6 @@ Document = dict[str, Any]
 
 
 def document(endpoints: Sequence[Endpoint]) -> Document:
-    """The document of these endpoints."""
     schemas = _schemas(endpoints)
     paths: dict[str, Document] = {}
     for each in endpoints:
@@ -66,8 +65,6 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
 
 
 class OpenApi(Api):
-    """The endpoint that lists all endpoints."""
-
     def __init__(self, table: Sequence[Endpoint]) -> None:
         self._table = [*table, *self.endpoints()]
         self._document: Document | None = None  # it takes some milliseconds, and few clients ask
@@ -81,7 +78,6 @@ class OpenApi(Api):
 
 
 def errors_of(endpoint: Endpoint) -> list[int]:
-    """The statuses of its errors."""
     found = set(endpoint.errors)
     if endpoint.guarded:
         found |= {401, 403, 429}
@@ -93,7 +89,6 @@ def errors_of(endpoint: Endpoint) -> list[int]:
 
 
 def path_parameters(path: str) -> list[str]:
-    """The names in a path."""
     return re.findall(r"{(\w+)}", path)
 
 

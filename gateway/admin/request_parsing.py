@@ -67,7 +67,6 @@ async def parse_body(request: Request, model: type[Model]) -> Model:
 
 
 async def _read(request: Request) -> bytes:
-    """All bytes of a body."""
     length = request.headers.get("content-length", "")
     if length.isdigit() and (len(length) > _MAX_DIGITS or int(length) > MAX_BODY):
         raise _too_large()

@@ -154,8 +154,6 @@ class Ended(ApiModel):
 
 
 class SessionsApi(Api):
-    """Sessions and subscriptions, over one open gateway."""
-
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
         self._gateway = gateway
         self._one_at_a_time = one_at_a_time

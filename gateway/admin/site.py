@@ -101,8 +101,6 @@ def static_folder() -> Path | None:
 
 
 class _Headers:
-    """Puts HEADERS on every answer."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -118,7 +116,6 @@ class _Headers:
 
 
 async def api_error(request: Request, reason: Exception) -> Response:
-    """A request that an endpoint refused."""
     assert isinstance(reason, ApiError)
     return reason.response
 

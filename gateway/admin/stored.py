@@ -156,8 +156,6 @@ class CursorPage(ListPage):
 
 
 class StoredApi(Api):
-    """Scheduled messages, retained messages and cursors, over one open gateway."""
-
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._one_at_a_time = trio.Lock()  # as in `sessions`

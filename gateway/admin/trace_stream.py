@@ -43,8 +43,6 @@ _HEADERS = {
 
 
 class TraceApi(Api):
-    """The endpoint, over an open gateway."""
-
     def __init__(self, gateway: Gateway) -> None:
         self._traces = gateway.traces
 
@@ -158,7 +156,6 @@ def _event(name: str, data: Mapping[str, object]) -> str:
 
 
 def row_of(seen: TracedFrame) -> dict[str, object]:
-    """A frame as JSON has it."""
     truncated = len(seen.body) < seen.size
     return {
         "at": round(seen.at, 6),

@@ -44,11 +44,9 @@ class Anonymous:
     tickets: Tickets | None = None
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """The login given, or `anonymous`."""
         return Identity(credentials.login or ANONYMOUS, method="anonymous")
 
     def reload(self) -> str | None:
-        """Nothing to read."""
         return None
 
 

@@ -92,7 +92,6 @@ class Chain:
         )
 
     def reload(self) -> str | None:
-        """Read all files again.  Returns the faults as one sentence, or None."""
         files: list[WatchedFile[object]] = [
             each  # type: ignore[misc]
             for each in (

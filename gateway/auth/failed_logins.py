@@ -76,7 +76,6 @@ class FailedLogins:
             raise TooManyFailedLogins(self._attempts, left + 0.5, "with this name at this address")
 
     def count(self, address: str, login: str = "") -> None:
-        """Count a failed login."""
         network, now = network_of(address), trio.current_time()
         is_login_refused = self._of_logins.count(_pair(network, login), now)
         # Without the login: some people type their passcode there.
@@ -107,8 +106,6 @@ def _pair(network: str, login: str) -> bytes:
 
 
 class _Counts:
-    """The failures of the last minute by one key."""
-
     def __init__(self, attempts: int, limit: int) -> None:
         self._attempts = attempts
         self._limit = limit
@@ -141,8 +138,6 @@ class _Counts:
 
 @dataclass(slots=True)
 class _Count:
-    """Failures, and until when they count."""
-
     until: float
     failures: int = 0
 

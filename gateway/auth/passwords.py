@@ -31,8 +31,6 @@ _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=
 
 
 class StoredUser(NamedTuple):
-    """A user of the file."""
-
     hashed: str
     groups: frozenset[str] = frozenset()
 

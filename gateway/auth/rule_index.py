@@ -160,7 +160,6 @@ class Permissions:
         return allowed
 
     def reach(self, pattern: str) -> Coverage:
-        """See `Access`."""
         found = self._reach.get(pattern)
         if found is None:
             found = coverage_by(self.deciding_parts(pattern))
@@ -168,7 +167,6 @@ class Permissions:
         return found
 
     def reason(self, action: Action, name: str) -> str:
-        """See `Access`."""
         # When rules change, all sessions of a user may ask the same.
         key = f"{action.value} {name}"
         found = self._reasons.get(key)

@@ -79,11 +79,9 @@ class SessionAccess:
         return self.permissions.find(action, name) if found is None else found
 
     def reach(self, pattern: str) -> Coverage:
-        """See `Access`."""
         return self.permissions.reach(pattern)
 
     def reason(self, action: Action, name: str) -> str:
-        """See `Access`."""
         return self.permissions.reason(action, name)
 
     def options(self) -> list[str]:

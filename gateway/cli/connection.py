@@ -84,7 +84,7 @@ def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
 
 
 class Terminated(BaseException):
-    """SIGTERM came."""
+    pass
 
 
 @contextmanager

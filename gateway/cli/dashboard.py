@@ -63,7 +63,6 @@ class BoardTable:
 
     @property
     def sortable(self) -> tuple[BoardColumn, ...]:
-        """Columns that the API sorts by."""
         return tuple([column for column in self.columns if column.key != "kind"])
 
 

@@ -85,7 +85,6 @@ def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
 
 
 async def _drained(app: App, signals: AsyncIterator[int]) -> None:
-    """Wait for a signal, and drain."""
     number = await anext(signals)
     log.info("draining", signal=signal.Signals(number).name)
     systemd.stopping()

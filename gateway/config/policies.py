@@ -58,8 +58,6 @@ FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_o
 
 
 class PolicyError(TableError):
-    """A table is wrong; `str()` says why, without the place."""
-
     kind = "policy"
 
 

@@ -55,8 +55,6 @@ _ESCAPE = re.compile("%(25|2F|2E|2A|23|3E|2C)", re.IGNORECASE)
 
 
 class RuleError(TableError):
-    """A table is wrong; `str()` says why, without the place."""
-
     kind = "rule"
 
 

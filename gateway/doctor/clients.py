@@ -105,8 +105,6 @@ def tls_context(ca: Path | None = None, cert: Path | None = None, key: Path | No
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Opens connections."""
-
     patience: float  # seconds for each step
     tls: ssl.SSLContext  # the authorities, and the client certificate
     certificate: Path | None = None  # file of the client certificate

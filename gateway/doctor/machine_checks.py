@@ -56,8 +56,6 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class UnixUser:
-    """A user, with the ids that decide on its rights."""
-
     name: str
     uid: int
     groups: frozenset[int]
@@ -107,7 +105,6 @@ def check_ports(settings: Settings, gateway: list[Process], report: CheckReport,
 
 
 def listening(address: Address) -> list[Process]:
-    """The programs that listen at an address."""
     sockets = dict(_sockets(address))
     links = {f"socket:[{inode}]" for inode in sockets}
     processes = []

@@ -38,8 +38,6 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address to connect to."""
-
     kind: str  # `http`, `tcp` or `websocket`
     host: str
     port: int
@@ -107,8 +105,6 @@ def own_targets(settings: Settings, certificate_hosts: tuple[str, ...] = ()) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """The options of the command, read."""
-
     url: Target | None = None
     tcp: tuple[Target, ...] = ()
     websocket: tuple[Target, ...] = ()
@@ -193,11 +189,9 @@ class CheckReport:
         self.has_failures = False
 
     def check(self, what: str) -> Check:
-        """A check of one thing."""
         return Check(what, self)
 
     def add(self, result: CheckResult) -> None:
-        """Take a result."""
         self.has_failures |= result.level is Level.FAIL
         self._emit(result)
 

@@ -83,14 +83,11 @@ class ConnectRefused(Problem):
 
 
 def error_text(error: Frame) -> str:
-    """Message and body of an ERROR frame."""
     body = f": {printable(error.body)}" if error.body else ""
     return f"ERROR {printable(error.headers.get('message', ''))}{body}"
 
 
 class StompChecks:
-    """The checks of one target that speaks STOMP."""
-
     def __init__(self, connector: Connector, target: Target, options: CheckOptions, report: CheckReport) -> None:
         self._connector = connector
         self._target = target
