@@ -88,7 +88,6 @@ class Block(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whoever runs the tests."""
     for name in list(os.environ):
         if name.startswith("GATEWAY_"):
             monkeypatch.delenv(name)
@@ -117,7 +116,6 @@ def under(title: str) -> list[Block]:
 
 
 def papers(folder: Path) -> None:
-    """Certificates of the server and of alice, keys, and a database."""
     authority = trustme.CA()
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
     (folder / "clients.pem").write_bytes(authority.cert_pem.bytes())
@@ -136,7 +134,6 @@ def papers(folder: Path) -> None:
 
 
 def token_for(title: str, seconds: float = 600) -> str:
-    """A token as the example takes them, where no block makes one."""
     claims: dict[str, Any] = {"sub": "alice", "exp": time.time() + seconds}
     if title != "Token of an identity provider":
         return jwt.encode(claims, issuer.LONG_SECRET, "HS256")
@@ -157,7 +154,6 @@ class Scene:
         self.gateway = GatewayProcess(folder, tls)
 
     def prepare(self) -> None:
-        """Write the files, and run the commands."""
         papers(self.folder)
         for block in under(self.title):
             if block.file:
@@ -182,13 +178,11 @@ class Scene:
         )
 
     def placed(self, text: str) -> str:
-        """A block with the addresses of this gateway."""
         text = text.replace('("broker.example.org", 61614)', repr((HOST, self.tcp)))
         text = text.replace("wss://broker.example.org:15673/ws", f"wss://{HOST}:{self.websocket}/ws")
         return text.replace("https://broker.example.org/", f"{self.gateway.http_url}/")
 
     def stomp_py(self, text: str) -> str:
-        """Run a client in Python; as whom it came in."""
         names = dict(self.names)
         exec(compile(self.placed(PREAMBLE.text), PAGE.name, "exec"), names)
         told = Told()
@@ -199,7 +193,6 @@ class Scene:
         return user
 
     def stomp_js(self, text: str) -> str:
-        """Run a client in JavaScript; what it said."""
         tokens = [token_for(self.title, 30), token_for(self.title, 3_600)]
         given = json.dumps({**{name: self.names[name] for name in ("token", "passcode")}, "tokens": tokens})
         wanted = 2 if self.title == "Renewal" else 1
@@ -284,7 +277,6 @@ def test_the_cookie_of_starlette(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def _logged_in(app: Any) -> str:
-    """The cookie of who has logged in there."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=APPLICATION) as browser:
         answer = await browser.post("/login")
     found = re.match(r"session=([^;]+);", answer.headers["set-cookie"])
@@ -322,7 +314,6 @@ def test_rules_are_explained(tmp_path: Path) -> None:
 
 
 def rows(title: str) -> list[list[str]]:
-    """The cells of the first table under a heading."""
     behind = TEXT.split(f"\n## {title}\n", 1)[1]
     table = re.search(r"(?:^\|.*\n)+", behind, re.MULTILINE)
     assert table is not None

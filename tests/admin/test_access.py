@@ -36,7 +36,6 @@ def asking(headers: dict[str, str], method: str = "GET", client: tuple[str, int]
 
 
 async def attempt(access: AccessControl, request: Request, **more: Any) -> Caller | ApiError:
-    """The caller, or the refusal."""
     try:
         return await access.admit(request, **more)
     except ApiError as reason:
@@ -49,13 +48,10 @@ async def status(access: AccessControl, request: Request, **more: Any) -> int:
 
 
 async def shown(access: AccessControl, token: str, address: str = "192.0.2.1", **more: Any) -> int:
-    """The status for a client that shows that token."""
     return await status(access, asking({"authorization": f"Bearer {token}"}, client=(address, 1)), **more)
 
 
 class TestWithoutToken:
-    """Programs on this machine alone."""
-
     LOOPBACK = ("127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1")
     OTHERS = ("192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "fe80::1", "", "nonsense")
     OF_PROXIES = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via")
@@ -122,8 +118,6 @@ class TestOtherSites:
 
 
 class TestWrongTokens:
-    """They are answered late and counted; after too many the address is refused at once."""
-
     async def test_late(self, autojump_clock: MockClock) -> None:
         access = access_of(admin_token=TOKEN, login_delay=1.0)
         started = trio.current_time()
@@ -174,8 +168,6 @@ class TestWrongTokens:
 
 
 class TestAnotherToken:
-    """The settings change while the gateway runs; `test_reload` does it over HTTP."""
-
     @staticmethod
     def changed(access: AccessControl, **values: object) -> None:
         access.take(load(login_delay=0.0, **values))
@@ -241,8 +233,6 @@ class TestMetricsToken:
 
 
 class TestCookie:
-    """With the console's cookie a change needs the word that only its page knows."""
-
     async def attempt(
         self, access: AccessControl, cookie: str, method: str = "GET", csrf: str | None = None, **headers: str
     ) -> Caller | ApiError:

@@ -176,8 +176,6 @@ async def test_the_session_ends_with_a_logout_and_with_a_new_login(site: Running
 
 
 class TestReload:
-    """Logins follow the users file when it has been read again."""
-
     async def logged_in(self, site: Running, **body: str) -> dict[str, str]:
         answer = await log_in(site, body=body)
         return {"cookie": f"gateway_console={cookie_of(answer).value}"}

@@ -23,7 +23,6 @@ from .running import Running, running
 
 
 async def fill(site: Running, name: str, *bodies: str, **headers: str) -> list[str]:
-    """Publish these; the ids of all that waits there."""
     for body in bodies:
         await site.post("publish", {"destination": name, "body": body, "headers": headers})
     return [row["id"] for row in (await site.get("messages", destination=name))["messages"]]
@@ -289,8 +288,6 @@ class TestPublish:
 
 
 class TestStored:
-    """With a store the answer is a RECEIPT's."""
-
     @pytest.fixture
     async def site(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
         monkeypatch.chdir(tmp_path)

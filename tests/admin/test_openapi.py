@@ -68,7 +68,6 @@ class Elsewhere:
         self._token = token
 
     def ask(self, case: Case) -> Answer:
-        """One request, as it was made up; its answer has been held against the document."""
         made = case.as_transport_kwargs(base_url="http://localhost")
         prepared = requests.Request(
             made["method"],
@@ -92,7 +91,6 @@ class Elsewhere:
 
 @contextmanager
 def elsewhere(folder: Path) -> Iterator[Elsewhere]:
-    """Open one while the block runs."""
     opened = threading.Event()
     found: list[Elsewhere] = []
     ends: list[trio.Event] = []
@@ -124,7 +122,6 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
 
 
 def made_up(method: str, path: str, mode: GenerationMode, look: Callable[[Case], None]) -> None:
-    """Have requests made up for an operation."""
     strategy = SCHEMA[path][method.upper()].as_strategy(generation_mode=mode)
     quiet = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     quiet(given(strategy)(look))()

@@ -113,8 +113,6 @@ class TestEndSession:
 
 
 class TestEndSessionsOf:
-    """All of a user, like one that has left the company."""
-
     async def test_each_is_told_why_and_others_stay(self, site: Running) -> None:
         alice, also, bob = await clients(site, "alice", "alice", "bob")
         with structlog.testing.capture_logs() as logs:
@@ -250,8 +248,6 @@ MANY = 10_000
 
 @pytest.mark.slow
 class TestMany:
-    """The lists at their greatest lengths: the right page, in slices."""
-
     @pytest.fixture
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
         watch = Watch()

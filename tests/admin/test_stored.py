@@ -27,7 +27,6 @@ from .test_listing import Watch
 async def either(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
-    """A gateway with a store, and one without."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
     async with running(store=request.param) as site:
@@ -222,8 +221,6 @@ MANY = 10_000
 
 @pytest.mark.slow
 class TestMany:
-    """The lists at their greatest lengths, in slices."""
-
     @pytest.fixture
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
         watch = Watch()

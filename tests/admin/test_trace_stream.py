@@ -56,7 +56,6 @@ class Reader:
 
     @property
     def events(self) -> list[tuple[str, Any]]:
-        """Name and data of each."""
         blocks = [each for each in self.text.split("\n\n") if each not in ("", ":")]
         pairs = [each.split("\n") for each in blocks]
         return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in pairs]
@@ -77,7 +76,6 @@ def stream_of(harness: Harness, login: ConsoleSession | None = None) -> EventStr
 
 
 async def traced(harness: Harness, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
-    """A session, and a reader of its frames."""
     peer, reader = await harness.session("tcp"), Reader()
     nursery.start_soon(stream_of(harness, login), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
@@ -201,8 +199,6 @@ class TestReaders:
 
 
 class TestLogins:
-    """A stream ends with the login of its reader."""
-
     async def test_it_ends_with_a_logout(
         self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:

@@ -30,7 +30,6 @@ FREE = {"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"]}
 
 @pytest.fixture(autouse=True)
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
-    """What the application logs; it does not get to set up logging itself."""
     monkeypatch.setattr(logs, "configure", lambda *_: None)
     with structlog.testing.capture_logs() as lines:
         yield lines

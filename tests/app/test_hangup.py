@@ -112,8 +112,6 @@ def secured_client(port: int, authority: Path) -> stomp.Connection12:
 
 
 class TestHangups:
-    """The part of it that is ours, in this process."""
-
     async def test_one_and_another(self, nursery: trio.Nursery) -> None:
         hangups = hypercorn_worker.HangupSignals()
         count = 0

@@ -65,10 +65,7 @@ def test_a_stop_says_what_is_lost(tmp_path: Path) -> None:
 
 
 class TestMake:
-    """`make run`, as its recipe has it."""
-
     def recipe(self) -> list[str]:
-        """The last line of it: what comes before only brings what is missing."""
         command = ["make", "--dry-run", "--old-file=.venv/runtime", "--no-print-directory", "run", f"BIN={BIN}"]
         lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
         return ["sh", "-c", lines[-1]]

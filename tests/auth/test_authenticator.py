@@ -36,7 +36,6 @@ class Inner:
 
 
 async def refusal(found: RateLimited, login: str = "alice") -> tuple[LoginRefused, float]:
-    """The refusal, and the seconds until it came."""
     began = trio.current_time()
     with pytest.raises(LoginRefused) as error:
         await found.authenticate(Credentials(login, "x", address="a"))
@@ -44,7 +43,6 @@ async def refusal(found: RateLimited, login: str = "alice") -> tuple[LoginRefuse
 
 
 def refused(failed: FailedLogins, *logins: str) -> list[str]:
-    """Those of the logins that the address `a` may not try."""
     found = []
     for login in logins:
         try:

@@ -40,7 +40,6 @@ class Authenticators:
     asked: list[Credentials]
 
     async def ask(self, credentials: Credentials) -> str:
-        """The user, or `refused`."""
         try:
             identity = await self.chain.authenticate(credentials)
         except LoginRefused:
@@ -207,8 +206,6 @@ class TestLogin:
 
 
 class TestRefusal:
-    """The text for the client, and the fields for the log."""
-
     @pytest.mark.parametrize(
         ("credentials", "method", "why", "user"),
         [
@@ -271,8 +268,6 @@ class TestRefusal:
 
 
 class TestReview:
-    """The files may have changed since a ticket was issued, or while a passcode is verified."""
-
     @staticmethod
     async def ticket_of(found: Authenticators) -> str:
         identity = await found.chain.authenticate(Credentials("passcode", "right"))

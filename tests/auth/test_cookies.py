@@ -37,8 +37,6 @@ def path(tmp_path: Path) -> Path:
 
 
 async def starlette(data: dict[str, object], key: str = KEY, **options: object) -> str:
-    """The value of the cookie that Starlette sets."""
-
     async def log_in(request: Request) -> Response:
         request.session.update(data)
         return Response()
@@ -49,7 +47,6 @@ async def starlette(data: dict[str, object], key: str = KEY, **options: object) 
 
 
 def flask(data: object, key: str = KEY) -> str:
-    """The value of the cookie that Flask sets: `SecureCookieSessionInterface` with its defaults."""
     options = {"key_derivation": "hmac", "digest_method": hashlib.sha1}
     found = URLSafeTimedSerializer(key, salt="cookie-session", signer_kwargs=options).dumps(data)
     assert isinstance(found, str)
@@ -57,8 +54,6 @@ def flask(data: object, key: str = KEY) -> str:
 
 
 def signed(data: object, at: float, key: str = KEY) -> str:
-    """A cookie as Starlette signs it, at another time."""
-
     class Signer(TimestampSigner):
         def get_timestamp(self) -> int:
             return int(at)

@@ -63,8 +63,6 @@ class TestAddress:
 
 
 class TestLogin:
-    """Many workers share an address, and some of them have an old passcode."""
-
     async def test_a_login_that_succeeded_there_is_checked(self, autojump_clock: MockClock) -> None:
         found = FailedLogins(3)
         found.succeed("a", "good")

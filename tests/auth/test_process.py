@@ -151,7 +151,6 @@ def post(gateway: GatewayProcess, **headers: str) -> tuple[int, Any]:
 
 
 def upgrade(gateway: GatewayProcess, query: str = "", connect: str = "", **fields: str) -> str:
-    """The answer to a CONNECT over WebSocket, with these fields in the upgrade."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     request = (
         f"GET /ws{query} HTTP/1.1\r\nHost: gateway.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

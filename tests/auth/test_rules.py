@@ -88,8 +88,6 @@ class TestMay:
 
 
 class TestOwn:
-    """`{user}` is one word, whatever the name is."""
-
     TABLES = (rule(["/topic/of.{user}.**", "/user/queue/**"], "subscribe"),)
 
     @pytest.mark.parametrize("user", ["*", "#", "**", ">", "a.b", "a/b", "", "{user}", "alice", "%2A", "bob.x", "a,b"])
@@ -204,7 +202,6 @@ NAMES = [
 
 
 def is_from(table: RuleTable, address: str) -> bool:
-    """True if a rule is for clients of that address."""
     if not table.addresses or not address:
         return not table.addresses or "unix" in table.addresses
     return any(ip_address(address) in ip_network(text) for text in table.addresses - {"unix"})
@@ -213,7 +210,6 @@ def is_from(table: RuleTable, address: str) -> bool:
 def by_hand(
     tables: tuple[RuleTable, ...], user: str, groups: frozenset[str], transport: str, address: str, name: str
 ) -> bool:
-    """True if the user may subscribe, by the words of docs/rules.md, one rule after the other."""
     for table in tables:
         is_for_all = not table.users and not table.groups
         is_user = is_for_all or user in table.users or "*" in table.users or bool(groups & table.groups)

@@ -172,14 +172,12 @@ async def come(running: Gateway, kind: str, user: str) -> Peer:
 
 
 def behind_a_proxy(folder: Path) -> AbstractAsyncContextManager[Gateway]:
-    """A gateway on unix sockets, whose proxy tells the addresses of its clients."""
     return gateway(
         tcp=[f"unix:{folder}/tcp"], websocket=[f"unix:{folder}/ws"], trusted_proxies=["unix"], tcp_proxy_protocol=True
     )
 
 
 async def come_from(running: Gateway, kind: str, user: str, address: str) -> Peer:
-    """A client of that address, as its proxy says."""
     stream = await dial_stream(running.addresses[kind][0])
     wire = TcpWire(stream)
     if kind == "tcp":
@@ -196,7 +194,6 @@ async def come_from(running: Gateway, kind: str, user: str, address: str) -> Pee
 
 
 async def attempt(peer: Peer, action: str, destination: str) -> bool:
-    """True if a frame is accepted; otherwise access was refused."""
     if action in ("subscribe", "durable", "browse"):
         asked = {"durable": {"durable": "true"}, "browse": {"browser": "true"}}.get(action, {})
         await peer.send_frame("SUBSCRIBE", destination=destination, id=1, receipt="r", **asked)

@@ -51,7 +51,6 @@ async def refused(found: Tokens, text: str) -> LoginRefused:
 
 
 async def reason(found: Tokens, text: str, logged: list[EventDict]) -> str:
-    """The reason in the log, which the client does not get."""
     logged.clear()
     error = await refused(found, text)
     assert error.detail == "this server does not accept the token; its log says why"

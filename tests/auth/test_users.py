@@ -37,7 +37,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The verifications, which are fast here."""
     asked = []
 
     def verify(hashed: str, passcode: str) -> bool:
@@ -176,8 +175,6 @@ class _Server:
 
 
 class TestReview:
-    """Identities are reviewed after the file was read again."""
-
     @staticmethod
     async def log_in(found: UsersFile) -> Identity:
         identity = await found.authenticate(Credentials("alice", "secret"))

@@ -22,7 +22,6 @@ SHOWN = re.findall(r"^    \$ gateway (acl explain .*)\n    (.*)$", PAGE, re.MULT
 
 @pytest.fixture(autouse=True)
 def _a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rules of the page, and no variables of whoever runs the tests."""
     for name in list(os.environ):
         if name.startswith("GATEWAY_"):
             monkeypatch.delenv(name)
@@ -31,7 +30,6 @@ def _a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def explain(words: str) -> tuple[int, str, str]:
-    """Status, standard output and standard error."""
     result = CliRunner().invoke(main.main, ["acl", "explain", *shlex.split(words)])
     return result.exit_code, result.stdout, result.stderr
 

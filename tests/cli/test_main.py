@@ -25,7 +25,6 @@ HASH = passwords.hash_passcode("secret")
 
 @pytest.fixture(autouse=True)
 def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
     for name in list(os.environ):
         if name.startswith("GATEWAY_"):
             monkeypatch.delenv(name)
@@ -38,7 +37,6 @@ def run(*arguments: str, stdin: str | None = None, **variables: str) -> Result:
 
 
 def refused(result: Result) -> str:
-    """The one sentence of a refusal."""
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
@@ -311,7 +309,6 @@ class TestPasswd:
 
 
 def _read(terminal: int) -> bytes:
-    """What a terminal shows; empty when nobody holds its other end any more."""
     try:
         return os.read(terminal, 4096)
     except OSError:

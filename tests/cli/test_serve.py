@@ -37,7 +37,6 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
 
 @pytest.fixture(autouse=True)
 def _late_signals_do_no_harm() -> Iterator[None]:
-    """A signal that comes when nobody waits for it would end the tests."""
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():

@@ -69,7 +69,6 @@ class Screen:
         os.write(self._controller, keys.encode())
 
     def wait_for(self, pattern: str) -> None:
-        """Read until it is written; what was written before counts no more."""
         text, deadline = "", time.monotonic() + 20
         while not re.search(pattern, text):
             assert select.select([self._controller], [], [], max(0.0, deadline - time.monotonic()))[0], text

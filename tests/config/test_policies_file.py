@@ -80,7 +80,6 @@ class TestLines:
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    """Status, standard output and standard error of a command."""
     result = CliRunner().invoke(main.main, arguments)
     return result.exit_code, result.stdout, result.stderr
 
@@ -106,8 +105,6 @@ class TestCommands:
 
 
 class TestPage:
-    """docs/policies.md says what the code does."""
-
     @pytest.mark.parametrize("key", KEY_RULES)
     def test_every_key(self, key: str) -> None:
         default = getattr(DEFAULT, key)

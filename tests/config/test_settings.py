@@ -40,7 +40,6 @@ class TestSources:
 
 
 def refused(**arguments: object) -> str:
-    """The sentence of a refusal."""
     with pytest.raises(SettingsError) as refusal:
         load(**arguments)
     assert "\n" not in str(refusal.value)
@@ -205,8 +204,6 @@ class TestRefusals:
 
 
 class TestPaths:
-    """Relative ones count from the folder of the file, and from the working directory elsewhere."""
-
     @pytest.fixture(autouse=True)
     def _elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "etc").mkdir()
@@ -244,8 +241,6 @@ class TestPaths:
 
 
 class TestSizes:
-    """Every setting that is measured in octets may have a unit, wherever it stands."""
-
     NAMES = (
         "memory_mark",
         *("max_octets_per_second", "max_octets_per_second_per_user", "max_octets_per_second_per_address"),

@@ -14,7 +14,6 @@ from tests.console.traffic import Client
 
 @pytest.fixture(scope="module")
 def many(behind_nginx: Front) -> Iterator[Client]:
-    """120 queues of a kind: number n has n % 7 messages."""
     with Client(behind_nginx.gateway.tcp_port) as client:
         for number in range(120):
             for _ in range(number % 7 or 1):

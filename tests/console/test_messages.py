@@ -51,14 +51,12 @@ def test_redrive_end_to_end(visit: Visit, front: Front) -> None:
 
 
 def box(cell: Locator) -> tuple[float, float]:
-    """Where it begins and ends, from left to right."""
     found = cell.bounding_box()
     assert found is not None
     return found["x"], found["x"] + found["width"]
 
 
 def expect_heads(page: Page, *names: str) -> None:
-    """What the table says of each message between its id and its size: that, and no more."""
     heads = ["", "Message", *names, "Size", "Prio.", "Deliveries", "Body"]
     expect(table(page).get_by_role("columnheader")).to_have_text(heads)
 

@@ -32,7 +32,6 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def a_client(behind_nginx: Front) -> Iterator[Client]:
-    """A client with subscriptions, messages that wait, come later or stay, and dead letters."""
     port = behind_nginx.gateway.tcp_port
     kill_letters(port, "pages", 2)
     with Client(port) as client:
@@ -51,7 +50,6 @@ def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, a_clien
 
 
 def _faults(visit: Visit, place: str, client: Client) -> list[str]:
-    """What is wrong with a page on a desktop, and then on a phone."""
     visit.page.set_viewport_size({"width": 1280, "height": 800})
     page = visit.open(place.replace("SESSION", client.session))
     expect(page.get_by_role("heading", level=1)).to_have_text(PAGES[place].replace("SESSION", client.session))

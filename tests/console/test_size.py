@@ -27,7 +27,6 @@ DEAREST = 5.0
 
 @pytest.fixture(scope="module")
 def crowded() -> Iterator[Front]:
-    """A gateway behind nginx, with its crowd."""
     with fronted(admin_token=TOKEN) as front, crowd(front.gateway.tcp_port):
         yield front
 

@@ -17,7 +17,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def lines_of(title: str) -> list[str]:
-    """The rows of one section's table, without its head."""
     section = headers.page().split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 

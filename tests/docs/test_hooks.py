@@ -14,7 +14,6 @@ HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
 
 
 def moved(uri: str, text: str) -> tuple[str, dict[str, Any]]:
-    """The text as the site has it, and what the page is told besides."""
     page = SimpleNamespace(file=SimpleNamespace(src_uri=uri), meta={})
     return HOOKS["on_page_markdown"](text, page=page, config=None, files=None), page.meta
 

@@ -17,7 +17,6 @@ ANSWER = b"CONNECTED\nversion:1.2\n\n\0\n"
 
 
 async def client_of(data: bytes) -> StompClient:
-    """A client whose server says this and closes."""
     ours, theirs = memory_stream_pair()
     await theirs.send_all(data)
     await theirs.send_eof()

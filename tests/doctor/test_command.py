@@ -19,7 +19,6 @@ from tests.gateway_process import HOST, GatewayProcess
 
 
 def doctor(gateway: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with that gateway's settings."""
     call = [sys.executable, "-m", "gateway", "doctor", *arguments]
     return subprocess.run(call, env=environment(gateway), capture_output=True, text=True, timeout=60, check=False)
 

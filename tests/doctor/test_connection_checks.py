@@ -27,20 +27,17 @@ PROXY_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
 
 
 def leaf(*names: str, after: int, before: int = -30) -> trustme.LeafCert:
-    """A certificate of the authority, valid from one day to another, both counted from now."""
     start, end = [NOW + timedelta(days=days) for days in (before, after)]
     return tls_files.authority().issue_cert(*names, not_before=start, not_after=end)
 
 
 def without_chain() -> trustme.LeafCert:
-    """A certificate without that of the authority between."""
     whole = tls_files.authority().create_child_ca().issue_cert(HOST)
     return trustme.LeafCert(whole.private_key_pem.bytes(), whole.cert_chain_pems[0].bytes(), [])
 
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Path:
-    """The file of the authority."""
     file = tmp_path / "ca.pem"
     file.write_bytes(tls_files.authority().cert_pem.bytes())
     return file
@@ -51,8 +48,6 @@ Show = Callable[[trustme.LeafCert], Awaitable[tuple[Target, ...]]]
 
 @pytest.fixture
 def show(tmp_path: Path, nursery: trio.Nursery) -> Show:
-    """Starts a TLS listener with a certificate, which says nothing."""
-
     async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
         with suppress(trio.BrokenResourceError):
             await stream.receive_some()
@@ -183,7 +178,6 @@ async def test_files_of_certificates_must_be_usable(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demanding]:
-    """A gateway that demands client certificates."""
     with demanding(tmp_path_factory.mktemp("demanding")) as found:
         yield found
 

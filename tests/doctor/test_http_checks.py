@@ -70,8 +70,6 @@ async def test_a_token_is_a_login(tmp_path_factory: pytest.TempPathFactory) -> N
 
 
 async def answering(nursery: trio.Nursery, answers: dict[str, bytes]) -> int:
-    """A server with an answer for each path; gives its port."""
-
     async def serve(stream: trio.SocketStream) -> None:
         request = b""
         while b"\r\n\r\n" not in request:

@@ -29,14 +29,12 @@ US = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def quiet(**others: object) -> Settings:
-    """Settings of a gateway that does not run."""
     tcp, websocket, http = (f"{HOST}:{port}" for port in free_ports(3))
     return Settings(**{"tcp": [tcp], "websocket": [websocket], "http": [http], **others})  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that every user may enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         yield Path(name)
