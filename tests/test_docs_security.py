@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 import httpx
 import jwt
@@ -52,8 +51,8 @@ from tests.auth import issuer
 from tests.auth.test_cookies import flask
 from tests.auth.test_process import upgrade
 from tests.clients.driver import tool
+from tests.docs.page import Block, blocks
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
-from tests.test_features import headings_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "security.md"
@@ -64,26 +63,7 @@ API_KEY = "key-of-alice"
 PATIENCE = 30.0
 APPLICATION = "https://app.example.org"
 
-_PIECES = re.compile(r"^#+ (?P<title>[^\n]*)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# (\w[\w.]*\.py)\n")
 _LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
-
-
-class Block(NamedTuple):
-    """A block of code, by the heading that it stands under."""
-
-    title: str
-    language: str
-    text: str
-
-    @property
-    def is_client(self) -> bool:
-        return self.language == "js" or "connection.connect(" in self.text
-
-    @property
-    def file(self) -> str | None:
-        found = _FILE.match(self.text)
-        return found[1] if found and self.language == "python" else None
 
 
 @pytest.fixture(autouse=True)
@@ -93,19 +73,15 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def blocks() -> Iterator[Block]:
-    title = ""
-    for piece in _PIECES.finditer(TEXT):
-        title = piece["title"] or title
-        if piece["language"]:
-            yield Block(title, piece["language"], piece["text"])
+def is_client(block: Block) -> bool:
+    return block.kind == "js" or "connection.connect(" in block.text
 
 
-BLOCKS = list(blocks())
-BASE = next(block for block in BLOCKS if block.language == "toml").text
-PREAMBLE = next(block for block in BLOCKS if block.language == "python")
-TOML = [block for block in BLOCKS if block.language == "toml" and block.text != BASE]
-EXAMPLES = list(dict.fromkeys(block.title for block in BLOCKS if block.is_client))
+BLOCKS = blocks("docs/security.md")
+BASE = next(block for block in BLOCKS if block.kind == "toml").text
+PREAMBLE = next(block for block in BLOCKS if block.kind == "python")
+TOML = [block for block in BLOCKS if block.kind == "toml" and block.text != BASE]
+EXAMPLES = list(dict.fromkeys(block.title for block in BLOCKS if is_client(block)))
 
 
 def under(title: str) -> list[Block]:
@@ -156,13 +132,13 @@ class Scene:
     def prepare(self) -> None:
         papers(self.folder)
         for block in under(self.title):
-            if block.file:
+            if block.kind == "python" and block.file:
                 (self.folder / block.file).write_text(block.text)
-            elif block.language == "toml":
+            elif block.kind == "toml":
                 (self.folder / "gateway.toml").write_text(BASE + block.text)
-            elif block.language == "sh":
+            elif block.kind == "sh":
                 assert (done := self.shell(block.text)).returncode == 0, done
-            elif block.language == "python" and not block.is_client:
+            elif block.kind == "python" and not is_client(block):
                 exec(compile(block.text, PAGE.name, "exec"), self.names)
 
     def shell(self, text: str) -> subprocess.CompletedProcess[str]:
@@ -258,8 +234,8 @@ def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     with played(title, tmp_path) as scene:
-        for client in [block for block in under(title) if block.is_client]:
-            if client.language == "js":
+        for client in [block for block in under(title) if is_client(block)]:
+            if client.kind == "js":
                 assert scene.stomp_js(client.text) == ("alice\nrenewed" if title == "Renewal" else "alice")
             else:
                 assert scene.stomp_py(client.text) == "alice"
@@ -304,7 +280,7 @@ def test_settings_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.Mon
 def test_rules_are_explained(tmp_path: Path) -> None:
     scene = Scene("Authorization", tmp_path)
     scene.prepare()
-    (commands,) = [block.text for block in under(scene.title) if block.language == "sh"]
+    (commands,) = [block.text for block in under(scene.title) if block.kind == "sh"]
     assert scene.shell(commands).stdout.count(" allows it\n") == len(commands.splitlines())
     refused = scene.shell("gateway acl explain bob send /topic/prices.gold")
     assert (refused.returncode, "no rule allows" in refused.stdout) == (3, True), refused
@@ -372,11 +348,3 @@ def test_limits_without_a_setting(limit: str, number: int) -> None:
     (table,) = re.findall(r"^### Limits without a setting\n(.*?)^###? ", TEXT, re.DOTALL | re.MULTILINE)
     (row,) = [line for line in table.splitlines() if re.match(rf"\| {limit}\b", line)]
     assert number in [int(each.replace(",", "")) for each in re.findall(r"[\d,]*\d", row.split("|")[2])]
-
-
-def test_links_lead_somewhere() -> None:
-    for file, heading in _LINK.findall(TEXT):
-        if not urlsplit(file).scheme:
-            path = (PAGE.parent / file).resolve() if file else PAGE
-            assert path.is_file(), file
-            assert not heading or heading in headings_of(path), (file, heading)

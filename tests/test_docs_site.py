@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-_FOREIGN = re.compile(r'<(?:script|img|iframe)[^>]+src="https?:|<link[^>]+rel="stylesheet"[^>]+https?:')
 # Written by mkdocs for search engines and for what is not there.
 _NO_PAGES = {"404.html"}
 

@@ -83,13 +83,11 @@ class TestWithToken:
         headers = {"host": "gateway.example", "x-forwarded-for": "192.0.2.7", "authorization": authorization}
         assert await status(access_of(admin_token=TOKEN), asking(headers, client=client)) == 200
 
-    @pytest.mark.parametrize(
-        "authorization",
-        ["", "Bearer", "Bearer ", "Bearer sesam", "Bearer sesame!", "Bearer s\xe9same", "Basic sesame", "sesame"],
-    )
-    async def test_none_or_a_wrong_one(self, authorization: str) -> None:
-        access = access_of(admin_token=TOKEN)
-        assert await status(access, asking({"host": "localhost", "authorization": authorization})) == 401
+    async def test_none_or_a_wrong_one(self) -> None:
+        access = access_of(admin_token=TOKEN, login_attempts=100)
+        wrong = ("Bearer sesam", "Bearer sesame!", "Bearer s\xe9same", "Basic sesame", "sesame")
+        for authorization in ("", "Bearer", "Bearer ", *wrong):
+            assert await status(access, asking({"host": "localhost", "authorization": authorization})) == 401
         assert await status(access, asking({"host": "localhost"})) == 401, "loopback alone is not enough"
 
 
@@ -253,13 +251,13 @@ class TestCookie:
         reason = await self.attempt(access, cookie, method, session.csrf, host="gw", origin="https://evil.example")
         assert isinstance(reason, ApiError)
 
-    @pytest.mark.parametrize("change", ["", "x", "{}x", "x{}", "{}.x", "\xe9"])
-    async def test_cookies_that_are_not_ours(self, change: str) -> None:
+    async def test_cookies_that_are_not_ours(self) -> None:
         access, other = access_of(admin_token=TOKEN), access_of(admin_token=TOKEN)
         cookie = access.sessions.cookie_of(access.sessions.begin("alice"))
-        reason = await self.attempt(access, change.format(cookie))
-        assert isinstance(reason, ApiError)
-        assert reason.status == 401
+        for change in ("", "x", "{}x", "x{}", "{}.x", "\xe9"):
+            reason = await self.attempt(access, change.format(cookie))
+            assert isinstance(reason, ApiError)
+            assert reason.status == 401
         assert isinstance(await self.attempt(other, cookie), ApiError), "another process has another key"
 
     async def test_it_ends(self, autojump_clock: MockClock) -> None:
@@ -271,10 +269,7 @@ class TestCookie:
         assert sessions.find(sessions.cookie_of(day)) == day
         await trio.sleep(1)
         assert sessions.find(sessions.cookie_of(day)) is None
-
-    async def test_the_oldest_of_too_many_ends(self) -> None:
-        sessions = access_of(admin_token=TOKEN).sessions
-        begun = [sessions.begin("alice") for _ in range(1_001)]
+        begun = [sessions.begin("alice") for _ in range(1_001)]  # the oldest of too many
         assert [sessions.find(sessions.cookie_of(each)) for each in begun[:2]] == [None, begun[1]]
 
 

@@ -15,7 +15,7 @@ from gateway.admin.listing import SLICE
 from gateway.broker.admin import stored_rows
 from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.storage import Storage
-from gateway.broker.model.options import Retain, SendOptions
+from gateway.broker.model.options import SendOptions
 from gateway.codec import Head
 from tests.transports.peers import Peer
 
@@ -254,14 +254,3 @@ class TestMany:
         assert (await many.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": MANY}
         assert 0 < watch.most <= SLICE
         assert len(many.gateway.broker.scheduler) < 100
-
-    async def test_retained(self, site: Running, watch: Watch) -> None:
-        router = site.gateway.broker.router
-        for number in range(MANY):
-            name = f"/topic/{number:06}"
-            head = Head.of("SEND", {"destination": name})
-            router.send(router.prepare(head, b"", name, SendOptions(retain=Retain.SET), None))
-        answer = await site.get("retained", sort="-topic", limit=2, q="/topic/009")
-        assert [row["topic"] for row in answer["retained"]] == ["/topic/009999", "/topic/009998"]
-        assert answer["total"] == MANY // 10
-        assert watch.most <= 3 * SLICE

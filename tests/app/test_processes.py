@@ -78,16 +78,6 @@ class TestMake:
             running.process.send_signal(signal.SIGTERM)
             assert running.wait() == 0
 
-    def test_a_port_that_is_taken(self, tmp_path: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = f"127.0.0.1:{taken.getsockname()[1]}"
-            with server(self.recipe(), tmp_path, http=address) as running:
-                assert running.wait() == 1
-        assert running.log == (
-            f"Error: cannot listen on {address}: the address is in use by another program; change the setting http "
-            "(GATEWAY_HTTP)\n"
-        )
-
 
 @every_spawning_way
 @pytest.mark.parametrize(

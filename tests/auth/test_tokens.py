@@ -171,11 +171,6 @@ class TestClaims:
         assert (await Tokens(path, groups_claim="").identify(token("HS256", SECRET, groups=["x"]))).groups == set()
         assert (await Tokens(path).identify(token("HS256", SECRET, groups="x y"))).groups == {"x", "y"}
 
-    async def test_a_claim_without_a_name(self, path: Path, logged: list[EventDict]) -> None:
-        for user in (None, "", " ", "a\nb", 1.5, ["alice"], {"a": 1}, True):
-            sentence = await reason(Tokens(path), token("HS256", SECRET, sub=user), logged)
-            assert sentence == "its claim sub holds no user's name (jwt_user_claim)"
-
 
 async def test_hostile_tokens(path: Path, logged: list[EventDict]) -> None:
     for payload in (

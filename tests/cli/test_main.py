@@ -182,16 +182,6 @@ class TestCheckConfig:
             "is wrong: 'postgres://x' is no store; write memory, or sqlite:PATH with the path of a file"
         )
 
-    def test_policies_that_need_a_store(self, tmp_path: Path) -> None:
-        (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/#"\ndurable = true\n')
-        result = run("check-config")
-        assert result.exit_code == 0
-        assert result.stderr.startswith(
-            "Warning: store is memory, so messages end with the process, though policies of"
-        )
-        assert result.stderr.count("\n") == 1
-        assert run("check-config", store="sqlite:store.db").stderr == ""
-
     def test_bind(self, tmp_path: Path) -> None:
         result = run("check-config", "--bind", tcp="127.0.0.1:0", websocket=f"unix:{tmp_path / 'ws'}", http="[::1]:0")
         assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])

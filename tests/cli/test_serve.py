@@ -134,15 +134,6 @@ def test_an_http_server_that_fails(
     assert [line["event"] for line in logged if line["log_level"] == "error"] == ["the HTTP server failed"]
 
 
-def test_a_signal_that_comes_while_starting(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve_nothing(app: object, config: object, *, shutdown_trigger: Any, mode: str) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        await shutdown_trigger()
-
-    monkeypatch.setattr(serve, "serve_http", serve_nothing)
-    assert serve.run(settings) == 0
-
-
 @pytest.mark.parametrize("setting", ["http", "tcp"])
 def test_a_port_that_is_taken(tmp_path: Path, setting: str) -> None:
     free = {"tcp": [f"unix:{tmp_path / 'tcp'}"], "websocket": [f"unix:{tmp_path / 'ws'}"], "http": ["127.0.0.1:0"]}

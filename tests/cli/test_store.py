@@ -76,10 +76,6 @@ class TestAll:
         assert refused(run(command, FILE)) == f"{FILE} cannot be used: No such file or directory"
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("command", ["check", "export", "import"])
-    def test_no_file_and_no_setting(self, command: str) -> None:
-        assert refused(run(command)).startswith("name the file: the setting store is memory")
-
     @pytest.mark.usefixtures("closed")
     def test_the_file_of_the_setting(self, tmp_path: Path) -> None:
         config = tmp_path / "conf" / "gateway.toml"

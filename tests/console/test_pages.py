@@ -64,28 +64,6 @@ def _faults(visit: Visit, place: str, client: Client) -> list[str]:
     return found + visit.faults()
 
 
-@pytest.mark.parametrize("front", ["straight"], indirect=True)
-def test_every_page_straight_from_the_gateway(visit: Visit) -> None:
-    page = visit.open()
-    for name in ("Destinations", "Sessions", "Subscriptions", "Playground", "Pipeline", "Settings", "Overview"):
-        page.get_by_role("navigation").get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(name)
-        expect(page).to_have_title(f"{name} · stomp-gateway console")
-        expect(page.get_by_role("link", name=name)).to_have_attribute("aria-current", "page")
-        expect(page.get_by_role("heading", level=1)).to_be_focused()
-
-
-def test_nothing_is_there_yet(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
-    visit = visiting(starting())
-    page = visit.open("destinations")
-    expect(page.get_by_text("No destinations yet")).to_be_visible()
-    visit.open("sessions")
-    expect(page.get_by_text("No client is connected")).to_be_visible()
-    visit.open("pipeline")
-    expect(page.get_by_text("No results of the pipeline")).to_be_visible()
-    assert visit.faults() == []
-
-
 def test_by_keyboard_alone(visit: Visit) -> None:
     page = visit.open()
     page.keyboard.press("Tab")

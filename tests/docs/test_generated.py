@@ -54,14 +54,6 @@ def test_every_row_is_there_with_all_it_says() -> None:
                 assert all(f"`{word}`" in line for word in spelling.passes if word)
 
 
-def test_nothing_else_is_there() -> None:
-    page = headers.page()
-    rows = sum(line.startswith("| `") for line in page.splitlines())
-    # CONNECT and STOMP share a section, and so do BEGIN, COMMIT and ABORT, and the frames with queue arguments.
-    shared = {"STOMP", "COMMIT", "ABORT"}
-    assert rows == sum(1 if row.argument else len(set(row.frames) - shared) for row in TABLE)
-
-
 def test_whether_subscribers_see_it_and_other_words() -> None:
     seen = {line.split("`")[1]: line.split(" | ")[4] for line in lines_of("SEND")}
     assert seen["priority"] == "yes"

@@ -38,8 +38,3 @@ def test_what_is_no_file_is_no_link() -> None:
         "more, [there](https://example.org), [below](#more)\n## More\n",
         {},
     )
-
-
-def test_pages_without_sections_need_no_list_of_them() -> None:
-    assert moved("settings.md", "# Settings\n\n### One\n")[1] == {"hide": ["toc"]}
-    assert moved("rules.md", "# Rules\n\n## Keys\n")[1] == {}
