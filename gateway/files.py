@@ -106,8 +106,7 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make the outermost folder, for its owner alone; an existing one stays as it is.  Raises OSError: it cannot be
-    made."""
+    """Make the outermost folder, for its owner alone; an existing one stays as it is.  Raises OSError."""
     if not folder.parent.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
     make_folder(folder, PRIVATE)

@@ -85,8 +85,7 @@ class AccessControl:
         return [name for name, is_set in found.items() if is_set]
 
     async def admit(self, request: Request, *, scraper: bool = False) -> Caller:
-        """The client, if it may ask.  `scraper`: `metrics_token` will do, too.  Raises ApiError: the request must not
-        be answered."""
+        """The client, if it may ask (a scraper with `metrics_token`, too); raises ApiError."""
         check_site(request)
         settings = self._settings
         tokens = [settings.admin_token, settings.metrics_token if scraper else ""]
@@ -111,8 +110,7 @@ class AccessControl:
         return self._settings.admin_token
 
     async def check_token(self, request: Request, shown: str, *tokens: str) -> None:
-        """Refuse a token that is none of these.  Raises ApiError: 401, it is wrong; 429, the address has shown wrong
-        ones too often."""
+        """Refuse a wrong token: ApiError 401, or 429 where the address has shown too many."""
         address = self.client_of(request).address
         try:
             self._failures.check(address)
@@ -128,8 +126,7 @@ class AccessControl:
         raise ApiError(401, "the token is wrong", CHALLENGE)
 
     async def identify(self, credentials: Credentials, refused: Callable[[LoginRefused], None]) -> Identity:
-        """The user of a login, as at CONNECT.  `refused`: is told of a refusal, for the log.  Raises ApiError: 401, the
-        login is wrong; 429, the address has failed too often; 503, the authenticator does not answer."""
+        """The user of a login, as at CONNECT; raises ApiError 401, 429, or 503 where no answer comes in time."""
         seconds = self._settings.connect_timeout
         try:
             with trio.fail_after(seconds):
@@ -144,8 +141,7 @@ class AccessControl:
             raise ApiError(503, sentence) from None
 
     def client_of(self, request: Request) -> ForwardedClient:
-        """The client behind trusted proxies.  Raises ApiError: 400, the headers of the proxies contradict each
-        other."""
+        """The client behind trusted proxies; ApiError 400 where their headers contradict each other."""
         fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
         try:
             return self._gateway.trusted.client_of(_peer(request), fields)

@@ -321,8 +321,7 @@ class MessagesApi(Api):
         return Head.of("SEND", {**asked.headers, **of_app, "destination": asked.destination})
 
     async def _carry_out(self, destination: str, head: Head, body: bytes) -> int:
-        """Route it.  Returns the batch of the store that has what it changed; 0: it changed nothing there.  Raises
-        ApiError: it cannot be carried out."""
+        """Route it; returns the batch of the store that has what it changed, or 0.  Raises ApiError."""
         done = trio.Event()
         found: list[int | ApiError] = []
 
@@ -344,8 +343,7 @@ class MessagesApi(Api):
         return result
 
     def _send(self, destination: str, head: Head, body: bytes) -> int:
-        """The SEND itself; returns the batch of the store, or 0.  Raises NotAllowed: it cannot be carried out.  Raises
-        ApiError: the gateway drains."""
+        """The SEND itself; returns the batch of the store, or 0.  Raises NotAllowed; ApiError while it drains."""
         if self._gateway.draining:
             sentence = "the gateway is shutting down and takes no messages: publish again when it has been restarted"
             raise ApiError(503, sentence, retry_after(self._settings))
@@ -435,8 +433,7 @@ def refusal_of(error: NotAllowed) -> ApiError:
 
 
 async def wait_for_store(done: trio.Event, what: str) -> Response:
-    """The empty answer to a change, when the store has it.  `what`: was done, as the beginning of a sentence.  Raises
-    ApiError: the store has not confirmed it in time."""
+    """The empty answer to a change, when the store has it; ApiError 503 where it does not confirm it."""
     with trio.move_on_after(PATIENCE):
         await done.wait()
     if not done.is_set():

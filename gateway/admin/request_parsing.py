@@ -50,8 +50,8 @@ def parse_query(request: Request, model: type[Model]) -> Model:
 
 
 async def parse_body(request: Request, model: type[Model]) -> Model:
-    """The body, as the model has it.  Raises ApiError: 415, it does not say that it is JSON; 413, it is too large; 408,
-    it does not come; 400, it does not fit."""
+    """The body, as the model has it; raises ApiError: 415, 413, 408 where it does not come, 400 where it does not
+    fit."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise ApiError(415, f"the body must be application/json, not {media_type[:80] or 'without a content-type'}")

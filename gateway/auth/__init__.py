@@ -25,8 +25,7 @@ __all__ = ["Certificate", "Credentials", "Identity", "LoginRefused", "Upgrade", 
 
 
 def for_settings(settings: Settings) -> ServerAuthenticator:
-    """The authenticator that the settings ask for.  Raises SettingsError: a file, or the operator's function, cannot be
-    used; the sentence names the setting."""
+    """The authenticator that the settings ask for; raises SettingsError, which names the setting."""
     from gateway.auth.authenticator import Anonymous, RateLimited
 
     # The rest is imported only where it is needed: a gateway without users loads neither argon2 nor cryptography.

@@ -34,8 +34,7 @@ Readers = tuple[TimestampSigner, URLSafeTimedSerializer]
 
 
 def read_secrets(path: Path) -> Readers:
-    """The secrets of a file, one a line, the newest first.  Raises FileFault: the file cannot be read, or a secret is
-    missing or too short."""
+    """The secrets of a file, one a line, the newest first; raises FileFault."""
     lines = read_text(path, MAX_FILE, "a file of secrets").splitlines()
     secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     if not secrets:

@@ -40,8 +40,7 @@ log = structlog.get_logger("gateway.auth")
 
 
 def load(text: str) -> Callable[[Credentials], Any]:
-    """The function that the setting names, as `module:attribute`.  Raises SettingsError: it cannot be imported or
-    called."""
+    """The function that the setting names, as `module:attribute`; raises SettingsError."""
     try:
         found = plugins.load(text, callable, "a function")
     except plugins.PluginError as error:
@@ -68,8 +67,7 @@ class CustomAuthenticator:
         self._limiter = trio.CapacityLimiter(threads)
 
     async def identify(self, credentials: Credentials) -> Identity | None:
-        """The user, or None when the credentials are refused.  Raises LoginRefused: the function refuses them, or the
-        address has failed too often."""
+        """The user, or None; raises LoginRefused as the function does, or after too many failures."""
         try:
             async with self._queue.place(credentials.address, login_of(credentials)):
                 found = await self._answer(credentials)
@@ -96,8 +94,7 @@ class CustomAuthenticator:
 
 
 def _checked(found: object) -> Identity:
-    """The identity that the function returned, with the groups as a set: some functions return a list.  Raises
-    ValueError: it cannot be used; `str()` says why."""
+    """The identity that the function returned, with the groups as a set; ValueError says why it cannot be used."""
     if not isinstance(found, Identity):
         raise ValueError(f"a {type(found).__name__}")
     # The function may return `anonymous`, for guests.

@@ -156,8 +156,7 @@ class LoginQueue:
 
     @asynccontextmanager
     async def place(self, address: str, login: str = "") -> AsyncIterator[None]:
-        """Wait for a place, and hold it while the block runs.  Raises TooManyFailedLogins: the address or the login has
-        failed too often, perhaps while it waited."""
+        """Wait for a place, and hold it for the block; raises TooManyFailedLogins, perhaps after the wait."""
         self.check(address, login)
         network = network_of(address)
         queue = self._queues.get(network)

@@ -57,8 +57,7 @@ class WatchedFile(Generic[T]):
         return self.value if self.is_current else await trio.to_thread.run_sync(self.refresh)
 
     def reload(self) -> str | None:
-        """Read the file again.  Returns the fault as a sentence, in which case the contents before stay in force; else
-        None."""
+        """Read the file again.  Returns the fault as a sentence, or None; with a fault the contents stay."""
         with self._lock:  # a reading that looks later must not begin before
             self._begun = reading = self._begun + 1
             self._stamp = self._look()

@@ -128,8 +128,7 @@ def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | Non
 
 
 def remove_user(path: Path, user: str) -> bool:
-    """Remove the user; all other lines stay.  Returns True if the user was there.  Raises FileFault: the file is
-    damaged or cannot be read.  Raises OSError: the file cannot be written."""
+    """Remove the user; all other lines stay.  Returns True if the user was there; raises as `write_user`."""
     if user not in read_users(path):
         return False
     _write(path, [each for each in _lines(path) if not _names(each, user)])

@@ -36,8 +36,7 @@ T = TypeVar("T")
 
 
 class RuleNetworks:
-    """The networks of all rules, in which an address is looked up once for each prefix length that occurs.  `texts`: as
-    `gateway.config.rules.RuleTable` has them."""
+    """The networks of all rules; an address is looked up once for each prefix length that occurs."""
 
     NONE: frozenset[str] = frozenset()
 
@@ -57,8 +56,7 @@ class RuleNetworks:
         return self._has_unix or bool(self._tables)
 
     def around(self, address: str) -> frozenset[str]:
-        """The networks that an address is in.  `address`: empty: of a unix socket.  Raises ValueError: it is no
-        address."""
+        """The networks that an address is in; empty: of a unix socket.  Raises ValueError: it is no address."""
         if not self:
             return self.NONE
         if not address:

@@ -127,8 +127,7 @@ class Rules:
         self._recent: OrderedDict[_Key, Permissions] = OrderedDict()
 
     def access_of(self, identity: Identity, transport: str, address: str) -> SessionAccess | None:
-        """The access of a session; None: there are no rules.  `address`: the client's; empty: a unix socket.  Raises
-        ValueError: it is no address."""
+        """The access of a session, whose address is empty behind a unix socket; None: there are no rules."""
         if not self.index.patterns:
             return None
         return SessionAccess(self, identity.user, identity.groups, transport, address)
@@ -148,8 +147,7 @@ class Rules:
         return found
 
     def reload(self) -> str | None:
-        """Read the rules again; they are in force at once.  Returns why the old rules stay in force, as a sentence;
-        else None."""
+        """Read the rules again; returns why the old rules stay in force, as a sentence, or None."""
         try:
             tables = self._read()
         except settings.SettingsError as error:

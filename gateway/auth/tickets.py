@@ -54,8 +54,7 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> Identity:
-        """The user of a ticket, which is used up.  Raises LoginRefused: the ticket is unknown, used or too old; the
-        client is not told which."""
+        """The user of a ticket, which is used up; raises LoginRefused, which does not tell why."""
         self._drop_old()
         identity = self._take(ticket)
         if identity is None:

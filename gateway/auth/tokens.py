@@ -76,8 +76,7 @@ class Tokens:
         self._limiter = trio.CapacityLimiter(THREADS)
 
     async def identify(self, token: str, address: str = "") -> Identity:
-        """The user of a token.  `address`: of the client, for the log.  Raises LoginRefused: the token is not
-        accepted."""
+        """The user of a token; raises LoginRefused.  The address is for the log."""
         try:
             return await self._identify(token)
         except LoginRefused as error:

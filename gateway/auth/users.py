@@ -46,8 +46,7 @@ T = TypeVar("T")
 
 
 class UsersFile:
-    """The authenticator of a users file.  `failed`: the failed logins of each address.  Raises SettingsError: the file
-    cannot be used; the sentence names the setting and the line."""
+    """The authenticator of a users file; raises SettingsError, which names the setting and the line."""
 
     def __init__(self, path: Path, failed: FailedLogins | None = None, max_remembered: int = MAX_REMEMBERED) -> None:
         self._users: dict[str, StoredUser] = {}
@@ -63,8 +62,7 @@ class UsersFile:
         return bool(login) and login in self.file.value
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """The user, or None when the credentials are refused.  Raises TooManyFailedLogins: the address, or the login
-        there, has failed too often."""
+        """The user, or None when the credentials are refused; raises TooManyFailedLogins."""
         self._queue.check(credentials.address, login_of(credentials))
         login, passcode = credentials.login, credentials.passcode
         if login is None or passcode is None or passwords.is_too_long(login) or passwords.is_too_long(passcode):
@@ -81,8 +79,7 @@ class UsersFile:
         return Identity(login, user.groups, review=partial(self.review, user.hashed))
 
     def review(self, hashed: str, identity: Identity) -> Identity:
-        """The identity by the file as it is now.  `hashed`: the hash that let the user in.  Raises SessionEnded: the
-        file no longer has the user, or has another hash."""
+        """The identity by the file as it is now; raises SessionEnded where user or hash have gone."""
         user = self.file.value.get(identity.user)
         if user is None:
             raise SessionEnded(
@@ -137,8 +134,7 @@ class SlowThreads:
         self._pool = ThreadPoolExecutor(count, "gateway-slow", _lower_priority)
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call a function in one of the threads. A cancelled call leaves the queue, or its result is dropped.  Raises
-        Exception: as the function raises it."""
+        """Call a function in one of the threads; a cancelled call leaves the queue, or its result is dropped."""
         token = trio.lowlevel.current_trio_token()
         done = trio.Event()
 

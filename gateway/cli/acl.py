@@ -106,8 +106,7 @@ def _groups_of(user: str, users_file: Path | None) -> frozenset[str]:
 
 
 def _names(user: str, action: Action, destination: str) -> list[str]:
-    """The canonical names of a destination in a frame: a SEND may have several.  Raises NotAllowed: the destination is
-    wrong."""
+    """The canonical names of a destination in a frame: a SEND may have several.  Raises NotAllowed."""
     if action is Action.SEND and destination == RENEW:
         return [destination]
     if destination.startswith(destinations.TEMPORARY):

@@ -40,8 +40,7 @@ log = structlog.get_logger("gateway")
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal.  Returns the exit status: 0 after a drain, 70 after a failure.  Raises StartError: a port
-    is taken, or a file cannot be used."""
+    """Serve until a signal; returns the exit status, 0 or 70.  Raises StartError: it did not start."""
     logs.configure(settings.log_format, settings.log_level)
     app = App(settings)
     try:

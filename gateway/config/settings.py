@@ -249,8 +249,7 @@ def _exposed(texts: list[str]) -> list[Address]:
 
 
 def load(**arguments: Any) -> Settings:
-    """Read the settings.  `arguments`: settings that override variables and file.  Raises SettingsError: a value is
-    wrong, a name is unknown, or the file cannot be read."""
+    """Read the settings; arguments override variables and file.  Raises SettingsError."""
     file = toml_file.read()
     sources = errors.Sources(file, arguments)
     errors.refuse_unknown(Settings.model_fields, file)

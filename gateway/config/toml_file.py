@@ -73,8 +73,7 @@ def config_file() -> Path:
 
 
 def read() -> SettingsFile:
-    """Read the settings file in use; one that does not exist is empty.  Raises SettingsError: it cannot be read, or is
-    not TOML, or `GATEWAY_CONFIG` names none."""
+    """Read the settings file in use; one that does not exist is empty.  Raises SettingsError."""
     path = config_file()
     if not path.is_file():
         if os.environ.get("GATEWAY_CONFIG"):
@@ -133,8 +132,7 @@ _TOKEN = re.compile(
 
 
 def statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
-    """Line, True for a header, and content of each statement of a TOML text.  Raises tomllib.TOMLDecodeError: a
-    statement is not TOML."""
+    """Line, True for a header, and content of each statement; raises tomllib.TOMLDecodeError."""
     start = -1  # start of the statement; -1: between two
     depth = 0
     line = begun = 1
