@@ -1,15 +1,11 @@
 """`app`, the ASGI application that `hypercorn gateway.app:app` and `gateway serve` run.
 
-A small ASGI object that opens the gateway (`gateway/runtime/gateway.py`) for the server's lifespan, and answers HTTP
-(`gateway/admin`).  The gateway has its own STOMP listeners: no byte of STOMP passes through the server.
-
     server on trio              app ------------------------> lifespan, HTTP
     server on asyncio, uvloop   app -> Bridge -> Trio thread -> lifespan, HTTP
 
-Nothing starts at import, and little is imported: a server imports the application in processes that never run it.
-
-The lifespan is written here, and not left to Starlette, which answers a failed start with a traceback; this one has one
-sentence.
+It opens the gateway (`gateway/runtime/gateway.py`) for the server's lifespan, and answers HTTP (`gateway/admin`).  The
+gateway has its own STOMP listeners.  Little is imported at import: a server imports the application in processes that
+never run it.  The lifespan is written here, because Starlette answers a failed start with a traceback.
 """
 
 from __future__ import annotations
@@ -43,25 +39,16 @@ log = structlog.get_logger("gateway")
 
 
 class App:
-    """The ASGI application.
-
-    Args:
-        settings: from `gateway.config.settings.load`; None: read when the lifespan starts.
-
-    Attributes:
-        gateway: the open gateway, between start and stop.
-        refusal: why the gateway did not start, as one sentence.
-        crashed: True after the gateway failed while starting or running.
-    """
+    """The ASGI application; settings are read when the lifespan starts, unless they are given."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings
         self._bridge: Bridge | None = None
         self._site: ASGIApp | None = None
         self._hangups = hypercorn_worker.HangupSignals()
-        self.gateway: Gateway | None = None
-        self.refusal: str | None = None
-        self.crashed = False
+        self.gateway: Gateway | None = None  # between start and stop
+        self.refusal: str | None = None  # why the gateway did not start, as one sentence
+        self.crashed = False  # while starting or running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call, on the server's loop: trio or asyncio."""
@@ -173,11 +160,9 @@ async def _report_alive() -> None:
 def calm_collector() -> Iterator[None]:
     """Tune the garbage collector for a process that keeps a million messages.
 
-    All objects of the start are frozen and never scanned again.  The thresholds are raised because reference counting
-    frees the garbage of normal running, and a full collection over a million objects stops the loop for 200 ms; cycles
-    (mostly of closed connections) are still found, after some 2 million new objects.  A scan of the new objects stops
-    the loop, too, 0.15 ms for 1,000 of them; so few are scanned at a time, and survivors are soon left alone (six times
-    1,000 took 1.5 ms).
+    All objects of the start are frozen and never scanned again.  A full collection over a million objects stops the
+    loop for 200 ms, so cycles (mostly of closed connections) are found after some 2 million new objects.  A scan of new
+    objects stops the loop 0.15 ms for 1,000 of them, so few are scanned at a time, and survivors are soon left alone.
     """
     thresholds = gc.get_threshold()
     gc.collect()

@@ -2,13 +2,11 @@
 
     _name written  ->  on the disk  ->  renamed to name  ->  the folder on the disk
 
-A reader of the folder sees the old file or the new one, also after a power cut.  Spark, and other programs with
-Hadoop's habits, ignore names that begin with `_`.  A name has one writer at a time; where there may be several, each
-writes under a hidden name of its own.
+A reader of the folder sees the old file or the new one, also after a power cut.  Spark ignores names that begin with
+`_`.  A name has one writer at a time; where there may be several, each writes under a hidden name of its own.
 
-Permissions: the archive and the journal hold bodies of messages, and the tables hold names of clients.  So with any
-umask, no file here is readable by all users unless the caller says so: `FILE` and `FOLDER` allow the group, and the
-outermost folder (`make_private`) is its owner's alone.  One `chmod` of that folder shares all of it with the group.
+The archive and the journal hold bodies of messages, so no file here is readable by all users unless the caller says so:
+`FILE` and `FOLDER` allow the group, and the outermost folder (`make_private`) is its owner's alone.
 """
 
 from __future__ import annotations
@@ -20,14 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-HIDDEN = "_"
-"""The start of the name of a file that is not finished."""
-
-FILE, FOLDER, PRIVATE = 0o640, 0o750, 0o700
-"""Modes, from which the umask may take more away."""
-
-SHOWN = 0o666
-"""The mode of a file for all users, as far as the umask allows."""
+HIDDEN = "_"  # the start of the name of a file that is not finished
+FILE, FOLDER, PRIVATE = 0o640, 0o750, 0o700  # modes, from which the umask may take more away
+SHOWN = 0o666  # the mode of a file for all users, as far as the umask allows
 
 
 class FileFault(Exception):
@@ -35,14 +28,9 @@ class FileFault(Exception):
 
 
 def read_bytes(path: Path, limit: int, what: str) -> bytes:
-    """The contents of a file.
+    """The contents of a file; raises FileFault where it cannot be read, or has more than `limit` bytes.
 
-    Args:
-        limit: bytes; a wrong path (a log, a device) is not read to its end.
-        what: the kind of file, with its article.
-
-    Raises:
-        FileFault: it cannot be read, or is larger.
+    A wrong path (a log, a device) is not read to its end.  `what` is the kind of file, with its article.
     """
     try:
         with path.open("rb") as file:
@@ -76,11 +64,8 @@ def opened(path: Path, mode: int = FILE) -> BinaryIO:
 def writing(path: Path, mode: int = FILE, *, fresh: Path | None = None) -> Iterator[BinaryIO]:
     """A file that gets its name at the end of the block; if the block fails, the old file stays.
 
-    Args:
-        fresh: the name under which it is written, in the same folder; None: `hidden`.
-
-    Raises:
-        OSError: the path still has the old file, or has the new one, which may not survive a power cut.
+    It is written under the name `fresh`.  Raises OSError: the path has the old file, or the new one, which may not
+    survive a power cut.
     """
     fresh = fresh or hidden(path)
     try:
@@ -103,13 +88,9 @@ def store(path: Path, data: bytes, mode: int = FILE, *, fresh: Path | None = Non
 
 
 def reveal(path: Path) -> None:
-    """Give a file, written to the disk under its hidden name, its own name.
+    """Give a file, written to the disk under its hidden name, its own name; raises OSError.
 
-    Its time becomes the time of the rename, not that of its first byte: Spark's file source ignores files that are much
-    older than the newest file it has seen.
-
-    Raises:
-        OSError: the file may have its name, or not.
+    Its time becomes that of the rename: Spark's file source ignores files that are much older than the newest one.
     """
     os.utime(hidden(path))
     hidden(path).replace(path)
@@ -125,8 +106,7 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Make the outermost folder, for its owner alone; an existing one stays as it is.  Raises OSError: it cannot be
-    made."""
+    """Make the outermost folder, for its owner alone; an existing one stays as it is.  Raises OSError."""
     if not folder.parent.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
     make_folder(folder, PRIVATE)
@@ -142,13 +122,10 @@ def synchronize_folder(folder: Path) -> None:
 
 
 def lock(path: Path) -> int:
-    """Lock a file, which is made if it is missing; the descriptor holds the lock until it is closed.
+    """Lock a file, which is made if it is missing; the descriptor holds the lock until it is closed, or the process
+    ends.
 
-    The system releases the lock when the process ends, however it ends.
-
-    Raises:
-        BlockingIOError: another process holds the lock.
-        OSError: the file cannot be made or locked.
+    Raises BlockingIOError: another process holds the lock; OSError: the file cannot be made or locked.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

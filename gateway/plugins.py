@@ -19,16 +19,10 @@ class PluginError(Exception):
 
 
 def load(text: str, fits: Callable[[object], bool], wanted: str, *, hints: bool = False) -> Any:
-    """Import the attribute of a module.
+    """Import the attribute of a module, `module:attribute`; raises PluginError.
 
-    Args:
-        text: `module:attribute`.
-        fits: True for an attribute that can be used.
-        wanted: such an attribute in words, with its article.
-        hints: a wrong name is answered with one that fits.
-
-    Raises:
-        PluginError: the module cannot be imported, or its attribute does not fit.
+    `fits` is True for an attribute that can be used, `wanted` names such an attribute, with its article.  With `hints`,
+    a wrong name is answered with one that fits.
     """
     name, _, attribute = text.partition(":")
     if os.getcwd() not in sys.path:

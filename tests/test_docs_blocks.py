@@ -40,12 +40,10 @@ def text_of(page: Path) -> str:
 
 
 def blocks(*kinds: str) -> list[tuple[str, str]]:
-    """Page and text of each fenced block of these kinds."""
     return [(page.name, found[2]) for page in PAGES for found in FENCE.finditer(text_of(page)) if found[1] in kinds]
 
 
 def command_lines() -> Iterator[tuple[str, str]]:
-    """Page and line of whatever looks like a command: in shell blocks, indented ones, and within sentences."""
     for page in PAGES:
         text = text_of(page)
         for found in FENCE.finditer(text):
@@ -58,12 +56,10 @@ def command_lines() -> Iterator[tuple[str, str]]:
 
 
 def joined(block: str) -> list[str]:
-    """Lines, those together that end with a backslash."""
     return block.replace("\\\n", " ").splitlines()
 
 
 def simple(line: str) -> Iterator[list[str]]:
-    """The simple commands of a line, as words, without what the shell does around them."""
     line = re.sub(r"\s#\s.*$", "", FRONT.sub("", line))
     for part in re.split(r"\s(?:\||&&|\|\||;|&)(?:\s|$)|;\s|\$\(|\)", line):
         try:
@@ -75,7 +71,6 @@ def simple(line: str) -> Iterator[list[str]]:
 
 
 def commands(program: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Page and arguments, wherever a page runs that program; each once."""
     found = [
         (page, tuple(words[1:])) for page, line in command_lines() for words in simple(line) if words[0] == program
     ]
@@ -136,10 +131,3 @@ def test_javascript(page: str, text: str, tmp_path: Path) -> None:
     file.write_text(text)
     checked = subprocess.run([tool("node"), "--check", str(file)], capture_output=True, text=True, timeout=30)
     assert checked.returncode == 0, checked.stderr
-
-
-def test_much_was_found() -> None:
-    """The patterns above do find things."""
-    assert len(GATEWAY) > 40
-    assert len(MAKE) > 5
-    assert len(blocks("toml")) > 15

@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any
 
 import httpx
 import jwt
@@ -52,8 +51,8 @@ from tests.auth import issuer
 from tests.auth.test_cookies import flask
 from tests.auth.test_process import upgrade
 from tests.clients.driver import tool
+from tests.docs.page import Block, blocks
 from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
-from tests.test_features import headings_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "security.md"
@@ -64,49 +63,25 @@ API_KEY = "key-of-alice"
 PATIENCE = 30.0
 APPLICATION = "https://app.example.org"
 
-_PIECES = re.compile(r"^#+ (?P<title>[^\n]*)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
-_FILE = re.compile(r"# (\w[\w.]*\.py)\n")
 _LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
-
-
-class Block(NamedTuple):
-    """A block of code, by the heading that it stands under."""
-
-    title: str
-    language: str
-    text: str
-
-    @property
-    def is_client(self) -> bool:
-        return self.language == "js" or "connection.connect(" in self.text
-
-    @property
-    def file(self) -> str | None:
-        found = _FILE.match(self.text)
-        return found[1] if found and self.language == "python" else None
 
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whoever runs the tests."""
     for name in list(os.environ):
         if name.startswith("GATEWAY_"):
             monkeypatch.delenv(name)
 
 
-def blocks() -> Iterator[Block]:
-    title = ""
-    for piece in _PIECES.finditer(TEXT):
-        title = piece["title"] or title
-        if piece["language"]:
-            yield Block(title, piece["language"], piece["text"])
+def is_client(block: Block) -> bool:
+    return block.kind == "js" or "connection.connect(" in block.text
 
 
-BLOCKS = list(blocks())
-BASE = next(block for block in BLOCKS if block.language == "toml").text
-PREAMBLE = next(block for block in BLOCKS if block.language == "python")
-TOML = [block for block in BLOCKS if block.language == "toml" and block.text != BASE]
-EXAMPLES = list(dict.fromkeys(block.title for block in BLOCKS if block.is_client))
+BLOCKS = blocks("docs/security.md")
+BASE = next(block for block in BLOCKS if block.kind == "toml").text
+PREAMBLE = next(block for block in BLOCKS if block.kind == "python")
+TOML = [block for block in BLOCKS if block.kind == "toml" and block.text != BASE]
+EXAMPLES = list(dict.fromkeys(block.title for block in BLOCKS if is_client(block)))
 
 
 def under(title: str) -> list[Block]:
@@ -117,7 +92,6 @@ def under(title: str) -> list[Block]:
 
 
 def papers(folder: Path) -> None:
-    """Certificates of the server and of alice, keys, and a database."""
     authority = trustme.CA()
     (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
     (folder / "clients.pem").write_bytes(authority.cert_pem.bytes())
@@ -136,7 +110,6 @@ def papers(folder: Path) -> None:
 
 
 def token_for(title: str, seconds: float = 600) -> str:
-    """A token as the example takes them, where no block makes one."""
     claims: dict[str, Any] = {"sub": "alice", "exp": time.time() + seconds}
     if title != "Token of an identity provider":
         return jwt.encode(claims, issuer.LONG_SECRET, "HS256")
@@ -157,16 +130,15 @@ class Scene:
         self.gateway = GatewayProcess(folder, tls)
 
     def prepare(self) -> None:
-        """Write the files, and run the commands."""
         papers(self.folder)
         for block in under(self.title):
-            if block.file:
+            if block.kind == "python" and block.file:
                 (self.folder / block.file).write_text(block.text)
-            elif block.language == "toml":
+            elif block.kind == "toml":
                 (self.folder / "gateway.toml").write_text(BASE + block.text)
-            elif block.language == "sh":
+            elif block.kind == "sh":
                 assert (done := self.shell(block.text)).returncode == 0, done
-            elif block.language == "python" and not block.is_client:
+            elif block.kind == "python" and not is_client(block):
                 exec(compile(block.text, PAGE.name, "exec"), self.names)
 
     def shell(self, text: str) -> subprocess.CompletedProcess[str]:
@@ -182,13 +154,11 @@ class Scene:
         )
 
     def placed(self, text: str) -> str:
-        """A block with the addresses of this gateway."""
         text = text.replace('("broker.example.org", 61614)', repr((HOST, self.tcp)))
         text = text.replace("wss://broker.example.org:15673/ws", f"wss://{HOST}:{self.websocket}/ws")
         return text.replace("https://broker.example.org/", f"{self.gateway.http_url}/")
 
     def stomp_py(self, text: str) -> str:
-        """Run a client in Python; as whom it came in."""
         names = dict(self.names)
         exec(compile(self.placed(PREAMBLE.text), PAGE.name, "exec"), names)
         told = Told()
@@ -199,7 +169,6 @@ class Scene:
         return user
 
     def stomp_js(self, text: str) -> str:
-        """Run a client in JavaScript; what it said."""
         tokens = [token_for(self.title, 30), token_for(self.title, 3_600)]
         given = json.dumps({**{name: self.names[name] for name in ("token", "passcode")}, "tokens": tokens})
         wanted = 2 if self.title == "Renewal" else 1
@@ -265,8 +234,8 @@ def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     with played(title, tmp_path) as scene:
-        for client in [block for block in under(title) if block.is_client]:
-            if client.language == "js":
+        for client in [block for block in under(title) if is_client(block)]:
+            if client.kind == "js":
                 assert scene.stomp_js(client.text) == ("alice\nrenewed" if title == "Renewal" else "alice")
             else:
                 assert scene.stomp_py(client.text) == "alice"
@@ -284,7 +253,6 @@ def test_the_cookie_of_starlette(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def _logged_in(app: Any) -> str:
-    """The cookie of who has logged in there."""
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=APPLICATION) as browser:
         answer = await browser.post("/login")
     found = re.match(r"session=([^;]+);", answer.headers["set-cookie"])
@@ -312,7 +280,7 @@ def test_settings_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.Mon
 def test_rules_are_explained(tmp_path: Path) -> None:
     scene = Scene("Authorization", tmp_path)
     scene.prepare()
-    (commands,) = [block.text for block in under(scene.title) if block.language == "sh"]
+    (commands,) = [block.text for block in under(scene.title) if block.kind == "sh"]
     assert scene.shell(commands).stdout.count(" allows it\n") == len(commands.splitlines())
     refused = scene.shell("gateway acl explain bob send /topic/prices.gold")
     assert (refused.returncode, "no rule allows" in refused.stdout) == (3, True), refused
@@ -322,7 +290,6 @@ def test_rules_are_explained(tmp_path: Path) -> None:
 
 
 def rows(title: str) -> list[list[str]]:
-    """The cells of the first table under a heading."""
     behind = TEXT.split(f"\n## {title}\n", 1)[1]
     table = re.search(r"(?:^\|.*\n)+", behind, re.MULTILINE)
     assert table is not None
@@ -381,11 +348,3 @@ def test_limits_without_a_setting(limit: str, number: int) -> None:
     (table,) = re.findall(r"^### Limits without a setting\n(.*?)^###? ", TEXT, re.DOTALL | re.MULTILINE)
     (row,) = [line for line in table.splitlines() if re.match(rf"\| {limit}\b", line)]
     assert number in [int(each.replace(",", "")) for each in re.findall(r"[\d,]*\d", row.split("|")[2])]
-
-
-def test_links_lead_somewhere() -> None:
-    for file, heading in _LINK.findall(TEXT):
-        if not urlsplit(file).scheme:
-            path = (PAGE.parent / file).resolve() if file else PAGE
-            assert path.is_file(), file
-            assert not heading or heading in headings_of(path), (file, heading)

@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-_FOREIGN = re.compile(r'<(?:script|img|iframe)[^>]+src="https?:|<link[^>]+rel="stylesheet"[^>]+https?:')
 # Written by mkdocs for search engines and for what is not there.
 _NO_PAGES = {"404.html"}
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it; a dead link would have been a warning, and fails it."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

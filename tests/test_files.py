@@ -51,12 +51,6 @@ def test_who_may_read(tmp_path: Path, umask: int) -> None:
     ]
 
 
-def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    files.make_private(tmp_path)
-    assert _mode(tmp_path) == 0o755
-
-
 def test_nobody_sees_what_is_not_whole(tmp_path: Path) -> None:
     with pytest.raises(TypeError), files.writing(tmp_path / "a") as file:
         file.writelines([b"half", None])  # type: ignore[list-item]

@@ -86,7 +86,6 @@ def gateway(tmp_path: Path, collector: Collector) -> Iterator[GatewayProcess]:
 
 
 async def connect_by(gateway: GatewayProcess, kind: str, **headers: object) -> str:
-    """All that a client is told who shows these, sends a message, and goes."""
     peer = await dial(kind, f"{HOST}:{gateway.tcp_port if kind == 'tcp' else gateway.ws_port}")
     await peer.send(frame("CONNECT", **{"accept_version": "1.2", "host": "h", **headers}))
     await peer.send(frame("SEND", b"body", destination="/queue/a", passcode=WRONG, receipt="r", persistent="true"))
@@ -99,7 +98,6 @@ async def connect_by(gateway: GatewayProcess, kind: str, **headers: object) -> s
 
 
 async def upgrade_by(gateway: GatewayProcess, target: str, field: str = "") -> str:
-    """The same by an upgrade that shows something, and a CONNECT that shows nothing."""
     stream = await dial_stream(f"{HOST}:{gateway.ws_port}")
     request = UPGRADE.replace(b"GET /ws ", f"GET {target} ".encode())
     request = request.replace(b"\r\n\r\n", f"\r\n{field}\r\n\r\n".encode() if field else b"\r\n\r\n")
@@ -111,7 +109,6 @@ async def upgrade_by(gateway: GatewayProcess, target: str, field: str = "") -> s
 
 
 async def show_all(gateway: GatewayProcess) -> str:
-    """Show every secret in every way; what was told."""
     told = ""
     for kind in ("tcp", "websocket"):
         for passcode in (PASSCODE, WRONG, GOOD, EXPIRED, TICKET):
@@ -138,7 +135,6 @@ async def show_all(gateway: GatewayProcess) -> str:
 
 
 async def renew(gateway: GatewayProcess) -> str:
-    """Renew a session by a good token, and by a bad one, which ends it."""
     peer = await dial("tcp", f"{HOST}:{gateway.tcp_port}")
     await peer.connect(passcode=GOOD)
     await peer.send_frame("SEND", OTHER.encode(), destination="/session/renew", receipt="renewed")
@@ -150,7 +146,6 @@ async def renew(gateway: GatewayProcess) -> str:
 
 
 def ask(gateway: GatewayProcess, path: str, method: str = "GET", body: str | None = None, **headers: str) -> str:
-    """The answer of the HTTP port, whole."""
     connection = http.client.HTTPConnection(HOST, gateway.http_port, timeout=10)
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
@@ -188,7 +183,6 @@ SHOWN: list[list[bytes]] = [
 
 
 async def tap_one(gateway: GatewayProcess, kind: str, said: list[bytes]) -> str:
-    """The frames of a session that says this, as an operator sees them."""
     peer = await dial(kind, f"{HOST}:{gateway.tcp_port if kind == 'tcp' else gateway.ws_port}")
     session = (await peer.connect(passcode=GOOD)).headers["session"]
     connection = http.client.HTTPConnection(HOST, gateway.http_port, timeout=10)
@@ -211,7 +205,6 @@ async def tap_all(gateway: GatewayProcess) -> str:
 
 
 def traced(spans: list[Span]) -> str:
-    """All that a collector was told, as text."""
     return "".join(map(str, spans))
 
 
@@ -219,7 +212,6 @@ JSON = {"Content-Type": "application/json"}
 
 
 def log_in(gateway: GatewayProcess) -> str:
-    """Show the console what belongs there, and what does not; without the cookie, which is told rightly."""
     told = ""
     for shown in (
         {"token": ADMIN},

@@ -1,25 +1,16 @@
 """Access: which clients may use the admin API and the metrics.
 
-There are three ways in, and the first that a client shows decides:
-
     token    `Authorization: Bearer` with the setting `admin_token`, from any address; for /metrics also `metrics_token`
     cookie   of the console, which a login gives (`login.py`, `console_sessions.py`)
     local    a program on this machine, as long as neither `admin_token` nor `admin_groups` is set
 
-"On this machine" is three questions, each with its reason:
+The first that a client shows decides.  "On this machine" is three questions: is the peer's address loopback, or the
+socket a unix socket; did no proxy forward the request (behind one every client has a loopback address); and does `Host`
+name this machine (a web page can rebind its own host name to 127.0.0.1).
 
-* Is the peer's address loopback, or the socket a unix socket?
-* Did no proxy forward the request?  Behind a proxy on this machine every client has a loopback address; the proxy's
-  headers tell of it.
-* Does `Host` name this machine?  A web page can rebind its own host name to 127.0.0.1, and so have a browser on this
-  machine ask for it; the name in `Host` is still the page's.
-
-A change is refused when the browser says that a page of another site asks for it: a page may send such a request even
-where it may not read the answer.  A browser sends the cookie by itself, so with the cookie a change needs the header
-`X-CSRF-Token` besides, with a word that no other page knows.
-
-A wrong token is answered late and counted; after too many the address is refused before its token is looked at.
-Operators choose their tokens, and a chosen one can be guessed.
+A change is refused when a page of another site asks for it.  A browser sends the cookie by itself, so with the cookie a
+change needs the header `X-CSRF-Token` besides.  A wrong token is answered late and counted: operators choose their
+tokens, and a chosen one can be guessed.
 """
 
 from __future__ import annotations
@@ -29,7 +20,6 @@ import ipaddress
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
@@ -40,22 +30,18 @@ from gateway.admin.endpoint import ApiError
 from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
+from gateway.config.settings import Settings
 from gateway.net.origins import is_of
+from gateway.runtime.gateway import Gateway
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
 
 FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 """Headers by which a proxy makes itself known."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF = "X-CSRF-Token"
-ADMIN = "admin"
-"""The user's name in the audit log where the client shows the admin token."""
-LOCAL = "local"
-"""The user's name in the audit log of a program on this machine."""
+ADMIN = "admin"  # the user's name in the audit log where the client shows the admin token
+LOCAL = "local"  # the user's name in the audit log of a program on this machine
 
 LOOPBACK_ONLY = (
     "programs on this machine alone may use this: to use it from elsewhere, set admin_token (GATEWAY_ADMIN_TOKEN) "
@@ -66,29 +52,15 @@ CHALLENGE = {"www-authenticate": 'Bearer realm="gateway"'}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The client of a request, which was let in.
-
-    Attributes:
-        user: the name.
-        via: `token`, `cookie` or `local`.
-        session: of the console; None: it came another way.
-        ends_with: a stream that it reads ends with this session.
-    """
+    """The client of a request, which was let in."""
 
     user: str
-    via: str
-    session: ConsoleSession | None = None
-    ends_with: ConsoleSession | None = field(default=None, compare=False)
+    via: str  # token, cookie or local
+    session: ConsoleSession | None = None  # of the console; None: it came another way
+    ends_with: ConsoleSession | None = field(default=None, compare=False)  # a stream that it reads ends with it
 
 
 class AccessControl:
-    """Lets requests pass, or refuses them.
-
-    Attributes:
-        sessions: of the console.
-        refusals: limits the lines of the log about refused clients.
-    """
-
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self.sessions = ConsoleSessions(settings.admin_groups)
         self.refusals = RefusalLimiter(gateway.broker.scheduler)
@@ -113,8 +85,7 @@ class AccessControl:
         return [name for name, is_set in found.items() if is_set]
 
     async def admit(self, request: Request, *, scraper: bool = False) -> Caller:
-        """The client, if it may ask.  `scraper`: `metrics_token` will do, too.  Raises ApiError: the request must not
-        be answered."""
+        """The client, if it may ask (a scraper with `metrics_token`, too); raises ApiError."""
         check_site(request)
         settings = self._settings
         tokens = [settings.admin_token, settings.metrics_token if scraper else ""]
@@ -139,8 +110,7 @@ class AccessControl:
         return self._settings.admin_token
 
     async def check_token(self, request: Request, shown: str, *tokens: str) -> None:
-        """Refuse a token that is none of these.  Raises ApiError: 401, it is wrong; 429, the address has shown wrong
-        ones too often."""
+        """Refuse a wrong token: ApiError 401, or 429 where the address has shown too many."""
         address = self.client_of(request).address
         try:
             self._failures.check(address)
@@ -156,8 +126,7 @@ class AccessControl:
         raise ApiError(401, "the token is wrong", CHALLENGE)
 
     async def identify(self, credentials: Credentials, refused: Callable[[LoginRefused], None]) -> Identity:
-        """The user of a login, as at CONNECT.  `refused`: is told of a refusal, for the log.  Raises ApiError: 401, the
-        login is wrong; 429, the address has failed too often; 503, the authenticator does not answer."""
+        """The user of a login, as at CONNECT; raises ApiError 401, 429, or 503 where no answer comes in time."""
         seconds = self._settings.connect_timeout
         try:
             with trio.fail_after(seconds):
@@ -172,8 +141,7 @@ class AccessControl:
             raise ApiError(503, sentence) from None
 
     def client_of(self, request: Request) -> ForwardedClient:
-        """The client behind trusted proxies.  Raises ApiError: 400, the headers of the proxies contradict each
-        other."""
+        """The client behind trusted proxies; ApiError 400 where their headers contradict each other."""
         fields = {name: ", ".join(request.headers.getlist(name)) for name in request.headers}
         try:
             return self._gateway.trusted.client_of(_peer(request), fields)
@@ -209,12 +177,10 @@ def check_site(request: Request) -> None:
 
 
 def too_many(error: TooManyFailedLogins) -> ApiError:
-    """The refusal of an address that has failed too often."""
     return ApiError(429, f"{error}: {error.detail}", {"retry-after": f"{error.seconds:.0f}"})
 
 
 def came_through_proxy(request: Request) -> bool:
-    """True if a proxy says that it forwarded the request."""
     return any(name in request.headers for name in FORWARDING)
 
 

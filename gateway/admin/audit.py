@@ -8,46 +8,32 @@
         peer      address of the client, behind trusted proxies
         outcome   done, refused (then `reason` says why), or failed (then `reason` does, or the log has a traceback)
 
-and what the change did, like `purged=5`.  The log has nothing of the content of messages, and no secret that a client
-showed.
+and what the change did, like `purged=5`.  The log has nothing of the content of messages, and no secret.
 
-Changes of clients that are logged in are always written.  A client without a login can be refused thousands of times a
-second; a line for each would fill the disk and hide what operators did.  So of each address a few refusals a minute are
-written:
-
-    refused, the user is not known   the first few of a minute have a line each, the others are counted
-    the minute ends                  one line with that count, if there are any
-
-The minute of an address begins with its first refusal.  An IPv6 client owns a network of 64 bits, so that counts as one
-address.  Addresses beyond `MAX_ADDRESSES` share one minute.  So memory is bounded, and lines are: some 600 a minute.
-
-Known weakness: of the minute in which the gateway stops, the count is not written.
+Changes of clients that are logged in are always written.  Of clients without a login, a few refusals of each address
+are written in a minute, and at its end the number of the others: they would fill the disk, and hide what operators did.
+An IPv6 network of 64 bits counts as one address; addresses beyond `MAX_ADDRESSES` share one minute.  Known weakness: of
+the minute in which the gateway stops, the number is not written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import Request
 
+from gateway.broker.core.scheduler import Scheduler
 from gateway.net.client_address import network_of
-
-if TYPE_CHECKING:
-    from gateway.broker.core.scheduler import Scheduler
 
 log = structlog.get_logger("gateway.audit")
 
 DONE, REFUSED, FAILED = "done", "refused", "failed"
 
-MAX_LINES = 5
-"""Lines of an address in a minute: enough to see the client, and what it tries."""
-MAX_ADDRESSES = 100
-"""Addresses that have a minute of their own, at some 500 bytes each."""
-MINUTE = 60.0
-"""Seconds."""
+MAX_LINES = 5  # lines of an address in a minute: enough to see the client, and what it tries
+MAX_ADDRESSES = 100  # addresses that have a minute of their own, at some 500 bytes each
+MINUTE = 60.0  # seconds
 
 # Characters of a target or a user: a client may give a name as long as a header line.
 _MAX_NAME = 200
@@ -55,13 +41,7 @@ _OTHERS = "all others"
 
 
 class AuditEntry:
-    """One line, written when all its fields are known.
-
-    Args:
-        action: of the endpoint; empty: it has no line.
-        address_of: the client's address.
-        refusals: limits the lines about clients without a login.
-    """
+    """One line, written when all its fields are known; an empty `action` has no line."""
 
     def __init__(
         self, request: Request, action: str, address_of: Callable[[Request], str], refusals: RefusalLimiter
@@ -86,11 +66,9 @@ class AuditEntry:
         self._user, self._via = user, via
 
     def target(self, name: str) -> None:
-        """The change is about this destination or user."""
         self._target = name
 
     def facts(self, **facts: object) -> None:
-        """Add what the change did."""
         self._facts |= facts
 
     def write(self, outcome: str, reason: str = "") -> None:
@@ -116,12 +94,7 @@ class AuditEntry:
 
 
 class RefusalLimiter:
-    """Bounds the lines about refused clients, for each address.
-
-    Args:
-        scheduler: its clock, and its timers for the ends of minutes.
-        max_addresses: that have a minute of their own.
-    """
+    """Bounds the lines about refused clients, for each address."""
 
     def __init__(self, scheduler: Scheduler, max_addresses: int = MAX_ADDRESSES) -> None:
         self._scheduler = scheduler

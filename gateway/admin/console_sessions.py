@@ -1,11 +1,8 @@
 """Console sessions: a table in memory, and the signed cookie that names one of its entries.
 
-The cookie holds a random key and nothing else.  So a logout is final, the cookie tells nothing of the user, and the
-signature keeps made-up keys away from the table.  The signing key lives as long as the process, like the table: after a
-restart all operators log in again.
-
-A session of a user of the users file is checked when that file has been read again (SIGHUP): it ends if the user is
-gone, has another passcode, or is in none of the groups any more.
+The cookie holds a random key and nothing else, so a logout is final.  The signature keeps made-up keys away from the
+table; its key lives as long as the process, like the table.  A session of a user of the users file ends when that file
+has been read again, and the user is gone, has another passcode, or is in none of the groups any more.
 """
 
 from __future__ import annotations
@@ -24,32 +21,20 @@ from gateway.broker.model.identity import Identity
 log = structlog.get_logger("gateway.admin")
 
 COOKIE = "gateway_console"
-LIFETIME = 12 * 3600.0
-"""Seconds: a working day, so that operators log in once a day."""
-
-MAX_SESSIONS = 1_000
-"""Sessions at once, some 300 bytes each; then the oldest ends."""
+LIFETIME = 12 * 3600.0  # seconds: a working day, so that operators log in once a day
+MAX_SESSIONS = 1_000  # sessions at once, some 300 bytes each; then the oldest ends
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
-    """The time between a login at the console and its end.
+    """The time between a login at the console and its end."""
 
-    Attributes:
-        key: that the cookie holds.
-        user: the name.
-        csrf: the word that the page must send with each change.
-        until: it ends then, by trio's clock.
-        ended: it has ended before that time.
-        identity: of the user; None: the login was by the admin token.
-    """
-
-    key: str
+    key: str  # that the cookie holds
     user: str
-    csrf: str
-    until: float
-    ended: trio.Event = field(default_factory=trio.Event, compare=False)
-    identity: Identity | None = field(default=None, compare=False)
+    csrf: str  # the word that the page must send with each change
+    until: float  # by trio's clock
+    ended: trio.Event = field(default_factory=trio.Event, compare=False)  # before that time
+    identity: Identity | None = field(default=None, compare=False)  # None: the login was by the admin token
 
     async def over(self) -> str:
         """Wait until it is over; returns why, in words for its user."""
@@ -60,15 +45,7 @@ class ConsoleSession:
 
 
 class ConsoleSessions:
-    """All sessions of the console; see `gateway.runtime.reload.Reloadable`.
-
-    Attributes:
-        name: for the log.
-
-    Args:
-        groups: a user must be in one of these.
-        max_sessions: at once.
-    """
+    """All sessions of the console; see `gateway.runtime.reload.Reloadable`."""
 
     name = "logins at the console"
 
@@ -79,12 +56,7 @@ class ConsoleSessions:
         self._known: dict[str, ConsoleSession] = {}
 
     def begin(self, user: str, seconds: float = LIFETIME, identity: Identity | None = None) -> ConsoleSession:
-        """Begin a session.
-
-        Args:
-            seconds: of its life, at most `LIFETIME`.
-            identity: of a user.
-        """
+        """Begin a session of so many seconds, at most `LIFETIME`; `identity` is that of a user."""
         while len(self._known) >= self._max_sessions:
             self.end(next(iter(self._known.values())))
         until = trio.current_time() + min(seconds, LIFETIME)
@@ -93,7 +65,6 @@ class ConsoleSessions:
         return session
 
     def cookie_of(self, session: ConsoleSession) -> str:
-        """The value of its cookie."""
         return self._signer.sign(session.key).decode()
 
     def find(self, cookie: str) -> ConsoleSession | None:
@@ -133,6 +104,5 @@ class ConsoleSessions:
         return "" if now.groups & set(self._groups) else "in none of admin_groups"
 
     def end(self, session: ConsoleSession) -> None:
-        """End a session."""
         self._known.pop(session.key, None)
         session.ended.set()

@@ -6,7 +6,7 @@ The rows and their sort keys are the broker's (`broker.admin.rows`), as in `sess
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import trio
 from pydantic import Field, JsonValue
@@ -19,10 +19,7 @@ from gateway.admin.messages import refusal_of, wait_for_store
 from gateway.admin.sessions import SubscriptionRow, each_row, equal
 from gateway.broker.admin import rows
 from gateway.broker.errors import NotAllowed
-
-if TYPE_CHECKING:
-    from gateway.broker.admin.rows import Target
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 _NO_DESTINATION = "there is no such destination; one without subscribers and waiting messages does not exist"
 
@@ -99,8 +96,6 @@ class DestinationDetail(DestinationRow):
 
 
 class DestinationsApi(Api):
-    """Destinations, over one open gateway."""
-
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
         self._gateway = gateway
         self._one_at_a_time = one_at_a_time  # as in `sessions`
@@ -118,7 +113,8 @@ class DestinationsApi(Api):
     @Endpoint("GET", "/api/v1/destination", "destinations", DestinationDetail, errors=(404,), example=ORDERS)
     async def destination(self, query: DestinationQuery) -> Response:
         """One destination, the policy in force there, and its subscriptions."""
-        target = self._find(query.name)
+        registry = self._gateway.broker.registry
+        target = registry.find(query.name) or registry.patterns.get(query.name)
         if target is None:
             raise ApiError(404, _NO_DESTINATION)
         first = islice(rows.subscriptions_of(target), MAX_LIMIT)
@@ -131,10 +127,6 @@ class DestinationsApi(Api):
                 "groups": rows.groups_of(target),
             }
         )
-
-    def _find(self, name: str) -> Target | None:
-        registry = self._gateway.broker.registry
-        return registry.find(name) or registry.patterns.get(name)
 
     @Endpoint(
         "DELETE",

@@ -1,18 +1,14 @@
 """Endpoints of the admin API as data, and the error that each may end with.
 
-From one table of endpoints come the routes, the access check, the audit log, the OpenAPI document and `docs/api.md`; so
-none of them can know of an endpoint that the others do not.
-
-A part of the API is a class (`Api`), and `site.build` adds up the endpoints of all parts.  An `Endpoint` decorates the
-method that answers it.  The method takes those of these arguments that it needs, by name:
+From one table of endpoints come the routes, the access check, the audit log, the OpenAPI document and `docs/api.md`. A
+part of the API is a class (`Api`); an `Endpoint` decorates the method that answers it.  The method's docstring is the
+summary that readers of the API see.  It takes those of these arguments that it needs, by name:
 
     request   Starlette's request
     query     the parameters of the query, as the model of the annotation has them
     body      the body, as the model of the annotation has it
     caller    the client that was let in (`access.Caller`)
     audit     the line of the audit log (`audit.AuditEntry`)
-
-Its docstring is the summary that readers of the API see.
 """
 
 from __future__ import annotations
@@ -23,14 +19,13 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 from starlette.responses import JSONResponse, Response
 
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
+from gateway.config.settings import Settings
 
 BASE = "/api/"
 """Below this path unknown parameters of a query are refused, because they are typing errors.  Scrapers and load
@@ -67,22 +62,15 @@ class Error(BaseModel):
 
 @dataclass(frozen=True)
 class FromText:
-    """How the text of a query parameter becomes its value: the annotation of a field.
+    """How the text of a query parameter becomes its value: the annotation of a field."""
 
-    Attributes:
-        parse: the value; raises ValueError with the end of the sentence "NAME ...".
-        schema: its JSON schema.
-    """
-
-    parse: Callable[[str], object]
+    parse: Callable[[str], object]  # raises ValueError with the end of the sentence "NAME ..."
     schema: Mapping[str, Any]
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The validator, for pydantic."""
         return core_schema.no_info_plain_validator_function(self.parse)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """The JSON schema, for pydantic."""
         return dict(self.schema)
 
 
@@ -134,43 +122,27 @@ def one_line(most: int) -> FromText:
 
 @dataclass(eq=False)
 class Endpoint:
-    """One method of one path; a decorator of what answers it.
-
-    Args:
-        method: "GET", "POST", "DELETE" or "OPTIONS".
-        path: "/api/v1/sessions/{id}", as Starlette and OpenAPI both write it.
-        tag: "sessions", "destinations", "messages", "gateway", "pipeline" or "login".
-        answer: model of the answer.
-        media_type: of the answer; empty: JSON where there is a model, and no body elsewhere.
-        accepts: it answers 202, because its work goes on.
-        errors: statuses of its errors beside those of access, query and body.
-        guarded: only for clients that may use the API.
-        scrapers: the setting `metrics_token` opens it, too.
-        action: its name in the audit log; empty: it changes nothing, and no line is written.
-        example: for the documentation: values of the path and the query by name, and options of curl.
-    """
+    """One method of one path; a decorator of what answers it."""
 
     method: str
-    path: str
+    path: str  # "/api/v1/sessions/{id}", as Starlette and OpenAPI both write it
     tag: str
     answer: type[BaseModel] | None = None
-    media_type: str = ""
-    accepts: bool = False
-    errors: tuple[int, ...] = ()
-    guarded: bool = True
-    scrapers: bool = False
-    action: str = ""
-    example: Mapping[str, str] = field(default_factory=dict)
+    media_type: str = ""  # of the answer; empty: JSON where there is a model, and no body elsewhere
+    accepts: bool = False  # it answers 202, because its work goes on
+    errors: tuple[int, ...] = ()  # statuses beside those of access, query and body
+    guarded: bool = True  # only for clients that may use the API
+    scrapers: bool = False  # the setting `metrics_token` opens it, too
+    action: str = ""  # its name in the audit log; empty: it changes nothing, and no line is written
+    example: Mapping[str, str] = field(default_factory=dict)  # values of path and query by name, and options of curl
     call: Answering = field(default=NotImplemented, kw_only=True)
 
     def __call__(self, call: Answering) -> Answering:
-        """Decorate a method of an `Api`."""
         setattr(call, _MARK, self)
         return call
 
     @property
     def status(self) -> int:
-        """Of the answer when all went well."""
         return 202 if self.accepts else 200 if self.answer is not None or self.media_type else 204
 
     @cached_property
@@ -180,7 +152,6 @@ class Endpoint:
 
     @property
     def summary(self) -> str:
-        """What it does, in a sentence or two."""
         return " ".join((inspect.getdoc(self.call) or "").split())
 
     @property
@@ -199,7 +170,6 @@ class Api:
     """A part of the API: its methods that answer endpoints, in the order in which they stand."""
 
     def endpoints(self) -> list[Endpoint]:
-        """Its part of the table."""
         marks = [(name, getattr(method, _MARK, None)) for name, method in vars(type(self)).items()]
         return [replace(mark, call=getattr(self, name)) for name, mark in marks if mark is not None]
 
@@ -207,11 +177,8 @@ class Api:
 class ApiError(Exception):
     """The request is not carried out; `str()` is the one sentence that the client is told.
 
-    Args:
-        status: of the answer.
-        headers: of the answer, beside the usual ones.
-        logged: what the audit log is told instead, where the sentence repeats a text of the client, which might be a
-            secret in the wrong place; empty: the sentence.
+    `logged` is what the audit log is told instead, where the sentence repeats a text of the client: it might be a
+    secret in the wrong place.
     """
 
     def __init__(
@@ -224,12 +191,10 @@ class ApiError(Exception):
 
     @property
     def response(self) -> JSONResponse:
-        """The answer that says it."""
         return error_response(self.status, str(self), self.headers)
 
 
 def error_response(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error as the API tells it."""
     return JSONResponse({"error": sentence}, status, headers)
 
 

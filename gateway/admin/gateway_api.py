@@ -1,16 +1,7 @@
 """The gateway itself: health, readiness, metrics, settings, the drain, and the snapshots of the jobs.
 
-    GET  /healthz                200 while the process lives
-    GET  /readyz                 200, or 503 and the reason
-    GET  /config.json            what a page must know to connect
-    GET  /metrics                Prometheus or OpenMetrics text        (guarded; `metrics_token` will do)
-    GET  /api/v1/settings        the settings in force, secrets hidden (guarded, as all below)
-    POST /api/v1/drain           ends all sessions; HTTP goes on
-    GET  /api/v1/pipeline        the jobs that left a snapshot, with its date
-    GET  /api/v1/pipeline/{job}  the last snapshot of one
-
-Answers are JSON; an error is `{"error": "one sentence"}`.  Endpoints are `async` though few of them wait: Starlette
-would run others in worker threads, and the broker is for its own thread only.  Files are read in such a thread.
+Endpoints are `async` though few of them wait: Starlette would run others in worker threads, and the broker is for its
+own thread only.  Files are read in such a thread.
 
 The jobs of `gateway pipeline run` write their snapshots for the console to TABLES/_console/<job>.json, and rename them
 into place: a file there is whole.  They are passed on as they are.
@@ -22,7 +13,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import trio
 from prometheus_client.registry import Collector
@@ -34,16 +25,13 @@ from gateway.admin.access import came_through_proxy
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.config import reference
-from gateway.config.settings import Address
+from gateway.config.settings import Address, Settings
 from gateway.observe.destination_metrics import DestinationCollector
 from gateway.observe.metrics import Metrics
 from gateway.observe.overload_metrics import OverloadCollector
 from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
 from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 _AFTER_A_DRAIN = "restart the process when the log says drained: there is no other way back"
 
@@ -114,8 +102,6 @@ class Config(ApiModel):
 
 
 class GatewayApi(Api):
-    """The endpoints, over one open gateway."""
-
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
@@ -222,6 +208,7 @@ def read_snapshot(tables: Path | None, job: str) -> bytes | None:
 def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     """All metrics of a gateway: every collector of `gateway.observe`."""
     broker, certificates, functions = gateway.broker, gateway.certificates, gateway.functions
+    dead_letters = {policy.values.get("dead_letter") for policy in settings.policy}
     others: list[Collector] = [
         OverloadCollector(
             broker, gateway.blocked_publishers, gateway.connection_limits, gateway.memory_guard, gateway.fair_gates
@@ -232,7 +219,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
             None if certificates is None else lambda: certificates.ends,
             None if functions is None else lambda: functions.failures,
         ),
-        DestinationCollector(broker, _dead_letter_queues(settings), settings.metrics_destinations),
+        DestinationCollector(broker, set(filter(None, dead_letters)), settings.metrics_destinations),
         TimingCollector(
             (TURN, lambda: gateway.turns),
             (QUEUE, lambda: broker.records.waited if broker.records.is_on else None),
@@ -251,14 +238,7 @@ def metrics_of(gateway: Gateway, settings: Settings) -> Metrics:
     )
 
 
-def _dead_letter_queues(settings: Settings) -> set[str]:
-    """The dead-letter queues that policies name."""
-    found = {policy.values.get("dead_letter") for policy in settings.policy}
-    return {name for name in found if name}
-
-
 def _folders(settings: Settings) -> dict[str, Path]:
-    """The folders that the gateway writes to."""
     folders = {"journal": settings.journal} if settings.journal is not None else {}
     if settings.store != "memory":
         folders["store"] = Path(settings.store.removeprefix("sqlite:")).absolute().parent

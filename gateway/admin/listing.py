@@ -2,11 +2,8 @@
 
     all entries  --filters, keys-->  slices, each sorted  --merged as far as the page needs-->  rows of the page
 
-Between two slices other tasks run.  So no message waits for a list, and the list costs the same between two of their
-turns however long it is.  Rows are built for the page only.
-
-Known weakness: a list has the entries of the moment of the request, and their rows are some milliseconds younger; of an
-entry that has ended meanwhile the row shows its end.
+Between two slices other tasks run, so no message waits for a list however long it is.  Known weakness: rows are some
+milliseconds younger than their list; of an entry that has ended meanwhile the row shows its end.
 """
 
 from __future__ import annotations
@@ -23,14 +20,9 @@ from pydantic import Field
 from gateway.admin.endpoint import ApiModel, FromText, one_of, whole_number
 
 DEFAULT_LIMIT = 100
-MAX_LIMIT = 1_000
-"""Rows of one answer: some 300 bytes each."""
-
-SLICE = 1_000
-"""Entries between two checkpoints: some milliseconds, with filters, keys and sorting."""
-
-ROWS = 250
-"""Rows between two checkpoints, at some 10 us each."""
+MAX_LIMIT = 1_000  # rows of one answer: some 300 bytes each
+SLICE = 1_000  # entries between two checkpoints: some milliseconds, with filters, keys and sorting
+ROWS = 250  # rows between two checkpoints, at some 10 us each
 
 SORT = "the key to sort by; a - before it puts the largest first"
 
@@ -66,13 +58,7 @@ class ListPage(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class ListKind(Generic[T]):
-    """A kind of list.
-
-    Attributes:
-        name: of its entries, in the answer.
-        keys: what it can be sorted by.
-        searched: the keys that `q` searches.
-    """
+    """A kind of list: the name of its entries, the keys that sort them, and the keys that `q` searches."""
 
     name: str
     keys: Mapping[str, Key[T]]
@@ -80,12 +66,10 @@ class ListKind(Generic[T]):
 
     @property
     def orders(self) -> FromText:
-        """The values of `sort`."""
         return one_of(*[sign + key for key in self.keys for sign in ("", "-")])
 
     @property
     def q(self) -> Any:
-        """The field `q` of its query."""
         return Field("", description=f"a part of {' or '.join(self.searched)}, in upper or lower case")
 
 
@@ -96,13 +80,7 @@ async def page_of(
     rows: Callable[[list[T]], list[Row]],
     tests: Iterable[Test[T]] = (),
 ) -> Row:
-    """The page that the query names.
-
-    Args:
-        entries: all of them; they are listed before any other task runs.
-        rows: makes the rows of the page.
-        tests: what an entry must pass, beside `q`.
-    """
+    """The page that the query names, of entries that pass the tests; `rows` makes the rows of a page."""
     name, is_reverse = query.sort.removeprefix("-"), query.sort.startswith("-")
     tests = [*tests, *_search(kind, query.q.lower())]
     key = kind.keys[name] if name else None

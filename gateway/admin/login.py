@@ -1,16 +1,14 @@
 """The console's login: `POST /login`, `POST /logout`, `GET /me`.
 
 A page sends the admin token, or login and passcode of a user in one of `admin_groups`.  It gets a cookie that no script
-can read and no other site's page can send, and the word for the header `X-CSRF-Token`.
-
-FailedLogins are slow, counted and limited: of the token here, of passcodes by the authenticator, as at CONNECT.  A user
-with a right passcode and in none of the groups is told that: it is no secret for a user of the gateway.
+can read and no other site's page can send, and the word for the header `X-CSRF-Token`.  Failed logins are slow, counted
+and limited.  A user with a right passcode and in none of the groups is told that: it is no secret.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 from starlette.requests import Request
@@ -21,9 +19,7 @@ from gateway.admin.audit import AuditEntry
 from gateway.admin.console_sessions import COOKIE, LIFETIME
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint
 from gateway.broker.model.identity import Credentials, Identity
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
+from gateway.config.settings import Settings
 
 NO_STORE = {"cache-control": "no-store"}
 # Of the examples.
@@ -56,8 +52,6 @@ class Me(ApiModel):
 
 
 class LoginApi(Api):
-    """Logs operators in and out."""
-
     def __init__(self, settings: Settings, access: AccessControl) -> None:
         self._settings = settings
         self._access = access
@@ -150,7 +144,6 @@ class LoginApi(Api):
 
 
 def _way_of(shown: LogIn) -> str:
-    """The way to log in: by token, or by passcode."""
     given = [name for name in ("token", "login", "passcode") if getattr(shown, name) is not None]
     if given == ["token"]:
         return "token"

@@ -1,14 +1,12 @@
 """Messages of queues: an operator looks at them, publishes, deletes, purges, moves and redrives them.
 
-The work on waiting messages is the broker's (`gateway.broker.admin.messages`): in slices, so that other clients are
-served while a million messages are purged, and a change is answered when the store has it.  This module waits for
-that, but not for ever: after `PATIENCE` seconds the work is cancelled, and the error says how far it came.
+The work on waiting messages is the broker's (`gateway.broker.admin.messages`), in slices.  A change is answered when
+the store has it; after `PATIENCE` seconds the work is cancelled, and the error says how far it came.
 
-`POST /publish` is a SEND of an operator, answered when its RECEIPT would have been.  The headers mean what they mean in
-a SEND, and no rule applies: an operator may send everywhere.  What only a session has is refused: transactions,
-temporary destinations, a `user-id`.  The SEND is a task of the broker's scheduler, as all that the server does by
-itself: so its deliveries are flushed, and no publisher of that moment is blocked for it.  An operator cannot be blocked
-either; so while memory is short the request is refused, and while the gateway drains.
+`POST /publish` is a SEND of an operator, answered when its RECEIPT would have been.  No rule applies.  What only a
+session has is refused: transactions, temporary destinations, a `user-id`.  The SEND is a task of the broker's
+scheduler, so its deliveries are flushed and no publisher is blocked for it; as an operator cannot be blocked either, it
+is refused while memory is short, and while the gateway drains.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import trio
 from pydantic import ConfigDict, Field
@@ -26,26 +24,19 @@ from gateway.admin.access import Caller
 from gateway.admin.audit import AuditEntry
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds, retry_after
 from gateway.admin.listing import ListPage, PageQuery, Row
+from gateway.broker import Broker
 from gateway.broker.admin.messages import Busy, Outcome, Page, RunningOperation, Search, Unknown
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers.parse import send_options
 from gateway.broker.model import destinations
 from gateway.codec import Head
 from gateway.codec.encoder import NOT_PASSED_ON
+from gateway.config.settings import Settings
+from gateway.runtime.gateway import Gateway
 
-if TYPE_CHECKING:
-    from gateway.broker import Broker
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
-
-PATIENCE = 30.0
-"""Seconds."""
-
-MAX_BODY = 1024 * 1024
-"""Bytes of a body that are shown."""
-
-MAX_IDS = 10_000
-"""Of one request; a console has 1,000 on a page."""
+PATIENCE = 30.0  # seconds
+MAX_BODY = 1024 * 1024  # bytes of a body that are shown
+MAX_IDS = 10_000  # of one request; a console has 1,000 on a page
 
 T = TypeVar("T")
 
@@ -227,19 +218,15 @@ class Published(ApiModel):
 
 
 class MessagesApi(Api):
-    """Messages of queues, over one open gateway."""
-
     def __init__(self, gateway: Gateway, settings: Settings) -> None:
         self._gateway = gateway
         self._settings = settings
-
-    # looking
 
     @Endpoint("GET", "/api/v1/messages", "messages", MessagePage, errors=(404, 503), example=ORDERS | {"limit": "10"})
     async def messages(self, query: MessageListQuery) -> Response:
         """Messages that wait in a queue, also those in the store alone, with the first 4 KiB of each body."""
         browse, limit, offset = self._gateway.message_admin.browse, query.limit, query.offset
-        page = await _Result[Page]().of(lambda then: browse(query.destination, offset, limit, query.selector, then))
+        page: Page = await _result(lambda then: browse(query.destination, offset, limit, query.selector, then))
         window = {"total": page.total, "limit": limit, "offset": offset, "next": page.next}
         return JSONResponse({"messages": page.messages, **window})
 
@@ -247,12 +234,10 @@ class MessagesApi(Api):
     async def message(self, query: MessageQuery) -> Response:
         """One message that waits, with up to 1 MiB of its body."""
         find = self._gateway.message_admin.find
-        row = await _Result[Row | None]().of(lambda then: find(query.destination, query.id, MAX_BODY, then))
+        row: Row | None = await _result(lambda then: find(query.destination, query.id, MAX_BODY, then))
         if row is None:
             raise ApiError(404, "no such message waits there: a consumer has it, or it has gone")
         return JSONResponse(row)
-
-    # changing
 
     @Endpoint("POST", "/api/v1/messages/delete", "messages", Deleted, errors=(404, 409, 503), action="delete messages")
     async def delete(self, body: Delete, audit: AuditEntry) -> Response:
@@ -290,8 +275,6 @@ class MessagesApi(Api):
         outcome = await _changed(audit, lambda then: redrive(body.destination, body.ids, body.limit, then))
         return JSONResponse({"redriven": outcome.done, **_refusals(outcome)})
 
-    # publishing
-
     @Endpoint("POST", "/api/v1/publish", "messages", Published, errors=(503,), action="publish")
     async def publish(self, body: Publish, audit: AuditEntry, caller: Caller) -> Response:
         """Publish a message; answered when it has been routed, and stored if its headers ask for that."""
@@ -310,7 +293,6 @@ class MessagesApi(Api):
         return JSONResponse({"published": True})
 
     def _data_of(self, asked: Publish) -> bytes:
-        """The body of the message, decoded."""
         try:
             data = asked.body.encode()
             if asked.body_encoding == "base64":
@@ -340,8 +322,7 @@ class MessagesApi(Api):
         return Head.of("SEND", {**asked.headers, **of_app, "destination": asked.destination})
 
     async def _carry_out(self, destination: str, head: Head, body: bytes) -> int:
-        """Route it.  Returns the batch of the store that has what it changed; 0: it changed nothing there.  Raises
-        ApiError: it cannot be carried out."""
+        """Route it; returns the batch of the store that has what it changed, or 0.  Raises ApiError."""
         done = trio.Event()
         found: list[int | ApiError] = []
 
@@ -363,8 +344,7 @@ class MessagesApi(Api):
         return result
 
     def _send(self, destination: str, head: Head, body: bytes) -> int:
-        """The SEND itself; returns the batch of the store, or 0.  Raises NotAllowed: it cannot be carried out.  Raises
-        ApiError: the gateway drains."""
+        """The SEND itself; returns the batch of the store, or 0.  Raises NotAllowed; ApiError while it drains."""
         if self._gateway.draining:
             sentence = "the gateway is shutting down and takes no messages: publish again when it has been restarted"
             raise ApiError(503, sentence, retry_after(self._settings))
@@ -391,12 +371,9 @@ class MessagesApi(Api):
 
 
 def _check_owner(broker: Broker, name: str) -> None:
-    """Refuse a temporary destination that has gone with its session, or never was.
+    """Refuse a temporary destination that has gone with its session; raises NotAllowed.
 
     A client's SEND there is lost without an ERROR, because it may be late; an operator has most likely mistyped it.
-
-    Raises:
-        NotAllowed: a message there would be lost.
     """
     is_temporary = name.startswith((destinations.REPLY_QUEUE, destinations.REPLY_TOPIC))
     if is_temporary and name not in broker.registry.temporaries:
@@ -410,7 +387,6 @@ def _bad_header(sentence: str) -> ApiError:
 
 
 def _refusals(outcome: Outcome) -> Row:
-    """The messages that stayed where they were, and why."""
     missing = [(each, "it does not wait there: a consumer has it, or it has gone") for each in outcome.missing]
     refused = [{"id": identifier, "error": sentence} for identifier, sentence in [*outcome.refused, *missing]]
     return {"refused": refused, "stopped": outcome.stopped or None}
@@ -418,39 +394,35 @@ def _refusals(outcome: Outcome) -> Row:
 
 async def _changed(audit: AuditEntry, start: Callable[[Callable[[Outcome], None]], RunningOperation]) -> Outcome:
     """Wait for a change, and add to the audit log what it did."""
-    outcome = await _Result[Outcome]().of(start)
+    outcome = await _result(start)
     audit.facts(done=outcome.done, missing=len(outcome.missing), refused=outcome.refusals)
     if outcome.stopped:
         audit.facts(stopped=outcome.stopped)
     return outcome
 
 
-class _Result(Generic[T]):
-    """The result of some work of the broker."""
+async def _result(start: Callable[[Callable[[T], None]], RunningOperation | Search]) -> T:
+    """Start some work of the broker, and wait for its result; raises ApiError where it takes too long."""
+    found: list[T] = []
+    done = trio.Event()
 
-    def __init__(self) -> None:
-        self._found: list[T] = []
-        self._done = trio.Event()
+    def then(result: T) -> None:
+        found.append(result)
+        done.set()
 
-    def _then(self, result: T) -> None:
-        self._found.append(result)
-        self._done.set()
-
-    async def of(self, start: Callable[[Callable[[T], None]], RunningOperation | Search]) -> T:
-        """Start the work, and wait for its result.  Raises ApiError: it cannot be done, or takes too long."""
-        try:
-            work = start(self._then)
-        except NotAllowed as error:
-            raise refusal_of(error) from None
-        try:
-            with trio.move_on_after(PATIENCE):
-                await self._done.wait()
-        finally:
-            work.cancel()  # also where the client has gone
-        if not self._found:
-            done = f", when {work.done} messages were done" if isinstance(work, RunningOperation) else ""
-            raise ApiError(503, f"cancelled after {PATIENCE:g} s{done}")
-        return self._found[0]
+    try:
+        work = start(then)
+    except NotAllowed as error:
+        raise refusal_of(error) from None
+    try:
+        with trio.move_on_after(PATIENCE):
+            await done.wait()
+    finally:
+        work.cancel()  # also where the client has gone
+    if not found:
+        progress = f", when {work.done} messages were done" if isinstance(work, RunningOperation) else ""
+        raise ApiError(503, f"cancelled after {PATIENCE:g} s{progress}")
+    return found[0]
 
 
 def refusal_of(error: NotAllowed) -> ApiError:
@@ -462,8 +434,7 @@ def refusal_of(error: NotAllowed) -> ApiError:
 
 
 async def wait_for_store(done: trio.Event, what: str) -> Response:
-    """The empty answer to a change, when the store has it.  `what`: was done, as the beginning of a sentence.  Raises
-    ApiError: the store has not confirmed it in time."""
+    """The empty answer to a change, when the store has it; ApiError 503 where it does not confirm it."""
     with trio.move_on_after(PATIENCE):
         await done.wait()
     if not done.is_set():

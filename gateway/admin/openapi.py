@@ -45,7 +45,6 @@ Document = dict[str, Any]
 
 
 def document(endpoints: Sequence[Endpoint]) -> Document:
-    """The document of these endpoints."""
     schemas = _schemas(endpoints)
     paths: dict[str, Document] = {}
     for each in endpoints:
@@ -66,8 +65,6 @@ def document(endpoints: Sequence[Endpoint]) -> Document:
 
 
 class OpenApi(Api):
-    """The endpoint that lists all endpoints."""
-
     def __init__(self, table: Sequence[Endpoint]) -> None:
         self._table = [*table, *self.endpoints()]
         self._document: Document | None = None  # it takes some milliseconds, and few clients ask
@@ -81,7 +78,6 @@ class OpenApi(Api):
 
 
 def errors_of(endpoint: Endpoint) -> list[int]:
-    """The statuses of its errors."""
     found = set(endpoint.errors)
     if endpoint.guarded:
         found |= {401, 403, 429}
@@ -93,7 +89,6 @@ def errors_of(endpoint: Endpoint) -> list[int]:
 
 
 def path_parameters(path: str) -> list[str]:
-    """The names in a path."""
     return re.findall(r"{(\w+)}", path)
 
 
@@ -102,15 +97,12 @@ def _schemas(endpoints: Iterable[Endpoint]) -> Document:
     bodies = {each.body for each in endpoints if each.body is not None}
     answers = {each.answer for each in endpoints if each.answer is not None} | {Error}
     listed = sorted(
-        [*[(each, "validation") for each in bodies], *[(each, "serialization") for each in answers]], key=_name
+        [*[(each, "validation") for each in bodies], *[(each, "serialization") for each in answers]],
+        key=lambda pair: pair[0].__name__,
     )
     _, found = models_json_schema(listed, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     schemas: Document = found["$defs"]
     return dict(sorted(schemas.items()))
-
-
-def _name(pair: tuple[type[BaseModel], str]) -> str:
-    return pair[0].__name__
 
 
 def _ref(model: type[BaseModel]) -> Document:
@@ -118,12 +110,16 @@ def _ref(model: type[BaseModel]) -> Document:
 
 
 def _operation(endpoint: Endpoint) -> Document:
+    failure = {JSON: {"schema": _ref(Error)}}
     found: Document = {
         "operationId": "_".join([endpoint.method.lower(), *re.findall(r"\w+", endpoint.path.removeprefix("/api/v1"))]),
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
         "security": [{"token": []}, {"cookie": []}, {}] if endpoint.guarded else [],
-        "responses": {str(endpoint.status): _success(endpoint), **_failures(endpoint)},
+        "responses": {
+            str(endpoint.status): _success(endpoint),
+            **{str(each): {"description": _ERRORS[each], "content": failure} for each in errors_of(endpoint)},
+        },
     }
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -145,11 +141,6 @@ def _success(endpoint: Endpoint) -> Document:
         schema = {} if endpoint.media_type == JSON else {"type": "string"}
         found["content"] = {endpoint.media_type: {"schema": schema}}
     return found
-
-
-def _failures(endpoint: Endpoint) -> Document:
-    content = {JSON: {"schema": _ref(Error)}}
-    return {str(status): {"description": _ERRORS[status], "content": content} for status in errors_of(endpoint)}
 
 
 def parameters_of(model: type[BaseModel]) -> list[Document]:

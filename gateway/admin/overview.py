@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
+from gateway.config.settings import Settings
 from gateway.observe.latency import Percentiles
 from gateway.observe.sampler import STEP, Sampler, Second
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 
 class OverviewQuery(ApiModel):

@@ -1,8 +1,7 @@
 """Request parsing: query and body are read through the models of their endpoint before anything is done.
 
-    query   each parameter at most once; an unknown one is refused, because it is a typing error
-    body    JSON of at most 1 MiB that fits the model, with the content-type of JSON: a form of another site cannot send
-            that without asking first
+A parameter is given at most once, and an unknown one is refused, because it is a typing error.  A body is JSON of at
+most 1 MiB with the content-type of JSON: a form of another site cannot send that without asking first.
 
 The sentence of an error names the parameter or field, and repeats no value, because a value may be a passcode in the
 wrong place.  A name may be one, too; so the log is told of neither.
@@ -19,8 +18,7 @@ from starlette.requests import Request
 
 from gateway.admin.endpoint import ApiError
 
-MAX_BODY = 1024 * 1024
-"""Bytes of a body.  A message to publish is in it as text, so it may have nearly as much."""
+MAX_BODY = 1024 * 1024  # bytes of a body. A message to publish is in it as text, so it may have nearly as much.
 
 PATIENCE = 30.0
 """Seconds for a body to come: the HTTP server has no such limit, and each that does not come keeps a descriptor."""
@@ -52,8 +50,8 @@ def parse_query(request: Request, model: type[Model]) -> Model:
 
 
 async def parse_body(request: Request, model: type[Model]) -> Model:
-    """The body, as the model has it.  Raises ApiError: 415, it does not say that it is JSON; 413, it is too large; 408,
-    it does not come; 400, it does not fit."""
+    """The body, as the model has it; raises ApiError: 415, 413, 408 where it does not come, 400 where it does not
+    fit."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise ApiError(415, f"the body must be application/json, not {media_type[:80] or 'without a content-type'}")
@@ -69,7 +67,6 @@ async def parse_body(request: Request, model: type[Model]) -> Model:
 
 
 async def _read(request: Request) -> bytes:
-    """All bytes of a body."""
     length = request.headers.get("content-length", "")
     if length.isdigit() and (len(length) > _MAX_DIGITS or int(length) > MAX_BODY):
         raise _too_large()

@@ -33,8 +33,6 @@ def routes_of(endpoints: Iterable[Endpoint], access: AccessControl) -> list[Rout
 
 
 class _Methods:
-    """The endpoints of one path."""
-
     def __init__(self, methods: dict[str, Endpoint], access: AccessControl) -> None:
         self._methods = methods
         self._access = access
@@ -43,7 +41,6 @@ class _Methods:
             methods.setdefault("HEAD", get)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         request = Request(scope, receive)
         endpoint = self._methods.get(request.method)
         if endpoint is None:

@@ -1,17 +1,14 @@
 """Sessions and subscriptions, and the end of sessions by an operator.
 
-The rows and their sort keys are the broker's (`broker.admin.rows`).  This module has the filters, and adds to each
-session why its publisher is blocked, which only the transports know.
-
-One list is made at a time, and the others wait for it: each list at work has a slice in every round of the loop, and a
-message would wait for all these slices.
+The rows and their sort keys are the broker's (`broker.admin.rows`); why a publisher is blocked only the transports
+know.  One list is made at a time: each list at work has a slice in every round of the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import trio
 from pydantic import Field
@@ -25,9 +22,7 @@ from gateway.broker.admin import rows
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.session.session import Session
 from gateway.broker.session.subscribe import INTERNAL
-
-if TYPE_CHECKING:
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")
 
@@ -159,8 +154,6 @@ class Ended(ApiModel):
 
 
 class SessionsApi(Api):
-    """Sessions and subscriptions, over one open gateway."""
-
     def __init__(self, gateway: Gateway, one_at_a_time: trio.Lock) -> None:
         self._gateway = gateway
         self._one_at_a_time = one_at_a_time

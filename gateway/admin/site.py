@@ -1,16 +1,13 @@
 """Starlette application: the routes of the table of endpoints, the static files, and the headers of every answer.
 
 Static files lie in `static/` of a checkout and in `gateway/static` of an installed wheel.  They are sent with
-`no-cache`, so that browsers ask for a page again after an upgrade; the answer is 304 where it is still the same.
-
-The content security policy lets pages run only our own scripts and connect to any WebSocket: its port is not the
-page's.  A plain ASGI wrapper sets the headers of every answer.
+`no-cache`, so that browsers ask for a page again after an upgrade.  The content security policy lets pages run only our
+own scripts and connect to any WebSocket: its port is not the page's.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import trio
 from starlette.applications import Starlette
@@ -20,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import gateway
 from gateway.admin.access import AccessControl
@@ -35,14 +33,10 @@ from gateway.admin.sessions import SessionsApi
 from gateway.admin.stored import StoredApi
 from gateway.admin.tickets import TicketApi
 from gateway.admin.trace_stream import TraceApi
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from gateway.auth.tickets import Tickets
-    from gateway.config.settings import Settings
-    from gateway.observe.sampler import Sampler
-    from gateway.runtime.gateway import Gateway
+from gateway.auth.tickets import Tickets
+from gateway.config.settings import Settings
+from gateway.observe.sampler import Sampler
+from gateway.runtime.gateway import Gateway
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -62,15 +56,7 @@ def build(
     static: Path | None = None,
     sampler: Sampler | None = None,
 ) -> ASGIApp:
-    """The HTTP application over an open gateway.
-
-    Args:
-        open_gateway: the gateway that answers.
-        settings: its settings.
-        tickets: of its authenticator; None: no login is needed.
-        static: folder of static files instead of the one that was installed.
-        sampler: of the overview; None: there are no samples.
-    """
+    """The HTTP application over an open gateway; `static` is a folder instead of the one that was installed."""
     access = AccessControl(open_gateway, settings)
     open_gateway.in_force.on_change.append(access.take)
     open_gateway.reloadables.append(access.sessions)  # after the users, which it asks
@@ -92,7 +78,6 @@ def endpoints(
     tickets: Tickets | None = None,
     sampler: Sampler | None = None,
 ) -> list[Endpoint]:
-    """The table of all endpoints; see `build`."""
     one_list_at_a_time = trio.Lock()
     table = [
         *GatewayApi(open_gateway, settings).endpoints(),
@@ -116,8 +101,6 @@ def static_folder() -> Path | None:
 
 
 class _Headers:
-    """Puts HEADERS on every answer."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -133,7 +116,6 @@ class _Headers:
 
 
 async def api_error(request: Request, reason: Exception) -> Response:
-    """A request that an endpoint refused."""
     assert isinstance(reason, ApiError)
     return reason.response
 

@@ -1,18 +1,13 @@
-"""Scheduled messages, retained messages and cursors: what the broker keeps outside of queues.
+"""Scheduled messages, retained messages and cursors: an operator lists them and deletes them.
 
-    scheduled   messages that are sent later: with a delay, or with a date
-    retained    the last message of a topic, for later subscribers
-    cursors     how far a client has read a stream that it resumes by name
-
-An operator lists them and deletes them.  The rows are the broker's (`broker.admin.stored_rows`).  A deletion is
-answered when the store has it.  Scheduled messages of a destination are cancelled some hundred in a turn, and none
-while the store is behind.
+The rows are the broker's (`broker.admin.stored_rows`).  A deletion is answered when the store has it.  Scheduled
+messages of a destination are cancelled some hundred in a turn, and none while the store is behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import trio
 from pydantic import Field
@@ -24,12 +19,10 @@ from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint, Seconds
 from gateway.admin.listing import ROWS, SORT, ListKind, ListPage, ListQuery, Row, Test, page_of
 from gateway.admin.messages import MAX_BODY, PATIENCE, MessageContent, wait_for_store
 from gateway.broker.admin import stored_rows
+from gateway.broker.broker import Broker
 from gateway.broker.routing.scheduled import ScheduledSend
 from gateway.broker.topic.retained import RetainedMessage
-
-if TYPE_CHECKING:
-    from gateway.broker.broker import Broker
-    from gateway.runtime.gateway import Gateway
+from gateway.runtime.gateway import Gateway
 
 T = TypeVar("T")
 
@@ -163,8 +156,6 @@ class CursorPage(ListPage):
 
 
 class StoredApi(Api):
-    """Scheduled messages, retained messages and cursors, over one open gateway."""
-
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._one_at_a_time = trio.Lock()  # as in `sessions`
@@ -172,8 +163,6 @@ class StoredApi(Api):
     @property
     def _broker(self) -> Broker:
         return self._gateway.broker
-
-    # scheduled messages
 
     @Endpoint("GET", "/api/v1/scheduled", "messages", ScheduledPage, example=ORDERS | {"sort": "due"})
     async def scheduled(self, query: ScheduledListQuery) -> Response:
@@ -232,8 +221,6 @@ class StoredApi(Api):
             raise ApiError(503, f"stopped after {PATIENCE:g} s; cancelled so far: {done}")
         return JSONResponse({"cancelled": done})
 
-    # retained messages
-
     @Endpoint("GET", "/api/v1/retained", "messages", RetainedPage, example={"q": "prices", "sort": "-size"})
     async def retained(self, query: RetainedListQuery) -> Response:
         """Topics that retain a message for later subscribers."""
@@ -264,8 +251,6 @@ class StoredApi(Api):
         self._broker.router.retained.forget(self._retained(query.topic).name)
         return await self._deleted("the topic retains no message any more")
 
-    # cursors
-
     @Endpoint("GET", "/api/v1/cursors", "sessions", CursorPage, example={"sort": "topic"})
     async def cursors(self, query: CursorListQuery) -> Response:
         """How far clients have read that resume by name."""
@@ -281,8 +266,6 @@ class StoredApi(Api):
             raise ApiError(404, _NO_CURSOR)
         offsets.forget(found)
         return await self._deleted("the cursor is deleted")
-
-    # lists, and the store
 
     async def _page(
         self,

@@ -4,17 +4,12 @@ A page sends its token, `Authorization: Bearer`, or login and passcode as `Basic
 
     {"ticket": "ticket-...", "expires_in": 30}
 
-which it puts once into the address of the WebSocket, `wss://host/ws?ticket=...`, or into `passcode`.  So the address
-has no secret in it that could be used a second time.
-
-A page of another origin may ask if it could open the WebSocket, too: from the same host, or from `allowed_origins`.
-The answer to the browser's question before (CORS preflight) says so.  Other pages get no ticket, even if their browser
-sends a cookie along.
+which it puts once into the address of the WebSocket, `wss://host/ws?ticket=...`, or into `passcode`.  A page of another
+origin may ask if it could open the WebSocket, too; the answer to the browser's question before (CORS preflight) says
+so.  Other pages get no ticket, even if their browser sends a cookie along.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import structlog
 from pydantic import Field
@@ -27,13 +22,11 @@ from gateway.admin.login import NO_STORE
 from gateway.auth.tickets import Tickets, TooManyTickets
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity, Upgrade
+from gateway.config.settings import Settings
 from gateway.net.origins import ANY
+from gateway.runtime.gateway import Gateway
 from gateway.transports.accept.websocket import check_origin
 from gateway.transports.wire.forwarded import ForwardedClient
-
-if TYPE_CHECKING:
-    from gateway.config.settings import Settings
-    from gateway.runtime.gateway import Gateway
 
 PATH = "/api/v1/tickets"
 # Of the examples.

@@ -5,9 +5,8 @@
     event: end        {"reason": "..."}: the last event
     :                 a comment, after a while without frames: it finds readers that have gone, and keeps proxies awake
 
-Frames are written together, ten times a second: so the busiest session costs no more than ten full rings a second.  The
-stream ends with the session, with the gateway, with the login of its reader, and when its reader has gone or takes
-nothing for a long time.
+Frames are written together, ten times a second.  The stream ends with the session, with the gateway, with the login of
+its reader, and when its reader has gone or takes nothing for a long time.
 """
 
 from __future__ import annotations
@@ -16,29 +15,22 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from gateway.admin.access import Caller
 from gateway.admin.console_sessions import ConsoleSession
 from gateway.admin.endpoint import EVENT_STREAM, Api, ApiError, Endpoint
 from gateway.broker.admin.message_rows import of_body
+from gateway.runtime.gateway import Gateway
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from gateway.runtime.gateway import Gateway
-
-PAUSE = 0.1
-"""Seconds between two reads of the ring."""
-SILENCE = 15.0
-"""Seconds without a frame, until a comment is due: nginx gives up after 60."""
-LONGEST_WRITE = 30.0
-"""Seconds for a reader to take what was written."""
+PAUSE = 0.1  # seconds between two reads of the ring
+SILENCE = 15.0  # seconds without a frame, until a comment is due: nginx gives up after 60
+LONGEST_WRITE = 30.0  # seconds for a reader to take what was written
 
 # Frames that become text in one turn: with bodies as large as they are shown, half a millisecond.
 _PER_TURN = 32
@@ -51,8 +43,6 @@ _HEADERS = {
 
 
 class TraceApi(Api):
-    """The endpoint, over an open gateway."""
-
     def __init__(self, gateway: Gateway) -> None:
         self._traces = gateway.traces
 
@@ -85,13 +75,9 @@ def _refusing() -> Iterator[None]:
 
 
 class EventStream(Response):
-    """Writes the frames that a view shows.
+    """Writes the frames that a view shows, until the login of the reader ends.
 
     The view is open before the first byte is sent: a client that has read the headers gets all frames from then on.
-
-    Args:
-        open_view: opens the view.
-        login: that it ends with; None: it does not end with a login.
     """
 
     media_type = EVENT_STREAM
@@ -170,7 +156,6 @@ def _event(name: str, data: Mapping[str, object]) -> str:
 
 
 def row_of(seen: TracedFrame) -> dict[str, object]:
-    """A frame as JSON has it."""
     truncated = len(seen.body) < seen.size
     return {
         "at": round(seen.at, 6),

@@ -1,13 +1,11 @@
 """Authentication and authorization: which clients may connect, and what each may do.
 
     authenticator    the authenticator of a gateway: `RateLimited`, or `Anonymous` where no setting asks for credentials
-      chain          which authenticator decides
-        claims (certificates), tokens (keys), tickets, users (passwords), cookies, custom
+      chain          which of claims (certificates), tokens (keys), tickets, users (passwords), cookies, custom decides
       failed_logins  how many guesses an address has
     rules            the `[[rule]]` tables in force (rule_index, rule_patterns)
 
-Authenticators implement `gateway.broker.core.ports.Authenticator`.  They may take long: only their client waits.  An
-operator's own authenticator imports `Credentials`, `Identity` and `LoginRefused` from here.
+Authenticators implement `gateway.broker.core.ports.Authenticator`.  They may take long: only their client waits.
 """
 
 from __future__ import annotations
@@ -27,8 +25,7 @@ __all__ = ["Certificate", "Credentials", "Identity", "LoginRefused", "Upgrade", 
 
 
 def for_settings(settings: Settings) -> ServerAuthenticator:
-    """The authenticator that the settings ask for.  Raises SettingsError: a file, or the operator's function, cannot be
-    used; the sentence names the setting."""
+    """The authenticator that the settings ask for; raises SettingsError, which names the setting."""
     from gateway.auth.authenticator import Anonymous, RateLimited
 
     # The rest is imported only where it is needed: a gateway without users loads neither argon2 nor cryptography.

@@ -1,11 +1,9 @@
 """The authenticator of a gateway: anonymous, or rate limited in front of the chain of authenticators.
 
-`RateLimited` counts the failed logins of each address and delays their answers; the delay is the same for every fault.
-An address with too many failures is refused by the users file and by the operator's own authenticator
-(`failed_logins.LoginQueue`).  A valid token, ticket, cookie or certificate, which cannot be guessed, is accepted from
-any address: otherwise ten wrong passcodes a minute would lock out all clients behind the same address.
-
-A failed login holds nothing but its connection while it waits, and connections before login are limited.
+`RateLimited` counts the failed logins of each address and delays their answers, for every fault alike.  An address with
+too many failures is refused by the users file and by the operator's own authenticator (`failed_logins.LoginQueue`).  A
+valid token, ticket, cookie or certificate, which cannot be guessed, is accepted from any address: otherwise ten wrong
+passcodes a minute would lock out all clients behind the same address.
 """
 
 from __future__ import annotations
@@ -26,17 +24,13 @@ _NOT_GUESSED = ("certificate", "cookie", "ticket", "token")
 
 
 class ServerAuthenticator(Authenticator, Protocol):
-    """An authenticator with all that the gateway needs of it.
+    """An authenticator with all that the gateway needs of it."""
 
-    Attributes:
-        name: what `reload` reads again, for the log.
-        tickets: the tickets of this gateway; None: clients need no login and so no ticket.
-    """
-
-    name: str
+    name: str  # what `reload` reads again, for the log
 
     @property
-    def tickets(self) -> Tickets | None: ...
+    def tickets(self) -> Tickets | None:
+        """The tickets of this gateway; None: clients need no login and so no ticket."""
 
     def reload(self) -> str | None:
         """Read all files again.  Returns the faults as one sentence, or None."""
@@ -44,20 +38,15 @@ class ServerAuthenticator(Authenticator, Protocol):
 
 
 class Anonymous:
-    """Accepts every client under the login that it gives, without looking at its passcode.
-
-    `gateway.config.settings` allows this only while every listener is bound to loopback.
-    """
+    """Accepts every client under the login that it gives; allowed while every listener is on loopback."""
 
     name = "users"
     tickets: Tickets | None = None
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """The login given, or `anonymous`."""
         return Identity(credentials.login or ANONYMOUS, method="anonymous")
 
     def reload(self) -> str | None:
-        """Nothing to read."""
         return None
 
 
@@ -83,7 +72,10 @@ class RateLimited:
             identity, refusal = None, error
         if identity is not None:
             if identity.expires > time.time():
-                self._remember(credentials, identity)
+                # A client may write any login beside a token, so only the login beside a passcode is remembered.
+                login = login_of(credentials)
+                if login and login == identity.user and identity.method not in _NOT_GUESSED:
+                    self._failed.succeed(credentials.address, login)
                 return identity
             refusal = LoginRefused(
                 "the credentials have expired; log in with new ones",
@@ -96,9 +88,3 @@ class RateLimited:
             self._failed.count(credentials.address, login_of(credentials))
         await trio.sleep(self._delay)
         raise refusal
-
-    def _remember(self, credentials: Credentials, identity: Identity) -> None:
-        # A client may write any login beside a token, so only the login beside a passcode is remembered.
-        login = login_of(credentials)
-        if login and login == identity.user and identity.method not in _NOT_GUESSED:
-            self._failed.succeed(credentials.address, login)

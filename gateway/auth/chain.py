@@ -18,7 +18,7 @@ begin with `Bearer`, it may be anything, as with RabbitMQ: clients that insist o
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gateway.auth.claims import CertificateUsers, basic_of
 from gateway.auth.cookies import Cookies
@@ -36,36 +36,25 @@ Answer = Awaitable[Identity]
 _NO_TOKEN = ", and the passcode does not look like a token"
 
 
+@dataclass(eq=False, kw_only=True)
 class Chain:
-    """Authenticators in the order above; None: the settings do not ask for it.  `name`, `tickets`: see
-    `gateway.auth.authenticator.ServerAuthenticator`."""
+    """Authenticators in the order above; None: the settings do not ask for it."""
 
     name = "users and keys"
 
-    def __init__(
-        self,
-        *,
-        tickets: Tickets,
-        users: UsersFile | None = None,
-        tokens: Tokens | None = None,
-        cookies: Cookies | None = None,
-        certificates: CertificateUsers | None = None,
-        custom: CustomAuthenticator | None = None,
-    ) -> None:
-        self.tickets: Tickets | None = tickets
-        self._tickets = tickets
-        self._users = users
-        self._tokens = tokens
-        self._cookies = cookies
-        self._certificates = certificates
-        self._custom = custom
+    tickets: Tickets
+    users: UsersFile | None = None
+    tokens: Tokens | None = None
+    cookies: Cookies | None = None
+    certificates: CertificateUsers | None = None
+    custom: CustomAuthenticator | None = None
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
         """The user.  Raises LoginRefused: the credentials are refused; it has the fields for the log."""
         try:
             return _as_of_now(await self._decide(credentials))
         except LoginRefused as error:
-            if not error.user and self._users is not None and self._users.knows(credentials.login):
+            if not error.user and self.users is not None and self.users.knows(credentials.login):
                 error.user = credentials.login or ""
             raise
 
@@ -77,13 +66,13 @@ class Chain:
             answer = self._by_text(passcode, address) or self._by_bearer(passcode, address)
             if answer is not None:
                 return await answer
-            answer = None if self._users is None else self._by_passcode(self._users, credentials, _NO_TOKEN)
+            answer = None if self.users is None else self._by_passcode(self.users, credentials, _NO_TOKEN)
         if answer is None:
             answer = self._by_upgrade(credentials)
         if answer is not None:
             return _agreeing(await answer, credentials.login)
-        if self._custom is not None:
-            return await self._by_custom(self._custom, credentials)
+        if self.custom is not None:
+            return await self._by_custom(self.custom, credentials)
         raise LoginRefused(
             f"the client sent no credentials that this server knows; send {', or '.join(self._kinds())}",
             is_guess=False,
@@ -92,13 +81,12 @@ class Chain:
         )
 
     def reload(self) -> str | None:
-        """Read all files again.  Returns the faults as one sentence, or None."""
         files: list[WatchedFile[object]] = [
             each  # type: ignore[misc]
             for each in (
-                self._users and self._users.file,
-                self._tokens and self._tokens.keys,
-                self._cookies and self._cookies.secrets,
+                self.users and self.users.file,
+                self.tokens and self.tokens.keys,
+                self.cookies and self.cookies.secrets,
             )
             if each is not None
         ]
@@ -107,9 +95,9 @@ class Chain:
     # Each of these returns None where no authenticator knows the kind.
 
     def _by_certificate(self, credentials: Credentials) -> Answer | None:
-        if self._certificates is None or credentials.certificate is None:
+        if self.certificates is None or credentials.certificate is None:
             return None
-        return self._certificates.identify(credentials.certificate)
+        return self.certificates.identify(credentials.certificate)
 
     def _by_bearer(self, authorization: str, address: str) -> Answer | None:
         scheme, _, text = authorization.strip().partition(" ")
@@ -117,10 +105,10 @@ class Chain:
 
     def _by_text(self, text: str, address: str) -> Answer | None:
         if text.startswith(PREFIX):
-            return _redeemed(self._tickets, text)
-        if self._tokens is None or not looks_like_token(text):
+            return _redeemed(self.tickets, text)
+        if self.tokens is None or not looks_like_token(text):
             return None
-        return self._tokens.identify(text, address)
+        return self.tokens.identify(text, address)
 
     async def _by_passcode(self, users: UsersFile, credentials: Credentials, hint: str = "") -> Identity:
         identity = await users.authenticate(credentials)
@@ -129,7 +117,7 @@ class Chain:
         login = credentials.login or ""
         is_user = users.knows(login)
         raise LoginRefused(
-            NOT_A_USER if self._tokens is None else NOT_A_USER + hint,
+            NOT_A_USER if self.tokens is None else NOT_A_USER + hint,
             method="passcode",
             why="wrong passcode" if is_user else "unknown user" if login else "a passcode without a login",
             user=login if is_user else "",
@@ -150,21 +138,21 @@ class Chain:
         if upgrade is None:
             return None
         answer = self._by_bearer(upgrade.authorization, credentials.address)
-        basic = None if answer is not None or self._users is None else basic_of(upgrade.authorization)
-        if self._users is not None and basic is not None:
-            answer = self._by_passcode(self._users, replace(credentials, login=basic[0], passcode=basic[1]))
+        basic = None if answer is not None or self.users is None else basic_of(upgrade.authorization)
+        if self.users is not None and basic is not None:
+            answer = self._by_passcode(self.users, replace(credentials, login=basic[0], passcode=basic[1]))
         if answer is None and upgrade.ticket:
-            answer = _redeemed(self._tickets, upgrade.ticket)
-        if answer is None and self._cookies is not None and upgrade.origin and self._cookies.is_shown(upgrade.cookie):
-            answer = self._cookies.identify(upgrade.cookie)
+            answer = _redeemed(self.tickets, upgrade.ticket)
+        if answer is None and self.cookies is not None and upgrade.origin and self.cookies.is_shown(upgrade.cookie):
+            answer = self.cookies.identify(upgrade.cookie)
         return answer
 
     def _kinds(self) -> list[str]:
         known = {
-            "login and passcode": self._users,
-            "a token (JWT) in passcode or Authorization": self._tokens,
-            "a cookie of the application": self._cookies,
-            "a client certificate": self._certificates,
+            "login and passcode": self.users,
+            "a token (JWT) in passcode or Authorization": self.tokens,
+            "a cookie of the application": self.cookies,
+            "a client certificate": self.certificates,
         }
         return [kind for kind, authenticator in known.items() if authenticator is not None]
 

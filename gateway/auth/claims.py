@@ -77,15 +77,13 @@ def groups_of(value: object) -> frozenset[str]:
 
 
 class CertificateUsers:
-    """The authenticator of TLS client certificates, which the listener has verified.  `kind`: which name of a
-    certificate is the user's: the setting `tls_user`, but not `none`."""
+    """The authenticator of verified TLS client certificates, by the kind of name that `tls_user` names."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
 
     async def identify(self, certificate: Certificate) -> Identity:
-        """The user that a certificate names; of several names of the kind, the first.  Raises LoginRefused: the
-        certificate has no name of the kind."""
+        """The user: the first name of the kind.  Raises LoginRefused: there is none."""
         user = user_of(self._name_in(certificate))
         if user is None:
             detail = f"the client certificate has no name of the kind {self._kind} (tls_user)"

@@ -1,12 +1,10 @@
 """Signed cookies of web applications: a user of the application needs no second login.
 
-Both forms that itsdangerous is used for are accepted, without a setting for the form:
-
     Starlette, FastAPI   TimestampSigner over JSON in base64
     Flask, Quart         URLSafeTimedSerializer, with a salt and a key of its own, perhaps compressed
 
-A browser sends the cookie with every page that opens the WebSocket, so it counts only with an `Origin`, which the
-upgrade has checked.  The session lasts as long as the cookie: `cookie_age` from its signature on.
+Both forms are accepted.  A browser sends the cookie with every page that opens the WebSocket, so it counts only with an
+`Origin`, which the upgrade has checked.  The session lasts as long as the cookie: `cookie_age` from its signature on.
 """
 
 from __future__ import annotations
@@ -28,21 +26,15 @@ from gateway.broker.model.identity import Identity
 from gateway.files import FileFault, read_text
 
 MAX_FILE = 64 * 1024
-SHORTEST_SECRET = 16
-"""Bytes: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many."""
-
-_MOST_COOKIES = 4
-"""Cookies of one name that are read: paths and domains may each have one."""
-
-_LEEWAY = 10.0
-"""Seconds by which the application's clock may be ahead of ours."""
+SHORTEST_SECRET = 16  # bytes: Flask's documentation makes secrets of 32 hexadecimal digits, which have as many
+_MOST_COOKIES = 4  # cookies of one name that are read: paths and domains may each have one
+_LEEWAY = 10.0  # seconds by which the application's clock may be ahead of ours
 
 Readers = tuple[TimestampSigner, URLSafeTimedSerializer]
 
 
 def read_secrets(path: Path) -> Readers:
-    """The secrets of a file, one a line, the newest first.  Raises FileFault: the file cannot be read, or a secret is
-    missing or too short."""
+    """The secrets of a file, one a line, the newest first; raises FileFault."""
     lines = read_text(path, MAX_FILE, "a file of secrets").splitlines()
     secrets = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     if not secrets:
@@ -62,23 +54,13 @@ def read_secrets(path: Path) -> Readers:
 
 
 class Cookies:
-    """The authenticator of signed cookies.
-
-    Args:
-        path: the file of secrets.
-        name: of the cookie.
-        age: seconds for which a cookie is accepted.
-        user: the key of its data that is the user's name; the groups are at `groups`.
-
-    Raises:
-        SettingsError: the file cannot be used.
-    """
+    """The authenticator of signed cookies; raises SettingsError where the file of secrets cannot be used."""
 
     def __init__(self, path: Path, *, name: str = "session", age: float = 43_200.0, user: str = "user") -> None:
         self.secrets = WatchedFile("cookie_keys", path, read_secrets)
         self._name = name
-        self._age = age
-        self._user = user
+        self._age = age  # seconds for which a cookie is accepted
+        self._user = user  # the key of its data that is the user's name; the groups are at `groups`
 
     def is_shown(self, field: str) -> bool:
         """True if a field `Cookie` has a cookie of our name."""

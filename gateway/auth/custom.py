@@ -31,11 +31,8 @@ from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.config.settings import SettingsError, wrong
 
-THREADS = 8
-"""Calls of a plain function at a time: most of them wait for another service."""
-
-_SHORTEST_SECRET = 4
-"""Characters.  Hiding shorter ones in an error would blot out most words."""
+THREADS = 8  # calls of a plain function at a time: most of them wait for another service
+_SHORTEST_SECRET = 4  # characters. Hiding shorter ones in an error would blot out most words.
 
 _BETWEEN = re.compile(r"""[\s;,"]+""")
 
@@ -43,8 +40,7 @@ log = structlog.get_logger("gateway.auth")
 
 
 def load(text: str) -> Callable[[Credentials], Any]:
-    """The function that the setting names, as `module:attribute`.  Raises SettingsError: it cannot be imported or
-    called."""
+    """The function that the setting names, as `module:attribute`; raises SettingsError."""
     try:
         found = plugins.load(text, callable, "a function")
     except plugins.PluginError as error:
@@ -59,12 +55,7 @@ def load(text: str) -> Callable[[Credentials], Any]:
 
 
 class CustomAuthenticator:
-    """Asks the operator's function.
-
-    Args:
-        failed: the failed logins of each address.
-        threads: calls of a plain function at a time.
-    """
+    """Asks the operator's function; of a plain function `threads` calls run at a time."""
 
     def __init__(
         self, call: Callable[[Credentials], Any], failed: FailedLogins | None = None, threads: int = THREADS
@@ -76,8 +67,7 @@ class CustomAuthenticator:
         self._limiter = trio.CapacityLimiter(threads)
 
     async def identify(self, credentials: Credentials) -> Identity | None:
-        """The user, or None when the credentials are refused.  Raises LoginRefused: the function refuses them, or the
-        address has failed too often."""
+        """The user, or None; raises LoginRefused as the function does, or after too many failures."""
         try:
             async with self._queue.place(credentials.address, login_of(credentials)):
                 found = await self._answer(credentials)
@@ -104,8 +94,7 @@ class CustomAuthenticator:
 
 
 def _checked(found: object) -> Identity:
-    """The identity that the function returned, with the groups as a set: some functions return a list.  Raises
-    ValueError: it cannot be used; `str()` says why."""
+    """The identity that the function returned, with the groups as a set; ValueError says why it cannot be used."""
     if not isinstance(found, Identity):
         raise ValueError(f"a {type(found).__name__}")
     # The function may return `anonymous`, for guests.

@@ -1,14 +1,12 @@
 """Failed logins: their count for each address, and the queue in which guesses wait.
 
 Failures count twice, each for a minute from the first one on: an address may have `login_attempts`, and each login at
-an address may have as many.  A success forgets no failure: a client with one right passcode could otherwise guess all
-others at full speed.  All addresses of one IPv6 network of 64 bits count as one, because a client owns all of them.
+an address as many.  A success forgets no failure: a client with one right passcode could otherwise guess all others at
+full speed.  A client owns all addresses of an IPv6 network of 64 bits, so they count as one.
 
-A whole cluster may share one address, and a few workers with an old passcode would lock out the others.  So a login
-that succeeded there within a day is still checked while its address is refused, until its own count is used up.  A
-guesser gains nothing by this: one login has no more guesses than an address.
-
-Behind a proxy that is not in trusted_proxies, all clients have one address and share its count.
+A whole cluster may share one address, or a proxy that is not in trusted_proxies.  So that a few workers with an old
+passcode do not lock out the others, a login that succeeded there within a day is still checked while its address is
+refused, until its own count is used up.  A guesser gains nothing: one login has no more guesses than an address.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ entry with the oldest first failure goes first."""
 MAX_SUCCEEDED = 10_000
 """Logins at an address that are remembered as good, at some 200 bytes each: 2 MB.  The oldest success goes first."""
 
-PLACES = 4
-"""Guesses of one address that are checked at the same time."""
+PLACES = 4  # guesses of one address that are checked at the same time
 
 _MINUTE = 60.0
 _DAY = 86_400.0
@@ -56,13 +53,7 @@ class TooManyFailedLogins(LoginRefused):
 
 
 class FailedLogins:
-    """The failed logins of the last minute.
-
-    Args:
-        attempts: how many an address, and a login at an address, may have.
-        max_counted: see `MAX_COUNTED`.
-        max_succeeded: see `MAX_SUCCEEDED`.
-    """
+    """The failed logins of the last minute: an address, and a login there, may have `attempts` each."""
 
     def __init__(
         self, attempts: int = 10, *, max_counted: int = MAX_COUNTED, max_succeeded: int = MAX_SUCCEEDED
@@ -85,7 +76,6 @@ class FailedLogins:
             raise TooManyFailedLogins(self._attempts, left + 0.5, "with this name at this address")
 
     def count(self, address: str, login: str = "") -> None:
-        """Count a failed login."""
         network, now = network_of(address), trio.current_time()
         is_login_refused = self._of_logins.count(_pair(network, login), now)
         # Without the login: some people type their passcode there.
@@ -116,8 +106,6 @@ def _pair(network: str, login: str) -> bytes:
 
 
 class _Counts:
-    """The failures of the last minute by one key."""
-
     def __init__(self, attempts: int, limit: int) -> None:
         self._attempts = attempts
         self._limit = limit
@@ -150,8 +138,6 @@ class _Counts:
 
 @dataclass(slots=True)
 class _Count:
-    """Failures, and until when they count."""
-
     until: float
     failures: int = 0
 
@@ -160,11 +146,7 @@ class LoginQueue:
     """A queue of guesses for each address, so that a thousand guesses of one address delay no other address.
 
     An address that fails too often meanwhile is refused in the queue, unchecked: a thousand guesses at once learn no
-    more than a thousand one after the other.
-
-    Args:
-        failed: the failures that count.
-        places: guesses of one address that are checked at the same time.
+    more than a thousand one after the other.  `places` guesses of one address are checked at a time.
     """
 
     def __init__(self, failed: FailedLogins, places: int = PLACES) -> None:
@@ -174,8 +156,7 @@ class LoginQueue:
 
     @asynccontextmanager
     async def place(self, address: str, login: str = "") -> AsyncIterator[None]:
-        """Wait for a place, and hold it while the block runs.  Raises TooManyFailedLogins: the address or the login has
-        failed too often, perhaps while it waited."""
+        """Wait for a place, and hold it for the block; raises TooManyFailedLogins, perhaps after the wait."""
         self.check(address, login)
         network = network_of(address)
         queue = self._queues.get(network)

@@ -24,23 +24,12 @@ Stamp = tuple[int, int, int]
 
 
 class WatchedFile(Generic[T]):
-    """A file and its contents.
-
-    Attributes:
-        value: the last good contents.
-
-    Args:
-        setting: the setting that names the file.
-        read: reads the contents, also in a worker thread; may raise `FileFault`.
-
-    Raises:
-        SettingsError: the file cannot be used.
-    """
+    """A file and its contents; raises SettingsError, with the name of the setting, if it cannot be used."""
 
     def __init__(self, setting: str, path: Path, read: Callable[[Path], T]) -> None:
         self._setting = setting
         self._path = path
-        self._read = read
+        self._read = read  # also in a worker thread
         # Worker threads and the loop (on SIGHUP) may read at once.  The reading that began last wins, whichever ends
         # last: else a slow reading of the file before would bring a removed user back.
         self._lock = Lock()
@@ -48,7 +37,7 @@ class WatchedFile(Generic[T]):
         self._taken = 0  # number of the reading that `value` comes from
         self._stamp: Stamp | None = self._look()
         try:
-            self.value = read(path)
+            self.value = read(path)  # the last good contents
         except FileFault as error:
             raise SettingsError(wrong(setting, error)) from None
 
@@ -68,8 +57,7 @@ class WatchedFile(Generic[T]):
         return self.value if self.is_current else await trio.to_thread.run_sync(self.refresh)
 
     def reload(self) -> str | None:
-        """Read the file again.  Returns the fault as a sentence, in which case the contents before stay in force; else
-        None."""
+        """Read the file again.  Returns the fault as a sentence, or None; with a fault the contents stay."""
         with self._lock:  # a reading that looks later must not begin before
             self._begun = reading = self._begun + 1
             self._stamp = self._look()

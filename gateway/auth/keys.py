@@ -32,14 +32,9 @@ from jwt.algorithms import ECAlgorithm, HMACAlgorithm, OKPAlgorithm, RSAAlgorith
 
 from gateway.files import FileFault, read_bytes
 
-MAX_FILE = 1024 * 1024
-"""Bytes of the file: some hundred keys are a tenth of that."""
-
-MAX_KEYS = 100
-"""Keys of one file.  A token that does not name its key is tried with each that fits."""
-
-SHORTEST_SECRET = 32
-"""Bytes: as many as the hash has (RFC 7518, section 3.2)."""
+MAX_FILE = 1024 * 1024  # bytes of the file: some hundred keys are a tenth of that
+MAX_KEYS = 100  # keys of one file. A token that does not name its key is tried with each that fits.
+SHORTEST_SECRET = 32  # bytes: as many as the hash has (RFC 7518, section 3.2)
 
 _SHORTEST_RSA = 2048
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
@@ -55,17 +50,11 @@ _OPENSSH = re.compile(rb"(ssh|ecdsa|sk)-[a-z0-9@.-]+ AAAA")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that verifies tokens.
+    """A key that verifies tokens."""
 
-    Attributes:
-        algorithms: those that it verifies, as tokens name them.
-        key: as PyJWT wants it.
-        kid: the key's name in tokens; empty: it has none, and is tried for each token.
-    """
-
-    algorithms: frozenset[str]
-    key: Any = field(repr=False)
-    kid: str = ""
+    algorithms: frozenset[str]  # as tokens name them
+    key: Any = field(repr=False)  # as PyJWT wants it
+    kid: str = ""  # its name in tokens; empty: it has none, and is tried for each token
 
     @property
     def is_slow(self) -> bool:

@@ -4,12 +4,9 @@
     alice:$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>
     bob:$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>:ops,traders
 
-One user a line: the name, a colon and the hash, then perhaps a colon and the groups.  A hash carries its own
-parameters, so a file may hold hashes made by other tools or by other versions of this one.
-
-The cost is OWASP's first choice for argon2id (19 MiB, two passes, one lane), not the library's default (64 MiB, four
-lanes): a verification competes with routing for the same cores, and all clients of a gateway come back at once after a
-restart.  Measured on a 2-core machine: 22 ms of CPU, the default 184 ms.
+A hash carries its own parameters, so other tools may have made it.  The cost is OWASP's first choice for argon2id (19
+MiB, two passes, one lane): a verification competes with routing for the same cores, and all clients come back at once
+after a restart.  Measured on a 2-core machine: 22 ms of CPU; the library's default (64 MiB, four lanes) 184 ms.
 """
 
 from __future__ import annotations
@@ -25,8 +22,7 @@ import argon2
 
 from gateway.files import FileFault, read_text, writing
 
-MAX_LENGTH = 1024
-"""Bytes of a login or passcode.  Longer ones, which no user types, are refused without hashing."""
+MAX_LENGTH = 1024  # bytes of a login or passcode. Longer ones, which no user types, are refused without hashing.
 
 MAX_FILE = 64 * 1024 * 1024
 """Bytes of the whole file, some half a million users.  A wrong path (a log, a device) is not read to its end."""
@@ -35,8 +31,6 @@ _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=
 
 
 class StoredUser(NamedTuple):
-    """A user of the file."""
-
     hashed: str
     groups: frozenset[str] = frozenset()
 
@@ -67,14 +61,9 @@ def is_too_long(text: str) -> bool:
 def read_users(
     path: Path, known: Mapping[str, StoredUser] = MappingProxyType({}), max_size: int = MAX_FILE
 ) -> dict[str, StoredUser]:
-    """Users by name.
+    """Users by name.  Raises FileFault: the file cannot be read, or a line is not of the form above.
 
-    Args:
-        known: the users before: checking a hash takes longer than all else, and most hashes stay the same.
-        max_size: see `MAX_FILE`.
-
-    Raises:
-        FileFault: the file cannot be read, or a line is not of the form above.
+    `known` are the users before: checking a hash takes longer than all else, and most hashes stay the same.
     """
     users: dict[str, StoredUser] = {}
     for number, line in enumerate(read_text(path, max_size, "a users file").splitlines(), 1):
@@ -121,17 +110,10 @@ def refuse_group(group: str) -> str | None:
 
 
 def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | None = None) -> bool:
-    """Add the user, or replace the hash; all other lines stay.
+    """Add the user, or replace the hash; all other lines stay.  Returns True if the user was there before.
 
-    Args:
-        groups: the new groups; None: the groups in the file stay.
-
-    Returns:
-        True if the user was there before.
-
-    Raises:
-        FileFault: the existing file is damaged or cannot be read.
-        OSError: the file cannot be written.
+    Without `groups` those in the file stay.  Raises FileFault: the existing file is damaged; OSError: it cannot be
+    written.
     """
     existed = path.exists()
     known = read_users(path).get(user) if existed else None
@@ -146,8 +128,7 @@ def write_user(path: Path, user: str, hashed: str, groups: Collection[str] | Non
 
 
 def remove_user(path: Path, user: str) -> bool:
-    """Remove the user; all other lines stay.  Returns True if the user was there.  Raises FileFault: the file is
-    damaged or cannot be read.  Raises OSError: the file cannot be written."""
+    """Remove the user; all other lines stay.  Returns True if the user was there; raises as `write_user`."""
     if user not in read_users(path):
         return False
     _write(path, [each for each in _lines(path) if not _names(each, user)])

@@ -1,10 +1,8 @@
 """Index of the rules: the patterns and networks of all `[[rule]]` tables, and the permissions that follow from them.
 
-Rules are many, so none of this goes through all rules for a message.  The patterns stand in one trie, in which `{user}`
-is a wildcard; whether the word is the user's own is checked on the patterns that the trie finds.
-
-Users are many, too.  All sessions with the same user, groups, transport and networks are the same to the rules, and
-share one `Permissions`, which remembers the answers.
+Rules are many, so none of this goes through all of them for a message: the patterns stand in one trie, in which
+`{user}` is a wildcard, and the patterns that it finds are compared with the user's own word.  Users are many, too: all
+sessions with the same user, groups, transport and networks share one `Permissions`, which remembers the answers.
 
 A subscription with wildcards is compared with the rules pattern by pattern: a rule may take all of it, and then no
 later rule counts, or a part.  `Coverage.SOME` may stand where a finer comparison would find ALL, never the reverse.
@@ -27,8 +25,7 @@ from gateway.config.rules import OWN, UNIX, RuleTable
 
 from .rule_patterns import covers, heads_differ, overlap
 
-MAX_NAMES = 4_000
-"""Destinations with remembered answers, for each action: some 200 KiB."""
+MAX_NAMES = 4_000  # destinations with remembered answers, for each action: some 200 KiB
 
 # Longer names are not remembered.
 _LONGEST_NAME = 200
@@ -39,8 +36,7 @@ T = TypeVar("T")
 
 
 class RuleNetworks:
-    """The networks of all rules, in which an address is looked up once for each prefix length that occurs.  `texts`: as
-    `gateway.config.rules.RuleTable` has them."""
+    """The networks of all rules; an address is looked up once for each prefix length that occurs."""
 
     NONE: frozenset[str] = frozenset()
 
@@ -60,8 +56,7 @@ class RuleNetworks:
         return self._has_unix or bool(self._tables)
 
     def around(self, address: str) -> frozenset[str]:
-        """The networks that an address is in.  `address`: empty: of a unix socket.  Raises ValueError: it is no
-        address."""
+        """The networks that an address is in; empty: of a unix socket.  Raises ValueError: it is no address."""
         if not self:
             return self.NONE
         if not address:
@@ -87,15 +82,7 @@ _number = attrgetter("number")
 
 
 class RuleIndex:
-    """The patterns of all rules.
-
-    Attributes:
-        patterns: in the order of the file.
-        groups: the groups that rules name.
-        by_transport: True if a rule names a transport.
-        addresses: the networks that rules name.
-        networks: finds those of them that an address is in.
-    """
+    """The patterns of all rules, in the order of the file; and the groups and networks that rules name."""
 
     def __init__(self, tables: Sequence[RuleTable]) -> None:
         self.groups = frozenset[str]().union(*[table.groups for table in tables])
@@ -118,13 +105,7 @@ class RuleIndex:
 
 
 class Permissions:
-    """The permissions of all sessions that are the same to the rules.
-
-    Attributes:
-        sendable, answerable: see `Access`.
-        send, subscribe, admin: destination -> allowed, as far as asked.
-        is_stale: rules with other networks are in force, so the sessions must find their permissions again.
-    """
+    """The permissions of all sessions that are the same to the rules."""
 
     __slots__ = (
         "__weakref__",
@@ -153,12 +134,12 @@ class Permissions:
         networks: frozenset[str],
         max_names: int = MAX_NAMES,
     ) -> None:
-        self.sendable: set[str] = set()
+        self.sendable: set[str] = set()  # as in `Access`, like `answerable`
         self.answerable: set[str] = set()
-        self.send: dict[str, bool] = {}
+        self.send: dict[str, bool] = {}  # destination -> allowed, as far as asked
         self.subscribe: dict[str, bool] = {}
         self.admin: dict[str, bool] = {}
-        self.is_stale = False
+        self.is_stale = False  # rules with other networks are in force: sessions find their permissions again
         self._index = index
         self._user = user
         self._groups = groups
@@ -177,7 +158,6 @@ class Permissions:
         return allowed
 
     def reach(self, pattern: str) -> Coverage:
-        """See `Access`."""
         found = self._reach.get(pattern)
         if found is None:
             found = coverage_by(self.deciding_parts(pattern))
@@ -185,7 +165,6 @@ class Permissions:
         return found
 
     def reason(self, action: Action, name: str) -> str:
-        """See `Access`."""
         # When rules change, all sessions of a user may ask the same.
         key = f"{action.value} {name}"
         found = self._reasons.get(key)

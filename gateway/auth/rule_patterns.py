@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from gateway.broker.model.patterns import ONE, REST, WILDCARDS, Pattern, has_wildcard, pattern_words, split
 
-MAX_PLACES = 2_000
-"""Places that `covers` looks at; the patterns of clients and operators have a few dozen."""
+MAX_PLACES = 2_000  # places that `covers` looks at; the patterns of clients and operators have a few dozen
 
 
 def heads_differ(text: str, other: str) -> bool:

@@ -23,8 +23,7 @@ from gateway.config.rules import TRANSPORTS, RuleTable
 
 from .rule_index import Permissions, RuleIndex, RuleNetworks, coverage_by, reasons_of
 
-MAX_RECENT = 1_000
-"""Permissions that are kept although none of their sessions is left."""
+MAX_RECENT = 1_000  # permissions that are kept although none of their sessions is left
 
 _Key = tuple[str, frozenset[str], str, frozenset[str]]
 
@@ -80,11 +79,9 @@ class SessionAccess:
         return self.permissions.find(action, name) if found is None else found
 
     def reach(self, pattern: str) -> Coverage:
-        """See `Access`."""
         return self.permissions.reach(pattern)
 
     def reason(self, action: Action, name: str) -> str:
-        """See `Access`."""
         return self.permissions.reason(action, name)
 
     def options(self) -> list[str]:
@@ -101,36 +98,18 @@ class SessionAccess:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an action is allowed or refused.
-
-    Attributes:
-        name: the canonical name, or pattern.
-        reach: how much of it is allowed; of one destination ALL or NONE.
-        rules: the deciding rules in the order of the file, each by its number and line (0: it has none).
-        default: True if no rule decides on it, or on a part of it, which is refused.
-        text: all of it in one sentence.
-    """
+    """Why an action is allowed or refused."""
 
     action: Action
-    name: str
-    reach: Coverage
-    rules: tuple[tuple[int, int], ...]
-    default: bool
-    text: str
+    name: str  # the canonical name, or pattern
+    reach: Coverage  # how much of it is allowed; of one destination ALL or NONE
+    rules: tuple[tuple[int, int], ...]  # those that decide, each by its number and line (0: it has none)
+    default: bool  # True if no rule decides on it, or on a part of it, which is refused
+    text: str  # all of it in one sentence
 
 
 class Rules:
-    """The rules in force; an `Authorizer`.
-
-    Attributes:
-        name: for the log.
-        index: the patterns of all rules.
-
-    Args:
-        tables: in the order of the file.
-        read: reads them again; SettingsError where they are wrong.
-        max_recent: see `MAX_RECENT`.
-    """
+    """The rules in force, in the order of the file; an `Authorizer`.  `read` reads them again."""
 
     name = "rules"
 
@@ -148,8 +127,7 @@ class Rules:
         self._recent: OrderedDict[_Key, Permissions] = OrderedDict()
 
     def access_of(self, identity: Identity, transport: str, address: str) -> SessionAccess | None:
-        """The access of a session; None: there are no rules.  `address`: the client's; empty: a unix socket.  Raises
-        ValueError: it is no address."""
+        """The access of a session, whose address is empty behind a unix socket; None: there are no rules."""
         if not self.index.patterns:
             return None
         return SessionAccess(self, identity.user, identity.groups, transport, address)
@@ -169,8 +147,7 @@ class Rules:
         return found
 
     def reload(self) -> str | None:
-        """Read the rules again; they are in force at once.  Returns why the old rules stay in force, as a sentence;
-        else None."""
+        """Read the rules again; returns why the old rules stay in force, as a sentence, or None."""
         try:
             tables = self._read()
         except settings.SettingsError as error:
@@ -202,14 +179,9 @@ class Rules:
     def explain(
         self, identity: Identity, transport: str, address: str | None, action: Action, name: str
     ) -> Explanation:
-        """The rules that decide, and how.
+        """The rules that decide on a canonical name, or with SUBSCRIBE on a pattern, and how.
 
-        Args:
-            address: empty: of a unix socket; None: not known, and in no network of the rules.
-            name: the canonical name; with SUBSCRIBE also a pattern.
-
-        Raises:
-            ValueError: it is no address.
+        `address` is empty for a unix socket; None: not known, and in no network.  Raises ValueError: it is no address.
         """
         networks = self.index.networks
         around = RuleNetworks.NONE if address is None else networks.around(address)

@@ -15,11 +15,8 @@ import trio
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
 
-PREFIX = "ticket-"
-"""The start of every ticket, by which a ticket in a passcode is known."""
-
-_SHARE = 4
-"""One user may have at most this part of all tickets (1/4), so that other users still get theirs."""
+PREFIX = "ticket-"  # the start of every ticket, by which a ticket in a passcode is known
+_SHARE = 4  # one user may have at most this part of all tickets (1/4), so that other users still get theirs
 
 
 class TooManyTickets(Exception):
@@ -27,12 +24,7 @@ class TooManyTickets(Exception):
 
 
 class Tickets:
-    """The unused tickets.
-
-    Args:
-        lifetime: seconds for which a ticket is good.
-        most: unused tickets at once.
-    """
+    """The unused tickets: `most` at once, each good for `lifetime` seconds."""
 
     def __init__(self, lifetime: float = 30.0, most: int = 10_000) -> None:
         self.lifetime = lifetime
@@ -62,8 +54,7 @@ class Tickets:
         return ticket
 
     def redeem(self, ticket: str) -> Identity:
-        """The user of a ticket, which is used up.  Raises LoginRefused: the ticket is unknown, used or too old; the
-        client is not told which."""
+        """The user of a ticket, which is used up; raises LoginRefused, which does not tell why."""
         self._drop_old()
         identity = self._take(ticket)
         if identity is None:

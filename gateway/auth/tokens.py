@@ -1,11 +1,8 @@
 """Tokens (JWT), verified by keys of a file.
 
-The algorithm must be one of the key's own (`keys`); the token's header cannot choose another.  The gateway checks the
-signature, `exp`, `nbf` and `iat` with `jwt_leeway`, and `iss` and `aud` where the settings name them.  A token without
-`exp` is accepted, and its session never expires: the issuer decides.
-
-A client is told if its token has expired or is not valid yet, because only a user of the issuer has such a token.  All
-other reasons stand in the log only, without the token.
+The algorithm must be one of the key's own (`keys`); the token's header cannot choose another.  A token without `exp` is
+accepted, and its session never expires: the issuer decides.  A client is told if its token has expired or is not valid
+yet, because only a user of the issuer has such a token; all other reasons stand in the log only, without the token.
 
 Verification runs on the loop, where it takes some 60 us for HS256, 100 for RS256, 140 for ES256 and EdDSA (measured on
 a 2-core machine), or in a worker thread, if the key is slow or the token does not name its key and many fit.
@@ -30,17 +27,13 @@ from gateway.auth.keys import Key, read_keys
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Identity
 
-MAX_LENGTH = 16 * 1024
-"""Bytes of a token.  A long one lists hundreds of groups, and takes no longer to verify."""
-
-THREADS = 2
-"""Slow verifications at a time."""
+MAX_LENGTH = 16 * 1024  # bytes of a token. A long one lists hundreds of groups, and takes no longer to verify.
+THREADS = 2  # slow verifications at a time
 
 _LATEST_END = 200 * 366 * 86_400
 """Seconds until the end of a token.  A later end was written in milliseconds, which is thousands of years away."""
 
-_TRIED = 2
-"""Keys that are tried on the loop, without a thread."""
+_TRIED = 2  # keys that are tried on the loop, without a thread
 
 _FORM = re.compile(r"ey[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*")
 _LONGEST_REASON = 200
@@ -55,16 +48,9 @@ def looks_like_token(text: str) -> bool:
 
 
 class Tokens:
-    """The authenticator of tokens.
+    """The authenticator of tokens; raises SettingsError where the file of keys cannot be used.
 
-    Args:
-        path: the file of keys.
-        issuer, audience: the values that `iss` and `aud` must have; empty: any.
-        user_claim, groups_claim: the claims that hold user and groups; an empty groups_claim: no groups.
-        leeway: seconds by which the clocks of issuer and gateway may differ.
-
-    Raises:
-        SettingsError: the file cannot be used.
+    An empty `issuer` or `audience` allows any, an empty `groups_claim` gives no groups; `leeway` is in seconds.
     """
 
     def __init__(
@@ -90,8 +76,7 @@ class Tokens:
         self._limiter = trio.CapacityLimiter(THREADS)
 
     async def identify(self, token: str, address: str = "") -> Identity:
-        """The user of a token.  `address`: of the client, for the log.  Raises LoginRefused: the token is not
-        accepted."""
+        """The user of a token; raises LoginRefused.  The address is for the log."""
         try:
             return await self._identify(token)
         except LoginRefused as error:

@@ -1,17 +1,12 @@
 """Users of a file: `login` and `passcode`, verified against argon2 hashes.
 
-A verification is slow by design, so the whole check runs in `SlowThreads`, two at a time: a storm of CONNECT frames
-waits in a queue while routing goes on.  Each address has a few places in it (`failed_logins.LoginQueue`).
+A verification is slow by design, so it runs in `SlowThreads`, two at a time.  A verified passcode is remembered by a
+digest with a key of this process: the thousand pages of one login cost one verification.  The digest covers the stored
+hash, so a changed passcode is never accepted from memory.
 
-A verified passcode is remembered by a digest with a key of this process: a client that reconnects, or the
-thousand pages of one login, cost one verification.  The digest covers the stored hash, so a changed passcode is never
-accepted from memory.
-
-An identity keeps the hash that let it in.  After the file is read again, `review` ends the session of a user that is
-removed or has another passcode, and gives the others their groups of now.
-
-An unknown user's passcode is verified against another user's hash and then refused: the time of the answer must not
-tell which users exist.
+After the file is read again, `review` ends the session of a user that is removed or has another passcode, and gives the
+others their groups of now.  An unknown user's passcode is verified against another user's hash and then refused: the
+time of the answer must not tell which users exist.
 """
 
 from __future__ import annotations
@@ -38,14 +33,12 @@ from gateway.auth.passwords import StoredUser
 from gateway.broker.errors import SessionEnded
 from gateway.broker.model.identity import Credentials, Identity
 
-THREADS = 2
-"""Verifications at a time: each takes a core for some 22 ms, and 19 MiB."""
+THREADS = 2  # verifications at a time: each takes a core for some 22 ms, and 19 MiB
 
 MAX_REMEMBERED = 10_000
 """Verified logins that are remembered, at some 150 bytes each.  All are forgotten when there are more."""
 
-NICENESS = 10
-"""Of a slow thread, on top of the process's: a tenth of an equal's share where the cores are busy."""
+NICENESS = 10  # of a slow thread, on top of the process's: a tenth of an equal's share where the cores are busy
 
 _UNKNOWN = StoredUser("")
 
@@ -53,12 +46,11 @@ T = TypeVar("T")
 
 
 class UsersFile:
-    """The authenticator of a users file.  `failed`: the failed logins of each address.  Raises SettingsError: the file
-    cannot be used; the sentence names the setting and the line."""
+    """The authenticator of a users file; raises SettingsError, which names the setting and the line."""
 
     def __init__(self, path: Path, failed: FailedLogins | None = None, max_remembered: int = MAX_REMEMBERED) -> None:
         self._users: dict[str, StoredUser] = {}
-        self.file = WatchedFile("users_file", path, self._read)
+        self.file = WatchedFile("users_file", path, self._read)  # which keeps the users for the next reading
         self._queue = LoginQueue(failed or FailedLogins())
         self._threads = SlowThreads(THREADS)
         self._key = os.urandom(32)
@@ -70,8 +62,7 @@ class UsersFile:
         return bool(login) and login in self.file.value
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        """The user, or None when the credentials are refused.  Raises TooManyFailedLogins: the address, or the login
-        there, has failed too often."""
+        """The user, or None when the credentials are refused; raises TooManyFailedLogins."""
         self._queue.check(credentials.address, login_of(credentials))
         login, passcode = credentials.login, credentials.passcode
         if login is None or passcode is None or passwords.is_too_long(login) or passwords.is_too_long(passcode):
@@ -88,8 +79,7 @@ class UsersFile:
         return Identity(login, user.groups, review=partial(self.review, user.hashed))
 
     def review(self, hashed: str, identity: Identity) -> Identity:
-        """The identity by the file as it is now.  `hashed`: the hash that let the user in.  Raises SessionEnded: the
-        file no longer has the user, or has another hash."""
+        """The identity by the file as it is now; raises SessionEnded where user or hash have gone."""
         user = self.file.value.get(identity.user)
         if user is None:
             raise SessionEnded(
@@ -134,20 +124,17 @@ class UsersFile:
 class SlowThreads:
     """Threads for slow work, with a lower priority than all other threads of the machine.
 
-    Two threads that verify passcodes leave the loop no core of two: each time it wakes it waits some milliseconds for
-    its slice.  With a lower priority they are preempted at once (2 spinning threads on 2 cores: a waking thread waits
-    2 ms beside equals at the 99th percentile, 0.1 ms beside these).
-
-    They are not trio's threads: those are shared with the store's writer, and an unprivileged thread cannot raise its
-    priority again.
+    Two threads that verify passcodes leave the loop no core of two.  With a lower priority they are preempted at once
+    (2 spinning threads on 2 cores: a waking thread waits 2 ms beside equals at the 99th percentile, 0.1 ms beside
+    these). They are not trio's: the store's writer shares those, and an unprivileged thread cannot raise its priority
+    again.
     """
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPoolExecutor(count, "gateway-slow", _lower_priority)
 
     async def run(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call a function in one of the threads. A cancelled call leaves the queue, or its result is dropped.  Raises
-        Exception: as the function raises it."""
+        """Call a function in one of the threads; a cancelled call leaves the queue, or its result is dropped."""
         token = trio.lowlevel.current_trio_token()
         done = trio.Event()
 

@@ -31,8 +31,7 @@ _ADDRESS = (
     "Without it, rules with addresses do not apply."
 )
 
-REFUSED = 3
-"""The exit status of `explain` for a refusal; 1 is an error, 2 an error in the arguments."""
+REFUSED = 3  # the exit status of `explain` for a refusal; 1 is an error, 2 an error in the arguments
 
 
 def _address(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -107,8 +106,7 @@ def _groups_of(user: str, users_file: Path | None) -> frozenset[str]:
 
 
 def _names(user: str, action: Action, destination: str) -> list[str]:
-    """The canonical names of a destination in a frame: a SEND may have several.  Raises NotAllowed: the destination is
-    wrong."""
+    """The canonical names of a destination in a frame: a SEND may have several.  Raises NotAllowed."""
     if action is Action.SEND and destination == RENEW:
         return [destination]
     if destination.startswith(destinations.TEMPORARY):

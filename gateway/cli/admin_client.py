@@ -23,16 +23,9 @@ class NoAnswer(Exception):
 
 
 class AdminClient:
-    """One gateway.
+    """One gateway, by the URL of its HTTP port, perhaps with a path before /api.
 
-    Args:
-        url: of its HTTP port, perhaps with a path before /api.
-        token: the admin token; "": none.
-        ca: a file of certificates to trust instead of the system's; "": the system's.
-        cert, key: files of the client certificate for a proxy that demands one, and of its key; "": none.
-
-    Raises:
-        ValueError: the URL is wrong, or a file cannot be used; the text is a sentence.
+    Files are named as in `gateway.client.tls`.  Raises ValueError, with a sentence: the URL is wrong, or a file.
     """
 
     def __init__(self, url: str, token: str = "", ca: str = "", cert: str = "", key: str = "") -> None:

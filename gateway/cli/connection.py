@@ -47,8 +47,7 @@ _FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
 def server_of(url: str, passcode_file: Path | None, vhost: str, client_id: str, **files: Path | None) -> StompServer:
-    """The server of the options.  Raises click.BadParameter: the URL is wrong.  Raises click.UsageError: a file of
-    certificates or keys cannot be used, or the URL has no TLS."""
+    """The server of the options; raises click.BadParameter for the URL, click.UsageError for files."""
     passcode = os.environ.get(PASSCODE, "")
     if passcode_file is not None:
         passcode = passcode_file.read_text().rstrip("\r\n")
@@ -74,8 +73,7 @@ def header(_context: click.Context, _option: click.Parameter, values: tuple[str,
 
 @contextmanager
 def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
-    """A session for the block. Its end is a DISCONNECT, so the server takes prefetched messages back at once.  Raises
-    StompError: the session cannot be opened, or broke."""
+    """A session for the block; its DISCONNECT gives prefetched messages back at once.  Raises StompError."""
     client = Client(server, beat=beat)
     try:
         yield client
@@ -84,15 +82,12 @@ def connected(server: StompServer, *, beat: bool = False) -> Iterator[Client]:
 
 
 class Terminated(BaseException):
-    """SIGTERM came."""
+    pass
 
 
 @contextmanager
 def told(doing: str) -> Iterator[None]:
-    """Turn failures into a sentence and status 1, SIGINT and SIGTERM into status 130 and 143.
-
-    A reader of standard output that stops (`| head`) is no failure.
-    """
+    """Turn failures into a sentence and status 1, signals into 130 and 143; a reader that stops is no failure."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated

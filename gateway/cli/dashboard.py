@@ -13,8 +13,7 @@ from rich.text import Text
 from gateway.text import visible
 
 Answer = dict[str, Any]
-HEAD = 11
-"""Most lines beside the rows of the table, without complaints."""
+HEAD = 11  # most lines beside the rows of the table, without complaints
 
 
 def number(value: float) -> str:
@@ -64,7 +63,6 @@ class BoardTable:
 
     @property
     def sortable(self) -> tuple[BoardColumn, ...]:
-        """Columns that the API sorts by."""
         return tuple([column for column in self.columns if column.key != "kind"])
 
 
@@ -168,10 +166,7 @@ def table(listing: BoardTable, rows: list[Answer], total: int, sort: str) -> Ren
             overflow="ellipsis",
         )
     for row in rows:
-        made.add_row(*[_cell(column, row) for column in listing.columns])
+        least = ["≥ " if row.get(f"{column.key}_is_least") else "" for column in listing.columns]
+        shown = [column.shown(row[column.key]) for column in listing.columns]
+        made.add_row(*[Text(each + value) for each, value in zip(least, shown, strict=True)])
     return Group(made, Text(f"{len(rows)} of {total} {listing.name}", "dim"))
-
-
-def _cell(column: BoardColumn, row: Answer) -> Text:
-    at_least = "≥ " if row.get(f"{column.key}_is_least") else ""
-    return Text(at_least + column.shown(row[column.key]))

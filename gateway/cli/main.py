@@ -204,36 +204,23 @@ def passwd(file: Path, user: str | None, listed: bool, remove: bool, groups: tup
         raise click.ClickException(
             "--list names all users: leave USER out" if listed else "name USER, or ask for all with --list"
         )
+    from gateway.auth import passwords
     from gateway.files import FileFault
 
-    unwritable = partial(_unwritable, file)
-    with _one_sentence(FileFault), _one_sentence(OSError, say=unwritable):
+    try:
         if user is None:
-            _list_users(file)
-        elif remove:
-            _remove_user(file, user)
-        else:
+            for name, found in sorted(passwords.read_users(file).items()):
+                click.echo("\t".join([name, ",".join(sorted(found.groups))]).rstrip("\t"))
+        elif not remove:
             _write_user(file, user, () if no_groups else groups or None)
-
-
-def _unwritable(file: Path, error: Exception) -> str:
-    return f"{file} cannot be written: {error.strerror if isinstance(error, OSError) else error}"
-
-
-def _list_users(file: Path) -> None:
-    """A line for each user, sorted: the name, a tab, and the groups."""
-    from gateway.auth import passwords
-
-    for name, user in sorted(passwords.read_users(file).items()):
-        click.echo("\t".join([name, ",".join(sorted(user.groups))]).rstrip("\t"))
-
-
-def _remove_user(file: Path, user: str) -> None:
-    from gateway.auth import passwords
-
-    if not passwords.remove_user(file, user):
-        raise click.ClickException(f"{file} has no user {user!r}; --list shows all users")
-    click.echo(f"removed user {user} from {file}")
+        elif passwords.remove_user(file, user):
+            click.echo(f"removed user {user} from {file}")
+        else:
+            raise click.ClickException(f"{file} has no user {user!r}; --list shows all users")
+    except FileFault as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
 
 
 def _write_user(file: Path, user: str, groups: tuple[str, ...] | None) -> None:

@@ -1,15 +1,11 @@
 """`gateway serve`: the application under hypercorn's trio server, in this process, with a meaningful exit status.
 
-hypercorn's own command exits with 0 after its worker failed, so a service manager does not notice; and it begins to
-drain STOMP sessions after its HTTP connections.  Here the drain begins with the signal, and HTTP is served meanwhile:
-`/readyz` answers 503 to load balancers at once.
+hypercorn's own command exits with 0 after its worker failed, and begins to drain STOMP sessions after its HTTP
+connections.  Here the drain begins with the signal, and HTTP is served meanwhile: `/readyz` answers 503 at once.
 
     0   stopped by SIGTERM or SIGINT, and drained
     1   did not start: settings, or a port in use (one sentence)
     70  failed while running (the log has the reason)
-
-The application handles SIGHUP (`Gateway.reload`).  A service manager hears when clients are served, and when the drain
-begins (`gateway/process/systemd.py`).
 """
 
 from __future__ import annotations
@@ -34,8 +30,7 @@ from gateway.process.asyncio_bridge import CRASHED
 from gateway.runtime.listeners import open_all
 from gateway.transports import unlinking
 
-SHUTDOWN_MARGIN = 5.0
-"""Seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application."""
+SHUTDOWN_MARGIN = 5.0  # seconds on top of `drain_timeout` after which hypercorn gives up waiting for the application
 
 LONGEST_STUCK = 20_000
 """Milliseconds after which the system closes an HTTP connection whose client reads nothing.  hypercorn's writes cannot
@@ -45,8 +40,7 @@ log = structlog.get_logger("gateway")
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal.  Returns the exit status: 0 after a drain, 70 after a failure.  Raises StartError: a port
-    is taken, or a file cannot be used."""
+    """Serve until a signal; returns the exit status, 0 or 70.  Raises StartError: it did not start."""
     logs.configure(settings.log_format, settings.log_level)
     app = App(settings)
     try:
@@ -68,7 +62,8 @@ async def _serve(app: App, settings: Settings) -> None:
     with unlinking(listening.addresses), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         # hypercorn closes its descriptors: it gets duplicates.
         for listener in listening.listeners:
-            _give_up_the_stuck(listener.socket)
+            if listener.socket.family in (socket.AF_INET, socket.AF_INET6):  # accepted sockets inherit it
+                listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
         descriptors = [each.socket.dup().detach() for each in listening.listeners]
         for listener in listening.listeners:
             await listener.aclose()
@@ -76,12 +71,6 @@ async def _serve(app: App, settings: Settings) -> None:
         trigger = partial(_drained, app, signals)
         config = _config(settings, descriptors)
         await serve_http(app, config, shutdown_trigger=trigger, mode="asgi")  # type: ignore[arg-type]
-
-
-def _give_up_the_stuck(sock: trio.socket.SocketType) -> None:
-    """Set TCP_USER_TIMEOUT, which accepted sockets inherit."""
-    if sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LONGEST_STUCK)
 
 
 def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
@@ -95,7 +84,6 @@ def _config(settings: Settings, descriptors: Iterable[int]) -> Config:
 
 
 async def _drained(app: App, signals: AsyncIterator[int]) -> None:
-    """Wait for a signal, and drain."""
     number = await anext(signals)
     log.info("draining", signal=signal.Signals(number).name)
     systemd.stopping()

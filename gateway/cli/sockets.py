@@ -1,11 +1,8 @@
 """Sockets of systemd under hypercorn's own command, with `--config python:gateway.cli.sockets.options`.
 
-systemd passes its sockets to the process that it starts: hypercorn's parent, which runs no application.  The worker is
-a child that gets only hypercorn's `Config`.  So these options, which the parent reads, put the sockets into the
-`Config`: those of the setting `http` as `bind`, all others as they are.  multiprocessing passes them on, and
-`gateway.process.systemd` finds them there.
-
-Wrong settings are reported by the worker.
+systemd passes its sockets to hypercorn's parent; the worker is a child that gets only hypercorn's `Config`.  So these
+options, which the parent reads, put the sockets into the `Config`, where `gateway.process.systemd` finds them.  Wrong
+settings are reported by the worker.
 """
 
 from __future__ import annotations
@@ -18,15 +15,7 @@ from gateway.process import systemd
 
 
 class HypercornOptions:
-    """Options of hypercorn: each attribute goes into its `Config`.
-
-    Args:
-        http: the setting.
-
-    Attributes:
-        bind: addresses of HTTP, in hypercorn's format; missing: hypercorn's default.
-        gateway_sockets: of the STOMP listeners, for the gateway.
-    """
+    """Options of hypercorn for the setting `http`: each attribute goes into its `Config`."""
 
     def __init__(self, http: list[str]) -> None:
         self.gateway_sockets = systemd.inherited()

@@ -24,8 +24,7 @@ from .connection import connected, header, server_of, told, where
 _PREFETCH = 100
 # Seconds between two checks of the timeout and of heart-beats.
 _LOOK = 1.0
-LATE = 3
-"""The exit status if --timeout comes before --count messages."""
+LATE = 3  # the exit status if --timeout comes before --count messages
 
 
 @click.command()
@@ -78,9 +77,6 @@ class _Reader:
     """Writes messages and acknowledges them, at the latest at the end of its block.
 
     Each ACK lets the server send one more.  The last ACKs are held back, so that it sends no message beyond --count.
-
-    Attributes:
-        written: number of messages.
     """
 
     def __init__(self, client: Client, as_json: bool, count: float, window: int, browsers: int) -> None:

@@ -41,11 +41,9 @@ class View:
 
     @property
     def sort(self) -> str:
-        """The parameter `sort` of the API."""
         return ("-" if self.descending else "") + self.listing.sortable[self.column].key
 
     def after(self, key: str) -> View:
-        """The view after a key."""
         if key in "ds":
             listing = dashboard.DESTINATIONS if key == "d" else dashboard.SESSIONS
             return View(listing, 1 if key == "d" else 4)
@@ -74,7 +72,6 @@ class Screen:
         self._overview = fresh
 
     def show(self, footer: str = "") -> RenderableType:
-        """The whole screen."""
         listing = self.view.listing
         parts = [dashboard.head(self._overview), Text(self.fault, "bold red")]
         if listing.name in self._list:

@@ -84,8 +84,7 @@ def _place(name: str) -> str:
 
 
 def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
-    """Refuse variables, and names in the file, that are no settings: they would have no effect.  `names`: the
-    settings.  Raises SettingsError: names the first of them."""
+    """Refuse variables, and names in the file, that are no settings and would have no effect: SettingsError."""
     variables = [variable(name) for name in names if name not in _KEYS]
     for found in sorted(os.environ):
         ours = found in variables or found == "GATEWAY_CONFIG" or _KUBERNETES.fullmatch(found)

@@ -100,8 +100,7 @@ _WORDS = {"all": ALL, "none": NONE}
 
 
 def bodies(value: str) -> int:
-    """How much of each body the journal keeps.  `value`: `all`, `none`, or bytes.  Returns bytes, or `ALL` or `NONE` of
-    `gateway.journal`.  Raises ValueError: the value is none of these."""
+    """Bytes of each body that the journal keeps, or `ALL` or `NONE` of `gateway.journal`; raises ValueError."""
     if value in _WORDS:
         return _WORDS[value]
     with suppress(ValueError):

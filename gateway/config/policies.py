@@ -38,8 +38,7 @@ from gateway.config.kinds import bodies
 from gateway.config.tables import TableError, read_each, shown, unknown
 from gateway.config.units import parse_size
 
-TEN_YEARS = 315_360_000
-"""Seconds.  A longer time is most likely a mistake of units."""
+TEN_YEARS = 315_360_000  # seconds. A longer time is most likely a mistake of units.
 
 KINDS = (QUEUE, TOPIC, DIRECT, USER, REPLY_QUEUE, REPLY_TOPIC, HANDLERS)
 """Starts of patterns: the kinds of names under which the broker keeps messages or subscribers.  `FANOUT` is one name
@@ -59,19 +58,12 @@ FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_o
 
 
 class PolicyError(TableError):
-    """A table is wrong; `str()` says why, without the place."""
-
     kind = "policy"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyTable:
-    """One `[[policy]]` table that is right.
-
-    Attributes:
-        match: its patterns.
-        values: its other keys, with their values as `Policy` holds them.
-    """
+    """One `[[policy]]` table that is right: its patterns, and its other keys as `Policy` holds them."""
 
     match: tuple[str, ...]
     values: Mapping[str, Any]
@@ -79,15 +71,10 @@ class PolicyTable:
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """The values that a key allows.
+    """The values that a key allows."""
 
-    Attributes:
-        words: the values in words, behind "must be".
-        read: returns the value as `Policy` holds it; ValueError or NotAllowed if it is wrong.
-    """
-
-    words: str
-    read: Callable[[Any], Any]
+    words: str  # behind "must be"
+    read: Callable[[Any], Any]  # the value as `Policy` holds it; ValueError or NotAllowed if it is wrong
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
@@ -187,15 +174,7 @@ KEY_RULES: Mapping[str, KeyRule] = {
 
 
 def read_tables(value: object, settings: Collection[str] = ()) -> tuple[PolicyTable, ...]:
-    """Check the policies of a settings file.
-
-    Args:
-        value: the file's value of `policy`.
-        settings: the names of settings, which are no keys of a policy.
-
-    Raises:
-        PolicyError: the first error of the first wrong table.
-    """
+    """Check the file's value of `policy`; raises PolicyError, the first error of the first wrong table."""
     return read_each(value, PolicyError, "policies", lambda table: _read_table(table, settings))
 
 

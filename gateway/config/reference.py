@@ -27,13 +27,11 @@ from gateway.config.kinds import KIB, MIB
 from gateway.config.security import SecuritySettings
 from gateway.config.settings import LISTENERS, Address, Settings
 
-SECRETS = frozenset({"admin_token", "metrics_token"})
-"""Settings with secret values."""
+SECRETS = frozenset({"admin_token", "metrics_token"})  # settings with secret values
 
 HIDDEN = "(hidden)"
 
-TABLES = ("policy", "rule")
-"""The settings that are tables of the file, not lines or variables."""
+TABLES = ("policy", "rule")  # the settings that are tables of the file, not lines or variables
 
 HEAD = """\
 # Settings

@@ -7,8 +7,7 @@
     addresses = ["10.0.0.0/8"]         # left out: from everywhere
     allow = ["subscribe"]              # or deny = [...]
 
-The first rule that is for the user, the transport, the address, the destination and the action decides.  Patterns have
-the meaning of `gateway.broker.model.patterns`; here they get the form in which the broker names destinations.
+Patterns (`gateway.broker.model.patterns`) get the form in which the broker names destinations.
 """
 
 from __future__ import annotations
@@ -27,18 +26,15 @@ from gateway.broker.model.patterns import ONE, WILDCARDS, check_pattern, check_w
 from gateway.config.tables import TableError, lines_of, read_each, shown, unknown
 from gateway.config.toml_file import SettingsFile
 
-OWN = "{user}"
-"""The word of a pattern that stands for the user's own name."""
+OWN = "{user}"  # the word of a pattern that stands for the user's own name
 
 EVERYTHING = "#"
 """The pattern of all destinations."""
 
-KINDS = (QUEUE, TOPIC, DIRECT, FANOUT, USER, APP)
-"""Starts of patterns: the kinds of destinations that have rules."""
+KINDS = (QUEUE, TOPIC, DIRECT, FANOUT, USER, APP)  # starts of patterns: the kinds of destinations that have rules
 
 TRANSPORTS = ("tcp", "websocket")
-UNIX = "unix"
-"""In place of an address: clients of unix sockets, which have none."""
+UNIX = "unix"  # in place of an address: clients of unix sockets, which have none
 
 KEYS = ("destination", "users", "groups", "transports", "addresses", "allow", "deny")
 ACTIONS = tuple(action.value for action in Action)
@@ -59,35 +55,22 @@ _ESCAPE = re.compile("%(25|2F|2E|2A|23|3E|2C)", re.IGNORECASE)
 
 
 class RuleError(TableError):
-    """A table is wrong; `str()` says why, without the place."""
-
     kind = "rule"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTable:
-    """One `[[rule]]` table that is right.
+    """One `[[rule]]` table that is right."""
 
-    Attributes:
-        destination: its patterns as written.
-        patterns: its patterns as the broker names destinations, with the word `{user}`.
-        users: names; `*`: all users but `anonymous`.
-        groups: names; without users and groups the rule is for all users.
-        transports: of `TRANSPORTS`; empty: all.
-        addresses: networks, single addresses, and `UNIX`, each as Python writes it; empty: all.
-        allows: True for `allow`, False for `deny`.
-        line: in the file; 0: the table comes from elsewhere.
-    """
-
-    destination: tuple[str, ...]
-    patterns: tuple[str, ...]
-    users: frozenset[str]
-    groups: frozenset[str]
-    transports: frozenset[str]
-    addresses: frozenset[str]
+    destination: tuple[str, ...]  # patterns as written
+    patterns: tuple[str, ...]  # as the broker names destinations, with the word `{user}`
+    users: frozenset[str]  # `*`: all users but `anonymous`
+    groups: frozenset[str]  # without users and groups the rule is for all users
+    transports: frozenset[str]  # of `TRANSPORTS`; empty: all
+    addresses: frozenset[str]  # networks, single addresses, and `UNIX`, each as Python writes it; empty: all
     actions: frozenset[Action]
-    allows: bool
-    line: int = dataclasses.field(default=0, compare=False)
+    allows: bool  # False for `deny`
+    line: int = dataclasses.field(default=0, compare=False)  # in the file; 0: the table comes from elsewhere
 
     @property
     def values(self) -> dict[str, object]:
@@ -102,14 +85,9 @@ class RuleTable:
 
 
 def read_tables(value: object, settings: Collection[str] = ()) -> tuple[RuleTable, ...]:
-    """Check the rules of a settings file.
+    """Check the file's value of `rule`; tables that were read before stay as they are.
 
-    Args:
-        value: the file's value of `rule`; tables that were read before stay as they are.
-        settings: the names of settings, which are no keys of a rule.
-
-    Raises:
-        RuleError: the first error of the first wrong table.
+    Raises RuleError: the first error of the first wrong table.
     """
     if isinstance(value, tuple) and all(isinstance(each, RuleTable) for each in value):
         return value
@@ -175,9 +153,6 @@ def _refuse_other(known: Sequence[str]) -> Callable[[str], str]:
     return lambda name: "" if name in known else f"is none of {', '.join(known)}"
 
 
-# addresses
-
-
 def _as_compared(text: str) -> str:
     """A network or an address in the form that is compared."""
     if text == UNIX:
@@ -203,9 +178,6 @@ def _refuse_network(text: str) -> str:
     if network.num_addresses > 1 and ip_address(address) != first:
         return f"has host bits set: write {shown(str(network))}, or {shown(address)} for the one address"
     return ""
-
-
-# destinations
 
 
 def _read_destination(table: Mapping[str, object]) -> tuple[tuple[str, ...], tuple[str, ...]]:

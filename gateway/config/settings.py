@@ -10,6 +10,7 @@ A wrong value ends the start with one sentence (`SettingsError`, made in `errors
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -30,15 +31,8 @@ from gateway.config.toml_file import config_file as config_file
 _STOMP = ("tcp", "websocket", "tcp_tls", "websocket_tls")
 LISTENERS = (*_STOMP, "http")
 PLACES = (
-    "users_file",
-    "journal",
-    "archive",
-    "tables",
-    "tls_certificate",
-    "tls_key",
-    "tls_client_ca",
-    "jwt_keys",
-    "cookie_keys",
+    *("users_file", "journal", "archive", "tables", "jwt_keys", "cookie_keys"),
+    *("tls_certificate", "tls_key", "tls_client_ca"),
 )
 
 
@@ -216,41 +210,27 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
 
     @model_validator(mode="after")
     def _check_together(self) -> Settings:
-        if self.max_connect_header_line > self.max_header_line:
-            raise errors.SettingsConflict(
-                "max_connect_header_line must not be larger than max_header_line",
-                max_connect_header_line=self.max_connect_header_line,
-                max_header_line=self.max_header_line,
-            )
-        if self.max_body > self.memory_limit // 4:
-            raise errors.SettingsConflict(
-                "max_body must be at most a quarter of memory_limit, or one message could stop all publishers",
-                max_body=self.max_body,
-                memory_limit=self.memory_limit,
-            )
-        if not self.http or not (self.tcp or self.websocket or self.tcp_tls or self.websocket_tls):
-            raise errors.SettingsConflict(
-                "http, and one of tcp, websocket, tcp_tls and websocket_tls, must name an address",
-                **{name: [] for name in ("http", "tcp", "websocket") if not getattr(self, name)},
-            )
-        if self.max_outbound < 2 * self.max_body:
-            raise errors.SettingsConflict(
-                "max_outbound must be at least twice max_body, or one large message would make its receiver a slow "
-                "consumer",
-                max_outbound=self.max_outbound,
-                max_body=self.max_body,
-            )
-        if self.cookie_keys is not None and "*" in self.allowed_origins:
-            raise errors.SettingsConflict(
-                "cookie_keys needs a list of origins, or any page could use the cookie of the user who opens it",
-                allowed_origins=self.allowed_origins,
-            )
-        if self.admin_groups and self.anonymous:
-            raise errors.SettingsConflict(
-                "admin_groups needs an authenticator that knows groups, like users_file, or no user can log in",
-                admin_groups=self.admin_groups,
-            )
+        for is_wrong, names, reason in self._conflicts():
+            if is_wrong:
+                raise errors.SettingsConflict(reason, **{name: getattr(self, name) for name in names})
         return self
+
+    def _conflicts(self) -> Iterator[tuple[object, Sequence[str], str]]:
+        """Checks of settings that must fit together: what makes them wrong, their names, and why."""
+        names: Sequence[str] = ("max_connect_header_line", "max_header_line")
+        is_wrong: object = self.max_connect_header_line > self.max_header_line
+        yield is_wrong, names, "max_connect_header_line must not be larger than max_header_line"
+        reason = "max_body must be at most a quarter of memory_limit, or one message could stop all publishers"
+        yield self.max_body > self.memory_limit // 4, ("max_body", "memory_limit"), reason
+        names = [name for name in ("http", "tcp", "websocket") if not getattr(self, name)]
+        is_wrong = not self.http or not (self.tcp or self.websocket or self.tcp_tls or self.websocket_tls)
+        yield is_wrong, names, "http, and one of tcp, websocket, tcp_tls and websocket_tls, must name an address"
+        reason = "max_outbound must be at least twice max_body, or one large message would make its receiver a slow "
+        yield self.max_outbound < 2 * self.max_body, ("max_outbound", "max_body"), f"{reason}consumer"
+        reason = "cookie_keys needs a list of origins, or any page could use the cookie of the user who opens it"
+        yield self.cookie_keys is not None and "*" in self.allowed_origins, ["allowed_origins"], reason
+        reason = "admin_groups needs an authenticator that knows groups, like users_file, or no user can log in"
+        yield self.admin_groups and self.anonymous, ["admin_groups"], reason
 
     @property
     def anonymous(self) -> bool:
@@ -269,8 +249,7 @@ def _exposed(texts: list[str]) -> list[Address]:
 
 
 def load(**arguments: Any) -> Settings:
-    """Read the settings.  `arguments`: settings that override variables and file.  Raises SettingsError: a value is
-    wrong, a name is unknown, or the file cannot be read."""
+    """Read the settings; arguments override variables and file.  Raises SettingsError."""
     file = toml_file.read()
     sources = errors.Sources(file, arguments)
     errors.refuse_unknown(Settings.model_fields, file)

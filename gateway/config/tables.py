@@ -17,38 +17,21 @@ T = TypeVar("T")
 
 
 class TableError(ValueError):
-    """A table is wrong; `str()` says why, without the place.
-
-    Attributes:
-        kind: `policy` or `rule`.
-        key: the key that is wrong; empty: the whole table.
-        number: which of the tables it is, from 1; 0: all of them.
-        match: the patterns of the table, if they could be read.
-    """
+    """A table is wrong; `str()` says why, without the place."""
 
     kind = ""
 
     def __init__(self, reason: str, key: str = "") -> None:
         super().__init__(reason)
-        self.key = key
-        self.number = 0
-        self.match: tuple[str, ...] = ()
+        self.key = key  # empty: the whole table is wrong
+        self.number = 0  # which of the tables it is, from 1; 0: all of them
+        self.match: tuple[str, ...] = ()  # its patterns, if they could be read
 
 
 def read_each(
     value: object, error: type[TableError], plural: str, read: Callable[[Mapping[str, object]], T]
 ) -> tuple[T, ...]:
-    """Read the tables that a file has under one name.
-
-    Args:
-        value: the value of that name.
-        error: the exception of the kind.
-        plural: the plural of the kind.
-        read: reads one table; may raise `error`.
-
-    Raises:
-        TableError: the first error of the first wrong table.
-    """
+    """Read each of the tables that a file has under one name; raises the first error of the first wrong one."""
     kind = error.kind
     if isinstance(value, Mapping):
         raise error(f"each {kind} is a table in double brackets: write [[{kind}]]")
@@ -67,12 +50,7 @@ def read_each(
 
 
 def unknown(key: str, kind: str, known: Collection[str], settings: Collection[str]) -> str:
-    """The sentence on a key that no table of the kind has.
-
-    Args:
-        known: the keys that a table may have.
-        settings: the names of settings.
-    """
+    """The sentence on a key that no table of the kind has; `settings` are the names of settings."""
     if key in settings and key not in ("policy", "rule"):
         # In TOML all keys after a header belong to its table, which surprises many users.
         return f"{key} is a setting and no key of a {kind}; write it above the first [[{kind}]]"

@@ -25,12 +25,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file as it was read.
-
-    Attributes:
-        text: its line ends are `\\n`.
-        values: unchecked.
-    """
+    """A settings file as it was read: its text, with line ends `\\n`, and its unchecked values."""
 
     path: Path
     text: str
@@ -46,12 +41,7 @@ class SettingsFile:
         raise KeyError(name)
 
     def rooted(self, paths: Iterable[str], addresses: Iterable[str]) -> dict[str, Any]:
-        """The values, with paths relative to the working directory.
-
-        Args:
-            paths: settings that are paths.
-            addresses: settings that are lists of addresses, which may be unix sockets.
-        """
+        """The values, with those that are paths, or may be unix sockets, relative to the working directory."""
         values = dict(self.values)
         for name in values.keys() & set(paths):
             if values[name] and isinstance(values[name], str):
@@ -61,11 +51,8 @@ class SettingsFile:
         for name in values.keys() & set(addresses):
             found = listed(values[name])
             if isinstance(found, list):
-                values[name] = [self._rooted_address(each) for each in found]
+                values[name] = [self._rooted_behind("unix:", each) for each in found]
         return values
-
-    def _rooted_address(self, address: object) -> object:
-        return self._rooted_behind("unix:", address)
 
     def _rooted_behind(self, kind: str, value: object) -> object:
         if isinstance(value, str) and value.startswith(kind) and value != kind:
@@ -86,8 +73,7 @@ def config_file() -> Path:
 
 
 def read() -> SettingsFile:
-    """Read the settings file in use; one that does not exist is empty.  Raises SettingsError: it cannot be read, or is
-    not TOML, or `GATEWAY_CONFIG` names none."""
+    """Read the settings file in use; one that does not exist is empty.  Raises SettingsError."""
     path = config_file()
     if not path.is_file():
         if os.environ.get("GATEWAY_CONFIG"):
@@ -146,8 +132,7 @@ _TOKEN = re.compile(
 
 
 def statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
-    """Line, True for a header, and content of each statement of a TOML text.  Raises tomllib.TOMLDecodeError: a
-    statement is not TOML."""
+    """Line, True for a header, and content of each statement; raises tomllib.TOMLDecodeError."""
     start = -1  # start of the statement; -1: between two
     depth = 0
     line = begun = 1

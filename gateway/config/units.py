@@ -18,8 +18,7 @@ _SHORTEST = 0.1
 
 
 def parse_size(text: str) -> int:
-    """Bytes: `1073741824`, `1_048_576`, `1GiB` or `64 kB`; the letter case of the unit does not count.  Raises
-    ValueError: the text is none of these; the message says which they are."""
+    """Bytes: `1073741824`, `1_048_576`, `1GiB` or `64 kB`, in any letter case; ValueError says which are right."""
     found = _SIZE.fullmatch(text.strip())
     unit = _BYTES.get(found[2].lower()) if found else None
     if found is None or unit is None:
@@ -30,8 +29,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str, examples: str) -> float:
-    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a number of seconds.  Raises click.BadParameter: the text is none of
-    these; the message has the examples."""
+    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a number; click.BadParameter has the examples."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise click.BadParameter(f"{text[:80]!r} is no duration; write one like {examples}")

@@ -105,21 +105,11 @@ def tls_context(ca: Path | None = None, cert: Path | None = None, key: Path | No
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """Opens connections.
-
-    Attributes:
-        patience: seconds for each step.
-        tls: the authorities, and the client certificate.
-        certificate: file of the client certificate.
-        source: the address to connect from; None: the system's choice.
-        preface: bytes before all others, also before TLS.
-    """
-
-    patience: float
-    tls: ssl.SSLContext
-    certificate: Path | None = None
-    source: str | None = None
-    preface: bytes = b""
+    patience: float  # seconds for each step
+    tls: ssl.SSLContext  # the authorities, and the client certificate
+    certificate: Path | None = None  # file of the client certificate
+    source: str | None = None  # the address to connect from; None: the system's choice
+    preface: bytes = b""  # before all other bytes, also before TLS
 
     @asynccontextmanager
     async def connect(self, target: Target) -> AsyncIterator[trio.abc.Stream]:
@@ -260,10 +250,7 @@ async def _receive(stream: trio.abc.Stream) -> bytes:
 async def stomp_connection(
     connector: Connector, target: Target, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[StompClient]:
-    """A connection for the time of the block, before CONNECT; `headers` are those of the upgrade.
-
-    Raises UpgradeRefused, NotHttp, or Problem where there is no connection or answer.
-    """
+    """A connection for the block, before CONNECT; raises UpgradeRefused, NotHttp, or Problem without an answer."""
     async with connector.connect(target) as stream:
         if target.kind != WEBSOCKET:
             yield StompClient(stream)
@@ -289,21 +276,13 @@ async def stomp_connection(
 
 
 class StompClient:
-    """A STOMP 1.2 conversation over TCP or a WebSocket.
-
-    Attributes:
-        subprotocol: of the WebSocket; empty: the server named none.
-        heartbeats: number of those that came.
-        pings: number of WebSocket pings that came.
-        on_ping: is called for each ping.
-        close_reason: of the WebSocket, in brackets; empty: none came.
-    """
+    """A STOMP 1.2 conversation over TCP or a WebSocket."""
 
     def __init__(self, stream: trio.abc.Stream, websocket: WebSocket | None = None) -> None:
-        self.subprotocol = ""
-        self.heartbeats = self.pings = 0
+        self.subprotocol = ""  # of the WebSocket; empty: the server named none
+        self.heartbeats = self.pings = 0  # that came
         self.on_ping: Callable[[], None] | None = None
-        self.close_reason = ""
+        self.close_reason = ""  # of the WebSocket, in brackets; empty: none came
         self._stream = stream
         self._websocket = websocket
         self._lock = trio.Lock()  # pongs are sent beside frames

@@ -32,8 +32,6 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class _TargetType(click.ParamType[Target]):
-    """An address of a kind."""
-
     def __init__(self, kind: str) -> None:
         self.name = kind
 

@@ -30,7 +30,7 @@ _TLS_SETTINGS = {
 async def with_proxy_header(
     connector: Connector, target: Target, options: CheckOptions, report: CheckReport
 ) -> Connector | None:
-    """The connector for a STOMP target: it sends a PROXY header, as a proxy would, where the gateway expects one.
+    """The connector for a STOMP target: it sends a PROXY header where the gateway expects one.
 
     None: the gateway would close, because this machine is not in trusted_proxies.
     """

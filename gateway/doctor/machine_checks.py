@@ -56,8 +56,6 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class UnixUser:
-    """A user, with the ids that decide on its rights."""
-
     name: str
     uid: int
     groups: frozenset[int]
@@ -75,9 +73,6 @@ def check_machine(settings: Settings, options: CheckOptions, report: CheckReport
             check.warn(detail, "Name its user, as in its systemd unit: --user stomp-gateway")
         check_files(settings, user, report)
     check_settings(settings, options.now(), report)
-
-
-# Ports.
 
 
 def check_ports(settings: Settings, gateway: list[Process], report: CheckReport, is_alive: bool) -> None:
@@ -110,7 +105,6 @@ def check_ports(settings: Settings, gateway: list[Process], report: CheckReport,
 
 
 def listening(address: Address) -> list[Process]:
-    """The programs that listen at an address."""
     sockets = dict(_sockets(address))
     links = {f"socket:[{inode}]" for inode in sockets}
     processes = []
@@ -163,9 +157,6 @@ def check_open_files(settings: Settings, gateway: list[Process], report: CheckRe
     # Where max_connections is not set the gateway takes fewer, and logs that.
     is_set = "max_connections" in settings.model_fields_set or most < 2 * _OTHER_FILES
     (check.fail if is_set else check.warn)(detail, remedy)
-
-
-# Files.
 
 
 def user_of(name: str) -> UnixUser:
@@ -259,9 +250,6 @@ def _check_room(name: str, folder: Path, report: CheckReport) -> None:
         check.warn(detail, f"Free some, or put {name} on another disk, before messages are refused")
     else:
         check.ok(detail)
-
-
-# Settings.
 
 
 def check_settings(settings: Settings, now: float, report: CheckReport) -> None:

@@ -38,22 +38,13 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address to connect to.
-
-    Attributes:
-        kind: `http`, `tcp` or `websocket`.
-        path: of a WebSocket, with a slash in front.
-        certificate_name: the name that the certificate must have; empty: the host.
-        is_trusted: False once its certificate did not hold; no passcode is sent then.
-    """
-
-    kind: str
+    kind: str  # `http`, `tcp` or `websocket`
     host: str
     port: int
     tls: bool = False
-    path: str = ""
-    certificate_name: str = ""
-    is_trusted: bool = True
+    path: str = ""  # of a WebSocket, with a slash in front
+    certificate_name: str = ""  # the name that the certificate must have; empty: the host
+    is_trusted: bool = True  # False once its certificate did not hold; no passcode is sent then
 
     @classmethod
     def parse(cls, kind: str, text: str) -> Target:
@@ -114,36 +105,21 @@ def own_targets(settings: Settings, certificate_hosts: tuple[str, ...] = ()) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
-    """The options of the command, read.
-
-    Attributes:
-        url, tcp, websocket: the targets.
-        settings: of the gateway, where it is on this machine.
-        origin: of the page that opens the WebSocket; empty: that of `url`, or of the WebSocket's own host.
-        ca: file of the authorities that clients trust; None: the system's.
-        cert, key: files that clients show; None: no certificate, and a key in `cert`.
-        idle: seconds for which silent connections are held; 0: the doctor holds none.
-        patience: seconds to wait for an answer.
-        message_size: bytes of the large message.
-        user: that the gateway runs as; empty: the owner of its process, or of this one.
-        now: seconds since the epoch, by the clock of this machine.
-    """
-
     url: Target | None = None
     tcp: tuple[Target, ...] = ()
     websocket: tuple[Target, ...] = ()
     login: str = ""
     passcode: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
-    settings: Settings | None = None
+    settings: Settings | None = None  # of the gateway, where it is on this machine
     nginx: Path | None = None
-    origin: str = ""
-    ca: Path | None = None
+    origin: str = ""  # of the page that opens the WebSocket; empty: that of `url`, or of the WebSocket's own host
+    ca: Path | None = None  # authorities that clients trust; None: the system's
     cert: Path | None = None
-    key: Path | None = None
-    user: str = ""
-    idle: float = 30.0
-    patience: float = 10.0
+    key: Path | None = None  # None: it is in `cert`
+    user: str = ""  # that the gateway runs as; empty: the owner of its process, or of this one
+    idle: float = 30.0  # seconds for which silent connections are held; 0: the doctor holds none
+    patience: float = 10.0  # seconds to wait for an answer
     message_size: int = 256 << 10
     pipeline: bool = False
     now: Callable[[], float] = time.time
@@ -185,18 +161,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line of the output.
-
-    Attributes:
-        what: the thing that was checked.
-        detail: the state in which it is.
-        remedy: the setting or directive to change, with its value; empty where all is well.
-    """
+    """One line of the output."""
 
     level: Level
     what: str
     detail: str
-    remedy: str = ""
+    remedy: str = ""  # the setting or directive to change, with its value; empty where all is well
 
     def __str__(self) -> str:
         return f"{self.level:4} {self.what}: {self.detail}" + (f". {self.remedy}" if self.remedy else "")
@@ -219,11 +189,9 @@ class CheckReport:
         self.has_failures = False
 
     def check(self, what: str) -> Check:
-        """A check of one thing."""
         return Check(what, self)
 
     def add(self, result: CheckResult) -> None:
-        """Take a result."""
         self.has_failures |= result.level is Level.FAIL
         self._emit(result)
 

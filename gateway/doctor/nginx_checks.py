@@ -29,10 +29,8 @@ _HEADERS = {
     "x-forwarded-for": (r"\$proxy_add_x_forwarded_for", "X-Forwarded-For $proxy_add_x_forwarded_for"),
 }
 
-Statements = list[tuple[list[str], "Statements | None"]]
-"""Words of each directive, with the statements in its braces."""
-Directives = dict[str, list[list[str]]]
-"""Arguments of each directive, by its name."""
+Statements = list[tuple[list[str], "Statements | None"]]  # words of each directive, with the statements in its braces
+Directives = dict[str, list[list[str]]]  # arguments of each directive, by its name
 
 
 def read(path: Path, seen: set[Path] | None = None) -> Statements:

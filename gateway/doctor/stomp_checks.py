@@ -83,14 +83,11 @@ class ConnectRefused(Problem):
 
 
 def error_text(error: Frame) -> str:
-    """Message and body of an ERROR frame."""
     body = f": {printable(error.body)}" if error.body else ""
     return f"ERROR {printable(error.headers.get('message', ''))}{body}"
 
 
 class StompChecks:
-    """The checks of one target that speaks STOMP."""
-
     def __init__(self, connector: Connector, target: Target, options: CheckOptions, report: CheckReport) -> None:
         self._connector = connector
         self._target = target
@@ -148,8 +145,6 @@ class StompChecks:
             "from trusted_proxies, or that have no PROXY header"
         )
         return Problem(f"it closed at CONNECT without an answer{close_reason}", remedy)
-
-    # The upgrade.
 
     async def _can_upgrade(self) -> bool:
         """Ask for the upgrade as a page does; True if a session can follow."""
@@ -217,8 +212,6 @@ class StompChecks:
             return f"the proxy does not reach the gateway ({status})", remedy
         return f"it is refused: {response}", "Look into the logs of the gateway and the proxy"
 
-    # Login and messages.
-
     async def _may_connect(self) -> bool:
         """Connect without a login; True if there is a login, or none is necessary."""
         target, credentials = self._target, self._options.login_headers
@@ -279,8 +272,6 @@ class StompChecks:
             raise Problem(f"{message} did not come back within {patience:g} s", remedy) from None
         except NoFrame:
             raise Problem(f"{message} broke the connection{client.close_reason}", remedy) from None
-
-    # Silence.
 
     async def _check_silence(self) -> None:
         """Hold a connection without heart-beats until the server's ping."""
@@ -345,8 +336,6 @@ class StompChecks:
             except NoFrame:
                 ending = _CUT
         return ending, trio.current_time() - started
-
-    # The client's address.
 
     async def _check_client_address(self) -> None:
         target, settings = self._target, self._options.settings

@@ -97,14 +97,12 @@ class Clock:
         self.limiter = RefusalLimiter(self.scheduler, max_addresses=max_addresses)
 
     def pass_by(self, seconds: float) -> list[Any]:
-        """So much time; returns the lines that were written then."""
         self.now += seconds
         with capture_logs() as logs:
             self.scheduler.tick()
         return [*logs]
 
     def lines(self, address: str, times: int) -> int:
-        """The lines for so many refusals of an address."""
         return sum(self.limiter.admit(address) for _ in range(times))
 
 

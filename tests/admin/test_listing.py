@@ -36,7 +36,6 @@ class Watch:
         return True
 
     async def checkpoint(self) -> None:
-        """Others get a turn."""
         self._now = 0
         await _checkpoint()
 

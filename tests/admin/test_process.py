@@ -45,7 +45,6 @@ def test_a_visit(tmp_path: Path) -> None:
 
 
 def visit(page: httpx.Client) -> None:
-    """What the console does, from login to logout."""
     assert page.get("/api/v1/me").json()["methods"] == ["token", "passcode"]
     refused = page.post("/api/v1/login", json={"login": "alice", "passcode": "planted-wrong"})
     assert (refused.status_code, len(page.cookies)) == (401, 0)

@@ -68,7 +68,6 @@ class Shell:
         self.session = ""
 
     async def prepare(self) -> dict[str, str]:
-        """What the examples speak of is there."""
         orphan = await self.peer(client_id=f"desk-{len(self.peers)}")
         await orphan.subscribe("/topic/news", durable="true")
         await orphan.subscribe("/topic/log.news", 2, "client", resume="reader")
@@ -109,7 +108,6 @@ class Shell:
             return json.load(answer)
 
     async def run(self, endpoint: Endpoint) -> None:
-        """Do what the page says, and see that it goes well."""
         variables = await self.prepare()
         command = api.example_of(endpoint)
         if endpoint.media_type == "text/event-stream":
@@ -122,8 +120,6 @@ class Shell:
             json.loads(body)
 
     async def watch(self, command: str, variables: dict[str, str]) -> None:
-        """A stream that does not end by itself: it tells what a client does."""
-
         async def chat(peer: Peer) -> None:
             while True:
                 await peer.settled()

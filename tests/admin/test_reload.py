@@ -54,6 +54,5 @@ async def test_the_settings_that_are_shown_are_those_in_force() -> None:
 
 
 async def shown(site: Running) -> dict[str, Any]:
-    """The values by name, and how many rules there are."""
     answer = await site.get("settings")
     return {each["name"]: each["value"] for each in answer["settings"]} | {"rules": len(answer["rules"])}

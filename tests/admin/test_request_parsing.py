@@ -97,25 +97,3 @@ class TestBodies:
             await parse_body(Request(scope_of("POST", "/", headers), trio.sleep_forever), Purge)
         assert caught.value.status == 408
         assert trio.current_time() == PATIENCE
-
-    @pytest.mark.parametrize("limit", [True, "5", 5.0])
-    async def test_of_another_type(self, here: Running, limit: object) -> None:
-        """Nothing is guessed: the reference says what is a number."""
-        body = {"destination": "/queue/a", "limit": limit}
-        answer = await here.ask("POST", "queues/redrive", body, headers=BEARER)
-        assert (answer.status, "'limit'" in answer.error) == (400, True)
-
-    async def test_in_pieces(self, here: Running) -> None:
-        pieces = [b'{"destination": "/queue/a",', b' "body": "x"}']
-        sent: list[Any] = []
-
-        async def receive() -> Any:
-            piece = pieces.pop(0)
-            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        headers = {"host": "localhost", "content-type": "application/json; charset=utf-8", **BEARER}
-        await here.app(scope_of("POST", "/api/v1/publish", headers), receive, send)
-        assert sent[0]["status"] == 200

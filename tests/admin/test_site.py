@@ -131,7 +131,6 @@ async def app(opened: OpenGateway, static: Path) -> ASGIApp:
 
 
 def connect(opened: OpenGateway, login: str) -> str:
-    """The id of a session."""
     session = opened.broker.open_session(
         V12, login, peer="127.0.0.1:5", transport="tcp", connected_at=1.0, carrier=Ended()
     )

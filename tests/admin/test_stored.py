@@ -15,7 +15,7 @@ from gateway.admin.listing import SLICE
 from gateway.broker.admin import stored_rows
 from gateway.broker.admin.messages import MessageAdmin
 from gateway.broker.core.storage import Storage
-from gateway.broker.model.options import Retain, SendOptions
+from gateway.broker.model.options import SendOptions
 from gateway.codec import Head
 from tests.transports.peers import Peer
 
@@ -27,7 +27,6 @@ from .test_listing import Watch
 async def either(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
-    """A gateway with a store, and one without."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
     async with running(store=request.param) as site:
@@ -222,8 +221,6 @@ MANY = 10_000
 
 @pytest.mark.slow
 class TestMany:
-    """The lists at their greatest lengths, in slices."""
-
     @pytest.fixture
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> Watch:
         watch = Watch()
@@ -257,14 +254,3 @@ class TestMany:
         assert (await many.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": MANY}
         assert 0 < watch.most <= SLICE
         assert len(many.gateway.broker.scheduler) < 100
-
-    async def test_retained(self, site: Running, watch: Watch) -> None:
-        router = site.gateway.broker.router
-        for number in range(MANY):
-            name = f"/topic/{number:06}"
-            head = Head.of("SEND", {"destination": name})
-            router.send(router.prepare(head, b"", name, SendOptions(retain=Retain.SET), None))
-        answer = await site.get("retained", sort="-topic", limit=2, q="/topic/009")
-        assert [row["topic"] for row in answer["retained"]] == ["/topic/009999", "/topic/009998"]
-        assert answer["total"] == MANY // 10
-        assert watch.most <= 3 * SLICE

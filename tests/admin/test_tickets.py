@@ -11,7 +11,6 @@ import pytest
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 from structlog.testing import capture_logs
-from trio.testing import MockClock
 
 from gateway import auth
 from gateway.admin import site
@@ -182,26 +181,6 @@ class TestRefused:
         assert told == ["too many failed logins"] * (MAX_LINES - 2), "and two for the wrong ones"
         assert "login_attempts" in answer.error
         assert (await office.ask(authorization=BASIC, client=("192.0.2.1", 5))).status == 200
-
-    async def test_the_address_behind_a_trusted_proxy(self, make: Callable[..., Office]) -> None:
-        office = make(login_attempts=1, trusted_proxies=["127.0.0.1", "unix"])
-        for client in (LOCAL, None):
-            address = "192.0.2.7" if client else "192.0.2.8"
-            assert (await office.ask(authorization=WRONG, client=client, x_forwarded_for=address)).status == 401
-            assert (await office.ask(authorization=BASIC, client=client, x_forwarded_for=address)).status == 429
-            assert (await office.ask(authorization=BASIC, client=client, x_forwarded_for="192.0.2.9")).status == 200
-        answer = await office.ask(authorization=BASIC, x_forwarded_for="1.2.3.4", forwarded="for=5.6.7.8")
-        assert answer.status == 400
-
-    async def test_the_authenticator_does_not_answer(
-        self, make: Callable[..., Office], tmp_path: Path, autojump_clock: MockClock
-    ) -> None:
-        office = make(authenticator="tests.auth.operators:never")
-        answer = await office.ask()
-        assert (answer.status, answer.error) == (
-            503,
-            "the login was not checked within 10 s (connect_timeout): try again",
-        )
 
 
 class TestPages:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,12 +14,11 @@ from gateway.admin import trace_stream
 from gateway.admin.console_sessions import ConsoleSession, ConsoleSessions
 from gateway.admin.endpoint import ApiError
 from gateway.admin.trace_stream import EventStream
-from gateway.transports.flow.frame_trace import MOST_VIEWS
 from tests.app.asgi import scope_of
 from tests.transports.harness import Harness
-from tests.transports.peers import Peer, until
+from tests.transports.peers import Peer
 
-from .running import Running, running
+from .running import Running
 
 if TYPE_CHECKING:
     from starlette.types import Message, Scope
@@ -56,7 +53,6 @@ class Reader:
 
     @property
     def events(self) -> list[tuple[str, Any]]:
-        """Name and data of each."""
         blocks = [each for each in self.text.split("\n\n") if each not in ("", ":")]
         pairs = [each.split("\n") for each in blocks]
         return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in pairs]
@@ -77,7 +73,6 @@ def stream_of(harness: Harness, login: ConsoleSession | None = None) -> EventStr
 
 
 async def traced(harness: Harness, nursery: trio.Nursery, login: ConsoleSession | None = None) -> tuple[Peer, Reader]:
-    """A session, and a reader of its frames."""
     peer, reader = await harness.session("tcp"), Reader()
     nursery.start_soon(stream_of(harness, login), SCOPE, reader.receive, reader.send)
     await wait_all_tasks_blocked()
@@ -201,8 +196,6 @@ class TestReaders:
 
 
 class TestLogins:
-    """A stream ends with the login of its reader."""
-
     async def test_it_ends_with_a_logout(
         self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
     ) -> None:
@@ -231,38 +224,3 @@ class TestLogins:
         await trio.sleep(2)
         assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
         assert reader.complete
-
-
-class TestEndpoint:
-    async def test_one_too_many(self, site: Running) -> None:
-        peer = await site.peer()
-        (name,) = site.gateway.broker.sessions
-        with ExitStack() as stack:
-            for _ in range(MOST_VIEWS):
-                stack.enter_context(site.gateway.traces.view(name))
-            answer = await site.ask("GET", f"sessions/{name}/tap")
-        assert answer.status == 409
-        assert answer.error.startswith("4 sessions are looked at already")
-        await peer.aclose()
-
-    async def test_of_a_reader_that_logs_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        async with running(admin_token="sesame") as site:
-            peer = await site.peer()
-            (name,) = site.gateway.broker.sessions
-            answer = await site.ask("POST", "login", {"token": "sesame"})
-            cookie = answer.headers["set-cookie"].partition(";")[0]
-            headers = {"cookie": cookie, "x-csrf-token": answer.json["csrf"]}
-            async with trio.open_nursery() as nursery:
-
-                async def look() -> None:
-                    answer = await site.ask("GET", f"sessions/{name}/tap", headers=headers)
-                    assert answer.body.endswith(
-                        b'event: end\ndata: {"reason": "this login has ended, log in again"}\n\n'
-                    )
-
-                nursery.start_soon(look)
-                await until(lambda: bool(site.gateway.traces._views))
-                assert (await site.ask("POST", "logout", headers=headers)).status == 204
-            await peer.settled()
-            await peer.aclose()

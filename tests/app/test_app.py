@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
@@ -22,7 +21,7 @@ from gateway.config.settings import Settings, load
 from gateway.observe import logs
 from gateway.process import hypercorn_worker
 from gateway.runtime import gateway
-from tests.app.asgi import Lifespan, request, scope_of
+from tests.app.asgi import Lifespan, request
 from tests.app.process import connect, read_to_end
 
 FREE = {"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"]}
@@ -30,7 +29,6 @@ FREE = {"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"]}
 
 @pytest.fixture(autouse=True)
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
-    """What the application logs; it does not get to set up logging itself."""
     monkeypatch.setattr(logs, "configure", lambda *_: None)
     with structlog.testing.capture_logs() as lines:
         yield lines
@@ -65,23 +63,6 @@ class TestOnTrio:
         assert HINT not in events(logged)
         assert (app.gateway, app.refusal, app.crashed) == (None, None, False)
 
-    async def test_no_websocket_on_the_http_port(self) -> None:
-        app = App(load(**FREE))
-        sent: list[dict[str, Any]] = []
-
-        async def during() -> None:
-            async def receive() -> dict[str, Any]:
-                return {"type": "websocket.connect"}
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-
-            scope = scope_of("GET", "/ws", {"host": "localhost"}) | {"type": "websocket", "subprotocols": []}
-            await app(scope, receive, send)
-
-        await Lifespan(app, during).run()
-        assert [message["type"] for message in sent] == ["websocket.close"]
-
 
 class TestOnAsyncio:
     def test_stomp_and_http_until_the_drain(self, logged: list[EventDict]) -> None:
@@ -99,13 +80,6 @@ class TestOnAsyncio:
         assert lifespan.types == ["startup.complete", "shutdown.complete"]
         assert b"ERROR\n" in read_to_end(clients[0])
         assert events(logged).count(HINT) == 1
-
-    def test_a_refusal(self) -> None:
-        app = App(load(**FREE, users_file="/nowhere/users.txt"))
-        lifespan = Lifespan(app, trio.sleep_forever)
-        asyncio.run(asyncio.wait_for(lifespan.run(), 20))
-        assert lifespan.types == ["startup.failed"]
-        assert lifespan.sent[0]["message"].startswith("users_file (GATEWAY_USERS_FILE) is wrong: ")
 
     def test_without_a_lifespan(self) -> None:
         with pytest.raises(RuntimeError, match=NO_LIFESPAN):

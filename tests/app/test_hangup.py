@@ -34,21 +34,6 @@ def test_reloads_and_goes_on(tmp_path: Path, way: str) -> None:
         assert "Traceback" not in running.log
 
 
-def test_during_the_start(tmp_path: Path) -> None:
-    """As soon as the interpreter runs our first line."""
-    with server(SERVE, tmp_path) as running:
-        while not ignores_hangups(running.process.pid):
-            assert running.process.poll() is None, running.log
-        running.process.send_signal(signal.SIGHUP)
-        connect(running.tcp_port()).close()
-
-
-def ignores_hangups(process: int) -> bool:
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
-    return bool(ignored & 1 << (signal.SIGHUP - 1))
-
-
 def test_secrets_are_changed_while_sessions_go_on(tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text('admin_token = "planted-old"\nmax_body = "1MiB"\n')
@@ -112,8 +97,6 @@ def secured_client(port: int, authority: Path) -> stomp.Connection12:
 
 
 class TestHangups:
-    """The part of it that is ours, in this process."""
-
     async def test_one_and_another(self, nursery: trio.Nursery) -> None:
         hangups = hypercorn_worker.HangupSignals()
         count = 0

@@ -65,10 +65,7 @@ def test_a_stop_says_what_is_lost(tmp_path: Path) -> None:
 
 
 class TestMake:
-    """`make run`, as its recipe has it."""
-
     def recipe(self) -> list[str]:
-        """The last line of it: what comes before only brings what is missing."""
         command = ["make", "--dry-run", "--old-file=.venv/runtime", "--no-print-directory", "run", f"BIN={BIN}"]
         lines = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
         return ["sh", "-c", lines[-1]]
@@ -80,16 +77,6 @@ class TestMake:
             running.await_in_log(f"Running on http://unix:{tmp_path}/a b")
             running.process.send_signal(signal.SIGTERM)
             assert running.wait() == 0
-
-    def test_a_port_that_is_taken(self, tmp_path: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            address = f"127.0.0.1:{taken.getsockname()[1]}"
-            with server(self.recipe(), tmp_path, http=address) as running:
-                assert running.wait() == 1
-        assert running.log == (
-            f"Error: cannot listen on {address}: the address is in use by another program; change the setting http "
-            "(GATEWAY_HTTP)\n"
-        )
 
 
 @every_spawning_way

@@ -43,7 +43,6 @@ class Stream:
         self.headers = self._response.headers
 
     def events(self) -> Iterator[tuple[str, Any]]:
-        """Name and data of each, until the answer ends."""
         name = ""
         while line := self._response.readline():
             if line.startswith(b"event: "):
@@ -57,7 +56,6 @@ class Stream:
         self.socket.close()
 
     def vanish(self) -> None:
-        """Close with a reset."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close()
 
@@ -70,7 +68,6 @@ def session_of(running: Server) -> str:
 
 
 def wait_for_a_place(running: Server, session_id: str) -> Stream:
-    """A stream, as soon as there may be one."""
     deadline = time.monotonic() + DEADLINE
     while True:
         stream = Stream(running, session_id)

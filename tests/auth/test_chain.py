@@ -40,7 +40,6 @@ class Authenticators:
     asked: list[Credentials]
 
     async def ask(self, credentials: Credentials) -> str:
-        """The user, or `refused`."""
         try:
             identity = await self.chain.authenticate(credentials)
         except LoginRefused:
@@ -139,13 +138,6 @@ class TestOrder:
             assert await found.ask(both) == first, (first, second)
             assert await found.ask(WRONG[first](KINDS[second](Credentials(), found))) == "refused", (first, second)
 
-    async def test_a_ticket_that_is_not_needed_stays_valid(self, make: Make) -> None:
-        found = make()
-        credentials = KINDS["bearer"](KINDS["ticket"](Credentials(), found), found)
-        assert await found.ask(credentials) == "bearer"
-        assert await found.ask(replace(credentials, authorization="")) == "ticket"
-        assert await found.ask(replace(credentials, authorization="")) == "refused"
-
     async def test_unknown_credentials_go_to_the_operators_function(self, make: Make) -> None:
         found = make()
         for credentials in (
@@ -207,8 +199,6 @@ class TestLogin:
 
 
 class TestRefusal:
-    """The text for the client, and the fields for the log."""
-
     @pytest.mark.parametrize(
         ("credentials", "method", "why", "user"),
         [
@@ -252,14 +242,6 @@ class TestRefusal:
         assert refusal.why == ("" if answer else "the authenticator names no user")
         assert refusal.detail == (answer or LoginRefused()).detail
 
-    @pytest.mark.parametrize("names", [("users",), ("users", "tokens")])
-    async def test_the_passcode_may_have_been_meant_as_a_token(self, make: Make, names: tuple[str, ...]) -> None:
-        more = ", and the passcode does not look like a token" if "tokens" in names else ""
-        for login in ("passcode", "unknown", None):
-            with pytest.raises(LoginRefused) as error:
-                await make(*names).chain.authenticate(Credentials(login, "Bearer garbage"))
-            assert error.value.detail == f"login and passcode do not belong to a user of this server{more}"
-
     async def test_without_credentials_it_lists_the_kinds(self, make: Make) -> None:
         with pytest.raises(LoginRefused) as error:
             await make("users", "tokens", "cookies", "certificates").chain.authenticate(Credentials())
@@ -271,8 +253,6 @@ class TestRefusal:
 
 
 class TestReview:
-    """The files may have changed since a ticket was issued, or while a passcode is verified."""
-
     @staticmethod
     async def ticket_of(found: Authenticators) -> str:
         identity = await found.chain.authenticate(Credentials("passcode", "right"))

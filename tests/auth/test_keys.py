@@ -50,17 +50,15 @@ class TestContents:
     def test_pem_and_jwk(self, path: Path, kind: str, found: set[str]) -> None:
         assert algorithms(path, public_pem(kind)) == [found]
         assert algorithms(path, jwks(jwk(kind))) == [found]
-
-    def test_certificate(self, path: Path) -> None:
+        assert algorithms(path, jwks(jwk(kind))[10:-2].encode("utf-8-sig")) == [found], "one alone"
         assert algorithms(path, certificate(serialization.Encoding.PEM)) == [{"ES256"}]
+        path.write_text(jwks(jwk(kind), jwk(kind)))
+        with pytest.raises(FileFault, match=r"has 2 keys, and may have at most 1$"):
+            read_keys(path, 1)
 
     def test_several_in_pem_with_words_between(self, path: Path) -> None:
         text = f"\n# the old one\n{public_pem('RSA')}# the new one\r\n{public_pem('P-256')}"
         assert algorithms(path, text) == [RSA, {"ES256"}]
-
-    @pytest.mark.parametrize("text", [public_pem("RSA"), jwks(jwk("RSA"))])
-    def test_a_byte_order_mark(self, path: Path, text: str) -> None:
-        assert algorithms(path, text.encode("utf-8-sig")) == [RSA]
 
     @pytest.mark.parametrize(
         ("secret", "found"),
@@ -92,9 +90,6 @@ class TestContents:
         )
         assert algorithms(path, text) == [{"RS256"}, {"ES256"}, {"HS256"}]
         assert [key.kid for key in read_keys(path)] == ["a", "b", ""]
-
-    def test_one_jwk_alone(self, path: Path) -> None:
-        assert algorithms(path, jwks(jwk("RSA"))[10:-2]) == [RSA]
 
 
 class TestFaults:
@@ -128,11 +123,8 @@ class TestFaults:
     )
     def test_a_public_key_is_no_secret(self, path: Path, content: bytes) -> None:
         assert "write it as PEM" in fault(path, content)
-
-    @pytest.mark.parametrize("kind", ["RSA", "P-256", "Ed25519"])
-    def test_nor_is_one_of_openssh(self, path: Path, kind: str) -> None:
-        assert "ssh-keygen -e" in fault(path, openssh(kind))
-        assert "ssh-keygen -e" in fault(path, b"# of the issuer\n" + openssh(kind))
+        for kind in ("RSA", "P-256", "Ed25519"):
+            assert "ssh-keygen -e" in fault(path, b"# of the issuer\n" + openssh(kind))
 
     @pytest.mark.parametrize(
         ("content", "sentence"),
@@ -158,9 +150,3 @@ class TestFaults:
     )
     def test_others(self, path: Path, content: str, sentence: str) -> None:
         assert fault(path, content).startswith(sentence)
-
-    def test_too_many(self, path: Path) -> None:
-        path.write_text(jwks(jwk("RSA"), jwk("RSA")))
-        assert len(read_keys(path, 2)) == 2
-        with pytest.raises(FileFault, match=r"has 2 keys, and may have at most 1$"):
-            read_keys(path, 1)

@@ -51,7 +51,6 @@ async def refused(found: Tokens, text: str) -> LoginRefused:
 
 
 async def reason(found: Tokens, text: str, logged: list[EventDict]) -> str:
-    """The reason in the log, which the client does not get."""
     logged.clear()
     error = await refused(found, text)
     assert error.detail == "this server does not accept the token; its log says why"
@@ -171,11 +170,6 @@ class TestClaims:
         assert (identity.user, identity.groups) == ("a@b", frozenset({"x", "y"}))
         assert (await Tokens(path, groups_claim="").identify(token("HS256", SECRET, groups=["x"]))).groups == set()
         assert (await Tokens(path).identify(token("HS256", SECRET, groups="x y"))).groups == {"x", "y"}
-
-    async def test_a_claim_without_a_name(self, path: Path, logged: list[EventDict]) -> None:
-        for user in (None, "", " ", "a\nb", 1.5, ["alice"], {"a": 1}, True):
-            sentence = await reason(Tokens(path), token("HS256", SECRET, sub=user), logged)
-            assert sentence == "its claim sub holds no user's name (jwt_user_claim)"
 
 
 async def test_hostile_tokens(path: Path, logged: list[EventDict]) -> None:

@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway import auth
 from gateway.auth import passwords, users
-from gateway.auth.authenticator import Anonymous, RateLimited
+from gateway.auth.authenticator import Anonymous
 from gateway.auth.failed_logins import PLACES, FailedLogins, TooManyFailedLogins
 from gateway.auth.users import NICENESS, SlowThreads, UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
@@ -37,7 +37,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The verifications, which are fast here."""
     asked = []
 
     def verify(hashed: str, passcode: str) -> bool:
@@ -89,12 +88,6 @@ class TestAuthenticate:
         assert await found.authenticate(Credentials("alic", "esecret")) is None
         assert len(asked) == 3
 
-    async def test_memory_is_bounded(self, path: Path, asked: list[tuple[str, str]]) -> None:
-        found = UsersFile(path, max_remembered=1)
-        for login, passcode in [("alice", "secret"), ("bob", "other"), ("alice", "secret")]:
-            assert await found.authenticate(Credentials(login, passcode)) == Identity(login)
-        assert len(asked) == 3
-
     async def test_two_verifications_at_a_time(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         both, running, most = threading.Barrier(2, timeout=10), 0, 0
         lock = threading.Lock()
@@ -118,26 +111,6 @@ class TestAuthenticate:
 
 
 class TestFlood:
-    async def test_guesses_in_the_queue_are_refused_after_too_many_failures(
-        self, path: Path, asked: list[tuple[str, str]]
-    ) -> None:
-        failed = FailedLogins(6)
-        found = RateLimited(_Server(UsersFile(path, failed)), failed, 0.0)
-        refusals: list[str] = []
-
-        async def guess(number: int) -> None:
-            with pytest.raises(LoginRefused) as error:
-                await found.authenticate(Credentials("alice", f"guess {number}", address="192.0.2.1"))
-            refusals.append(str(error.value))
-
-        async with trio.open_nursery() as nursery:
-            for number in range(500):
-                nursery.start_soon(guess, number)
-        assert len(refusals) == 500
-        # Guesses that had a place when the last failure was counted were still checked.
-        assert 6 <= len(asked) <= 6 + PLACES
-        assert refusals.count("login refused") == len(asked)
-
     async def test_a_remembered_passcode_is_refused_too(self, path: Path) -> None:
         """A check without a hash would let a client guess a thousand times a second."""
         failed = FailedLogins(1)
@@ -162,22 +135,7 @@ class TestFlood:
         assert len(asked) == 101
 
 
-class _Server:
-    """A users file as a `ServerAuthenticator`."""
-
-    name = "users"
-    tickets = None
-
-    def __init__(self, found: UsersFile) -> None:
-        self.authenticate = found.authenticate
-
-    def reload(self) -> str | None:
-        return None
-
-
 class TestReview:
-    """Identities are reviewed after the file was read again."""
-
     @staticmethod
     async def log_in(found: UsersFile) -> Identity:
         identity = await found.authenticate(Credentials("alice", "secret"))

@@ -48,7 +48,6 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """An authority, and a certificate that it vouches for."""
     leaf = tls_files.authority().issue_cert("operator.example")
     tls_files.authority().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     leaf.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))

@@ -20,7 +20,6 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demanding]:
 
 @pytest.fixture
 def secured(there: Demanding, tmp_path: Path) -> Terminal:
-    """A terminal where STOMP_URL names that gateway."""
     return Terminal(there.url, tmp_path)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import pytest
 from rich.console import Console, RenderableType
 
 from gateway.cli import dashboard
@@ -35,26 +34,6 @@ def shown(what: RenderableType) -> str:
     with console.capture() as captured:
         console.print(what)
     return captured.get()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (7, "7"), (0.125, "0.125"), (999, "999"), (1000, "1k"), (12_345, "12.3k"), (2.5e6, "2.5M"), (3e9, "3G")],
-)
-def test_numbers(value: float, text: str) -> None:
-    assert dashboard.number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**2, "3 MiB"), (1024**3, "1 GiB")]
-)
-def test_octets(value: float, text: str) -> None:
-    assert dashboard.nbytes(value) == text
-
-
-def test_durations() -> None:
-    assert dashboard.duration(59.9) == "00:00:59"
-    assert dashboard.duration(93_784) == "1d 02:03:04"
 
 
 def test_the_head() -> None:

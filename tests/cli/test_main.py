@@ -25,7 +25,6 @@ HASH = passwords.hash_passcode("secret")
 
 @pytest.fixture(autouse=True)
 def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
     for name in list(os.environ):
         if name.startswith("GATEWAY_"):
             monkeypatch.delenv(name)
@@ -38,7 +37,6 @@ def run(*arguments: str, stdin: str | None = None, **variables: str) -> Result:
 
 
 def refused(result: Result) -> str:
-    """The one sentence of a refusal."""
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
@@ -184,16 +182,6 @@ class TestCheckConfig:
             "is wrong: 'postgres://x' is no store; write memory, or sqlite:PATH with the path of a file"
         )
 
-    def test_policies_that_need_a_store(self, tmp_path: Path) -> None:
-        (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/#"\ndurable = true\n')
-        result = run("check-config")
-        assert result.exit_code == 0
-        assert result.stderr.startswith(
-            "Warning: store is memory, so messages end with the process, though policies of"
-        )
-        assert result.stderr.count("\n") == 1
-        assert run("check-config", store="sqlite:store.db").stderr == ""
-
     def test_bind(self, tmp_path: Path) -> None:
         result = run("check-config", "--bind", tcp="127.0.0.1:0", websocket=f"unix:{tmp_path / 'ws'}", http="[::1]:0")
         assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])
@@ -311,7 +299,6 @@ class TestPasswd:
 
 
 def _read(terminal: int) -> bytes:
-    """What a terminal shows; empty when nobody holds its other end any more."""
     try:
         return os.read(terminal, 4096)
     except OSError:

@@ -14,7 +14,7 @@ import pytest
 from gateway.auth.passwords import hash_passcode, write_user
 from gateway.cli import json_lines
 from tests.cli.conftest import Terminal
-from tests.gateway_process import HOST, free_ports, start_gateway
+from tests.gateway_process import HOST, start_gateway
 
 
 def test_there_and_back(terminal: Terminal, queue: str) -> None:
@@ -31,13 +31,6 @@ def test_standard_input(terminal: Terminal, queue: str) -> None:
     assert terminal.run("subscribe", queue, "--browse")[1] == b"last\n", "not more than --count"
     out = terminal.run("subscribe", queue, f"{queue}-b", "--count", "2")[1]
     assert sorted(out.split(b"\n")) == [b"", b"last", b"lines\0and a NUL", b"two"]
-
-
-def test_many_lines(terminal: Terminal, queue: str) -> None:
-    """More than one read has, with ends of lines at any place of it."""
-    sent = b"".join([b"%d %s\n" % (number, b"x" * (number % 97)) for number in range(20_000)])
-    assert terminal.run("send", queue, stdin=sent)[2] == "20000 messages sent and confirmed\n"
-    assert terminal.run("subscribe", queue, "--count", "20000") == (0, sent, "")
 
 
 def test_lines_of_json(terminal: Terminal, queue: str) -> None:
@@ -113,15 +106,6 @@ def test_commands_that_cannot_be_meant(terminal: Terminal, words: list[str], sen
     status, out, told = terminal.run(*words)
     assert (status, out) == (2, b"")
     assert sentence in told
-
-
-def test_nobody_listens(terminal: Terminal) -> None:
-    terminal.environment["STOMP_URL"] = f"stomp://{HOST}:{free_ports(1)[0]}"
-    for words in (["send", "/queue/a", "b"], ["subscribe", "/queue/a"]):
-        status, _, told = terminal.run(*words)
-        assert status == 1
-        assert told.startswith(f"Error: cannot {words[0]}: cannot connect to {HOST}:")
-        assert "refused" in told
 
 
 def test_the_server_refuses(terminal: Terminal) -> None:

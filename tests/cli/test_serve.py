@@ -37,7 +37,6 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
 
 @pytest.fixture(autouse=True)
 def _late_signals_do_no_harm() -> Iterator[None]:
-    """A signal that comes when nobody waits for it would end the tests."""
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in before.items():
@@ -133,15 +132,6 @@ def test_an_http_server_that_fails(
     monkeypatch.setattr(serve, "serve_http", fail)
     assert serve.run(settings) == 70
     assert [line["event"] for line in logged if line["log_level"] == "error"] == ["the HTTP server failed"]
-
-
-def test_a_signal_that_comes_while_starting(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve_nothing(app: object, config: object, *, shutdown_trigger: Any, mode: str) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        await shutdown_trigger()
-
-    monkeypatch.setattr(serve, "serve_http", serve_nothing)
-    assert serve.run(settings) == 0
 
 
 @pytest.mark.parametrize("setting", ["http", "tcp"])

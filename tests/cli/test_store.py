@@ -21,7 +21,6 @@ FILE = "store.db"
 
 @pytest.fixture(autouse=True)
 def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no variables of whoever runs the tests."""
     for name in [each for each in os.environ if each.startswith("GATEWAY_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -29,7 +28,6 @@ def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store() -> SQLiteStore:
-    """An open store with two messages."""
     store = SQLiteStore.open(Path(FILE), reserve=0)
     batch = Batch(1, places={1: Container(1, "queue", "/queue/a")})
     for number in (1, 2):
@@ -41,13 +39,11 @@ def store() -> SQLiteStore:
 
 @pytest.fixture
 def closed(store: SQLiteStore) -> None:
-    """The same, and nobody has it."""
     store.close(clean=True)
 
 
 @pytest.fixture
 def damaged(store: SQLiteStore) -> None:
-    """One message has lost its content."""
     store._sql("DELETE FROM contents WHERE content = 1")
     store.close(clean=True)
 
@@ -58,7 +54,6 @@ def run(*arguments: str, stdin: str | bytes | None = None, **variables: str) -> 
 
 
 def refused(result: Result) -> str:
-    """The one sentence of a refusal."""
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
@@ -66,7 +61,6 @@ def refused(result: Result) -> str:
 
 
 def process(arguments: Sequence[str], **how: int) -> subprocess.CompletedProcess[str]:
-    """A process of its own, with other files as its standard input and output."""
     command = [sys.executable, "-m", "gateway", "store", *arguments]
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, **how)  # type: ignore[call-overload, no-any-return]
 
@@ -81,10 +75,6 @@ class TestAll:
     def test_no_store(self, command: str, tmp_path: Path) -> None:
         assert refused(run(command, FILE)) == f"{FILE} cannot be used: No such file or directory"
         assert list(tmp_path.iterdir()) == []
-
-    @pytest.mark.parametrize("command", ["check", "export", "import"])
-    def test_no_file_and_no_setting(self, command: str) -> None:
-        assert refused(run(command)).startswith("name the file: the setting store is memory")
 
     @pytest.mark.usefixtures("closed")
     def test_the_file_of_the_setting(self, tmp_path: Path) -> None:

@@ -27,11 +27,6 @@ def test_printed(terminal: Terminal, gateway: GatewayProcess, queue: str) -> Non
     assert " ready" in out.decode().splitlines()[0]
 
 
-def test_the_settings_say_where_it_is(terminal: Terminal, gateway: GatewayProcess) -> None:
-    terminal.environment["GATEWAY_HTTP"] = f"{HOST}:{gateway.http_port}"
-    assert terminal.run("top")[0] == 0
-
-
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
@@ -69,7 +64,6 @@ class Screen:
         os.write(self._controller, keys.encode())
 
     def wait_for(self, pattern: str) -> None:
-        """Read until it is written; what was written before counts no more."""
         text, deadline = "", time.monotonic() + 20
         while not re.search(pattern, text):
             assert select.select([self._controller], [], [], max(0.0, deadline - time.monotonic()))[0], text
@@ -110,10 +104,3 @@ def test_a_gateway_that_goes_away_and_comes_back(terminal: Terminal) -> None:
         seen.wait_for(r"up 00:00:0\d")
         seen.press("q")
         assert seen.process.wait(10) == 0
-
-
-def test_ctrl_c(terminal: Terminal, gateway: GatewayProcess) -> None:
-    with screen(terminal, "--url", gateway.http_url) as seen:
-        seen.wait_for("ready")
-        seen.process.send_signal(2)
-        assert seen.process.wait(10) == 130

@@ -16,7 +16,6 @@ def write(text: str) -> None:
 
 
 def refused() -> str:
-    """The sentence of a refusal."""
     with pytest.raises(SettingsError) as refusal:
         load()
     assert "\n" not in str(refusal.value)
@@ -65,8 +64,6 @@ class TestUnknownNames:
 
 
 class TestPlaces:
-    """The file's line is named only where it is the file's value that is wrong."""
-
     def test_of_the_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
         write("\nmax_headers = 1")
         place = "gateway.toml line 2: max_headers is wrong: "

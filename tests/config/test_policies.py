@@ -23,12 +23,10 @@ def write(text: str) -> None:
 
 
 def found(name: str) -> Policy:
-    """The policy of a destination by the file."""
     return policies_of(load()).find(name)
 
 
 def refused(**overrides: Any) -> str:
-    """The sentence of a refusal."""
     with pytest.raises(SettingsError) as refusal:
         load(**overrides)
     assert "\n" not in str(refusal.value)

@@ -25,7 +25,6 @@ def write(text: str) -> None:
 
 
 def refused(**arguments: Any) -> str:
-    """The sentence of a refusal."""
     with pytest.raises(SettingsError) as refusal:
         load(**arguments)
     assert "\n" not in str(refusal.value)

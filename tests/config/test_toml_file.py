@@ -15,7 +15,6 @@ def written(data: bytes | str) -> SettingsFile:
 
 
 def refused(data: bytes | str) -> str:
-    """The sentence of a refusal."""
     with pytest.raises(SettingsError) as refusal:
         written(data)
     assert "\n" not in str(refusal.value)

@@ -14,7 +14,6 @@ from tests.console.traffic import Client
 
 @pytest.fixture(scope="module")
 def many(behind_nginx: Front) -> Iterator[Client]:
-    """120 queues of a kind: number n has n % 7 messages."""
     with Client(behind_nginx.gateway.tcp_port) as client:
         for number in range(120):
             for _ in range(number % 7 or 1):
@@ -87,19 +86,6 @@ def test_rows_stay_where_they_are(visit: Visit, many: Client) -> None:
     assert row is not None
     assert row.evaluate("(row) => row.isConnected")
     assert page.evaluate("scrollY") == 60
-
-
-def test_a_row_that_moves_keeps_the_focus(visit: Visit, many: Client) -> None:
-    many.send("/queue/moving.a")
-    many.send("/queue/moving.b")
-    page = visit.open("destinations?q=moving&sort=-waiting")
-    link = page.get_by_role("link", name="/queue/moving.a")
-    link.focus()
-    for more, overtaking in enumerate("abab", start=1):
-        for _ in range(more):
-            many.send(f"/queue/moving.{overtaking}")
-        expect(rows(page).first).to_contain_text(f"/queue/moving.{overtaking}")
-        expect(link).to_be_focused()
 
 
 def test_sessions_and_subscriptions(visit: Visit, front: Front, many: Client) -> None:

@@ -35,6 +35,7 @@ def test_charts_move_under_load(visit: Visit, front: Front) -> None:
     expect(image).to_have_attribute("aria-label", re.compile("from .* to .*: in use .* at the end, .* at most"))
 
 
+@pytest.mark.long
 def test_a_lost_connection_is_shown_and_heals(
     visiting: Callable[..., Visit], starting_behind_nginx: Callable[..., Front]
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_lost_connection_is_shown_and_heals(
     expect(page.get_by_role("status").get_by_text("Ready", exact=True)).to_be_visible()
 
 
+@pytest.mark.long
 def test_it_heals_by_itself_without_a_login(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
     front = starting()
     visit = visiting(front)

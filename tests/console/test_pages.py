@@ -32,7 +32,6 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def a_client(behind_nginx: Front) -> Iterator[Client]:
-    """A client with subscriptions, messages that wait, come later or stay, and dead letters."""
     port = behind_nginx.gateway.tcp_port
     kill_letters(port, "pages", 2)
     with Client(port) as client:
@@ -51,7 +50,6 @@ def test_every_page(visiting: Callable[..., Visit], behind_nginx: Front, a_clien
 
 
 def _faults(visit: Visit, place: str, client: Client) -> list[str]:
-    """What is wrong with a page on a desktop, and then on a phone."""
     visit.page.set_viewport_size({"width": 1280, "height": 800})
     page = visit.open(place.replace("SESSION", client.session))
     expect(page.get_by_role("heading", level=1)).to_have_text(PAGES[place].replace("SESSION", client.session))
@@ -64,28 +62,6 @@ def _faults(visit: Visit, place: str, client: Client) -> list[str]:
         width = page.evaluate("document.documentElement.scrollWidth")
         found.append(f"it is {width} px wide on a phone of 360")
     return found + visit.faults()
-
-
-@pytest.mark.parametrize("front", ["straight"], indirect=True)
-def test_every_page_straight_from_the_gateway(visit: Visit) -> None:
-    page = visit.open()
-    for name in ("Destinations", "Sessions", "Subscriptions", "Playground", "Pipeline", "Settings", "Overview"):
-        page.get_by_role("navigation").get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(name)
-        expect(page).to_have_title(f"{name} · stomp-gateway console")
-        expect(page.get_by_role("link", name=name)).to_have_attribute("aria-current", "page")
-        expect(page.get_by_role("heading", level=1)).to_be_focused()
-
-
-def test_nothing_is_there_yet(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
-    visit = visiting(starting())
-    page = visit.open("destinations")
-    expect(page.get_by_text("No destinations yet")).to_be_visible()
-    visit.open("sessions")
-    expect(page.get_by_text("No client is connected")).to_be_visible()
-    visit.open("pipeline")
-    expect(page.get_by_text("No results of the pipeline")).to_be_visible()
-    assert visit.faults() == []
 
 
 def test_by_keyboard_alone(visit: Visit) -> None:

@@ -22,7 +22,6 @@ NOW = rows.START + timedelta(minutes=10)
 
 
 def leave(tables: Path, job: str, table: pyarrow.Table) -> None:
-    """TABLES/_console/<job>.json"""
     body: dict[str, Any] = {"job": job, "at": NOW.isoformat(), "since": rows.START.isoformat()}
     folder = tables / "_console"
     folder.mkdir(exist_ok=True)
@@ -30,7 +29,6 @@ def leave(tables: Path, job: str, table: pyarrow.Table) -> None:
 
 
 def stuck(destination: str) -> pyarrow.Table:
-    """A consumer that has held messages of that queue for a minute and more."""
     looks = [rows.gauge_subscription(at, oldest_us=70_000_000, destination=destination) for at in (0.0, 10.0, 20.0)]
     return fold({}, looks_of(looks), AlarmLimits(stuck_after=60))[1]
 
@@ -53,7 +51,6 @@ def dead(count: int) -> pyarrow.Table:
 
 
 def minutes() -> pyarrow.Table:
-    """Ten minutes of traffic."""
     found = [
         {
             "minute": rows.START + timedelta(minutes=minute),

@@ -13,7 +13,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.console import PLACES, gaps, load, wait_for_updates, watch
 from tests.console.conftest import TOKEN, Front, Visit, fronted
-from tests.console.crowd import crowd, growing, login, name
+from tests.console.crowd import crowd, growing, name
 from tests.console.traffic import Client
 
 pytestmark = pytest.mark.long
@@ -27,7 +27,6 @@ DEAREST = 5.0
 
 @pytest.fixture(scope="module")
 def crowded() -> Iterator[Front]:
-    """A gateway behind nginx, with its crowd."""
     with fronted(admin_token=TOKEN) as front, crowd(front.gateway.tcp_port):
         yield front
 
@@ -97,20 +96,3 @@ def test_destinations(visit: Visit) -> None:
     page.get_by_label("Name contains").fill("crowd.0999")
     expect(count(page)).to_have_text("1–10 of 10 destinations")
     expect(rows(page)).to_have_count(10)
-
-
-def test_sessions(visit: Visit) -> None:
-    page = visit.open("sessions?q=worker")
-    expect(count(page)).to_have_text("1–100 of 5,000 sessions")
-    button(page, "Login").click()
-    expect(rows(page).first).to_contain_text(login(0))
-    button(page, "Login").click()
-    expect(rows(page).first).to_contain_text(login(4_999))
-    page.get_by_role("button", name="Next").click()
-    expect(rows(page).first).to_contain_text(login(4_899))
-    page.get_by_label("Transport").select_option("WebSocket")
-    expect(page.get_by_text("Nothing matches")).to_be_visible()
-    page.get_by_role("button", name="Show all").click()
-    page.get_by_role("searchbox", name="Login", exact=True).fill(login(1_234))
-    expect(count(page)).to_have_text("1–1 of 1 session")
-    expect(rows(page).first).to_contain_text(login(1_234))

@@ -15,7 +15,6 @@ HOUR = {"x_delay": "3600000"}
 
 @pytest.fixture(scope="module")
 def keeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
-    """A gateway with topics that have logs."""
     file = tmp_path_factory.mktemp("kept") / "gateway.toml"
     file.write_text('[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 100\n')
     with fronted(admin_token=TOKEN, config=file) as front:
@@ -38,7 +37,6 @@ def rows(page: Page) -> Locator:
 
 
 def delete(page: Page, button: str, yes: str) -> None:
-    """From a sheet: the button on it, and then yes."""
     page.get_by_role("dialog").get_by_role("button", name=button).click()
     page.get_by_role("dialog").get_by_role("button", name=yes, exact=True).click()
     expect(page.get_by_role("dialog")).to_have_count(0)

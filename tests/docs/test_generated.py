@@ -17,7 +17,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def lines_of(title: str) -> list[str]:
-    """The rows of one section's table, without its head."""
     section = headers.page().split(f"\n## {title}\n")[1].split("\n## ")[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
@@ -53,14 +52,6 @@ def test_every_row_is_there_with_all_it_says() -> None:
                 if row.treatment is not Treatment.REFUSED:
                     assert spelling.values.allowed in line
                 assert all(f"`{word}`" in line for word in spelling.passes if word)
-
-
-def test_nothing_else_is_there() -> None:
-    page = headers.page()
-    rows = sum(line.startswith("| `") for line in page.splitlines())
-    # CONNECT and STOMP share a section, and so do BEGIN, COMMIT and ABORT, and the frames with queue arguments.
-    shared = {"STOMP", "COMMIT", "ABORT"}
-    assert rows == sum(1 if row.argument else len(set(row.frames) - shared) for row in TABLE)
 
 
 def test_whether_subscribers_see_it_and_other_words() -> None:

@@ -14,7 +14,6 @@ HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
 
 
 def moved(uri: str, text: str) -> tuple[str, dict[str, Any]]:
-    """The text as the site has it, and what the page is told besides."""
     page = SimpleNamespace(file=SimpleNamespace(src_uri=uri), meta={})
     return HOOKS["on_page_markdown"](text, page=page, config=None, files=None), page.meta
 
@@ -39,8 +38,3 @@ def test_what_is_no_file_is_no_link() -> None:
         "more, [there](https://example.org), [below](#more)\n## More\n",
         {},
     )
-
-
-def test_pages_without_sections_need_no_list_of_them() -> None:
-    assert moved("settings.md", "# Settings\n\n### One\n")[1] == {"hide": ["toc"]}
-    assert moved("rules.md", "# Rules\n\n## Keys\n")[1] == {}

@@ -24,7 +24,6 @@ NOT_RUN = {"CONTRIBUTING.md", "examples/README.md"}
 
 @cache
 def words() -> str:
-    """All strings in the tests but for documentation, and for what looks at every page."""
     left_out = {ROOT / "tests" / "test_docs_blocks.py", Path(__file__)}
     found = []
     for file in sorted((ROOT / "tests").rglob("*.py")):

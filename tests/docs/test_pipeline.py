@@ -20,7 +20,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def machine(machine: Machine) -> Machine:
-    """Spark starts in silence, and takes its time where others work, too."""
     machine.patience = 200
     return machine
 

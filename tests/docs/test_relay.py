@@ -17,7 +17,6 @@ AWAIT = "timeout {patience} bash -c 'until grep -q {word} {file}; do sleep 0.05;
 
 @pytest.fixture
 def both(machine: Machine) -> Machine:
-    """A machine on which both gateways run, with the users of the page."""
     authority = trustme.CA()
     certificate = authority.issue_cert("two")
     machine.write("two.pem", authority.cert_pem.bytes().decode())
@@ -35,7 +34,6 @@ def both(machine: Machine) -> Machine:
 
 
 def at(name: str) -> str:
-    """Options of commands that are clients of one of them."""
     if name == "one":
         return "--url stomp://a@one:61613 --passcode-file one.passcode"
     return "--url stomps://b@two:61614 --passcode-file two.passcode --ca two.pem"
@@ -48,7 +46,6 @@ def relay(machine: Machine, command: str) -> None:
 
 
 def end(machine: Machine) -> list[dict[str, object]]:
-    """The relay's lines about what it has done."""
     machine.run("kill -TERM $relay; wait $relay")
     lines = [json.loads(line) for line in machine.run("cat relay.log").splitlines()]
     return [line for line in lines if line["event"] == "relayed"]

@@ -10,14 +10,12 @@ from wsproto import ConnectionType
 from wsproto.connection import Connection as WebSocket
 from wsproto.events import CloseConnection, Ping, Pong, TextMessage
 
-from gateway.doctor.clients import Connector, NoFrame, NotHttp, StompClient, stomp_connection, tls_context
-from tests.doctor.scene import saying, served, websocket
+from gateway.doctor.clients import NoFrame, StompClient
 
 ANSWER = b"CONNECTED\nversion:1.2\n\n\0\n"
 
 
 async def client_of(data: bytes) -> StompClient:
-    """A client whose server says this and closes."""
     ours, theirs = memory_stream_pair()
     await theirs.send_all(data)
     await theirs.send_eof()
@@ -77,10 +75,3 @@ async def test_control_frames_are_seen() -> None:
     with pytest.raises(NoFrame):
         await client.frame()
     assert client.close_reason == " (WebSocket close code 1009, 'too big')"
-
-
-async def test_an_answer_may_stop_in_its_head(nursery: trio.Nursery) -> None:
-    port = await served(nursery, saying(b"HTTP/1.1 101 Switching"))
-    with pytest.raises(NotHttp, match=r"'HTTP/1\.1 101 Switching', which is not HTTP"):
-        async with stomp_connection(Connector(1, tls_context()), websocket(port)):
-            pass

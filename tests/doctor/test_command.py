@@ -14,12 +14,11 @@ from click.testing import CliRunner, Result
 from gateway.cli.main import main
 from gateway.doctor import command
 from gateway.doctor.model import HTTP, TCP, WEBSOCKET, CheckOptions, Target
-from tests.doctor.scene import environment, spoiled, users
+from tests.doctor.scene import environment, spoiled
 from tests.gateway_process import HOST, GatewayProcess
 
 
 def doctor(gateway: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with that gateway's settings."""
     call = [sys.executable, "-m", "gateway", "doctor", *arguments]
     return subprocess.run(call, env=environment(gateway), capture_output=True, text=True, timeout=60, check=False)
 
@@ -96,11 +95,6 @@ def test_without_targets_the_settings_name_them(read: Read, tmp_path: Path) -> N
     assert read.of("--config", str(file), "--url", "https://a.example").websocket[0].path == "/stomp"
 
 
-def test_a_certificate_that_the_settings_cannot_use_is_no_obstacle(read: Read, tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text(f'tcp_tls = ["{HOST}:7001"]\nusers_file = "{users(tmp_path)}"\n')
-    assert read.of("--idle", "0").tcp[1] == Target(TCP, HOST, 7001, tls=True)
-
-
 def test_wrong_settings_are_a_fault(read: Read, tmp_path: Path) -> None:
     (tmp_path / "gateway.toml").write_text("tpc = 1\n")
     result = read.run()
@@ -135,13 +129,3 @@ def test_wrong_options_are_refused(tmp_path: Path, read: Read, arguments: list[s
     assert result.exit_code in (1, 2)
     assert words in result.output
     assert "engine" not in result.output
-
-
-def test_an_interruption_aborts(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def examine(options: CheckOptions, report: object) -> None:
-        await trio.lowlevel.checkpoint()
-        raise BaseExceptionGroup("", [KeyboardInterrupt()])
-
-    monkeypatch.setattr(command, "examine", examine)
-    result = read.run()
-    assert (result.exit_code, result.output.splitlines()[-1]) == (1, "Aborted!")

@@ -13,8 +13,6 @@ import trio
 import trustme
 from cryptography import x509
 
-from gateway.config.settings import Settings
-from gateway.doctor import connection_checks
 from gateway.doctor.model import TCP, WEBSOCKET, Level, Target, own_targets
 from tests.clients.nginx import start_nginx_tls
 from tests.demanding import Demanding, demanding
@@ -27,20 +25,17 @@ PROXY_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
 
 
 def leaf(*names: str, after: int, before: int = -30) -> trustme.LeafCert:
-    """A certificate of the authority, valid from one day to another, both counted from now."""
     start, end = [NOW + timedelta(days=days) for days in (before, after)]
     return tls_files.authority().issue_cert(*names, not_before=start, not_after=end)
 
 
 def without_chain() -> trustme.LeafCert:
-    """A certificate without that of the authority between."""
     whole = tls_files.authority().create_child_ca().issue_cert(HOST)
     return trustme.LeafCert(whole.private_key_pem.bytes(), whole.cert_chain_pems[0].bytes(), [])
 
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Path:
-    """The file of the authority."""
     file = tmp_path / "ca.pem"
     file.write_bytes(tls_files.authority().cert_pem.bytes())
     return file
@@ -51,8 +46,6 @@ Show = Callable[[trustme.LeafCert], Awaitable[tuple[Target, ...]]]
 
 @pytest.fixture
 def show(tmp_path: Path, nursery: trio.Nursery) -> Show:
-    """Starts a TLS listener with a certificate, which says nothing."""
-
     async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
         with suppress(trio.BrokenResourceError):
             await stream.receive_some()
@@ -102,18 +95,6 @@ async def test_a_self_signed_certificate_may_also_have_expired(show: Show) -> No
         fault = (await look(tcp=targets, patience=0.5, now=lambda now=now: now))[0]
         assert fault.detail.startswith("the certificate is self-signed, and clients do not trust it: it is for no name")
         assert fault.detail.endswith(" UTC, so it has also expired") is is_expired
-
-
-async def test_a_certificate_may_be_readable_by_openssl_only(
-    show: Show, ca: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(data: bytes) -> None:
-        raise ValueError
-
-    targets = await show(tls_files.server())
-    monkeypatch.setattr(connection_checks.x509, "load_der_x509_certificate", refuse)
-    assert (await look(tcp=targets, ca=ca, patience=0.5))[0].detail == "the certificate holds"
-    assert (await look(tcp=targets, patience=0.5))[0].detail == NO_AUTHORITY
 
 
 async def test_no_passcode_is_sent_where_the_certificate_does_not_hold(tmp_path: Path, ca: Path) -> None:
@@ -172,18 +153,8 @@ async def test_the_files_of_deploy_have_no_faults_with_tls(tmp_path: Path) -> No
     assert [each.level for each in found if each.what.endswith("client address")] == [Level.OK, Level.OK]
 
 
-async def test_files_of_certificates_must_be_usable(tmp_path: Path) -> None:
-    file = tmp_path / "ca.pem"
-    file.write_text("nothing")
-    (found,) = await look(ca=file)
-    assert "it has no certificate in PEM" in found.detail
-    (found,) = await look(ca=tmp_path / "other.pem")
-    assert "no such file" in found.detail.lower()
-
-
 @pytest.fixture(scope="module")
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demanding]:
-    """A gateway that demands client certificates."""
     with demanding(tmp_path_factory.mktemp("demanding")) as found:
         yield found
 
@@ -216,11 +187,6 @@ class TestClientCertificates:
         assert "the certificate has no authority that clients trust" in lines[0]
         assert not any("client certificate" in line for line in lines)
 
-    async def test_a_file_without_one_is_a_fault(self, there: Demanding) -> None:
-        (line,) = await self.faults(there, there.key)
-        assert "has no certificate with its key in PEM" in line
-        assert "Name files in PEM by --ca, --cert and --key" in line
-
 
 class TestProxyHeader:
     @pytest.mark.parametrize("kind", ["tcp", "websocket"])
@@ -243,12 +209,6 @@ class TestProxyHeader:
         hint = only(found, f"{target}", Level.WARN)
         assert hint.detail.startswith("not tried: tcp_proxy_protocol is on, and 127.0.0.1")
         assert "Connect through the proxy, by --tcp HOST:PORT" in hint.remedy
-
-    async def test_a_closed_port_is_a_fault(self) -> None:
-        (port,) = free_ports(1)
-        settings = Settings(tcp=[f"{HOST}:{port}"], tcp_proxy_protocol=True, trusted_proxies=[HOST])
-        found = await look(tcp=(tcp(port),), settings=settings)
-        assert only(found, f"{tcp(port)}").detail == f"{HOST}:{port} has no listener"
 
     async def test_a_missing_one_is_a_fault(self, nursery: trio.Nursery) -> None:
         settings = {"tcp_proxy_protocol": True, "websocket_proxy_protocol": True, "trusted_proxies": HOST}
@@ -291,15 +251,6 @@ async def test_hosts_that_cannot_be_reached_are_faults() -> None:
         "the host name no-such-host.invalid cannot be resolved",
     ]
     assert found[2].detail.startswith("255.255.255.255:61613 cannot be reached: ")
-
-
-async def test_a_firewall_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def drop(*_: object, **__: object) -> None:
-        await trio.sleep_forever()
-
-    monkeypatch.setattr(trio, "open_tcp_stream", drop)
-    found = await look(tcp=(tcp(61613),), patience=0.1)
-    assert [each.detail for each in found] == ["no answer from 127.0.0.1:61613 within 0.1 s"]
 
 
 async def test_another_program_is_a_fault(gateway: GatewayProcess, nursery: trio.Nursery) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from gateway.config.settings import Settings
 from gateway.doctor import machine_checks
-from gateway.doctor.machine_checks import READ, WRITE, Process, UnixUser, check_access, check_open_files, user_of
-from gateway.doctor.model import CheckReport, CheckResult, Level, Problem
+from gateway.doctor.machine_checks import READ, WRITE, UnixUser, check_access, user_of
+from gateway.doctor.model import Level, Problem
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import java
 from gateway.pipeline.spark.doctor import Finding as JobResult
@@ -29,14 +29,12 @@ US = pwd.getpwuid(os.geteuid()).pw_name
 
 
 def quiet(**others: object) -> Settings:
-    """Settings of a gateway that does not run."""
     tcp, websocket, http = (f"{HOST}:{port}" for port in free_ports(3))
     return Settings(**{"tcp": [tcp], "websocket": [websocket], "http": [http], **others})  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that every user may enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         yield Path(name)
@@ -66,20 +64,6 @@ class TestPorts:
         found = await look(settings=settings_of(gateway, tcp_tls=[f"{HOST}:{port}"]))
         assert only(found, f"port tcp_tls {HOST}:{port}").remedy.startswith("Restart the gateway")
 
-    async def test_without_root_only_the_user_is_known(
-        self, gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(path: Path) -> str:
-            raise PermissionError
-
-        monkeypatch.setattr(machine_checks.os, "readlink", refuse)
-        detail = only(await look(settings=settings_of(gateway)), str(gateway.tcp_port), Level.OK).detail
-        assert detail.endswith(f"a program of {US}, which {' or '.join(sorted({'root', US}))} can name")
-
-    async def test_sockets_of_systemd_are_not_checked(self) -> None:
-        found = await look(settings=Settings(http=["unix:/run/none"]))
-        assert only(found, "ports", Level.OK).detail.startswith("not checked")
-
 
 class TestOpenFiles:
     async def test_too_few_for_max_connections(self) -> None:
@@ -90,14 +74,6 @@ class TestOpenFiles:
         assert fault.detail == named
         assert "LimitNOFILE=2512" in fault.remedy
         assert "max_connections = 512" in fault.remedy
-
-    def test_without_a_gateway_the_limit_is_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
-        found: list[CheckResult] = []
-        for gateway in ([], [Process(0, "", "x")], [Process(1 << 30, "gone", "x")]):
-            check_open_files(Settings(), gateway, CheckReport(found.append))
-        assert [each.level for each in found] == [Level.WARN] * 3
-        assert all(each.detail.startswith("a program started from here may open 4096") for each in found)
 
 
 class TestFiles:
@@ -133,11 +109,6 @@ class TestFiles:
             else:
                 with pytest.raises(Problem):
                     check_access(user, file, rights)
-
-    async def test_a_read_only_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
-        found = await look(settings=quiet(store=f"sqlite:{tmp_path}/store.db"))
-        assert only(found, "store").detail == f"{tmp_path} is on a read-only file system"
 
     async def test_a_store_that_is_damaged(self, tmp_path: Path) -> None:
         (tmp_path / "store.db").write_text("not SQLite" * 20)
