@@ -105,13 +105,6 @@ async def begins(peer: Peer, size: int, sent: int, **headers: object) -> bytes:
 
 
 class TestShort:
-    async def test_plenty(self, home: Harness, autojump_clock: MockClock) -> None:
-        watched(home, HIGH - 1)
-        await filled(home)
-        await trio.sleep(5)
-        assert not await is_held(home, await home.session("tcp"))
-        assert not home.server.memory_guard.reason
-
     async def test_publishers_wait(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
         process = watched(home, HIGH)
         await filled(home)
@@ -135,13 +128,6 @@ class TestShort:
         watched(home, HIGH)
         await trio.sleep(1)
         assert not await is_held(home, await home.session("tcp"))
-
-    async def test_topics_flow(self, home: Harness, autojump_clock: MockClock) -> None:
-        watched(home, HIGH)
-        await filled(home)
-        await trio.sleep(1)
-        await (await home.session("tcp")).settled()
-        assert home.broker.memory.pressed
 
     async def test_slow_consumers_are_found_out_sooner(self, home: Harness, autojump_clock: MockClock) -> None:
         """While outboxes have it, each may have little; others who publish do not wait for that."""
@@ -220,11 +206,6 @@ class TestGivenBack:
         assert process.trims == before + 1
         assert home.server.memory_guard.resident == HIGH - MARK // 2
 
-    async def test_now_and_then_while_no_client_has_it(self, home: Harness, autojump_clock: MockClock) -> None:
-        process = watched(home, HIGH)
-        await trio.sleep(19.9)
-        assert process.trims == 4
-
 
 class TestMark:
     async def large(self, harness: Harness, kind: str, nbytes: int, name: str = "t") -> Peer:
@@ -289,16 +270,6 @@ class TestMark:
         await trio.sleep(1.1)
         assert pipe.closed
         await publisher.settled()
-
-    async def test_many_subscriptions_are_a_cost(self, home: Harness, autojump_clock: MockClock) -> None:
-        process = watched(home)
-        peer = await home.session("tcp")
-        for number in range(600):
-            await peer.send_frame("SUBSCRIBE", id=number, destination=f"/topic/{number}")
-        await peer.settled()
-        process.resident = MARK
-        await trio.sleep(0.6)
-        assert b"of subscriptions and what waits for them" in (await peer.at_end_after_error()).body
 
     async def test_not_where_it_would_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
@@ -372,11 +343,6 @@ class TestIncomplete:
         await peer.send(rest)
         await peer.frame("RECEIPT")
         assert home.broker.memory.used == home.broker.memory.partial == 0
-
-    async def test_a_little_is_not(self, home: Harness) -> None:
-        peer = await home.session("tcp")
-        await begins(peer, 10_000, 4_000)
-        assert home.broker.memory.partial == 0
 
     async def test_it_ends_with_its_connection(self, home: Harness, autojump_clock: MockClock) -> None:
         peer = await home.session("tcp")

@@ -14,7 +14,6 @@ from gateway.transports import TransportOptions
 
 from .harness import Harness
 from .peers import Peer, Received, frame
-from .pipes import ControlledPipe
 
 QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
 MakeHarness = Callable[..., Harness]
@@ -119,11 +118,6 @@ class TestHandshakes:
 class TestSlowReceivers:
     """A publisher is held back while somebody it writes to is over the high mark, but not for ever."""
 
-    async def stalled(self, harness: Harness, kind: str) -> tuple[Peer, ControlledPipe]:
-        """A subscriber of /topic/a that takes nothing any more."""
-        peer, pipe = await harness.stalled(kind, "/topic/a")
-        return peer, pipe
-
     async def fill(self, publisher: Peer, nbytes: int) -> None:
         for _ in range(nbytes // 8000 + 1):
             await publisher.publish("/topic/a", b"x" * 8000)
@@ -133,7 +127,7 @@ class TestSlowReceivers:
     ) -> None:
         harness = make_harness(quotas=QUOTAS)
         publisher = await harness.session(kind)
-        _, pipe = await self.stalled(harness, kind)
+        _, pipe = await harness.stalled(kind, "/topic/a")
         await self.fill(publisher, 50_000)
         await trio.sleep(1.0)
         await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
@@ -150,7 +144,7 @@ class TestSlowReceivers:
         """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
         harness = make_harness(quotas=QUOTAS)
         publisher = await harness.session("tcp")
-        receiver, pipe = await self.stalled(harness, "tcp")
+        receiver, pipe = await harness.stalled("tcp", "/topic/a")
         pipe.open()
         await publisher.send(frame("SEND", b"x" * 1000, destination="/topic/a") * 60)
         for _ in range(60):
@@ -160,7 +154,7 @@ class TestSlowReceivers:
     async def test_not_longer_than_the_timeout(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
         publisher = await harness.session("tcp")
-        receiver, _ = await self.stalled(harness, "tcp")
+        receiver, _ = await harness.stalled("tcp", "/topic/a")
         began = trio.current_time()
         await self.fill(publisher, 50_000)
         await publisher.settled()
@@ -182,7 +176,7 @@ class TestSlowReceivers:
     async def test_forgiven_when_it_has_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
         publisher = await harness.session("tcp")
-        receiver, pipe = await self.stalled(harness, "tcp")
+        receiver, pipe = await harness.stalled("tcp", "/topic/a")
         await self.fill(publisher, 50_000)
         await publisher.settled()
         pipe.open()
@@ -201,7 +195,7 @@ class TestSlowReceivers:
     ) -> None:
         harness = make_harness(quotas=QUOTAS)
         publisher = await harness.session("tcp")
-        receiver, _ = await self.stalled(harness, "tcp")
+        receiver, _ = await harness.stalled("tcp", "/topic/a")
         await self.fill(publisher, 50_000)
         await trio.sleep(1.0)
         await receiver.aclose()
@@ -212,7 +206,7 @@ class TestSlowReceivers:
         """Ten that do not read cost a publisher no more than one."""
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
         publisher = await harness.session("tcp")
-        receivers = [await self.stalled(harness, "tcp") for _ in range(10)]
+        receivers = [await harness.stalled("tcp", "/topic/a") for _ in range(10)]
         await self.fill(publisher, 50_000)
         await publisher.settled()
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)

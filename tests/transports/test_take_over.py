@@ -122,15 +122,6 @@ async def test_a_replaced_connection_that_cannot_end_is_not_waited_for(
     assert trio.current_time() == pytest.approx(2.0, abs=0.01)
 
 
-async def test_the_silence_of_one_that_waits_is_our_doing(harness: Harness, autojump_clock: MockClock) -> None:
-    ghost, _ = await harness.stalled("tcp", **ADA)
-    await ghost.send(b"BOGUS\n\n\0")
-    peer = await harness.session("tcp", **ADA, heart_beat="250,0")
-    await trio.sleep(0.9)
-    assert harness.counters.heartbeat_timeouts == 0
-    await peer.settled()
-
-
 async def test_its_place_among_those_of_its_user_is_free(shared_gateway: OpenGateway) -> None:
     """Else a client whose user may have one session could not come back.  Over sockets of the system."""
     async with shared_gateway(max_connections_per_user=1) as opened:

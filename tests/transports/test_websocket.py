@@ -154,11 +154,6 @@ class TestOrigin:
         assert refusal is not None
         assert refusal.reason == f"the origin {origin!r} {words}"
 
-    def test_a_long_origin_is_cut(self) -> None:
-        refusal = check_origin(fields("http://" + "x" * 10_000, "h"), (), open_to_all=False)
-        assert refusal is not None
-        assert len(refusal.reason) < 400
-
 
 class TestPath:
     @parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
@@ -170,12 +165,6 @@ class TestPath:
         evil = {"origin": "https://evil.example"}
         refusal = check_request(path, evil, Conditions("/ws", open_to_all=True))
         assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
-
-    def test_origin_is_looked_at_next(self) -> None:
-        fields = {"origin": "https://evil.example", "host": "gateway.example"}
-        refusal = check_request("/ws", fields, Conditions("/ws", open_to_all=True))
-        assert refusal is not None
-        assert refusal.status == 403
 
 
 class Upgrade:
@@ -224,7 +213,10 @@ class TestAccept:
     @parametrize("offer", [None, "v12.stomp", "v10.stomp, v11.stomp"])
     async def test_the_response(self, nursery: trio.Nursery, offer: str | None) -> None:
         upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(request(Sec_WebSocket_Protocol=offer))
+        # Browsers offer permessage-deflate; our framing has no extension.
+        extension = "permessage-deflate; client_max_window_bits"
+        data = request(Sec_WebSocket_Protocol=offer, Sec_WebSocket_Extensions=extension)
+        await upgrade.stream.send_all(data)
         status, fields, body = await upgrade.response()
         digest = hashlib.sha1((KEY + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
         assert (status, body) == (101, "")
@@ -232,14 +224,6 @@ class TestAccept:
         assert fields.get("sec-websocket-protocol") == (offer and offer.rpartition(" ")[2])
         assert "sec-websocket-extensions" not in fields
         assert (await upgrade.link()).peer == "peer"
-
-    async def test_no_extension_is_agreed(self, nursery: trio.Nursery) -> None:
-        """Browsers offer permessage-deflate; our framing has none."""
-        upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(request(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"))
-        status, fields, _ = await upgrade.response()
-        assert status == 101
-        assert "sec-websocket-extensions" not in fields
 
     @requirement("FRM-09", "CON-11", "WST-04")
     @parametrize("cut", [0, 1, 5, 200])
@@ -257,18 +241,12 @@ class TestAccept:
             received += await link.receive(100) or b""
         assert received == b"earlymore"
 
-    async def test_a_silent_peer_has_one_task(self, nursery: trio.Nursery) -> None:
-        before = trio.lowlevel.current_statistics().tasks_living
-        upgrade = Upgrade(nursery)
-        await trio.testing.wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before + 1
-        await upgrade.stream.send_all(request())
-        await upgrade.link()
-
-    async def test_no_task_is_left(self, nursery: trio.Nursery) -> None:
-        """The library's reader ends with the handshake: an idle WebSocket costs no second task."""
+    async def test_an_idle_websocket_has_no_task_of_its_own(self, nursery: trio.Nursery) -> None:
+        """The library's reader ends with the handshake; a silent peer has not even that."""
         before = trio.lowlevel.current_statistics().tasks_living
         upgrades = [Upgrade(nursery) for _ in range(5)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before + 5
         for upgrade in upgrades:
             await upgrade.stream.send_all(request())
             await upgrade.link()
@@ -362,13 +340,6 @@ class TestRefuse:
             await upgrade.stream.aclose()
             assert (await upgrade.refusal()).status == 400
 
-    async def test_a_peer_that_leaves_before_the_response(self, nursery: trio.Nursery) -> None:
-        for data in (request(), request("/other")):
-            upgrade = Upgrade(nursery)
-            await upgrade.stream.send_all(data)
-            await upgrade.stream.aclose()
-            assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
-
     async def test_what_is_no_upgrade_of_a_peer_that_leaves_before_the_response(self) -> None:
         valve = ControlledPipe()
         valve.push(b"garbage\r\n\r\n")
@@ -428,11 +399,6 @@ class TestLink:
         await theirs.send_all(ws(TEXT, b"x", mask=None))
         assert await link.receive(100) is None
         assert link.close_bytes(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
-
-    @requirement("WST-08")
-    async def test_our_own_close(self) -> None:
-        _, link = linked()
-        assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
 
     def test_frames_to_messages(self) -> None:
         _, link = linked()

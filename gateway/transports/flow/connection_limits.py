@@ -60,14 +60,7 @@ class Capacity:
 
 
 class Slot:
-    """A connection, from accept to close.
-
-    Attributes:
-        evict: called, once at most, when it must go before it has logged in.
-        refusal: why it may not stay; None: it may.
-        status: of the HTTP response that says so.
-        network: its address, or the /64 of that; `unix` for a unix socket.
-    """
+    """A connection, from accept to close."""
 
     __slots__ = ("_limits", "counted_network", "evict", "is_counted", "network", "refusal", "status", "user")
 
@@ -78,9 +71,9 @@ class Slot:
         self.is_counted = True
         self.counted_network: str | None = None
         self.user: str | None = None
-        self.evict = evict
-        self.refusal: NotAllowed | None = None
-        self.status = 0
+        self.evict = evict  # called, once at most, when it must go before it has logged in
+        self.refusal: NotAllowed | None = None  # why it may not stay
+        self.status = 0  # of the HTTP response that says so
 
     @property
     def closes_at_once(self) -> bool:
@@ -189,18 +182,12 @@ class _Rows:
 
 
 class ConnectionLimits:
-    """Counts all connections.
-
-    Attributes:
-        connections: that may stay, or have no known address yet.
-        turned_away: that are being told why they may not.
-        refusals: setting -> how often it was the reason.
-    """
+    """Counts all connections."""
 
     def __init__(self, capacity: Capacity) -> None:
-        self.connections = 0
-        self.turned_away = 0
-        self.refusals = dict.fromkeys(LIMITS, 0)
+        self.connections = 0  # that may stay, or have no known address yet
+        self.turned_away = 0  # that are being told why they may not stay
+        self.refusals = dict.fromkeys(LIMITS, 0)  # setting -> how often it was the reason
         self._capacity = capacity
         self._new = 0
         self._by_network: dict[str, int] = {}
@@ -235,8 +222,9 @@ class ConnectionLimits:
             found.evict(self._turn_away(found, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence))
         return slot
 
+    # for slots, which explain them
+
     def set_address(self, slot: Slot, network: str) -> None:
-        """See `Slot.comes_from`."""
         if network != slot.network:
             self.handshake_rows.remove(slot)
             slot.network = network
@@ -253,11 +241,10 @@ class ConnectionLimits:
             slot.counted_network = network
 
     def log_in(self, slot: Slot, user: str, replaced: Slot | None = None) -> None:
-        """See `Slot.logs_in`; the anonymous user has no limit."""
         most = self._capacity.max_connections_per_user
         if replaced is not None and replaced.user is not None:
             slot.user, replaced.user = replaced.user, None
-        elif most and user != ANONYMOUS:
+        elif most and user != ANONYMOUS:  # anonymous clients have no limit
             count = self._by_user.get(user, 0)
             if count >= most:
                 self.refusals["max_connections_per_user"] += 1
@@ -268,7 +255,6 @@ class ConnectionLimits:
         self.handshake_rows.remove(slot)
 
     def leave(self, slot: Slot) -> None:
-        """See `Slot.leave`."""
         self._forget(slot)
         if slot.refusal is not None:
             self.turned_away -= 1
@@ -318,11 +304,8 @@ def within_files(capacity: Capacity, *, is_set: bool) -> Capacity:
 
 
 def room_for(wanted: int) -> tuple[int, str]:
-    """How many connections the files leave room for that this process may open; raises its soft limit first.
-
-    Returns:
-        The number, at most `wanted`, and a sentence where it is less; else an empty one.
-    """
+    """How many connections, at most `wanted`, the files leave room for that this process may open, and a sentence if
+    they are less.  The soft limit is raised first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
