@@ -72,20 +72,6 @@ class TestFiles:
             TlsCertificates(files)
         assert caught.value.setting == f"tls_{name}"
 
-    def test_no_key_at_all(self, tmp_path: Path) -> None:
-        files = tls_files.write(tmp_path)
-        with pytest.raises(CertificateError, match="has no private key in PEM; tls_key names the file of the key"):
-            TlsCertificates(CertificateFiles(files.certificate))
-
-    def test_a_key_that_is_broken(self, tmp_path: Path) -> None:
-        files = tls_files.write(tmp_path)
-        assert files.key is not None
-        files.key.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
-        with pytest.raises(
-            CertificateError, match=r"certificate and key, .*server.pem and .*server.key, cannot be used"
-        ):
-            TlsCertificates(files)
-
     @parametrize(("days", "words"), [(-1, "has expired: it is valid until"), (3, "expires soon"), (30, None)])
     def test_its_end(self, tmp_path: Path, days: int, words: str | None) -> None:
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
@@ -128,11 +114,6 @@ class TestClient:
         assert found.names == ("dns:worker.example", "email:worker@example.org")
         assert found.expires > 2e9
 
-    def test_no_common_name(self, tmp_path: Path) -> None:
-        found = self.read(tmp_path, tls_files.authority().issue_cert("worker.example"))
-        assert isinstance(found, module.ClientCertificate)
-        assert found.common_name == ""
-
     @parametrize("names", [None, b"\x30\x02\xa5\x00", b"nonsense"], ids=["none", "of a kind nobody reads", "broken"])
     def test_no_other_names(self, tmp_path: Path, names: bytes | None) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -145,9 +126,6 @@ class TestClient:
         data = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
         found = tls_files.certificates(tmp_path).client(data)
         assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)
-
-    def test_nonsense_is_no_certificate(self, tmp_path: Path) -> None:
-        assert tls_files.certificates(tmp_path).client(b"nonsense") is None
 
 
 class TestReload:

@@ -169,15 +169,6 @@ class TestShort:
         await trio.sleep(1)
         assert [pipe.closed for pipe in pipes] == [False, False, True]
 
-    async def test_a_client_that_must_be_read_is_read(self, home: Harness, autojump_clock: MockClock) -> None:
-        watched(home, HIGH)
-        await filled(home)
-        worker = await home.session("tcp")
-        await consumes(worker, ack="client")
-        await trio.sleep(1)
-        assert home.broker.memory.pressed
-        assert not await is_held(home, worker)
-
     async def test_but_slowed_down_at_the_end(self, home: Harness, autojump_clock: MockClock) -> None:
         """Else all of them would be refused before those who cost most have gone."""
         process = watched(home, MARK - MARK // 16)
@@ -260,17 +251,6 @@ class TestMark:
         await trio.sleep(0.6)
         assert harness.server.memory_guard.closed == 3
 
-    async def test_an_outbox_that_its_client_does_not_read(self, home: Harness, autojump_clock: MockClock) -> None:
-        """It cannot be told, but is not waited for long."""
-        process = watched(home)
-        pipe, _, publisher = await unread(home, "tcp")
-        process.resident = MARK
-        await trio.sleep(0.6)
-        assert home.server.memory_guard.closed == 1
-        await trio.sleep(1.1)
-        assert pipe.closed
-        await publisher.settled()
-
     async def test_not_where_it_would_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
         peer = await self.large(home, "tcp", 200_000)
@@ -336,21 +316,6 @@ class TestLimit:
 
 
 class TestIncomplete:
-    async def test_it_is_counted(self, home: Harness, kind: str, autojump_clock: MockClock) -> None:
-        peer = await home.session(kind)
-        rest = await begins(peer, 400_000, 300_000, receipt="r")
-        assert 299_000 < home.broker.memory.used == home.broker.memory.partial <= 300_000
-        await peer.send(rest)
-        await peer.frame("RECEIPT")
-        assert home.broker.memory.used == home.broker.memory.partial == 0
-
-    async def test_it_ends_with_its_connection(self, home: Harness, autojump_clock: MockClock) -> None:
-        peer = await home.session("tcp")
-        await begins(peer, 400_000, 300_000)
-        await peer.aclose()
-        await wait_all_tasks_blocked()
-        assert home.broker.memory.used == home.broker.memory.partial == 0
-
     async def test_a_large_one_waits_in_the_middle(self, home: Harness, autojump_clock: MockClock) -> None:
         await filled(home, 700_000)
         peer, other = await home.session("tcp"), await home.session("tcp")
@@ -407,3 +372,18 @@ class TestIncomplete:
                 await peer.send(data)
             except trio.BrokenResourceError:
                 return
+
+    @pytest.mark.parametrize("end", ["the rest", "the client goes"])
+    async def test_it_is_counted_until_its_end(
+        self, home: Harness, kind: str, end: str, autojump_clock: MockClock
+    ) -> None:
+        peer = await home.session(kind)
+        rest = await begins(peer, 400_000, 300_000, receipt="r")
+        assert 299_000 < home.broker.memory.used == home.broker.memory.partial <= 300_000
+        if end == "the rest":
+            await peer.send(rest)
+            await peer.frame("RECEIPT")
+        else:
+            await peer.aclose()
+            await wait_all_tasks_blocked()
+        assert home.broker.memory.used == home.broker.memory.partial == 0

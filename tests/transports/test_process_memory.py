@@ -98,19 +98,32 @@ class TestWatchProcess:
         assert harness.server.memory_guard.resident > 6_000_000
         assert harness.server.memory_guard.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
 
-    async def test_more_than_there_is(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
+    @pytest.mark.parametrize(
+        ("available", "wanted", "mark", "line"),
+        [
+            (
+                (8_000_000, "the container"),
+                9_000_000,
+                9_000_000,
+                "memory_mark is 9000000 bytes and the container has 8000000",
+            ),
+            ((0, ""), 0, 0, "memory is not watched"),
+        ],
+    )
+    async def test_it_is_logged(
+        self,
+        harness: Harness,
+        monkeypatch: pytest.MonkeyPatch,
+        available: tuple[int, str],
+        wanted: int,
+        mark: int,
+        line: str,
+    ) -> None:
+        monkeypatch.setattr(memory_module, "available", lambda: available)
         with structlog.testing.capture_logs() as logs:
-            watch_process(harness.server.memory_guard, 9_000_000)
-        (line,) = logs
-        assert line["event"].startswith("memory_mark is 9000000 bytes and the container has 8000000")
-
-    async def test_unknown(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
-        with structlog.testing.capture_logs() as logs:
-            watch_process(harness.server.memory_guard, 0)
-        assert harness.server.memory_guard.mark == 0
-        assert [line["event"].partition(":")[0] for line in logs] == ["memory is not watched"]
+            watch_process(harness.server.memory_guard, wanted)
+        assert harness.server.memory_guard.mark == mark
+        assert [each["event"].startswith(line) for each in logs] == [True]
 
 
 PIECES = "pieces = [b'x' * 65536 for _ in range(16)]\n"

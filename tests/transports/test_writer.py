@@ -91,17 +91,6 @@ class TestFlush:
         exit.put(b"again")
         assert exit.written.endswith(b"again")
 
-    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
-        """Sizes fall with each byte, never below nothing."""
-        exit = Exit(nursery, 0)
-        exit.put(b"one", b"two")
-        exit.put(b"three")
-        for number in range(11):
-            assert exit.outbox.size == 11 - number
-            exit.pipe.open(1)
-            await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbox.size) == (b"onetwothree", 0)
-
     async def test_what_its_progress_sets_free_is_flushed_at_once(self, nursery: trio.Nursery) -> None:
         """A queue goes on when the window opens; nobody else may come along to flush that."""
         exit = Exit(nursery, 0)
