@@ -21,13 +21,7 @@ from gateway.transports import TransportOptions
 from gateway.transports.accept.websocket import WebSocketLink
 from gateway.transports.connection.connection import Connection
 from gateway.transports.flow import connection_limits
-from gateway.transports.flow.connection_limits import (
-    Capacity,
-    ConnectionLimits,
-    Slot,
-    room_for,
-    within_files,
-)
+from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 from gateway.transports.wire.link import TcpLink
 
 from .harness import Harness, Slow
@@ -386,12 +380,4 @@ async def test_each_user_has_its_own() -> None:
     third.logs_in("ann")
     for _ in range(3):
         door.enter().logs_in(ANONYMOUS)
-    assert door.admission.handshakes == 0
-
-
-async def test_a_replaced_connection_that_had_no_place_leaves_none() -> None:
-    door = Door()
-    ghost, again = door.enter(), door.enter()
-    ghost.logs_in("ann")
-    again.logs_in("ann", ghost)
     assert door.admission.handshakes == 0

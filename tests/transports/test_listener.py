@@ -15,14 +15,7 @@ import structlog.testing
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.transports import (
-    AddressError,
-    ConnectionHandler,
-    Listening,
-    close,
-    open_listeners,
-    unlinking,
-)
+from gateway.transports import AddressError, ConnectionHandler, Listening, close, open_listeners, unlinking
 from gateway.transports.accept import accept as module
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.wire.fairness import SHARE_OF_HANDSHAKES
@@ -63,17 +56,6 @@ class TestTcp:
                 await open_listeners(host, port, "")
         assert str(caught.value) == f"{shown}:{port}: the address is in use by another program"
 
-    async def test_a_port_that_was_free_again(self) -> None:
-        """Connections that linger in the system do not keep a restart from its port."""
-        async with opened("127.0.0.1") as listening:
-            port = listening.listeners[0].socket.getsockname()[1]
-            client = await dial_stream(listening.addresses[0])
-            accepted = await listening.listeners[0].accept()
-            await accepted.aclose()
-            await client.aclose()
-        async with opened("127.0.0.1", port) as again:
-            assert again.addresses == [f"127.0.0.1:{port}"]
-
     @parametrize(
         ("error", "words"),
         [
@@ -102,15 +84,6 @@ class TestTcp:
 
 
 class TestUnix:
-    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
-        """By a gateway that was killed: nobody listens on it, so it is replaced."""
-        path = tmp_path / "stomp.sock"
-        async with opened(path=str(path)):
-            pass
-        assert path.exists()
-        async with opened(path=str(path)) as listening:
-            await meet(listening)
-
     async def test_a_file_that_another_gateway_has_taken(self, tmp_path: Path) -> None:
         """The next gateway, which came while this one, drained, had closed its listener and was still there."""
         path = tmp_path / "stomp.sock"
@@ -183,6 +156,15 @@ class TestUnix:
         with pytest.raises(RuntimeError), unlinking(listed):
             raise RuntimeError
         assert not any(path.exists() for path in paths)
+
+    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
+        """By a gateway that was killed: nobody listens on it, so it is replaced."""
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)):
+            pass
+        assert path.exists()
+        async with opened(path=str(path)) as listening:
+            await meet(listening)
 
 
 async def meet_after(listening: Listening, count: int) -> None:

@@ -194,16 +194,6 @@ class TestHeld:
         assert not len(harness.server.back_pressure.blocked)
         assert harness.server.back_pressure.blocked.totals["max_frames_per_second"] == 1
 
-    async def test_a_blocked_client_that_hangs_up_is_seen(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(options=TransportOptions(max_frames_per_second=1))
-        peer = await harness.session("tcp", sockets=True)
-        await peer.send(frame("SEND", destination="/topic/a") * 100)
-        await peer.aclose()
-        await trio.sleep(5)
-        assert not harness.broker.sessions
-
 
 class TestSharedAtWork:
     """Sessions of one user, or address."""
@@ -248,18 +238,6 @@ class TestSharedAtWork:
         await bob.settled()
         assert trio.current_time() == began
         assert {hold.session.login for hold in harness.server.back_pressure.blocked.by_session().values()} == {"alice"}
-
-    async def test_the_log_names_the_user(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        """One line for each user in a minute."""
-        harness = make_harness(options=TransportOptions(max_frames_per_second_per_user=10))
-        peers = [await harness.session("tcp", login=login) for login in ("alice", "alice", "bob")]
-        with structlog.testing.capture_logs() as logs:
-            for peer in peers:
-                await peer.send(frame("SEND", destination="/topic/a") * 100)
-            await trio.sleep(15)
-        held = {line["login"]: line["reason"] for line in logs if line["event"] == "a publisher is held back"}
-        assert held == dict.fromkeys(("alice", "bob"), "max_frames_per_second_per_user")
-        assert len(logs) == 2
 
     async def test_and_what_comes_with_connect_waits(
         self, make_harness: MakeHarness, autojump_clock: MockClock

@@ -124,12 +124,7 @@ class TestEnd:
         ],
     )
     async def test_error_and_close(
-        self,
-        tokens: Tokens,
-        kind: str,
-        method: str,
-        what: str,
-        autojump_clock: MockClock,
+        self, tokens: Tokens, kind: str, method: str, what: str, autojump_clock: MockClock
     ) -> None:
         peer = await tokens.connect(kind, alice(15, method))
         began = trio.current_time()
@@ -173,12 +168,7 @@ class TestRenewal:
         ids=["passcode", "authorization", "body"],
     )
     async def test_the_session_goes_on(
-        self,
-        tokens: Tokens,
-        kind: str,
-        headers: dict[str, str],
-        body: bytes,
-        autojump_clock: MockClock,
+        self, tokens: Tokens, kind: str, headers: dict[str, str], body: bytes, autojump_clock: MockClock
     ) -> None:
         peer = await tokens.connect(kind, alice(15))
         await peer.subscribe("/topic/a")
@@ -229,11 +219,7 @@ class TestRenewal:
         ],
     )
     async def test_refused(
-        self,
-        tokens: Tokens,
-        answer: Identity | Exception | None,
-        detail: str,
-        autojump_clock: MockClock,
+        self, tokens: Tokens, answer: Identity | Exception | None, detail: str, autojump_clock: MockClock
     ) -> None:
         peer = await tokens.connect("tcp", alice(15))
         await tokens.renew(peer, answer)

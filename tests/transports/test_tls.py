@@ -17,7 +17,7 @@ from gateway.transports.wire.link import BrokenLink, Buffers, SocketPipe, advanc
 from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
 from . import tls_files
-from .peers import socket_streams, vanish
+from .peers import socket_streams
 from .pipes import ControlledPipe, StreamPipe
 
 parametrize = pytest.mark.parametrize
@@ -131,25 +131,6 @@ class TestBytes:
             found += await pipe.receive(65_536)
         assert found == LARGE
         assert version.name.replace("v1_", "v1.") in pipe.protocol
-
-    async def test_a_full_socket(self, nursery: trio.Nursery) -> None:
-        pipe, client, _ = await over_sockets()
-        taken = 0
-        while sent := pipe.send_nowait([LARGE]):
-            taken += sent
-        assert taken
-        assert pipe.send_nowait([b"x"]) == 0  # others' bytes do not push in
-        received = trio.Event()
-
-        async def receive() -> None:
-            found = await read(client, taken)
-            assert found == (LARGE * (taken // len(LARGE) + 1))[:taken]
-            received.set()
-
-        nursery.start_soon(receive)
-        await received.wait()
-        await pipe.aclose()
-        await client.transport_stream.aclose()
 
 
 class TestSlow:
@@ -267,36 +248,21 @@ class TestRecordsThatCarryNothing:
         assert await pipe.receive(16_384) == b""
         assert await pipe.receive(16_384) == b""
 
-    async def test_answers_that_the_peer_does_not_take(self) -> None:
-        """Bytes for us in between do not help."""
+    @parametrize("takes", [True, False])
+    async def test_answers_that_the_peer_takes_or_not(self, takes: bool) -> None:
+        """Bytes for us in between do not help a peer that does not take the answers."""
         valve = ControlledPipe()
         pipe, client = await through(valve)
-        received = -1
-        data = b"x"
-        while data:
-            received += 1
-            valve.push(new_keys(client, 20, wants_answer=True))
-            await client.send_all(b"x")
-            data = await pipe.receive(16_384)
-        assert received < 20
-
-    async def test_now_and_then(self) -> None:
-        valve = ControlledPipe()
-        pipe, client = await through(valve)
+        received = 0
         for _ in range(20):
             valve.push(new_keys(client, 20, wants_answer=True))
             await client.send_all(b"x")
-            assert await pipe.receive(16_384) == b"x"
-            assert pipe.send_nowait([b"y"]) == 1
-        assert await read(client, 20) == b"y" * 20
-
-    async def test_long_records_in_short_pieces(self) -> None:
-        pipe, client = await through(ControlledPipe())
-        await client.send_all(LARGE)
-        found = b""
-        while len(found) < len(LARGE):
-            found += await pipe.receive(1_000)
-        assert found == LARGE
+            received += len(await pipe.receive(16_384))
+            if takes:
+                assert pipe.send_nowait([b"y"]) == 1
+        assert received == 20 if takes else received < 20
+        if takes:
+            assert await read(client, 20) == b"y" * 20
 
 
 class TestEnd:
@@ -314,14 +280,6 @@ class TestEnd:
         assert await pipe.receive(100) == b"last"
         with trio.fail_after(1):
             assert await pipe.receive(100) == b""
-
-    async def test_a_reset(self) -> None:
-        pipe, _, theirs = await over_sockets()
-        vanish(theirs)
-        assert await pipe.receive(100) == b""
-        with pytest.raises(BrokenLink):
-            pipe.send_nowait([b"x"])
-        await pipe.aclose()
 
     async def test_ours(self) -> None:
         """Said within TLS, and reading goes on."""
@@ -383,13 +341,6 @@ class TestHandshake:
             with pytest.raises(HandshakeError, match="the peer closed during the TLS handshake"):
                 await pipe.handshake()
             nursery.cancel_scope.cancel()
-
-    async def test_an_authority_that_the_client_does_not_know(self) -> None:
-        async def talk(stream: trio.abc.Stream) -> None:
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await by_hand(stream, ssl.create_default_context())
-
-        assert await self.refused(talk) == "the client does not know the authority of the gateway's certificate"
 
     @parametrize("data", [b"CONNECT\n", b"GET / HTTP/1.1\r\n", b"\x16", b"\0", b"\x16\x02", b""])
     async def test_no_tls(self, data: bytes) -> None:
