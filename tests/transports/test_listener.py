@@ -21,7 +21,7 @@ from gateway.transports.accept.listener import Acceptor
 from gateway.transports.wire.fairness import SHARE_OF_HANDSHAKES
 
 from .harness import Harness
-from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
+from .peers import dial_stream, read_all, socket_streams, vanish
 
 parametrize = pytest.mark.parametrize
 
@@ -184,17 +184,6 @@ class TestServe:
             await ConnectionHandler(harness.server, "tcp").serve(accepted)
             assert accepted.socket.fileno() == -1
         assert not harness.server.open_connections
-
-    async def test_over_a_unix_socket(self, harness: Harness) -> None:
-        """Its other end has no name."""
-        theirs, ours = socket_streams()
-        async with theirs:
-            harness.nursery.start_soon(ConnectionHandler(harness.server, "tcp").serve, ours)
-            if "tcp" == "websocket":
-                await theirs.send_all(UPGRADE)
-            await until(lambda: harness.server.open_connections)
-            (connection,) = harness.server.open_connections
-            assert connection._link.peer == "unix"
 
     async def test_a_fault_of_the_handshake_stays_in_it(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch

@@ -103,15 +103,6 @@ class TestClients:
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         assert len(harness.disk.rows) == 1
 
-    async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness) -> None:
-        """Routing does not wait for the disk."""
-        peer, consumer = await harness.session("tcp"), await harness.session("tcp")
-        await consumer.subscribe("/queue/a", ack="client")
-        harness.disk.hold()
-        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
-        assert (await consumer.frame("MESSAGE")).body == b"m"
-        harness.disk.let_go()
-
     async def test_disconnect_waits_for_it(self, harness: StoredHarness) -> None:
         peer = await harness.session("tcp")
         harness.disk.hold()

@@ -150,15 +150,6 @@ async def test_what_they_deliver_is_written_in_between(harness: Harness, frames_
         await reader.frame("MESSAGE")
 
 
-async def test_quick_ones_have_one_turn(harness: Harness) -> None:
-    """To wait after each frame would cost more than the frame."""
-    peer = await harness.session("tcp")
-    await peer.send(SLOW)
-    while not harness.counters.published:
-        await trio.lowlevel.checkpoint()
-    assert harness.counters.published == 100
-
-
 async def test_half_a_frame_is_no_turn(harness: Harness) -> None:
     peer = await harness.session("tcp")
     data = frame("SEND", b"x" * 100, destination="/topic/a", content_length=100)
