@@ -55,9 +55,9 @@ class Door:
 
 class TestConnections:
     async def test_a_refused_client_is_no_connection(self) -> None:
-        door = Door(max_connections=1, max_handshakes=1)
+        door = Door(max_connections=1, max_handshakes=1, most_turned_away=3)
         door.enter()
-        refused = [door.enter() for _ in range(connection_limits._MOST_TURNED_AWAY)]
+        refused = [door.enter() for _ in range(3)]
         assert (door.admission.connections, door.admission.handshakes) == (1, 1)
         assert door.admission.turned_away == len(refused)
         assert not refused[-1].closes_at_once
@@ -282,10 +282,10 @@ class TestConnection:
             await harness.server.wait_empty()
 
     async def test_refused_connections_of_a_flood_do_not_linger(
-        self, make_harness: MakeHarness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
-        monkeypatch.setattr(connection_limits, "_MOST_TURNED_AWAY", 2)
-        harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
+        capacity = Capacity(max_handshakes=1, most_turned_away=2)
+        harness = make_harness(options=TransportOptions(capacity=capacity, close_linger=10.0))
         peers = [arrive(harness, "tcp", "1.1.1.1") for _ in range(10)]
         await wait_all_tasks_blocked()
         assert harness.server.connection_limits.turned_away <= 2

@@ -14,7 +14,6 @@ from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import load
 from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions
-from gateway.transports.flow import rate_limits as module
 from gateway.transports.flow.rate_limits import BYTES, FRAMES, LIMITS, RateLimit, RateLimits
 from gateway.transports.wire.forwarded import Trusted
 
@@ -129,10 +128,9 @@ class TestShared:
         assert wait_of(found.of_session("alice", "10.0.0.1", 1.0), 1.0) == 1.0
         assert wait_of(found.of_session("alice", "10.0.0.1", 2.0), 2.0, frames=10) == 1.0
 
-    def test_the_tables_hold_what_the_sessions_hold_and_some_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_tables_hold_what_the_sessions_hold_and_some_more(self) -> None:
         """More: of those who came last."""
-        monkeypatch.setattr(module, "_MOST_RECENT", 8)
-        found = rates(**{limit.removeprefix("max_"): 10 for limit in LIMITS})
+        found = RateLimits(with_limits(**{limit.removeprefix("max_"): 10 for limit in LIMITS}), most_recent=8)
         paces = [found.of_session(f"user-{number}", f"10.0.0.{number % 10}", 0.0) for number in range(100)]
         assert len(found._shared) == 2 * 100 + 2 * 10
         del paces[10:]

@@ -29,10 +29,8 @@ from gateway.net.client_address import network_of
 
 log = structlog.get_logger("gateway.admission")
 
-# Connections that are being told why they are refused; each costs a file and some KiB for a second or so.
-_MOST_TURNED_AWAY = 256
 # Files that are no connections of clients: listeners, store, journal, HTTP, and connections that are turned away.
-_OTHER_FILES = 256 + _MOST_TURNED_AWAY
+_OTHER_FILES = 512
 # Connections that are too few for a server, where the setting is left out.
 _FEW = 4_000
 # Connections after which the collector looks at new objects.  Each connection is some fifty of them, and it looks at
@@ -50,13 +48,15 @@ _UNAVAILABLE, _TOO_MANY = 503, 429  # status of the HTTP response
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The settings of the same names; 0 where there is no limit."""
+    """The settings of the same names, but for the last two; 0 where there is no limit."""
 
     max_connections: int = 50_000
     max_connections_per_address: int = 0
     max_connections_per_user: int = 0
     max_handshakes: int = 1_000
     limited_by: str = "max_connections"  # what that is called in a refusal
+    # Connections that are being told why they are refused; each costs a file and some KiB for a second or so.
+    most_turned_away: int = 256
 
 
 class Slot:
@@ -78,7 +78,7 @@ class Slot:
     @property
     def closes_at_once(self) -> bool:
         """True if too many others are being turned away: it is closed without a word."""
-        return self.refusal is not None and self._limits.turned_away > _MOST_TURNED_AWAY
+        return self.refusal is not None and self._limits.turns_too_many_away
 
     def comes_from(self, address: str) -> None:
         """Its address is known; empty: a unix socket.  `refusal` tells whether it may stay."""
@@ -194,6 +194,10 @@ class ConnectionLimits:
         self._by_user: dict[str, int] = {}
         self.handshake_rows = _Rows()
         self._limiter = LogLimiter(quiet=_QUIET)
+
+    @property
+    def turns_too_many_away(self) -> bool:
+        return self.turned_away > self._capacity.most_turned_away
 
     @property
     def handshakes(self) -> int:

@@ -96,7 +96,8 @@ class RateLimit:
 class RateLimits:
     """The limits of all sessions."""
 
-    def __init__(self, options: TransportOptions) -> None:
+    def __init__(self, options: TransportOptions, most_recent: int = _MOST_RECENT) -> None:
+        self._most_recent = most_recent
         self.trusted: Trusted = NO_PROXIES  # their own addresses have no limit
         rates = {limit: rate for limit in LIMITS if (rate := getattr(options, limit))}
         self._are_any = bool(rates)
@@ -127,6 +128,6 @@ class RateLimits:
                 bucket = self._shared[key] = _Bucket(limit, rate, now, shared_by)
             self._recent[key] = bucket
             self._recent.move_to_end(key)
-            if len(self._recent) > _MOST_RECENT:
+            if len(self._recent) > self._most_recent:
                 self._recent.popitem(last=False)
             yield bucket
