@@ -34,6 +34,10 @@ def other_key(path: Path) -> None:
     path.write_bytes(tls_files.authority().issue_cert("other.example").private_key_pem.bytes())
 
 
+def broken(path: Path) -> None:
+    path.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
+
+
 def nothing(path: Path) -> None:
     path.write_text("nothing")
 
@@ -61,6 +65,7 @@ class TestFiles:
             ("key", nothing, "server.key has no private key in PEM"),
             ("key", lock, "server.key has a passphrase; store it without one"),
             ("key", other_key, "server.key is not that of the certificate in "),
+            ("key", broken, "server.key, cannot be used: "),
             ("client_ca", Path.unlink, "clients.pem cannot be read: No such file or directory"),
             ("client_ca", nothing, "clients.pem has no certificate in PEM"),
         ],
@@ -126,6 +131,9 @@ class TestClient:
         data = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
         found = tls_files.certificates(tmp_path).client(data)
         assert found == module.ClientCertificate("CN=worker", "worker", (), 1_767_312_000.0)
+
+    def test_nonsense_is_no_certificate(self, tmp_path: Path) -> None:
+        assert tls_files.certificates(tmp_path).client(b"nonsense") is None
 
 
 class TestReload:

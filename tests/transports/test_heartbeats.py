@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -190,3 +191,15 @@ class TestPings:
         await peer.listen(19)
         await peer.frame("ERROR")
         assert harness.counters.heartbeat_timeouts == 1
+
+    async def test_one_that_pings_and_vanishes(self, harness: Harness) -> None:
+        """Before CONNECT: no fault of ours, and nothing for the log of errors."""
+        pipe = ControlledPipe()
+        peer = harness.connect_through("websocket", pipe)
+        pipe.broken = True
+        with structlog.testing.capture_logs() as logs:
+            await peer.websocket.stream.send_all(ws(PING, b"?"))
+            await wait_all_tasks_blocked()
+            pipe.hang_up()
+            await harness.server.wait_empty()
+        assert not [entry for entry in logs if entry["log_level"] == "error"]

@@ -13,7 +13,7 @@ from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
 from .harness import Harness
-from .peers import Peer, Received
+from .peers import Peer, Received, frame
 
 QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
 MakeHarness = Callable[..., Harness]
@@ -203,6 +203,17 @@ class TestSlowReceivers:
         for number in range(60):
             assert int((await peer.frame("RECEIPT"))["receipt-id"]) == number
         assert trio.current_time() == pytest.approx(1.0, abs=0.1)
+
+    async def test_a_subscriber_that_reads_blocks_no_publisher(self, make_harness: MakeHarness) -> None:
+        """However much a chunk has for it: what filled its outbox has left it when the chunk ends."""
+        harness = make_harness(quotas=QUOTAS)
+        publisher = await harness.session("tcp")
+        receiver, pipe = await harness.stalled("tcp", "/topic/a")
+        pipe.open()
+        await publisher.send(frame("SEND", b"x" * 1000, destination="/topic/a") * 60)
+        for _ in range(60):
+            await receiver.frame("MESSAGE")
+        assert harness.counters.held_publishers == 0
 
 
 class TestMemory:

@@ -255,6 +255,14 @@ class TestRenewal:
         assert (await peer.at_end_after_error())["message"] == "token expired"
         await peer.aclose()
 
+    async def test_no_answer_of_the_authenticator(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        tokens.issuer.slowness = 1000.0
+        peer = await tokens.connect("tcp", alice(15))
+        await tokens.renew(peer, None)
+        error = await peer.at_end_after_error()
+        assert error.body == b"the authenticator did not answer within 5 s (connect_timeout)"
+        await peer.aclose()
+
 
 class Granted:
     """What an identity with these groups may do: what lies below a topic of that name."""
