@@ -186,11 +186,6 @@ class TestProxy:
         assert connection._link.remote.address == "203.0.113.7"
         assert connection._link.remote.secure is header.endswith(SSL)
 
-    async def test_what_comes_together_with_it(self, harness: Harness) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
-        await visit.stream.send_all(HEADER + CONNECT)
-        await Peer(TcpWire(visit.stream)).frame("CONNECTED")
-
     @parametrize(
         ("trusted", "data", "reason"),
         [

@@ -295,12 +295,3 @@ class TestEnds:
             frames, lost = view.take()
             assert (told(frames), lost) == ([("in", "SEND"), ("out", "RECEIPT")], 0)
             assert len(await taken(other)) == 4
-
-    async def test_nothing_of_the_connection_is_kept(self, harness: Harness) -> None:
-        peer = await harness.session("tcp")
-        connection = harness.connections[0]
-        with harness.server.traces.view(id_of(harness)) as view:
-            await peer.aclose()
-            assert await self.ended(harness, view) == []
-        assert (connection._observer, connection.writer, connection.session) == (None, None, None)
-        assert harness.server.traces._views == {}

@@ -157,24 +157,6 @@ class TestLetGo:
         assert gateway.broker.context.waiting == MOST
 
 
-class TestOthers:
-    """Who did not fill the queue is not held for it."""
-
-    @parametrize("before", [0, 600])
-    async def test_when_a_delayed_message_fills_it(
-        self, harness: Harness, before: int, autojump_clock: MockClock
-    ) -> None:
-        """In the turn of the wheel, or in the next one where many are due."""
-        publisher, other = await harness.session("tcp"), await harness.session("tcp")
-        await publisher.send(sends("/topic/nobody", before, x_delay=1000) + sends("/queue/a", MOST, x_delay=1000))
-        await publisher.settled()
-        await trio.sleep(2)
-        assert waiting(harness) == MOST
-        for _ in range(3):
-            await other.settled()
-        assert trio.current_time() < 3
-
-
 class TestConsumers:
     """Who publishes and consumes could be one of a circle of clients that wait for each other."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import socket
 
 import pytest
@@ -141,23 +139,6 @@ class TestSocketPipe:
         await pipe.aclose()
         await done.wait()
         await theirs.aclose()
-
-    async def test_woken_for_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The system may say readable, and then have nothing."""
-        theirs, ours = socket_streams()
-        pipe = SocketPipe(ours)
-        read, answers = os.read, [BlockingIOError(errno.EAGAIN, "nothing yet")]
-
-        def not_yet(fd: int, size: int) -> bytes:
-            if answers:
-                raise answers.pop()
-            return read(fd, size)
-
-        async with theirs, ours:
-            await theirs.send_all(b"x")
-            monkeypatch.setattr(os, "read", not_yet)
-            assert await pipe.receive(10) == b"x"
-            assert not answers
 
     @pytest.mark.parametrize(
         "parts", [[b"a" * 100_000, b"b" * 100_000, b"c"], [b"%04d" % number for number in range(3000)]]

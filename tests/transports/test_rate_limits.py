@@ -101,16 +101,6 @@ class TestShared:
             assert pace.reason == f"max_{what}_per_second_{limit}"
             assert pace.shared_by == ("alice" if limit == "per_user" else "10.0.0.1")
 
-    def test_the_longest_wait_is_the_reason(self) -> None:
-        pace = rates(
-            frames_per_second=100, octets_per_second_per_user=1_000, octets_per_second_per_address=500
-        ).of_session("alice", "10.0.0.1", 0.0)
-        assert wait_of(pace, 0.0, frames=110, nbytes=1_500) == 2.0
-        assert pace is not None
-        assert (pace.reason, pace.shared_by) == ("max_octets_per_second_per_address", "10.0.0.1")
-        assert wait_of(pace, 100.0, frames=300) == 2.0
-        assert (pace.reason, pace.shared_by) == ("max_frames_per_second", "")
-
     def test_anonymous_clients_and_unix_sockets(self) -> None:
         """Anonymous is no user, a unix socket has no address, and a proxy's is that of many."""
         found = rates(frames_per_second_per_user=1, frames_per_second_per_address=1)

@@ -147,17 +147,6 @@ class TestSlow:
         assert (await pipe.send_some(buffers) if some else pipe.send_nowait(buffers)) == 5
         assert await read(client, 9) == b"pongERROR"
 
-    async def test_waiting_is_not_losing(self, nursery: trio.Nursery) -> None:
-        """Cancelled as it waits, it goes on later with the same bytes."""
-        valve = ControlledPipe()
-        pipe, client = await through(valve)
-        valve.room = 10
-        with trio.move_on_after(0.01):
-            await write(pipe, [LARGE])
-        valve.open()
-        nursery.start_soon(write, pipe, [LARGE])
-        assert await read(client, len(LARGE)) == LARGE
-
     @settings(deadline=None, max_examples=60)
     @given(
         st.lists(st.integers(1, 50_000), min_size=1, max_size=6),

@@ -170,40 +170,6 @@ class TestRelief:
         await wait_all_tasks_blocked()
         assert all(waiter.relieved for waiter in waiters)
 
-    async def test_without_a_waiting_task(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.writer.release_waiters()
-        waiter = Waiter(nursery, exit.writer)
-        await wait_all_tasks_blocked()
-        assert not waiter.relieved
-        exit.writer.release_waiters()
-        await wait_all_tasks_blocked()
-        assert waiter.relieved
-
-
-class TestWriteOut:
-    """What is left at the end, when no writer is at work any more."""
-
-    async def at_the_end(self, nursery: trio.Nursery, *, outbox: bool) -> bytes:
-        exit = Exit(nursery, 2)
-        exit.put(b"one")
-        exit.writer.stop()
-        exit.outbox.append(b"two")
-        exit.pipe.open(100)
-        await exit.writer.write_out(outbox=outbox)
-        return bytes(exit.pipe.written)
-
-    async def test_rest_and_outbox(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.cancel_scope.shield = True
-            assert await self.at_the_end(nursery, outbox=True) == b"onetwo"
-            nursery.cancel_scope.cancel()
-
-    async def test_rest_alone(self) -> None:
-        async with trio.open_nursery() as nursery:
-            assert await self.at_the_end(nursery, outbox=False) == b"one"
-            nursery.cancel_scope.cancel()
-
 
 async def test_write_all(nursery: trio.Nursery) -> None:
     pipe = ControlledPipe(3)
@@ -264,3 +230,15 @@ async def test_what_was_not_written_is_abandoned(nursery: trio.Nursery, how: str
     left = b"".join(chain(*exit.writer.abandon()))
     assert left == (LARGE if how == "gone before" else LARGE[2:] + LARGE)
     assert exit.writer.rest == []
+
+
+@pytest.mark.parametrize(("outbox", "written"), [(True, b"onetwo"), (False, b"one")])
+async def test_what_is_left_is_written_at_the_end(nursery: trio.Nursery, outbox: bool, written: bytes) -> None:
+    exit = Exit(nursery, 2)
+    exit.put(b"one")
+    exit.writer.stop()
+    exit.outbox.append(b"two")
+    exit.pipe.open(100)
+    await exit.writer.write_out(outbox=outbox)
+    assert exit.written == written
+    nursery.cancel_scope.cancel()
