@@ -21,8 +21,7 @@ class LogLimiter:
 
     def __init__(self, quiet: float = math.inf, lines: float = math.inf, keys: int = 1_000) -> None:
         self._quiet = quiet
-        self._most_lines = lines
-        self._most_keys = keys
+        self._most_lines, self._most_keys = lines, keys
         self._known: dict[Hashable, tuple[float, int]] = {}  # the end of its quiet time, and lines left out in it
         self._minute = -math.inf
         self._lines = 0

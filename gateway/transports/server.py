@@ -29,7 +29,7 @@ from .flow.back_pressure import BackPressure
 from .flow.connected import Connected
 from .flow.connection_limits import ConnectionLimits
 from .flow.frame_trace import FrameTraces
-from .flow.header_logs import ArgumentsLog, MisspeltLog
+from .flow.header_logs import HeaderLogs
 from .flow.memory_guard import MemoryGuard
 from .flow.options import TransportOptions
 from .flow.rate_limits import RateLimits
@@ -51,20 +51,7 @@ def _flush(outbox: Outbox) -> None:
 
 
 class Server:
-    """The shared part of all connections.
-
-    Attributes:
-        turn_time: trio's clock at the start of the current turn, good enough for heart-beats and cheaper than asking.
-        connections: by session, the connection below it.
-        open_connections: all, also those in their handshake or being closed.
-        back_pressure: blocks publishers at the end of their turns.
-        traces: show the frames of sessions to operators.
-        connection_limits: how many connections there may be.
-        rate_limits: how fast they may send.
-        fair_gates: in front of reads that take long, and of connections that have not logged in.
-        memory_guard: looks whether memory is left.
-        draining: no new session is opened.
-    """
+    """The shared part of all connections."""
 
     def __init__(
         self,
@@ -75,6 +62,7 @@ class Server:
         store: TendedStore | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
+        header_logs = HeaderLogs()
         self.broker = Broker(
             quotas,
             policies,
@@ -85,8 +73,8 @@ class Server:
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
             on_room=lambda: self.back_pressure.has_room(),
-            on_arguments=ArgumentsLog().tell,
-            on_misspelt=MisspeltLog().tell,
+            on_arguments=header_logs.tell_arguments,
+            on_misspelt=header_logs.tell_misspelt,
         )
         self.committer: Committer | None = None
         self._housekeeper: Housekeeper | None = None
@@ -95,9 +83,9 @@ class Server:
         self.authenticator = authenticator
         self._authorizer = authorizer
         self.options = options = options or TransportOptions()
-        self.turn_time = 0.0
+        self.turn_time = 0.0  # trio's clock when a turn began: good enough for heart-beats, and cheaper than asking
         self.connections: dict[Session, Connected] = {}
-        self.open_connections: set[Connected] = set()
+        self.open_connections: set[Connected] = set()  # also those in their handshake or being closed
         self.timers = TimerWheel()
         patience = options.slow_consumer_timeout
         self.back_pressure = BackPressure(self.broker, self.timers, self.flush, patience, self.connections)
@@ -106,7 +94,7 @@ class Server:
         self.connection_limits = ConnectionLimits(options.capacity)
         self.rate_limits = RateLimits(options)
         self.fair_gates = FairGates()
-        self.draining = False
+        self.draining = False  # then no new session is opened
         self._handshakes: dict[Connected, float] = {}
         self._has_timer = False
         self._alarm: _Alarm | None = None
@@ -121,8 +109,6 @@ class Server:
         )
         self.committer = committer = Committer(storage, store, self.flush)
         self._housekeeper = Housekeeper(storage, store, committer)
-
-    # connections
 
     def access_of(self, identity: Identity, link: Link) -> Access | None:
         """The permissions of a user on this transport and address; None: all."""
@@ -174,8 +160,6 @@ class Server:
             if self._emptied.is_set():  # several may wait on one event
                 self._emptied = trio.Event()
             await self._emptied.wait()
-
-    # the broker's unfinished work
 
     async def run(self) -> None:
         """Turn the timer wheel, and give the broker turns for its unfinished work, until cancelled."""
@@ -230,10 +214,7 @@ class Server:
             for _ in range(len(dirty)):
                 _flush(dirty.popleft())
 
-    # back-pressure
-
     def relieve(self) -> None:
-        """See `BackPressure.relieve`."""
         self.back_pressure.relieve()
 
     def _on_pressure(self) -> None:

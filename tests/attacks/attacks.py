@@ -43,30 +43,42 @@ Run = Callable[[Siege], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Attack:
-    """One row of the list.
-
-    Attributes:
-        run: does it, once.
-        names: words that must be told, or stand in the log.
-        kinds: the transports that it comes by.
-        settings: of the gateway; a value `{folder}/...` is a file that `files` has.
-        files: name -> content.
-        login: the neighbour's name, where one must log in.
-        passcode: likewise.
-    """
+    """One row of the list."""
 
     run: Run
-    names: tuple[str, ...]
-    kinds: tuple[str, ...] = BOTH
-    settings: dict[str, object] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    login: str = ""
+    names: tuple[str, ...]  # words that must be told, or stand in the log
+    kinds: tuple[str, ...] = BOTH  # the transports that it comes by
+    settings: dict[str, object] = field(default_factory=dict)  # a value `{folder}/...` is a file that `files` has
+    files: dict[str, str] = field(default_factory=dict)  # name -> content
+    login: str = ""  # of the neighbour, where one must log in
     passcode: str = ""
 
     @property
     def name(self) -> str:
         """As it is called in lists."""
         return self.run.__name__.replace("_", " ")
+
+
+def pouring(name: str, *data: bytes, stranger: bool = False, raw: bool = False) -> Run:
+    """An attack that sends bytes until it is told why not; `raw` ones are no payload of WebSocket frames."""
+
+    async def pour(siege: Siege) -> str:
+        peer = await siege.dial() if stranger else await siege.log_in()
+        await (_pour_raw(peer, data) if raw else _pour(peer, *data))
+        return await siege.told(peer)
+
+    pour.__name__ = name
+    return pour
+
+
+def showing(name: str, token: Callable[[], str]) -> Run:
+    """An attack by a token that is not good."""
+
+    async def show(siege: Siege) -> str:
+        return await _refused(siege, passcode=token())
+
+    show.__name__ = name
+    return show
 
 
 # before login
@@ -106,80 +118,7 @@ async def half_open(siege: Siege) -> str:
     return ""
 
 
-async def header_flood(siege: Siege) -> str:
-    """More headers than a frame may have."""
-    peer = await siege.log_in()
-    headers = b"".join([b"h%d:v\n" % number for number in range(2_000)])
-    await _pour(peer, b"SEND\ndestination:/queue/a\n" + headers + b"\n\0")
-    return await siege.told(peer)
-
-
-async def header_flood_before_login(siege: Siege) -> str:
-    """The same by a stranger, who may send less."""
-    peer = await siege.dial()
-    await _pour(peer, b"CONNECT\n" + b"".join([b"h%d:v\n" % number for number in range(200)]) + b"\n\0")
-    return await siege.told(peer)
-
-
-async def long_header(siege: Siege) -> str:
-    """A header line without an end."""
-    peer = await siege.log_in()
-    await _pour(peer, b"SEND\ndestination:" + b"x" * MIB)
-    return await siege.told(peer)
-
-
-async def huge_content_length(siege: Siege) -> str:
-    """A length that nobody will ever send."""
-    peer = await siege.log_in()
-    await peer.send(b"SEND\ndestination:/queue/a\ncontent-length:99999999999999\n\n")
-    return await siege.told(peer)
-
-
-async def endless_body(siege: Siege) -> str:
-    """A body without length and without NUL."""
-    peer = await siege.log_in()
-    await _pour(peer, b"SEND\ndestination:/queue/a\n\n", *[b"x" * MIB] * 64)
-    return await siege.told(peer)
-
-
 # logged in
-
-
-async def subscription_flood(siege: Siege) -> str:
-    """More subscriptions than a session may have."""
-    peer = await siege.log_in()
-    flood = [frame("SUBSCRIBE", id=n, destination=f"/topic/{n}") for n in range(1_001)]
-    await _pour(peer, *flood)
-    return await siege.told(peer)
-
-
-async def transaction_flood(siege: Siege) -> str:
-    """More open transactions than a session may have."""
-    peer = await siege.log_in()
-    await _pour(peer, *[frame("BEGIN", transaction=n) for n in range(100)])
-    return await siege.told(peer)
-
-
-async def transaction_of_everything(siege: Siege) -> str:
-    """A transaction that never ends."""
-    peer = await siege.log_in()
-    part = frame("SEND", b"x" * MIB, destination="/queue/a", transaction="t", content_length=MIB)
-    await _pour(peer, frame("BEGIN", transaction="t"), *[part] * 64)
-    return await siege.told(peer)
-
-
-async def wildcard_explosion(siege: Siege) -> str:
-    """A pattern that would have to be searched for everywhere."""
-    peer = await siege.log_in()
-    await peer.send_frame("SUBSCRIBE", id=1, destination="/topic/" + ".".join(["#.*"] * 20))
-    return await siege.told(peer)
-
-
-async def selector_bomb(siege: Siege) -> str:
-    """A selector that is deeper than any that is meant."""
-    peer = await siege.log_in()
-    await peer.send_frame("SUBSCRIBE", id=1, destination="/topic/a", selector="(" * 5_000 + "a=1" + ")" * 5_000)
-    return await siege.told(peer)
 
 
 async def reader_that_never_reads(siege: Siege) -> str:
@@ -241,22 +180,6 @@ async def _pour_all(siege: Siege, peers: list[Peer], start: bytes, said: list[st
 # WebSocket
 
 
-async def endless_fragments(siege: Siege) -> str:
-    """A message in fragments without end."""
-    peer = await siege.log_in()
-    start = ws(TEXT, b"SEND\ndestination:/queue/a\n\n", fin=False)
-    more = ws(CONTINUATION, b"x" * 1000, fin=False)
-    await _pour_raw(peer, [start, *[more * 100] * 500])
-    return await siege.told(peer)
-
-
-async def unmasked_frames(siege: Siege) -> str:
-    """Frames as only servers send them."""
-    peer = await siege.log_in()
-    await peer.wire.stream.send_all(ws(TEXT, b"SEND\ndestination:/queue/a\n\n\0", mask=None))
-    return await siege.told(peer)
-
-
 async def foreign_page(siege: Siege) -> str:
     """An upgrade that a page of somebody else asks for."""
     return await _upgrade(siege, UPGRADE.replace(b"\r\n\r\n", b"\r\nOrigin: https://evil.example\r\n\r\n"))
@@ -273,31 +196,15 @@ async def _upgrade(siege: Siege, request: bytes) -> str:
 # credentials
 
 
-def token(algorithm: str = "HS256", **claims: object) -> str:
-    """A token for `mallory` that is good for a minute, but for what is said."""
-    return jwt.encode({"sub": "mallory", "exp": time.time() + 3_600, **claims}, SECRET, algorithm)
+def token(secret: str = SECRET, **claims: object) -> str:
+    """A token for `mallory` that is good for an hour, but for what is said."""
+    return jwt.encode({"sub": "mallory", "exp": time.time() + 3_600, **claims}, secret, "HS256")
 
 
 def nobodys_token() -> str:
     """One that says of itself that it is not signed."""
     parts = [{"alg": "none", "typ": "JWT"}, {"sub": "mallory", "exp": time.time() + 60}]
     return ".".join([base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]) + "."
-
-
-async def expired_token(siege: Siege) -> str:
-    """A token of yesterday."""
-    return await _refused(siege, passcode=token(exp=time.time() - 86_400))
-
-
-async def unsigned_token(siege: Siege) -> str:
-    """`alg:none`."""
-    return await _refused(siege, passcode=nobodys_token())
-
-
-async def forged_token(siege: Siege) -> str:
-    """A token of another issuer's secret."""
-    forged = jwt.encode({"sub": "mallory", "exp": time.time() + 60}, SECRET[::-1], "HS256")
-    return await _refused(siege, Authorization=f"Bearer {forged}")
 
 
 async def ticket_replay(siege: Siege) -> str:
@@ -378,6 +285,14 @@ async def _pour_raw(peer: Peer, data: Iterable[bytes]) -> None:
             await peer.wire.stream.send_all(piece)
 
 
+def _headers(count: int) -> bytes:
+    return b"".join([b"h%d:v\n" % number for number in range(count)]) + b"\n\0"
+
+
+SEND = b"SEND\ndestination:/queue/a\n"
+IN_TRANSACTION = frame("SEND", b"x" * MIB, destination="/queue/a", transaction="t", content_length=MIB)
+BOMB = "(" * 5_000 + "a=1" + ")" * 5_000
+FRAGMENTS = [ws(TEXT, SEND + b"\n", fin=False), *[ws(CONTINUATION, b"x" * 1000, fin=False) * 100] * 500]
 TOKENS: dict[str, object] = {"jwt_keys": "{folder}/keys"}
 KEYS = {"keys": SECRET}
 HONEST = jwt.encode({"sub": "neighbour"}, SECRET, "HS256")
@@ -385,25 +300,51 @@ HONEST = jwt.encode({"sub": "neighbour"}, SECRET, "HS256")
 ATTACKS = (
     Attack(slow_loris, ("connect timeout", "connect_timeout"), settings={"connect_timeout": 1.5}),
     Attack(half_open, ("max_handshakes",), settings={"max_handshakes": 200}),
-    Attack(header_flood, ("max_headers",)),
-    Attack(header_flood_before_login, ("max_connect_headers",)),
-    Attack(long_header, ("max_header_line",)),
-    Attack(huge_content_length, ("max_body",)),
-    Attack(endless_body, ("max_body",)),
-    Attack(subscription_flood, ("max_subscriptions", "1000"), settings={"max_subscriptions": 1000}),
-    Attack(transaction_flood, ("max_transactions", "64")),
-    Attack(transaction_of_everything, ("max_transaction_octets",)),
-    Attack(wildcard_explosion, ("wildcards", "6")),
-    Attack(selector_bomb, ("selector",)),
+    Attack(pouring("header_flood", SEND + _headers(2_000)), ("max_headers",)),
+    Attack(pouring("header_flood_before_login", b"CONNECT\n" + _headers(200), stranger=True), ("max_connect_headers",)),
+    Attack(pouring("long_header", b"SEND\ndestination:" + b"x" * MIB), ("max_header_line",)),
+    Attack(pouring("huge_content_length", SEND + b"content-length:99999999999999\n\n"), ("max_body",)),
+    Attack(pouring("endless_body", SEND + b"\n", *[b"x" * MIB] * 64), ("max_body",)),
+    Attack(
+        pouring("subscription_flood", *[frame("SUBSCRIBE", id=n, destination=f"/topic/{n}") for n in range(1_001)]),
+        ("max_subscriptions", "1000"),
+        settings={"max_subscriptions": 1000},
+    ),
+    Attack(
+        pouring("transaction_flood", *[frame("BEGIN", transaction=n) for n in range(100)]), ("max_transactions", "64")
+    ),
+    Attack(
+        pouring("transaction_of_everything", frame("BEGIN", transaction="t"), *[IN_TRANSACTION] * 64),
+        ("max_transaction_octets",),
+    ),
+    Attack(
+        pouring("wildcard_explosion", frame("SUBSCRIBE", id=1, destination="/topic/" + ".".join(["#.*"] * 20))),
+        ("wildcards", "6"),
+    ),
+    Attack(pouring("selector_bomb", frame("SUBSCRIBE", id=1, destination="/topic/a", selector=BOMB)), ("selector",)),
     Attack(reader_that_never_reads, ("max_outbound",)),
     Attack(message_hoard, ("memory_limit",), settings={"memory_limit": "64MiB"}),
     Attack(half_frames, ("memory_mark",)),
-    Attack(endless_fragments, ("max_body",), ("websocket",)),
-    Attack(unmasked_frames, ("1002", "masked"), ("websocket",)),
+    Attack(pouring("endless_fragments", *FRAGMENTS, raw=True), ("max_body",), ("websocket",)),
+    Attack(
+        pouring("unmasked_frames", ws(TEXT, SEND + b"\n\0", mask=None), raw=True), ("1002", "masked"), ("websocket",)
+    ),
     Attack(foreign_page, ("403", "allowed_origins"), ("websocket",)),
-    Attack(expired_token, ("login refused",), settings=TOKENS, files=KEYS, passcode=HONEST),
-    Attack(unsigned_token, ("login refused",), settings=TOKENS, files=KEYS, passcode=HONEST),
-    Attack(forged_token, ("login refused",), settings=TOKENS, files=KEYS, passcode=HONEST),
+    Attack(
+        showing("expired_token", lambda: token(exp=time.time() - 86_400)),
+        ("login refused",),
+        settings=TOKENS,
+        files=KEYS,
+        passcode=HONEST,
+    ),
+    Attack(showing("unsigned_token", nobodys_token), ("login refused",), settings=TOKENS, files=KEYS, passcode=HONEST),
+    Attack(
+        showing("forged_token", lambda: token(SECRET[::-1])),
+        ("login refused",),
+        settings=TOKENS,
+        files=KEYS,
+        passcode=HONEST,
+    ),
     Attack(ticket_replay, ("login refused",), ("websocket",), settings=TOKENS, files=KEYS, passcode=HONEST),
     Attack(
         login_flood,

@@ -33,7 +33,6 @@ class Neighbour:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
     def measured(self) -> dict[str, Any]:
@@ -59,21 +58,14 @@ class Neighbour:
 
 @dataclass
 class Siege:
-    """What an attack finds.
-
-    Attributes:
-        gateway: the process.
-        neighbour: the client that behaves well.
-        kind: `tcp` or `websocket`: the way that the attack comes.
-    """
+    """What an attack finds."""
 
     gateway: GatewayProcess
     neighbour: Neighbour
-    kind: str
+    kind: str  # `tcp` or `websocket`: the way that the attack comes
 
     @property
     def address(self) -> str:
-        """Where the attack goes."""
         return f"{HOST}:{self.gateway.tcp_port if self.kind == 'tcp' else self.gateway.ws_port}"
 
     @property

@@ -186,24 +186,6 @@ class TestProxy:
         assert connection._link.remote.address == "203.0.113.7"
         assert connection._link.remote.secure is header.endswith(SSL)
 
-    async def test_what_comes_together_with_it(self, harness: Harness) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
-        await visit.stream.send_all(HEADER + CONNECT)
-        await Peer(TcpWire(visit.stream)).frame("CONNECTED")
-
-    async def test_tls_of_ours(self, harness: Harness, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates, proxied=True, trusted=UNIX))
-        await visit.stream.send_all(HEADER)
-        await visit.secure()
-        remote = (await visit.connect("tcp"))._link.remote
-        assert (remote.address, remote.secure) == ("203.0.113.7", True)
-
-    async def test_a_header_without_a_client(self, harness: Harness) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, proxied=True, trusted=UNIX))
-        await visit.stream.send_all(binary(command=0x20, family=0))
-        connection = await visit.connect("tcp")
-        assert (connection._link.peer, connection._link.remote.address) == ("unix", "")
-
     @parametrize(
         ("trusted", "data", "reason"),
         [
@@ -224,6 +206,13 @@ class TestProxy:
         assert harness.counters.refused == 1
         assert not harness.server.connection_limits.connections
 
+    async def test_tls_behind_it(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
+        visit = Visit(harness, ConnectionHandler(harness.server, kind, certificates, proxied=True, trusted=UNIX))
+        await visit.stream.send_all(HEADER)
+        await visit.secure()
+        remote = (await visit.connect(kind))._link.remote
+        assert (remote.address, remote.secure) == ("203.0.113.7", True)
+
 
 class TestForwarded:
     async def test_the_client_is_the_one_that_the_proxy_names(self, harness: Harness) -> None:
@@ -231,11 +220,6 @@ class TestForwarded:
         fields = "X-Forwarded-For: 6.6.6.6, 203.0.113.7", "X-Forwarded-Proto: https"
         link = (await visit.connect("websocket", *fields))._link
         assert (link.peer, link.remote.address, link.remote.secure) == ("203.0.113.7", "203.0.113.7", True)
-
-    async def test_fields_that_come_several_times_are_one_list(self, harness: Harness) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
-        fields = "X-Forwarded-For: 6.6.6.6", "X-Forwarded-For: 203.0.113.7"
-        assert (await visit.connect("websocket", *fields))._link.remote.address == "203.0.113.7"
 
     async def test_without_trust_they_say_nothing(self, harness: Harness) -> None:
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket"))
@@ -263,25 +247,6 @@ class TestForwarded:
 class TestOrigin:
     """Same-origin where TLS is in the way, ours or a proxy's."""
 
-    async def test_a_page_with_tls(self, harness: Harness, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
-        await visit.secure()
-        request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
-        await visit.connect("websocket", origin("https://gateway.example"), request=request)
-
-    async def test_a_page_without_tls_is_refused(self, harness: Harness, certificates: TlsCertificates) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
-        await visit.secure()
-        request = UPGRADE.replace(b"Host: localhost", b"Host: gateway.example")
-        answer = await visit.refused(origin("http://gateway.example"), request=request)
-        assert answer.startswith(b"HTTP/1.1 403 ")
-
-    @parametrize("name", ["http://localhost:3000", "http://127.0.0.1:3000"])
-    async def test_but_not_on_loopback(self, harness: Harness, certificates: TlsCertificates, name: str) -> None:
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
-        await visit.secure()
-        await visit.connect("websocket", origin(name))
-
     async def test_a_proxy_that_changes_the_host(self, harness: Harness) -> None:
         """Apache does, unless it is told not to."""
         visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
@@ -296,6 +261,27 @@ class TestOrigin:
         await visit.stream.aclose()
         await until(lambda: harness.counters.refused)
         assert harness.counters.refusals["handshake"] == 1
+
+    @parametrize(
+        ("host", "name", "is_accepted"),
+        [
+            ("gateway.example", "https://gateway.example", True),
+            ("gateway.example", "http://gateway.example", False),
+            ("localhost", "http://localhost:3000", True),
+            ("localhost", "http://127.0.0.1:3000", True),
+        ],
+    )
+    async def test_a_page_without_tls_is_refused(
+        self, harness: Harness, certificates: TlsCertificates, host: str, name: str, is_accepted: bool
+    ) -> None:
+        """If the WebSocket has TLS, but not on loopback."""
+        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", certificates))
+        await visit.secure()
+        request = UPGRADE.replace(b"Host: localhost", b"Host: " + host.encode())
+        if is_accepted:
+            await visit.connect("websocket", origin(name), request=request)
+        else:
+            assert (await visit.refused(origin(name), request=request)).startswith(b"HTTP/1.1 403 ")
 
 
 class TestRequest:

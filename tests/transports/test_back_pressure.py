@@ -53,6 +53,19 @@ class TestBackPressure:
         assert any(entry.get("reason") == "slow consumer" for entry in logs)
         assert trio.current_time() == pytest.approx(2.0, abs=0.1)
 
+    async def test_a_long_turn_lets_others_have_theirs(self, harness: Harness) -> None:
+        """A chunk of very many deliveries is settled in between, not at its end alone."""
+        receivers = [await harness.session("tcp") for _ in range(50)]
+        for receiver in receivers:
+            await receiver.subscribe("/topic/a")
+        peer = await harness.session("tcp")
+        await peer.send(frame("SEND", b"x", destination="/topic/a") * 500)
+        seen: set[int] = set()
+        while harness.counters.delivered < 25_000:
+            seen.add(harness.counters.delivered)
+            await trio.lowlevel.checkpoint()
+        assert len(seen - {0}) >= 2
+
     async def test_frames_of_its_own_writer_block_no_publisher(
         self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
@@ -71,16 +84,3 @@ class TestBackPressure:
         assert not harness.broker.context.slow_consumers.strained
         assert harness.counters.held_publishers == 0
         assert trio.current_time() < 0.5
-
-    async def test_a_long_turn_lets_others_have_theirs(self, harness: Harness) -> None:
-        """A chunk of very many deliveries is settled in between, not at its end alone."""
-        receivers = [await harness.session("tcp") for _ in range(50)]
-        for receiver in receivers:
-            await receiver.subscribe("/topic/a")
-        peer = await harness.session("tcp")
-        await peer.send(frame("SEND", b"x", destination="/topic/a") * 500)
-        seen: set[int] = set()
-        while harness.counters.delivered < 25_000:
-            seen.add(harness.counters.delivered)
-            await trio.lowlevel.checkpoint()
-        assert len(seen - {0}) >= 2

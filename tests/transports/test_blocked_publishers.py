@@ -101,18 +101,6 @@ class TestFullQueue:
         assert line["destination"] == "/queue/a"
         assert line | wanted == line
 
-    async def test_no_line_when_it_does_not(self, harness: Harness, autojump_clock: MockClock) -> None:
-        with structlog.testing.capture_logs() as logs:
-            for _ in range(20):
-                publisher = await filled(harness)
-                await trio.sleep(2.9)
-                consumer = await harness.session("tcp")
-                await consumer.subscribe_and_read("/queue/a", MOST + 1)
-                await consumer.aclose()
-                await publisher.aclose()
-        assert harness.counters.held_publishers == 20
-        assert log_of(logs) == []
-
     async def test_one_line_a_minute_for_each_queue(self, harness: Harness, autojump_clock: MockClock) -> None:
         with structlog.testing.capture_logs() as logs:
             for _ in range(5):

@@ -13,8 +13,6 @@ import pytest
 import structlog.testing
 import trio
 
-from gateway.config.settings import KIB
-
 from .peers import CONNECT, UPGRADE, frame, read_all, vanish
 from .shared_gateway import OpenGateway
 
@@ -92,20 +90,6 @@ async def test_clients_that_vanish(shared_gateway: OpenGateway, kind: str, conne
         await here.gone()
         assert here.gateway.broker.context.waiting == 0
         assert here.gateway.broker.memory.used == 0
-
-
-async def test_a_client_that_vanishes_while_messages_are_written_to_it(shared_gateway: OpenGateway) -> None:
-    async with shared_gateway(max_outbound=1024 * KIB) as here:
-        peer, publisher = await here.session("tcp"), await here.session("tcp")
-        await peer.subscribe("/topic/a")
-        assert isinstance(peer.wire.stream, trio.SocketStream)
-        for number in range(40):
-            await publisher.publish("/topic/a", b"x" * 60 * KIB)
-            if number == 20:
-                vanish(peer.wire.stream)
-        await publisher.settled()
-        await here.bystanders_talk()
-        await publisher.aclose()
 
 
 @pytest.fixture

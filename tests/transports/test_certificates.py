@@ -34,6 +34,10 @@ def other_key(path: Path) -> None:
     path.write_bytes(tls_files.authority().issue_cert("other.example").private_key_pem.bytes())
 
 
+def broken(path: Path) -> None:
+    path.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
+
+
 def nothing(path: Path) -> None:
     path.write_text("nothing")
 
@@ -61,6 +65,7 @@ class TestFiles:
             ("key", nothing, "server.key has no private key in PEM"),
             ("key", lock, "server.key has a passphrase; store it without one"),
             ("key", other_key, "server.key is not that of the certificate in "),
+            ("key", broken, "server.key, cannot be used: "),
             ("client_ca", Path.unlink, "clients.pem cannot be read: No such file or directory"),
             ("client_ca", nothing, "clients.pem has no certificate in PEM"),
         ],
@@ -71,20 +76,6 @@ class TestFiles:
         with pytest.raises(CertificateError, match=words) as caught:
             TlsCertificates(files)
         assert caught.value.setting == f"tls_{name}"
-
-    def test_no_key_at_all(self, tmp_path: Path) -> None:
-        files = tls_files.write(tmp_path)
-        with pytest.raises(CertificateError, match="has no private key in PEM; tls_key names the file of the key"):
-            TlsCertificates(CertificateFiles(files.certificate))
-
-    def test_a_key_that_is_broken(self, tmp_path: Path) -> None:
-        files = tls_files.write(tmp_path)
-        assert files.key is not None
-        files.key.write_text("-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n")
-        with pytest.raises(
-            CertificateError, match=r"certificate and key, .*server.pem and .*server.key, cannot be used"
-        ):
-            TlsCertificates(files)
 
     @parametrize(("days", "words"), [(-1, "has expired: it is valid until"), (3, "expires soon"), (30, None)])
     def test_its_end(self, tmp_path: Path, days: int, words: str | None) -> None:
@@ -127,11 +118,6 @@ class TestClient:
         assert found.subject.startswith("CN=worker\\, one")
         assert found.names == ("dns:worker.example", "email:worker@example.org")
         assert found.expires > 2e9
-
-    def test_no_common_name(self, tmp_path: Path) -> None:
-        found = self.read(tmp_path, tls_files.authority().issue_cert("worker.example"))
-        assert isinstance(found, module.ClientCertificate)
-        assert found.common_name == ""
 
     @parametrize("names", [None, b"\x30\x02\xa5\x00", b"nonsense"], ids=["none", "of a kind nobody reads", "broken"])
     def test_no_other_names(self, tmp_path: Path, names: bytes | None) -> None:

@@ -118,13 +118,6 @@ class Refusing:
 
 
 class TestAuthentication:
-    async def test_may_take_long(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(authenticator=Slow(5.0))
-        await harness.connect("tcp").connect()
-        assert trio.current_time() == pytest.approx(5.0, abs=0.05)
-        (session,) = harness.broker.sessions.values()
-        assert session.login == "user"
-
     @requirement("CON-03", "CON-05")
     async def test_refused(self, make_harness: MakeHarness, kind: str) -> None:
         harness = make_harness(authenticator=Slow(0.0, None))

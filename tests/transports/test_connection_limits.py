@@ -21,13 +21,7 @@ from gateway.transports import TransportOptions
 from gateway.transports.accept.websocket import WebSocketLink
 from gateway.transports.connection.connection import Connection
 from gateway.transports.flow import connection_limits
-from gateway.transports.flow.connection_limits import (
-    Capacity,
-    ConnectionLimits,
-    Slot,
-    room_for,
-    within_files,
-)
+from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 from gateway.transports.wire.link import TcpLink
 
 from .harness import Harness, Slow
@@ -61,9 +55,9 @@ class Door:
 
 class TestConnections:
     async def test_a_refused_client_is_no_connection(self) -> None:
-        door = Door(max_connections=1, max_handshakes=1)
+        door = Door(max_connections=1, max_handshakes=1, most_turned_away=3)
         door.enter()
-        refused = [door.enter() for _ in range(connection_limits._MOST_TURNED_AWAY)]
+        refused = [door.enter() for _ in range(3)]
         assert (door.admission.connections, door.admission.handshakes) == (1, 1)
         assert door.admission.turned_away == len(refused)
         assert not refused[-1].closes_at_once
@@ -100,14 +94,6 @@ class TestConnections:
 
 
 class TestAddresses:
-    async def test_the_one_that_a_proxy_names(self) -> None:
-        """Until it does, the proxy's own is not limited."""
-        door = Door(max_connections_per_address=1)
-        guests = [door.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
-        for slot, address in zip(guests, ("1.1.1.1", "2.2.2.2", "1.1.1.1"), strict=True):
-            slot.comes_from(address)
-        assert [slot.refusal is None for slot in guests] == [True, True, False]
-
     async def test_nothing_is_left_of_a_closed_connection(self) -> None:
         door = Door(max_connections_per_address=1, max_connections_per_user=1)
         for number in range(10):
@@ -129,6 +115,14 @@ class TestAddresses:
         guests[0].leave()
         assert door.enter("10.0.0.1").refusal is None
 
+    async def test_the_one_that_a_proxy_names(self) -> None:
+        """Until it does, the proxy's own is not limited."""
+        door = Door(max_connections_per_address=1)
+        guests = [door.admission.enter("10.0.0.1", lambda error: None) for _ in range(3)]
+        for slot, address in zip(guests, ("1.1.1.1", "2.2.2.2", "1.1.1.1"), strict=True):
+            slot.comes_from(address)
+        assert [slot.refusal is None for slot in guests] == [True, True, False]
+
 
 class TestHandshakes:
     async def test_a_flood_pays_with_its_own(self) -> None:
@@ -149,20 +143,6 @@ class TestHandshakes:
         for number in range(5):
             door.enter(name=f"silent-{number}")
         assert door.evicted == [f"silent-{number}" for number in range(4)]
-
-    async def test_where_all_are_the_newest_goes(self) -> None:
-        door = Door(max_handshakes=3)
-        asking = [door.enter(name=str(number)) for number in range(3)]
-        for slot in asking:
-            slot.asks()
-        door.enter(name="3")
-        assert door.evicted == ["3"]
-        door.enter("2.2.2.2", "other")
-        assert door.evicted == ["3", "2"]
-        asking[2].asks()  # it may have come to that in the same moment
-        asking[0].logs_in("ann")
-        asking[1].leave()
-        assert door.admission.handshakes == 1
 
     async def test_a_refused_client_does_not_log_in(self) -> None:
         """Its authenticator may have answered at that moment."""
@@ -206,6 +186,14 @@ class TestHandshakes:
             assert [who] == (silent[:1] or newest)
             waiting.remove((where, who))
 
+    async def test_where_all_are_asking_the_newest_goes(self) -> None:
+        door = Door(max_handshakes=3)
+        for number in range(3):
+            door.enter(name=str(number)).asks()
+        door.enter(name="3")
+        door.enter("2.2.2.2", "other")
+        assert door.evicted == ["3", "2"]
+
 
 class TestFiles:
     @pytest.fixture
@@ -247,19 +235,6 @@ class TestFiles:
         assert sentence.startswith(start) if room < wanted else not sentence
         capacity = Capacity(max_connections=wanted)
         assert (within_files(capacity, is_set=True) is capacity) is (room == wanted)
-
-    async def test_it_is_logged_at_the_start_and_in_the_refusal(
-        self, files: Callable[[int, int], list[tuple[int, int]]]
-    ) -> None:
-        files(1024, 1024)
-        with structlog.testing.capture_logs() as logs:
-            capacity = within_files(Capacity(max_connections=5_000), is_set=False)
-        assert [line["event"] for line in logs] == [room_for(5_000)[1]]
-        found = ConnectionLimits(capacity)
-        guests = [found.enter("10.0.0.1", lambda error: None) for _ in range(513)]
-        refusal = guests[-1].refusal
-        assert refusal is not None
-        assert refusal.detail.endswith("(max_connections is 5000, but the process may not open more files)")
 
 
 def arrive(harness: Harness, kind: str, address: str) -> Peer:
@@ -307,10 +282,10 @@ class TestConnection:
             await harness.server.wait_empty()
 
     async def test_refused_connections_of_a_flood_do_not_linger(
-        self, make_harness: MakeHarness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+        self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
-        monkeypatch.setattr(connection_limits, "_MOST_TURNED_AWAY", 2)
-        harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=1), close_linger=10.0))
+        capacity = Capacity(max_handshakes=1, most_turned_away=2)
+        harness = make_harness(options=TransportOptions(capacity=capacity, close_linger=10.0))
         peers = [arrive(harness, "tcp", "1.1.1.1") for _ in range(10)]
         await wait_all_tasks_blocked()
         assert harness.server.connection_limits.turned_away <= 2
@@ -405,12 +380,4 @@ async def test_each_user_has_its_own() -> None:
     third.logs_in("ann")
     for _ in range(3):
         door.enter().logs_in(ANONYMOUS)
-    assert door.admission.handshakes == 0
-
-
-async def test_a_replaced_connection_that_had_no_place_leaves_none() -> None:
-    door = Door()
-    ghost, again = door.enter(), door.enter()
-    ghost.logs_in("ann")
-    again.logs_in("ann", ghost)
     assert door.admission.handshakes == 0

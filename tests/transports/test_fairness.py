@@ -96,31 +96,6 @@ class TestFairGate:
         await wait_all_tasks_blocked()
         assert len(set(passed)) == 5
 
-    async def test_a_single_task_does_not_wait(self, nursery: trio.Nursery) -> None:
-        gate = FairGate()
-        nursery.start_soon(gate.run)
-        for _ in range(3):
-            await wait_all_tasks_blocked()
-            before = trio.lowlevel.current_task()._schedule_points
-            await gate.enter()
-            assert trio.lowlevel.current_task()._schedule_points == before
-
-    async def test_a_cancelled_task_leaves_the_line(self, nursery: trio.Nursery) -> None:
-        gate = FairGate()
-        nursery.start_soon(gate.run)
-        await wait_all_tasks_blocked()
-        await gate.enter()
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await gate.enter()
-        assert scope.cancelled_caught
-        await gate.enter()
-
-    async def test_it_is_open_without_its_keeper(self) -> None:
-        gate = FairGate()
-        for _ in range(3):
-            await gate.enter()
-
     async def test_no_task_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
         gate = FairGate()
         passed = 0
@@ -138,6 +113,21 @@ class TestFairGate:
             keepers.cancel_scope.cancel()
         await wait_all_tasks_blocked()
         assert passed == 3
+
+    async def test_a_single_task_does_not_wait(self, nursery: trio.Nursery) -> None:
+        gate = FairGate()
+        await gate.enter()  # it is open without its keeper
+        nursery.start_soon(gate.run)
+        for _ in range(3):
+            await wait_all_tasks_blocked()
+            before = trio.lowlevel.current_task()._schedule_points
+            await gate.enter()
+            assert trio.lowlevel.current_task()._schedule_points == before
+        with trio.CancelScope() as scope:  # a cancelled task leaves the line
+            scope.cancel()
+            await gate.enter()
+        assert scope.cancelled_caught
+        await gate.enter()
 
 
 async def test_steps_are_all_done_whatever_is_cancelled(nursery: trio.Nursery) -> None:

@@ -133,18 +133,6 @@ class TestLetGo:
             await harness.server.wait_empty()
         assert waiting(harness) == 30
 
-    async def test_when_the_queue_goes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        """With all that waits in it, because nobody came to read it."""
-        harness = make_harness(policies={"/queue/a": {"max_messages": MOST, "idle_timeout": 60.0}})
-        publisher = await harness.session("tcp")
-        await publisher.send(sends("/queue/a", 15))
-        await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
-        await trio.sleep(59.9)
-        assert waiting(harness) == MOST
-        await publisher.frame("RECEIPT")
-        assert trio.current_time() == pytest.approx(60.0, abs=0.05)
-        assert waiting(harness) == 5
-
     async def test_when_messages_expire(self, harness: Harness, autojump_clock: MockClock) -> None:
         publisher = await harness.session("tcp")
         await publisher.send(sends("/queue/a", MOST, ttl=5000) + sends("/queue/a", 1, receipt="r"))
@@ -167,54 +155,6 @@ class TestLetGo:
         await publisher.at_end()
         await publisher.aclose()
         assert gateway.broker.context.waiting == MOST
-
-
-class TestOthers:
-    """Who did not fill the queue is not held for it."""
-
-    async def test_while_the_publisher_waits_for_a_slow_subscriber(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        """Two reasons to hold it in one turn: both are its own."""
-        harness = make_harness(policies=POLICIES, quotas=Quotas(max_outbound=64_000))
-        await harness.stalled("tcp", "/topic/a")
-        publisher, other = await harness.session("tcp"), await harness.session("tcp")
-        await publisher.send(sends("/topic/a", 6, size=9000) + sends("/queue/a", 30))
-        await wait_all_tasks_blocked()
-        for _ in range(3):  # whoever is held has its first RECEIPT all the same
-            await other.settled()
-        assert trio.current_time() < 0.5
-        await trio.sleep(100)
-        assert waiting(harness) == MOST
-
-    @parametrize("before", [0, 600])
-    async def test_when_a_delayed_message_fills_it(
-        self, harness: Harness, before: int, autojump_clock: MockClock
-    ) -> None:
-        """In the turn of the wheel, or in the next one where many are due."""
-        publisher, other = await harness.session("tcp"), await harness.session("tcp")
-        await publisher.send(sends("/topic/nobody", before, x_delay=1000) + sends("/queue/a", MOST, x_delay=1000))
-        await publisher.settled()
-        await trio.sleep(2)
-        assert waiting(harness) == MOST
-        for _ in range(3):
-            await other.settled()
-        assert trio.current_time() < 3
-
-    async def test_a_consumer_with_a_dead_letter_that_fills_a_queue(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        """A consumer cannot help it, and those that wait for what it does not read are others."""
-        harness = make_harness(policies={"/queue/dlq.a": {"max_messages": 1}})
-        consumer = await harness.session("tcp")
-        await consumer.subscribe("/queue/a", ack="client")
-        await consumer.publish("/queue/a", b"1")
-        message = await consumer.frame("MESSAGE")
-        await consumer.send_frame("NACK", id=message["ack"], requeue="false")
-        for _ in range(3):
-            await consumer.settled()
-        assert waiting(harness, "/queue/dlq.a") == 1
-        assert trio.current_time() < 0.5
 
 
 class TestConsumers:

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from gateway.broker.core.queue_arguments import ArgumentsNotice
-from gateway.transports.flow.header_logs import ArgumentsLog
+from gateway.transports.flow.header_logs import HeaderLogs
 
 from .harness import Harness
 
@@ -18,15 +18,15 @@ def notice(queue: str = "/queue/a", *, login: str = "ada", heard: bool = True) -
     return ArgumentsNotice(queue, {"time_to_live": 0.5}, "s1", login, heard)
 
 
-def lines_of(log: ArgumentsLog, *notices: ArgumentsNotice) -> list[Any]:
+def lines_of(log: HeaderLogs, *notices: ArgumentsNotice) -> list[Any]:
     with structlog.testing.capture_logs() as logs:
         for each in notices:
-            log.tell(each)
+            log.tell_arguments(each)
     return logs
 
 
 async def test_arguments_in_force_and_too_late() -> None:
-    log = ArgumentsLog()
+    log = HeaderLogs()
     in_force, too_late = lines_of(log, notice(), notice(heard=False))
     event = "queue arguments of a client are in force, for everybody"
     assert (in_force["event"], in_force["log_level"]) == (event, "info")
@@ -38,7 +38,7 @@ async def test_arguments_in_force_and_too_late() -> None:
 
 
 async def test_a_flood_of_arguments(autojump_clock: MockClock) -> None:
-    log = ArgumentsLog()
+    log = HeaderLogs()
     assert len(lines_of(log, *(notice(f"/queue/{number}") for number in range(100)))) == 20
     await trio.sleep(60)
     assert [line["untold"] for line in lines_of(log, notice("/queue/b"), notice("/queue/c"))] == [80, 0]

@@ -122,18 +122,6 @@ class TestPings:
         await peer.connect()
         assert peer.websocket.pongs == [b"?"]
 
-    async def test_one_that_pings_and_vanishes(self, harness: Harness) -> None:
-        """Before CONNECT: no fault of ours, and nothing for the log of errors."""
-        pipe = ControlledPipe()
-        peer = harness.connect_through("websocket", pipe)
-        pipe.broken = True
-        with structlog.testing.capture_logs() as logs:
-            await peer.websocket.stream.send_all(ws(PING, b"?"))
-            await wait_all_tasks_blocked()
-            pipe.hang_up()
-            await harness.server.wait_empty()
-        assert not [entry for entry in logs if entry["log_level"] == "error"]
-
     @requirement("WST-07")
     async def test_also_while_the_writer_is_at_work(self, harness: Harness) -> None:
         """A client in the middle of a long delivery that pings must not take us for dead: the Pong comes behind the
@@ -178,20 +166,6 @@ class TestPings:
         pings = [time - began for time in peer.websocket.pings]
         assert pings == [pytest.approx(every * number, abs=0.03 * number + 0.03) for number in range(1, 6)]
 
-    async def test_pongs_keep_a_hidden_tab_alive(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """Its timers are throttled to one a minute, but the browser answers by itself."""
-        peer = await harness.session("websocket", heart_beat="10000,10000")
-        await peer.listen(300)
-        await peer.settled()
-        assert harness.counters.heartbeat_timeouts == 0
-
-    async def test_without_pongs_it_is_dead(self, harness: Harness, autojump_clock: MockClock) -> None:
-        peer = await harness.session("websocket", heart_beat="10000,10000")
-        peer.websocket.answers = False
-        await peer.listen(19)
-        await peer.frame("ERROR")
-        assert harness.counters.heartbeat_timeouts == 1
-
     async def test_none_into_a_message_under_way(self, harness: Harness, autojump_clock: MockClock) -> None:
         peer, pipe = await harness.stalled("websocket", "/topic/a", room=500)
         await peer.publish("/topic/a", b"x" * 1000)
@@ -206,3 +180,26 @@ class TestPings:
             await trio.sleep(10)
             await peer.settled()
         assert peer.websocket.pings == []
+
+    async def test_pongs_keep_a_hidden_tab_alive(self, harness: Harness, autojump_clock: MockClock) -> None:
+        """Its timers are throttled to one a minute, but the browser answers by itself."""
+        peer = await harness.session("websocket", heart_beat="10000,10000")
+        await peer.listen(300)
+        await peer.settled()
+        assert harness.counters.heartbeat_timeouts == 0
+        peer.websocket.answers = False
+        await peer.listen(19)
+        await peer.frame("ERROR")
+        assert harness.counters.heartbeat_timeouts == 1
+
+    async def test_one_that_pings_and_vanishes(self, harness: Harness) -> None:
+        """Before CONNECT: no fault of ours, and nothing for the log of errors."""
+        pipe = ControlledPipe()
+        peer = harness.connect_through("websocket", pipe)
+        pipe.broken = True
+        with structlog.testing.capture_logs() as logs:
+            await peer.websocket.stream.send_all(ws(PING, b"?"))
+            await wait_all_tasks_blocked()
+            pipe.hang_up()
+            await harness.server.wait_empty()
+        assert not [entry for entry in logs if entry["log_level"] == "error"]

@@ -15,20 +15,13 @@ import structlog.testing
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.transports import (
-    AddressError,
-    ConnectionHandler,
-    Listening,
-    close,
-    open_listeners,
-    unlinking,
-)
+from gateway.transports import AddressError, ConnectionHandler, Listening, close, open_listeners, unlinking
 from gateway.transports.accept import accept as module
 from gateway.transports.accept.listener import Acceptor
 from gateway.transports.wire.fairness import SHARE_OF_HANDSHAKES
 
 from .harness import Harness
-from .peers import UPGRADE, dial_stream, read_all, socket_streams, until, vanish
+from .peers import dial_stream, read_all, socket_streams, vanish
 
 parametrize = pytest.mark.parametrize
 
@@ -55,19 +48,6 @@ async def meet(listening: Listening) -> None:
 
 
 class TestTcp:
-    async def test_a_free_port(self) -> None:
-        async with opened("127.0.0.1") as listening:
-            (address,) = listening.addresses
-            assert address.startswith("127.0.0.1:")
-            assert not address.endswith(":0")
-            await meet(listening)
-
-    async def test_ipv6(self) -> None:
-        async with opened("::1") as listening:
-            (address,) = listening.addresses
-            assert address.startswith("[::1]:")
-            await meet(listening)
-
     @parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
     async def test_a_port_that_is_taken(self, host: str, shown: str) -> None:
         async with opened(host) as listening:
@@ -75,17 +55,6 @@ class TestTcp:
             with pytest.raises(AddressError) as caught:
                 await open_listeners(host, port, "")
         assert str(caught.value) == f"{shown}:{port}: the address is in use by another program"
-
-    async def test_a_port_that_was_free_again(self) -> None:
-        """Connections that linger in the system do not keep a restart from its port."""
-        async with opened("127.0.0.1") as listening:
-            port = listening.listeners[0].socket.getsockname()[1]
-            client = await dial_stream(listening.addresses[0])
-            accepted = await listening.listeners[0].accept()
-            await accepted.aclose()
-            await client.aclose()
-        async with opened("127.0.0.1", port) as again:
-            assert again.addresses == [f"127.0.0.1:{port}"]
 
     @parametrize(
         ("error", "words"),
@@ -105,24 +74,16 @@ class TestTcp:
             await open_listeners("gateway.example", 1, "")
         assert str(caught.value) == f"gateway.example:1: {words}"
 
+    @parametrize(("host", "start"), [("127.0.0.1", "127.0.0.1:"), ("::1", "[::1]:")])
+    async def test_a_free_port(self, host: str, start: str) -> None:
+        async with opened(host) as listening:
+            (address,) = listening.addresses
+            assert address.startswith(start)
+            assert not address.endswith(":0")
+            await meet(listening)
+
 
 class TestUnix:
-    async def test_a_new_file(self, tmp_path: Path) -> None:
-        path = tmp_path / "stomp.sock"
-        async with opened(path=str(path)) as listening:
-            assert listening.addresses == [f"unix:{path}"]
-            assert stat.S_ISSOCK(path.stat().st_mode)
-            await meet(listening)
-
-    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
-        """By a gateway that was killed: nobody listens on it, so it is replaced."""
-        path = tmp_path / "stomp.sock"
-        async with opened(path=str(path)):
-            pass
-        assert path.exists()
-        async with opened(path=str(path)) as listening:
-            await meet(listening)
-
     async def test_a_file_that_another_gateway_has_taken(self, tmp_path: Path) -> None:
         """The next gateway, which came while this one, drained, had closed its listener and was still there."""
         path = tmp_path / "stomp.sock"
@@ -173,21 +134,37 @@ class TestUnix:
             await open_listeners("", 0, str(path))
         assert path.read_text() == "keep"
 
-    async def test_no_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(AddressError, match=r"the folder does not exist$"):
-            await open_listeners("", 0, str(tmp_path / "none" / "stomp.sock"))
+    async def test_a_new_file_is_removed_at_the_end(self, tmp_path: Path) -> None:
+        path = tmp_path / "stomp.sock"
+        listening = await open_listeners("", 0, str(path))
+        assert listening.addresses == [f"unix:{path}"]
+        assert stat.S_ISSOCK(path.stat().st_mode)
+        await meet(listening)
+        await close(listening)
+        assert not path.exists()
 
-    async def test_a_path_too_long(self, tmp_path: Path) -> None:
-        with pytest.raises(AddressError, match="path too long"):
-            await open_listeners("", 0, str(tmp_path / ("x" * 200)))
+    @parametrize(("name", "words"), [("none/stomp.sock", "the folder does not exist$"), ("x" * 200, "path too long")])
+    async def test_a_file_that_cannot_be(self, tmp_path: Path, name: str, words: str) -> None:
+        with pytest.raises(AddressError, match=words):
+            await open_listeners("", 0, str(tmp_path / name))
 
-    def test_files_are_removed(self, tmp_path: Path) -> None:
+    def test_files_are_removed_after_an_error(self, tmp_path: Path) -> None:
         paths = [tmp_path / "a.sock", tmp_path / "b.sock"]
         for path in paths:
             path.touch()
-        with unlinking(["127.0.0.1:1", *[f"unix:{path}" for path in paths], f"unix:{tmp_path / 'gone.sock'}"]):
-            assert all(path.exists() for path in paths)
+        listed = ["127.0.0.1:1", *[f"unix:{path}" for path in paths], f"unix:{tmp_path / 'gone.sock'}"]
+        with pytest.raises(RuntimeError), unlinking(listed):
+            raise RuntimeError
         assert not any(path.exists() for path in paths)
+
+    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
+        """By a gateway that was killed: nobody listens on it, so it is replaced."""
+        path = tmp_path / "stomp.sock"
+        async with opened(path=str(path)):
+            pass
+        assert path.exists()
+        async with opened(path=str(path)) as listening:
+            await meet(listening)
 
 
 async def meet_after(listening: Listening, count: int) -> None:
@@ -207,17 +184,6 @@ class TestServe:
             await ConnectionHandler(harness.server, "tcp").serve(accepted)
             assert accepted.socket.fileno() == -1
         assert not harness.server.open_connections
-
-    async def test_over_a_unix_socket(self, harness: Harness) -> None:
-        """Its other end has no name."""
-        theirs, ours = socket_streams()
-        async with theirs:
-            harness.nursery.start_soon(ConnectionHandler(harness.server, "tcp").serve, ours)
-            if "tcp" == "websocket":
-                await theirs.send_all(UPGRADE)
-            await until(lambda: harness.server.open_connections)
-            (connection,) = harness.server.open_connections
-            assert connection._link.peer == "unix"
 
     async def test_a_fault_of_the_handshake_stays_in_it(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch

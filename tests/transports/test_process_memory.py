@@ -29,9 +29,8 @@ class TestSystem:
     def test_this_process(self) -> None:
         assert 1_000_000 < resident() < available()[0]
 
-    def test_no_proc(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(memory_module, "_STATM", str(tmp_path / "statm"))
-        assert resident() == 0
+    def test_no_proc(self, tmp_path: Path) -> None:
+        assert resident(tmp_path) == 0
         total = physical()
         assert total > 100_000_000
         assert available(tmp_path) == (total, "the machine")
@@ -89,30 +88,6 @@ class TestSystem:
         assert available(tmp_path) == answer
 
 
-class TestWithinMark:
-    def test_a_limit_that_the_mark_has_no_room_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "resident", lambda: 60_000_000)
-        with structlog.testing.capture_logs() as logs:
-            assert within_mark(Quotas(memory_limit=200_000_000), 256_000_000) == Quotas(memory_limit=196_000_000)
-        (line,) = logs
-        assert line["event"] == (
-            "memory_limit is taken as 196000000 and not 200000000 bytes: 256000000 may be taken (memory_mark)"
-        )
-
-    def test_a_mark_with_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "resident", lambda: 60_000_000)
-        quotas = Quotas(memory_limit=196_000_000)
-        assert within_mark(quotas, 256_000_000) is quotas
-
-    def test_a_mark_that_is_taken_already(self) -> None:
-        assert within_mark(Quotas(), 1_000).memory_limit == 1024 * 1024
-
-    def test_unknown(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
-        quotas = Quotas()
-        assert within_mark(quotas, 0) is quotas
-
-
 class TestWatchProcess:
     async def test_a_part_of_what_there_is(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
@@ -122,24 +97,32 @@ class TestWatchProcess:
         assert harness.server.memory_guard.resident > 6_000_000
         assert harness.server.memory_guard.reason.endswith("6000000 may (memory_mark, 3/4 of what the container has)")
 
-    async def test_as_the_setting_says(self, harness: Harness) -> None:
+    @pytest.mark.parametrize(
+        ("available", "wanted", "mark", "line"),
+        [
+            (
+                (8_000_000, "the container"),
+                9_000_000,
+                9_000_000,
+                "memory_mark is 9000000 bytes and the container has 8000000",
+            ),
+            ((0, ""), 0, 0, "memory is not watched"),
+        ],
+    )
+    async def test_it_is_logged(
+        self,
+        harness: Harness,
+        monkeypatch: pytest.MonkeyPatch,
+        available: tuple[int, str],
+        wanted: int,
+        mark: int,
+        line: str,
+    ) -> None:
+        monkeypatch.setattr(memory_module, "available", lambda: available)
         with structlog.testing.capture_logs() as logs:
-            watch_process(harness.server.memory_guard, 1_000_000)
-        assert (harness.server.memory_guard.mark, logs) == (1_000_000, [])
-
-    async def test_more_than_there_is(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "available", lambda: (8_000_000, "the container"))
-        with structlog.testing.capture_logs() as logs:
-            watch_process(harness.server.memory_guard, 9_000_000)
-        (line,) = logs
-        assert line["event"].startswith("memory_mark is 9000000 bytes and the container has 8000000")
-
-    async def test_unknown(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
-        with structlog.testing.capture_logs() as logs:
-            watch_process(harness.server.memory_guard, 0)
-        assert harness.server.memory_guard.mark == 0
-        assert [line["event"].partition(":")[0] for line in logs] == ["memory is not watched"]
+            watch_process(harness.server.memory_guard, wanted)
+        assert harness.server.memory_guard.mark == mark
+        assert [each["event"].startswith(line) for each in logs] == [True]
 
 
 PIECES = "pieces = [b'x' * 65536 for _ in range(16)]\n"
@@ -190,3 +173,22 @@ def test_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     memory_module.keep_freed(0)
     memory_module.trim()
+
+
+@pytest.mark.parametrize(
+    ("limit", "mark", "left"),
+    [(200_000_000, 256_000_000, 196_000_000), (196_000_000, 256_000_000, 196_000_000), (2_000_000, 1_000, 1024 * 1024)],
+    ids=["too much", "with room", "a mark that is taken already"],
+)
+def test_a_memory_limit_is_within_the_mark(monkeypatch: pytest.MonkeyPatch, limit: int, mark: int, left: int) -> None:
+    monkeypatch.setattr(memory_module, "resident", lambda: 60_000_000)
+    with structlog.testing.capture_logs() as logs:
+        assert within_mark(Quotas(memory_limit=limit), mark) == Quotas(memory_limit=left)
+    sentence = f"memory_limit is taken as {left} and not {limit} bytes: {mark} may be taken (memory_mark)"
+    assert [line["event"] for line in logs] == ([sentence] if left < limit else [])
+
+
+def test_a_memory_limit_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "available", lambda: (0, ""))
+    quotas = Quotas()
+    assert within_mark(quotas, 0) is quotas

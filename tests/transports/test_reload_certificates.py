@@ -109,25 +109,6 @@ async def test_one_that_has_expired_comes_into_force_and_is_told(tmp_path: Path)
         assert "has expired" in logs[1]["event"]
 
 
-class Faulty:
-    name = "something"
-
-    def reload(self) -> str | None:
-        raise RuntimeError("a fault of ours")
-
-
-async def test_a_fault_of_ours_ends_no_session(tmp_path: Path) -> None:
-    async with secured(tmp_path) as gateway:
-        gateway.reloadables.append(Faulty())
-        with structlog.testing.capture_logs() as logs:
-            gateway.reload()
-        assert [entry["log_level"] for entry in logs] == ["error", "warning", "warning"]
-        assert logs[1]["kept"] == ["something"]
-        assert logs[2]["what"] == "something"
-        peer, _ = await dial(gateway)
-        await peer.aclose()
-
-
 class TestSettings:
     """Those that come into force without a restart, as whoever dials meets them."""
 

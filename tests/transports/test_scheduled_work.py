@@ -118,24 +118,6 @@ class TestTurns:
         assert in_time(1.0)
         await read_in_time(consumer, 3000)
 
-    async def test_unfinished_work_lets_others_have_their_turns(self, harness: Harness) -> None:
-        peer = await harness.session("tcp")
-        await wait_all_tasks_blocked()
-        left = 1000
-
-        def step() -> None:
-            nonlocal left
-            left -= 1
-            if left:
-                harness.broker.scheduler.later(step)
-
-        harness.broker.scheduler.later(step)
-        await peer.settled()
-        assert left > 0
-        with trio.fail_after(5):
-            while left:
-                await trio.lowlevel.checkpoint()
-
     @parametrize("when", ["at a time", "in a turn"])
     async def test_one_fault_stops_nothing_else(self, harness: Harness, when: str, autojump_clock: MockClock) -> None:
         """It would be the end of the gateway, or of all that is due later."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
@@ -42,71 +42,64 @@ class Issuer:
         return answer
 
 
-@pytest.fixture
-def logged() -> Iterator[list[EventDict]]:
-    with structlog.testing.capture_logs() as lines:
-        yield lines
-    assert SECRET not in str(lines)
-
-
-@pytest.fixture
-def issuer() -> Issuer:
-    return Issuer()
-
-
-@pytest.fixture
-async def harness(make_harness: Callable[..., Harness], issuer: Issuer, autojump_clock: MockClock) -> Harness:
-    found = make_harness(authenticator=issuer, options=TransportOptions(token_warning=60.0, connect_timeout=5.0))
-    found.broker.scheduler.epoch = trio.current_time  # so that tokens age with the test's clock
-    return found
-
-
 def alice(seconds: float, method: str = "token", groups: frozenset[str] = frozenset()) -> Identity:
     return Identity("alice", groups, trio.current_time() + seconds, method)
 
 
-async def connect(harness: Harness, issuer: Issuer, kind: str, identity: Identity) -> Peer:
-    issuer.answers["first"] = identity
-    return await harness.session(kind, passcode="first")
+class Tokens:
+    """A harness whose clients log in by tokens, and all that it logs."""
+
+    def __init__(self, harness: Harness, issuer: Issuer, logged: list[EventDict]) -> None:
+        self.harness, self.issuer, self._logged = harness, issuer, logged
+        harness.broker.scheduler.epoch = trio.current_time  # so that tokens age with the test's clock
+
+    async def connect(self, kind: str, identity: Identity, events: str = "") -> Peer:
+        self.issuer.answers["first"] = identity
+        peer = await self.harness.session(kind, passcode="first")
+        if events:
+            await peer.subscribe(events)
+        return peer
+
+    async def renew(self, peer: Peer, identity: Identity | Exception | None) -> None:
+        self.issuer.answers[SECRET] = identity
+        await peer.send_frame("SEND", destination=RENEW, receipt="renewed", passcode=SECRET)
+
+    async def renewed(self, peer: Peer, identity: Identity) -> None:
+        await self.renew(peer, identity)
+        await peer.frame("RECEIPT")
+
+    @property
+    def events(self) -> list[str]:
+        return [line["event"] for line in self._logged]
 
 
-async def listening(harness: Harness, issuer: Issuer, kind: str, seconds: float) -> Peer:
-    peer = await connect(harness, issuer, kind, alice(seconds))
-    await peer.subscribe(EVENTS)
-    return peer
-
-
-async def renew(peer: Peer, **headers: object) -> None:
-    await peer.send_frame("SEND", destination=RENEW, receipt="renewed", **headers)
-
-
-def events(logged: list[EventDict]) -> list[str]:
-    return [line["event"] for line in logged]
+@pytest.fixture
+async def tokens(make_harness: Callable[..., Harness]) -> AsyncIterator[Tokens]:
+    issuer, options = Issuer(), TransportOptions(token_warning=60.0, connect_timeout=5.0)
+    with structlog.testing.capture_logs() as lines:
+        yield Tokens(make_harness(authenticator=issuer, options=options), issuer, lines)
+    assert SECRET not in str(lines)
 
 
 class TestWarning:
-    async def test_it_comes_before_the_end(
-        self, harness: Harness, issuer: Issuer, logged: list[EventDict], autojump_clock: MockClock
-    ) -> None:
-        peer = await listening(harness, issuer, "tcp", 100)
+    async def test_it_comes_before_the_end(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        peer = await tokens.connect("tcp", alice(100), EVENTS)
         began = trio.current_time()
         message = await house_message(peer, 200)
         assert 40 <= trio.current_time() - began < 41
         assert (message["destination"], message["event"], message["expires-in"]) == (EVENTS, "token-expiring", "60")
         assert message["content-type"] == "text/plain;charset=utf-8"
-        assert events(logged) == ["connected", "token expires soon"]
+        assert tokens.events == ["connected", "token expires soon"]
         await peer.listen(50)
         await peer.aclose()
 
-    async def test_a_client_that_subscribes_late_is_told_then(
-        self, harness: Harness, issuer: Issuer, logged: list[EventDict], autojump_clock: MockClock
-    ) -> None:
-        peer = await connect(harness, issuer, "tcp", alice(30))
+    async def test_a_client_that_subscribes_late_is_told_then(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        peer = await tokens.connect("tcp", alice(30))
         await peer.listen(10)
         await peer.subscribe(EVENTS)
         assert int((await peer.frame("MESSAGE"))["expires-in"]) in (19, 20)
         await peer.listen(15)
-        assert events(logged) == ["connected", "token expires soon"], "said once"
+        assert tokens.events == ["connected", "token expires soon"], "said once"
         await peer.aclose()
 
 
@@ -131,16 +124,9 @@ class TestEnd:
         ],
     )
     async def test_error_and_close(
-        self,
-        harness: Harness,
-        issuer: Issuer,
-        kind: str,
-        method: str,
-        what: str,
-        logged: list[EventDict],
-        autojump_clock: MockClock,
+        self, tokens: Tokens, kind: str, method: str, what: str, autojump_clock: MockClock
     ) -> None:
-        peer = await connect(harness, issuer, kind, alice(15, method))
+        peer = await tokens.connect(kind, alice(15, method))
         began = trio.current_time()
         error = await peer.at_end_after_error()
         assert 15 <= trio.current_time() - began < 15.1
@@ -148,15 +134,15 @@ class TestEnd:
         assert b"log in with a new one" in error.body
         if kind == "websocket":
             assert peer.websocket.closed == (POLICY_VIOLATION, f"{what} expired")
-        assert f"{what} expired" in events(logged)
+        assert f"{what} expired" in tokens.events
         await peer.aclose()
-        assert harness.broker.sessions == {}
+        assert tokens.harness.broker.sessions == {}
 
-    async def test_a_clock_that_is_set(self, harness: Harness, issuer: Issuer, autojump_clock: MockClock) -> None:
+    async def test_a_clock_that_is_set(self, tokens: Tokens, autojump_clock: MockClock) -> None:
         """The epoch's clock may jump: it is looked at once a minute at least."""
-        peer = await connect(harness, issuer, "tcp", alice(100_000))
+        peer = await tokens.connect("tcp", alice(100_000))
         began = trio.current_time()
-        harness.broker.scheduler.epoch = lambda: trio.current_time() + 200_000
+        tokens.harness.broker.scheduler.epoch = lambda: trio.current_time() + 200_000
         with trio.fail_after(100):
             error = await peer._receive()
         assert error is not None
@@ -165,14 +151,14 @@ class TestEnd:
         await peer.aclose()
 
     async def test_a_session_that_is_gone_leaves_nothing_to_end(
-        self, harness: Harness, issuer: Issuer, autojump_clock: MockClock
+        self, tokens: Tokens, autojump_clock: MockClock
     ) -> None:
-        peer = await connect(harness, issuer, "tcp", alice(15))
+        peer = await tokens.connect("tcp", alice(15))
         await peer.aclose()
         await trio.sleep(120)
         await wait_all_tasks_blocked()
-        assert harness.server.timers._slots == {}
-        assert harness.counters.errors == 0
+        assert tokens.harness.server.timers._slots == {}
+        assert tokens.harness.counters.errors == 0
 
 
 class TestRenewal:
@@ -182,22 +168,15 @@ class TestRenewal:
         ids=["passcode", "authorization", "body"],
     )
     async def test_the_session_goes_on(
-        self,
-        harness: Harness,
-        issuer: Issuer,
-        kind: str,
-        headers: dict[str, str],
-        body: bytes,
-        logged: list[EventDict],
-        autojump_clock: MockClock,
+        self, tokens: Tokens, kind: str, headers: dict[str, str], body: bytes, autojump_clock: MockClock
     ) -> None:
-        peer = await connect(harness, issuer, kind, alice(15))
+        peer = await tokens.connect(kind, alice(15))
         await peer.subscribe("/topic/a")
         await peer.listen(10)
-        issuer.answers[SECRET] = alice(100)
+        tokens.issuer.answers[SECRET] = alice(100)
         await peer.send_frame("SEND", body, destination=RENEW, receipt="renewed", **headers)
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "renewed"
-        asked = issuer.asked[-1]
+        asked = tokens.issuer.asked[-1]
         assert (asked.login, asked.transport, asked.upgrade, asked.certificate) == ("alice", kind, None, None)
         await peer.listen(90)
         await peer.publish("/topic/a", b"still here")
@@ -205,26 +184,19 @@ class TestRenewal:
         assert (await peer.at_end_after_error())["message"] == "token expired"
         await peer.aclose()
 
-    async def test_one_a_second(
-        self, harness: Harness, issuer: Issuer, logged: list[EventDict], autojump_clock: MockClock
-    ) -> None:
+    async def test_one_a_second(self, tokens: Tokens, autojump_clock: MockClock) -> None:
         """Or a client that renews all the time fills the wheel with lives that are over."""
-        peer = await connect(harness, issuer, "tcp", alice(1000))
-        issuer.answers[SECRET] = alice(2000)
+        peer = await tokens.connect("tcp", alice(1000))
         began = trio.current_time()
         for _ in range(5):
-            await renew(peer, passcode=SECRET)
-            await peer.frame("RECEIPT")
+            await tokens.renewed(peer, alice(2000))
         assert 4 <= trio.current_time() - began < 5
         await peer.aclose()
 
-    async def test_frames_behind_it_do_not_wait(
-        self, harness: Harness, issuer: Issuer, autojump_clock: MockClock
-    ) -> None:
-        issuer.slowness = 3.0
-        peer = await connect(harness, issuer, "tcp", alice(15))
-        issuer.answers[SECRET] = alice(100)
-        await renew(peer, passcode=SECRET)
+    async def test_frames_behind_it_do_not_wait(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        tokens.issuer.slowness = 3.0
+        peer = await tokens.connect("tcp", alice(15))
+        await tokens.renew(peer, alice(100))
         began = trio.current_time()
         await peer.send_frame("SEND", destination="/topic/a", receipt="meanwhile")
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "meanwhile"
@@ -247,56 +219,48 @@ class TestRenewal:
         ],
     )
     async def test_refused(
-        self,
-        harness: Harness,
-        issuer: Issuer,
-        answer: Identity | Exception | None,
-        detail: str,
-        logged: list[EventDict],
-        autojump_clock: MockClock,
+        self, tokens: Tokens, answer: Identity | Exception | None, detail: str, autojump_clock: MockClock
     ) -> None:
-        peer = await connect(harness, issuer, "tcp", alice(15))
-        issuer.answers[SECRET] = answer
-        await renew(peer, passcode=SECRET)
+        peer = await tokens.connect("tcp", alice(15))
+        await tokens.renew(peer, answer)
         error = await peer.at_end_after_error()
         assert (error["message"], error["receipt-id"], error.body.decode()) == ("renewal refused", "renewed", detail)
-        assert "renewal refused" in events(logged)
-        assert "renewed" not in events(logged)
-        assert harness.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
+        assert "renewal refused" in tokens.events
+        assert "renewed" not in tokens.events
+        assert tokens.harness.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
         await peer.aclose()
 
-    async def test_the_client_leaves_meanwhile(
-        self, harness: Harness, issuer: Issuer, autojump_clock: MockClock
-    ) -> None:
-        issuer.slowness = 3.0
-        issuer.answers[SECRET] = alice(100)
-        peer = await connect(harness, issuer, "tcp", alice(15))
-        await renew(peer, passcode=SECRET)
+    async def test_the_client_leaves_meanwhile(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        tokens.issuer.slowness = 3.0
+        peer = await tokens.connect("tcp", alice(15))
+        await tokens.renew(peer, alice(100))
         await peer.send_frame("DISCONNECT", receipt="bye")
         assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
         await peer.at_end()
         await peer.aclose()
         await trio.sleep(10)
-        assert harness.broker.sessions == {}
+        assert tokens.harness.broker.sessions == {}
 
-    async def test_the_newest_identity_counts(
-        self, harness: Harness, issuer: Issuer, logged: list[EventDict], autojump_clock: MockClock
-    ) -> None:
+    async def test_the_newest_identity_counts(self, tokens: Tokens, autojump_clock: MockClock) -> None:
         """The warning comes again before the new end; an identity without an end stops the clock."""
-        peer = await listening(harness, issuer, "tcp", 70)
+        peer = await tokens.connect("tcp", alice(70), EVENTS)
         assert (await peer.frame("MESSAGE"))["expires-in"] == "60"
-        issuer.answers[SECRET] = Identity("alice")
-        await renew(peer, passcode=SECRET)
-        await peer.frame("RECEIPT")
+        await tokens.renewed(peer, Identity("alice"))
         await peer.listen(1000)
-        issuer.answers[SECRET] = alice(75)
-        await renew(peer, passcode=SECRET)
-        await peer.frame("RECEIPT")
+        await tokens.renewed(peer, alice(75))
         began = trio.current_time()
         assert (await peer.frame("MESSAGE"))["expires-in"] == "60"
         assert 15 <= trio.current_time() - began < 16
         await peer.listen(59)
         assert (await peer.at_end_after_error())["message"] == "token expired"
+        await peer.aclose()
+
+    async def test_no_answer_of_the_authenticator(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        tokens.issuer.slowness = 1000.0
+        peer = await tokens.connect("tcp", alice(15))
+        await tokens.renew(peer, None)
+        error = await peer.at_end_after_error()
+        assert error.body == b"the authenticator did not answer within 5 s (connect_timeout)"
         await peer.aclose()
 
 
@@ -329,16 +293,13 @@ class Groups:
 
 
 class TestGroups:
-    async def test_new_ones_count_at_once(self, harness: Harness, issuer: Issuer, autojump_clock: MockClock) -> None:
-        harness.server._authorizer = Groups()
-        peer = await connect(harness, issuer, "tcp", alice(30, groups=frozenset({"a"})))
+    async def test_new_ones_count_at_once(self, tokens: Tokens, autojump_clock: MockClock) -> None:
+        tokens.harness.server._authorizer = Groups()
+        peer = await tokens.connect("tcp", alice(30, groups=frozenset({"a"})))
         await peer.subscribe("/topic/a")
-        issuer.answers[SECRET] = alice(60, groups=frozenset({"a", "b"}))
-        await renew(peer, passcode=SECRET)
-        await peer.frame("RECEIPT")
+        await tokens.renewed(peer, alice(60, groups=frozenset({"a", "b"})))
         await peer.subscribe("/topic/b", 2)
-        issuer.answers[SECRET] = replace(alice(60), groups=frozenset({"b"}))
-        await renew(peer, passcode=SECRET)
+        await tokens.renew(peer, replace(alice(60), groups=frozenset({"b"})))
         error = await peer.at_end_after_error()
         assert error["message"] == "access refused", "what it is subscribed to is no longer allowed"
         await peer.aclose()

@@ -123,16 +123,6 @@ class TestUsersFile:
             await ada.settled()
             await ada.aclose()
 
-    async def test_one_that_ends_already_is_told_once(self, folder: Path, logged: list[EventDict]) -> None:
-        async with opened(folder, f"ada:{HASH}\n") as gateway:
-            ada = await come(gateway)
-            read_again(gateway, folder, f"bob:{HASH}\n")
-            gateway.reload()
-            assert (await ada.at_end_after_error())["message"] == "user removed"
-            gateway.reload()
-            assert len(of(logged, "login revoked")) == 1
-            await ada.aclose()
-
 
 class TestGroups:
     async def test_new_ones_count_at_once(self, folder: Path, logged: list[EventDict]) -> None:
@@ -203,33 +193,6 @@ async def harness(make_harness: Callable[..., Harness], autojump_clock: MockCloc
 
 
 class TestFollowed:
-    async def test_sessions_of_another_login_method_go_on(self, harness: Harness) -> None:
-        registry = harness.authenticator
-        assert isinstance(registry, Directory)
-        peer = await harness.session("tcp", login="token-7")
-        registry.gone.add("token-7")
-        session_expiry.SessionReviewer(registry, harness.server).reload()
-        await peer.settled()
-        assert registry.asked == 0
-        await peer.aclose()
-
-    async def test_one_that_has_gone_meanwhile(self, harness: Harness, logged: list[EventDict]) -> None:
-        """Between the reload and the turn in which it would end."""
-        registry = harness.authenticator
-        assert isinstance(registry, Directory)
-        peer = await harness.session("tcp", login="ada")
-        (connection,) = harness.server.connections.values()
-        lease = connection.session_expiry
-        assert lease is not None
-        registry.gone.add("ada")
-        assert lease.review()
-        await peer.send_frame("DISCONNECT")
-        await peer.at_end()
-        await peer.aclose()
-        await wait_all_tasks_blocked()
-        lease.follow()
-        assert not of(logged, "login revoked")
-
     async def test_many_end_in_turns(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         """All lose their rights at once, and no turn ends more than some."""
         registry = harness.authenticator
@@ -253,6 +216,23 @@ class TestFollowed:
         await other.settled()
         assert max(before - after for before, after in itertools.pairwise(left)) == session_expiry._FOLLOWS_PER_TURN
         await other.aclose()
+
+    async def test_one_that_has_gone_meanwhile(self, harness: Harness, logged: list[EventDict]) -> None:
+        """Between the reload and the turn in which it would end."""
+        registry = harness.authenticator
+        assert isinstance(registry, Directory)
+        peer = await harness.session("tcp", login="ada")
+        (connection,) = harness.server.connections.values()
+        lease = connection.session_expiry
+        assert lease is not None
+        registry.gone.add("ada")
+        assert lease.review()
+        await peer.send_frame("DISCONNECT")
+        await peer.at_end()
+        await peer.aclose()
+        await wait_all_tasks_blocked()
+        lease.follow()
+        assert not of(logged, "login revoked")
 
 
 async def _ended(peer: Peer) -> None:

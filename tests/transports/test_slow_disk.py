@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import trio
 import trio.testing
-from trio.testing import MockClock
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.core import storage as storage_module
@@ -104,15 +103,6 @@ class TestClients:
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         assert len(harness.disk.rows) == 1
 
-    async def test_a_consumer_gets_it_at_once(self, harness: StoredHarness) -> None:
-        """Routing does not wait for the disk."""
-        peer, consumer = await harness.session("tcp"), await harness.session("tcp")
-        await consumer.subscribe("/queue/a", ack="client")
-        harness.disk.hold()
-        await peer.send_frame("SEND", b"m", destination="/queue/a", **P)
-        assert (await consumer.frame("MESSAGE")).body == b"m"
-        harness.disk.let_go()
-
     async def test_disconnect_waits_for_it(self, harness: StoredHarness) -> None:
         peer = await harness.session("tcp")
         harness.disk.hold()
@@ -123,13 +113,6 @@ class TestClients:
         harness.disk.let_go()
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         await peer.at_end()
-
-    async def test_but_not_for_ever(self, harness: StoredHarness, autojump_clock: MockClock) -> None:
-        peer = await harness.session("tcp")
-        harness.disk.hold()
-        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
-        await peer.at_end()
-        harness.disk.let_go()
 
     async def test_a_full_disk(self, harness: StoredHarness) -> None:
         first, second, third = [await harness.session("tcp") for _ in range(3)]
@@ -236,11 +219,3 @@ class TestNearlyFull:
         await fill(harness)
         await publish(harness, worker, "/queue/a", PLAIN)
         assert await receipt(worker) == "last"
-
-    async def test_durable_messages_are_refused(self, harness: StoredHarness) -> None:
-        publisher = await harness.session("tcp")
-        await fill(harness)
-        await publisher.send_frame("SEND", b"m", destination="/queue/a", **P)
-        error = await publisher.frame("ERROR")
-        assert error["message"] == "the store cannot be written"
-        assert error.body == b"durable messages are refused for now: the disk is nearly full"

@@ -71,20 +71,6 @@ async def test_one_that_does_not_read(harness: Harness, autojump_clock: MockCloc
     assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
 
 
-async def test_a_connection_that_closes_already(harness: Harness, autojump_clock: MockClock) -> None:
-    """Its heart-beats were missing, so it ends already, and would be written to for ten seconds."""
-    await harness.stalled("tcp", QUEUE, **ADA, heart_beat="1000,0")
-    await fill(harness, b"1" + LARGE)
-    await trio.sleep(5.0)
-    assert harness.counters.heartbeat_timeouts == 1
-    assert len(harness.broker.known) == 1
-    began = trio.current_time()
-    peer = await harness.session("tcp", **ADA)
-    (message,) = await peer.subscribe_and_read(QUEUE, 1, ack="client")
-    assert message.body[:1] == b"1"
-    assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
-
-
 @pytest.mark.parametrize("stuck", [False, True])
 async def test_three_in_a_row(harness: Harness, stuck: bool, autojump_clock: MockClock) -> None:
     """The last one has it, also if all come while the first one is still being waited for."""
@@ -122,15 +108,6 @@ async def test_a_replaced_connection_that_cannot_end_is_not_waited_for(
     assert trio.current_time() == pytest.approx(2.0, abs=0.01)
 
 
-async def test_the_silence_of_one_that_waits_is_our_doing(harness: Harness, autojump_clock: MockClock) -> None:
-    ghost, _ = await harness.stalled("tcp", **ADA)
-    await ghost.send(b"BOGUS\n\n\0")
-    peer = await harness.session("tcp", **ADA, heart_beat="250,0")
-    await trio.sleep(0.9)
-    assert harness.counters.heartbeat_timeouts == 0
-    await peer.settled()
-
-
 async def test_its_place_among_those_of_its_user_is_free(shared_gateway: OpenGateway) -> None:
     """Else a client whose user may have one session could not come back.  Over sockets of the system."""
     async with shared_gateway(max_connections_per_user=1) as opened:
@@ -163,3 +140,17 @@ async def test_the_log_tells_of_both(harness: Harness) -> None:
         "by": "test",
     }
     assert not [line for line in lines if line["event"] == "session failed"]
+
+
+async def test_a_connection_that_closes_already(harness: Harness, autojump_clock: MockClock) -> None:
+    """Its heart-beats were missing, so it ends already, and would be written to for ten seconds."""
+    await harness.stalled("tcp", QUEUE, **ADA, heart_beat="1000,0")
+    await fill(harness, b"1" + LARGE)
+    await trio.sleep(5.0)
+    assert harness.counters.heartbeat_timeouts == 1
+    assert len(harness.broker.known) == 1
+    began = trio.current_time()
+    peer = await harness.session("tcp", **ADA)
+    (message,) = await peer.subscribe_and_read(QUEUE, 1, ack="client")
+    assert message.body[:1] == b"1"
+    assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)

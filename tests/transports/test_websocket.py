@@ -77,15 +77,11 @@ class TestOrigin:
         ("origin", "host", "allowed"),
         [
             (None, "gateway.example", ()),
-            (None, None, ()),
             ("http://gateway.example", "gateway.example", ()),
             ("http://127.0.0.1:8000", "127.0.0.1:15674", ()),
-            ("https://gateway.example:8443", "gateway.example", ()),
             ("http://GATEWAY.example", "gateway.EXAMPLE:80", ()),
             ("http://[::1]:8000", "[::1]:15674", ()),
             ("https://page.example", "gateway.example", ("https://page.example",)),
-            ("https://page.example:8443", "gateway.example", ("https://a.example", "https://page.example:8443")),
-            ("https://PAGE.example:443", "gateway.example", ("https://page.example",)),
             ("https://one.page.example", "gateway.example", ("https://*.page.example",)),
             ("https://anywhere.example", "gateway.example", ("*",)),
             ("null", "gateway.example", ("*",)),
@@ -93,14 +89,6 @@ class TestOrigin:
     )
     def test_let_in(self, origin: str | None, host: str | None, allowed: tuple[str, ...]) -> None:
         assert check_origin(fields(origin, host), allowed, open_to_all=False) is None
-
-    @parametrize("origin", ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000", "http://127.0.0.2"])
-    @parametrize("host", ["localhost:15674", "127.0.0.1:15674", "[::1]:15674"])
-    def test_all_names_of_loopback_are_one_host(self, origin: str, host: str) -> None:
-        assert check_origin(fields(origin, host), (), open_to_all=True) is None
-
-    def test_an_address_cannot_be_rebound(self) -> None:
-        assert check_origin(fields("http://192.0.2.7:8000", "192.0.2.7:15674"), (), open_to_all=True) is None
 
     def test_a_name_can_where_anonymous_clients_may_come(self) -> None:
         """A page whose own name was made to mean 127.0.0.1 has the same Origin and Host, and no proxy in front."""
@@ -115,20 +103,11 @@ class TestOrigin:
         [
             ("https://evil.example", "gateway.example", ()),
             ("https://evil.example", None, ()),
-            ("https://evil.example", "", ()),
             ("null", "gateway.example", ()),
             ("", "gateway.example", ()),
-            ("gateway.example", "gateway.example", ()),
             ("https://gateway.example.evil.example", "gateway.example", ()),
             ("https://gateway.example@evil.example", "gateway.example", ()),
-            ("https://evil.example/gateway.example", "gateway.example", ()),
-            ("http://page.example", "gateway.example", ("https://page.example",)),
-            ("https://page.example:1", "gateway.example", ("https://page.example",)),
-            ("https://page.example", "gateway.example", ("https://*.page.example",)),
-            ("https://evil-page.example", "gateway.example", ("https://*.page.example",)),
-            ("https://one.page.example.evil", "gateway.example", ("https://*.page.example",)),
             ("file://", "gateway.example", ()),
-            ("null", ":15674", ()),
             ("http://[", "gateway.example", ()),
             ("http://gateway.example", "[", ()),
             ("http://[::1", "[::1]", ()),
@@ -140,42 +119,22 @@ class TestOrigin:
         assert refusal.status == 403
         assert "allowed_origins" in refusal.reason
 
+    @parametrize("origin", ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000", "http://127.0.0.2"])
+    @parametrize("host", ["localhost:15674", "127.0.0.1:15674", "[::1]:15674"])
+    def test_all_names_of_loopback_are_one_host(self, origin: str, host: str) -> None:
+        assert check_origin(fields(origin, host), (), open_to_all=True) is None
+
     @parametrize(
         ("origin", "words"),
         [
-            ("https://page.example:8443", "is not allowed; add it to allowed_origins"),
-            ("null", "is not allowed; no entry of allowed_origins but * could name it"),
-            ("file://", "is not allowed; no entry of allowed_origins but * could name it"),
+            ("https://page.example:8443", "add it to allowed_origins"),
+            ("null", "no entry of allowed_origins but * could name it"),
+            ("file://", "no entry of allowed_origins but * could name it"),
         ],
     )
-    def test_what_would_be_right(self, origin: str, words: str) -> None:
-        """What is said to be added can be added."""
+    def test_a_remedy_that_is_one(self, origin: str, words: str) -> None:
         refusal = check_origin(fields(origin, "gateway.example"), (), open_to_all=False)
-        assert refusal is not None
-        assert refusal.reason == f"the origin {origin!r} {words}"
-
-    def test_a_long_origin_is_cut(self) -> None:
-        refusal = check_origin(fields("http://" + "x" * 10_000, "h"), (), open_to_all=False)
-        assert refusal is not None
-        assert len(refusal.reason) < 400
-
-
-class TestPath:
-    @parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
-    def test_right(self, path: str) -> None:
-        assert check_request(path, {}, Conditions("/ws", open_to_all=True)) is None
-
-    @parametrize("path", ["/", "", "/ws/", "/WS", "/ws2", "/other?/ws", "//ws"])
-    def test_wrong(self, path: str) -> None:
-        evil = {"origin": "https://evil.example"}
-        refusal = check_request(path, evil, Conditions("/ws", open_to_all=True))
-        assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
-
-    def test_origin_is_looked_at_next(self) -> None:
-        fields = {"origin": "https://evil.example", "host": "gateway.example"}
-        refusal = check_request("/ws", fields, Conditions("/ws", open_to_all=True))
-        assert refusal is not None
-        assert refusal.status == 403
+        assert refusal == Refusal(403, f"the origin {origin!r} is not allowed; {words}")
 
 
 class Upgrade:
@@ -224,7 +183,10 @@ class TestAccept:
     @parametrize("offer", [None, "v12.stomp", "v10.stomp, v11.stomp"])
     async def test_the_response(self, nursery: trio.Nursery, offer: str | None) -> None:
         upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(request(Sec_WebSocket_Protocol=offer))
+        # Browsers offer permessage-deflate; our framing has no extension.
+        extension = "permessage-deflate; client_max_window_bits"
+        data = request(Sec_WebSocket_Protocol=offer, Sec_WebSocket_Extensions=extension)
+        await upgrade.stream.send_all(data)
         status, fields, body = await upgrade.response()
         digest = hashlib.sha1((KEY + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
         assert (status, body) == (101, "")
@@ -232,14 +194,6 @@ class TestAccept:
         assert fields.get("sec-websocket-protocol") == (offer and offer.rpartition(" ")[2])
         assert "sec-websocket-extensions" not in fields
         assert (await upgrade.link()).peer == "peer"
-
-    async def test_no_extension_is_agreed(self, nursery: trio.Nursery) -> None:
-        """Browsers offer permessage-deflate; our framing has none."""
-        upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(request(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"))
-        status, fields, _ = await upgrade.response()
-        assert status == 101
-        assert "sec-websocket-extensions" not in fields
 
     @requirement("FRM-09", "CON-11", "WST-04")
     @parametrize("cut", [0, 1, 5, 200])
@@ -257,18 +211,12 @@ class TestAccept:
             received += await link.receive(100) or b""
         assert received == b"earlymore"
 
-    async def test_a_silent_peer_has_one_task(self, nursery: trio.Nursery) -> None:
-        before = trio.lowlevel.current_statistics().tasks_living
-        upgrade = Upgrade(nursery)
-        await trio.testing.wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().tasks_living == before + 1
-        await upgrade.stream.send_all(request())
-        await upgrade.link()
-
-    async def test_no_task_is_left(self, nursery: trio.Nursery) -> None:
-        """The library's reader ends with the handshake: an idle WebSocket costs no second task."""
+    async def test_an_idle_websocket_has_no_task_of_its_own(self, nursery: trio.Nursery) -> None:
+        """The library's reader ends with the handshake; a silent peer has not even that."""
         before = trio.lowlevel.current_statistics().tasks_living
         upgrades = [Upgrade(nursery) for _ in range(5)]
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before + 5
         for upgrade in upgrades:
             await upgrade.stream.send_all(request())
             await upgrade.link()
@@ -283,30 +231,14 @@ class TestRefuse:
             (request("/other"), 404, "STOMP over WebSocket is at /ws"),
             (request(Origin="https://evil.example"), 403, "not allowed"),
             (request(Origin="http://["), 403, "not allowed"),
-            (request(Origin="null"), 403, "not allowed"),
             (request(Sec_WebSocket_Protocol="mqtt"), 400, "subprotocols"),
             # What trio-websocket takes for something else than we would, or a proxy in front.
             (request(Origin="https://evil.example").replace(b"\r\n", b"\n"), 400, "CR LF"),
             (request(X="a\nOrigin: https://evil.example"), 400, "CR LF"),
-            (request(X="a\r\n X-Forwarded-For: 6.6.6.6"), 400, "CR LF"),
             (request(X="a\r\n folded"), 400, "CR LF"),
             (request().replace(b"HTTP/1.1", b"HTTP/1.0"), 400, "HTTP/1.1"),
             (request(Content_Length="5") + b"hello", 400, "without a body"),
             (request(Transfer_Encoding="chunked") + b"0\r\n\r\n", 400, "without a body"),
-        ],
-        ids=[
-            "path",
-            "origin",
-            "broken origin",
-            "null origin",
-            "subprotocol",
-            "LF",
-            "a line in a line",
-            "a field in a folded line",
-            "a folded line",
-            "old",
-            "body",
-            "chunks",
         ],
     )
     async def test_with_words(self, nursery: trio.Nursery, data: bytes, status: int, reason: str) -> None:
@@ -324,16 +256,12 @@ class TestRefuse:
         "data",
         [
             b"GET /ws HTTP/1.1\r\nHost: h\r\n\r\n",
-            b"POST /ws HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
             request(Sec_WebSocket_Version="8"),
             request(Sec_WebSocket_Key=None),
-            request(Upgrade="h2c"),
             request(Host=None),
             b"garbage\r\n\r\n",
-            b"\0" * 100 + b"\r\n\r\n",
             b"\xff\xfe\r\n\r\n",
             b"CONNECT\naccept-version:1.2\nhost:h\n\n\0\r\n\r\n",
-            b"\r\n\r\n",
         ],
     )
     async def test_what_is_no_upgrade(self, nursery: trio.Nursery, data: bytes) -> None:
@@ -361,13 +289,6 @@ class TestRefuse:
             await upgrade.stream.send_all(data)
             await upgrade.stream.aclose()
             assert (await upgrade.refusal()).status == 400
-
-    async def test_a_peer_that_leaves_before_the_response(self, nursery: trio.Nursery) -> None:
-        for data in (request(), request("/other")):
-            upgrade = Upgrade(nursery)
-            await upgrade.stream.send_all(data)
-            await upgrade.stream.aclose()
-            assert isinstance(await upgrade.outcome(), WebSocketLink | Refusal)
 
     async def test_what_is_no_upgrade_of_a_peer_that_leaves_before_the_response(self) -> None:
         valve = ControlledPipe()
@@ -405,35 +326,6 @@ class TestLink:
         await theirs.aclose()
         assert await link.receive(100) is None
 
-    @requirement("WST-07")
-    async def test_a_ping_is_a_sign_of_life_and_due_an_answer(self) -> None:
-        theirs, link = linked()
-        assert link.pong() == b""
-        await theirs.send_all(ws(PING, b"?"))
-        assert await link.receive(100) == b""
-        assert link.pong() == b"\x8a\x01?"
-        assert link.pong() == b""
-
-    @requirement("WST-08")
-    async def test_a_close_is_the_end_and_is_answered(self) -> None:
-        theirs, link = linked()
-        await theirs.send_all(ws(TEXT, b"last") + ws(CLOSE, b"\x03\xe9"))
-        assert await link.receive(100) == b"last"
-        assert await link.receive(100) is None
-        assert link.close_bytes(CloseCode.PROTOCOL_ERROR, "why") == close_frame(1001)
-
-    @requirement("WST-09")
-    async def test_a_violation_is_the_end_and_is_named(self) -> None:
-        theirs, link = linked()
-        await theirs.send_all(ws(TEXT, b"x", mask=None))
-        assert await link.receive(100) is None
-        assert link.close_bytes(CloseCode.NORMAL, "") == close_frame(1002, "frames of a client must be masked")
-
-    @requirement("WST-08")
-    async def test_our_own_close(self) -> None:
-        _, link = linked()
-        assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == close_frame(1012, "bye")
-
     def test_frames_to_messages(self) -> None:
         _, link = linked()
         assert link.pack([b"A\n\n\0", b"", b"\n", b""], 5) == [b"\x81\x04A\n\n\0\x81\x01\n"]
@@ -460,3 +352,35 @@ class TestLink:
         small = 32 * 1024
         assert sizes == [small, 65_536, 65_536, small, small]
         assert len(data) - small - 2 * 65_536 > small
+
+
+@parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
+def test_the_right_path(path: str) -> None:
+    assert check_request(path, {}, Conditions("/ws", open_to_all=True)) is None
+
+
+@parametrize("path", ["/", "", "/ws/", "/WS", "/ws2", "/other?/ws", "//ws"])
+def test_the_wrong_path_is_said_before_the_origin(path: str) -> None:
+    evil = {"origin": "https://evil.example"}
+    refusal = check_request(path, evil, Conditions("/ws", open_to_all=True))
+    assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
+
+
+@requirement("WST-07", "WST-08", "WST-09")
+@parametrize(
+    ("data", "received", "answer", "ending"),
+    [
+        (ws(PING, b"?"), [b""], b"\x8a\x01?", close_frame(1012, "bye")),
+        (ws(TEXT, b"last") + ws(CLOSE, b"\x03\xe9"), [b"last", None], b"", close_frame(1001)),
+        (ws(TEXT, b"x", mask=None), [None], b"", close_frame(1002, "frames of a client must be masked")),
+    ],
+    ids=["a Ping", "a Close", "a violation"],
+)
+async def test_control_frames(data: bytes, received: list[bytes | None], answer: bytes, ending: bytes) -> None:
+    """A Ping is a sign of life and due an answer; a Close and a violation are the end."""
+    theirs, link = linked()
+    assert link.pong() == b""
+    await theirs.send_all(data)
+    assert [await link.receive(100) for _ in received] == received
+    assert (link.pong(), link.pong()) == (answer, b"")
+    assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == ending

@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import wait_all_tasks_blocked
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
@@ -91,25 +91,6 @@ class TestFlush:
         exit.put(b"again")
         assert exit.written.endswith(b"again")
 
-    async def test_byte_by_byte(self, nursery: trio.Nursery) -> None:
-        """Sizes fall with each byte, never below nothing."""
-        exit = Exit(nursery, 0)
-        exit.put(b"one", b"two")
-        exit.put(b"three")
-        for number in range(11):
-            assert exit.outbox.size == 11 - number
-            exit.pipe.open(1)
-            await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbox.size) == (b"onetwothree", 0)
-
-    async def test_the_writer_knows_when_it_wrote(self, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        exit = Exit(nursery, 0)
-        exit.put(b"one")
-        await trio.sleep(3)
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert exit.writer.last_write == trio.current_time()
-
     async def test_what_its_progress_sets_free_is_flushed_at_once(self, nursery: trio.Nursery) -> None:
         """A queue goes on when the window opens; nobody else may come along to flush that."""
         exit = Exit(nursery, 0)
@@ -163,32 +144,6 @@ class TestBroken:
         assert (exit.written, exit.outbox.size) == (b"onetwo", 0)
 
 
-class TestAbandon:
-    """What was not written is let go of by whoever ends the connection, in steps."""
-
-    async def test_rest_and_outbox(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 2)
-        exit.put(LARGE)
-        exit.outbox.append(LARGE)
-        assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
-        assert exit.writer.rest == []
-
-    async def test_of_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 2)
-        exit.put(LARGE)
-        exit.outbox.append(LARGE)
-        exit.pipe.hang_up()
-        await wait_all_tasks_blocked()
-        assert exit.outbox.closed
-        assert b"".join(chain(*exit.writer.abandon())) == LARGE[2:] + LARGE
-
-    async def test_of_one_that_had_gone_before_the_first_write(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.pipe.broken = True
-        exit.put(LARGE, LARGE)
-        assert b"".join(chain(*exit.writer.abandon())) == LARGE * 2
-
-
 class Waiter:
     """Waits for relief."""
 
@@ -215,90 +170,6 @@ class TestRelief:
         await wait_all_tasks_blocked()
         assert all(waiter.relieved for waiter in waiters)
 
-    async def test_without_a_waiting_task(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.writer.release_waiters()
-        waiter = Waiter(nursery, exit.writer)
-        await wait_all_tasks_blocked()
-        assert not waiter.relieved
-        exit.writer.release_waiters()
-        await wait_all_tasks_blocked()
-        assert waiter.relieved
-
-
-class TestControl:
-    """Control frames of WebSocket stand between two messages, never in one."""
-
-    async def test_at_once(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.writer.send_control(b"ping")
-        assert (exit.written, exit.outbox.size) == (b"ping", 0)
-        assert not nursery.child_tasks
-
-    async def test_the_rest_by_the_writer(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 1)
-        exit.writer.send_control(b"ping")
-        exit.put(b"one")
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"pingone", 0, False)
-
-    async def test_not_in_a_message(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 1)
-        exit.put(b"one")
-        exit.writer.send_control(b"ping")
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert exit.written == b"oneping"
-
-    async def test_between_two_messages(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 1)
-        exit.put(b"one")
-        exit.writer.send_control(b"ping")
-        exit.put(b"two")
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onepingtwo", 0, False)
-
-    async def test_only_the_latest_waits(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 1)
-        exit.put(b"one")
-        for number in range(1000):
-            exit.writer.send_control(b"%d" % number)
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert exit.written == b"one999"
-
-    async def test_to_a_peer_that_has_gone(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery)
-        exit.pipe.broken = True
-        exit.writer.send_control(b"ping")
-        assert not exit.writer.writing
-
-
-class TestWriteOut:
-    """What is left at the end, when no writer is at work any more."""
-
-    async def at_the_end(self, nursery: trio.Nursery, *, outbox: bool) -> bytes:
-        exit = Exit(nursery, 2)
-        exit.put(b"one")
-        exit.writer.stop()
-        exit.outbox.append(b"two")
-        exit.pipe.open(100)
-        await exit.writer.write_out(outbox=outbox)
-        return bytes(exit.pipe.written)
-
-    async def test_rest_and_outbox(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.cancel_scope.shield = True
-            assert await self.at_the_end(nursery, outbox=True) == b"onetwo"
-            nursery.cancel_scope.cancel()
-
-    async def test_rest_alone(self) -> None:
-        async with trio.open_nursery() as nursery:
-            assert await self.at_the_end(nursery, outbox=False) == b"one"
-            nursery.cancel_scope.cancel()
-
 
 async def test_write_all(nursery: trio.Nursery) -> None:
     pipe = ControlledPipe(3)
@@ -311,3 +182,63 @@ async def test_write_all(nursery: trio.Nursery) -> None:
         pipe.open(1)
         await wait_all_tasks_blocked()
     assert pipe.written == b"onetwothree"
+
+
+@pytest.mark.parametrize(
+    ("room", "frames", "controls", "behind", "written"),
+    [
+        (math.inf, [], [b"ping"], [], b"ping"),
+        (1, [], [b"ping"], [b"one"], b"pingone"),
+        (1, [b"one"], [b"ping"], [], b"oneping"),
+        (1, [b"one"], [b"ping"], [b"two"], b"onepingtwo"),
+        (1, [b"one"], [b"%d" % number for number in range(1000)], [], b"one999"),
+    ],
+    ids=["at once", "the rest by the writer", "not in a message", "between messages", "only the latest waits"],
+)
+async def test_control_frames_of_websocket_stand_between_messages(
+    nursery: trio.Nursery, room: float, frames: list[bytes], controls: list[bytes], behind: list[bytes], written: bytes
+) -> None:
+    exit = Exit(nursery, room)
+    if frames:
+        exit.put(*frames)
+    for control in controls:
+        exit.writer.send_control(control)
+    if behind:
+        exit.put(*behind)
+    exit.pipe.open()
+    await wait_all_tasks_blocked()
+    assert (exit.written, exit.outbox.size, exit.writer.writing) == (written, 0, False)
+
+
+async def test_a_control_frame_for_a_peer_that_has_gone(nursery: trio.Nursery) -> None:
+    exit = Exit(nursery)
+    exit.pipe.broken = True
+    exit.writer.send_control(b"ping")
+    assert not exit.writer.writing
+
+
+@pytest.mark.parametrize("how", ["slow", "gone while it was written", "gone before"])
+async def test_what_was_not_written_is_abandoned(nursery: trio.Nursery, how: str) -> None:
+    """So that it can be freed in steps."""
+    exit = Exit(nursery, 2)
+    exit.pipe.broken = how == "gone before"
+    exit.put(LARGE)
+    exit.outbox.append(LARGE)
+    if how == "gone while it was written":
+        exit.pipe.hang_up()
+        await wait_all_tasks_blocked()
+    left = b"".join(chain(*exit.writer.abandon()))
+    assert left == (LARGE if how == "gone before" else LARGE[2:] + LARGE)
+    assert exit.writer.rest == []
+
+
+@pytest.mark.parametrize(("outbox", "written"), [(True, b"onetwo"), (False, b"one")])
+async def test_what_is_left_is_written_at_the_end(nursery: trio.Nursery, outbox: bool, written: bytes) -> None:
+    exit = Exit(nursery, 2)
+    exit.put(b"one")
+    exit.writer.stop()
+    exit.outbox.append(b"two")
+    exit.pipe.open(100)
+    await exit.writer.write_out(outbox=outbox)
+    assert exit.written == written
+    nursery.cancel_scope.cancel()

@@ -67,11 +67,7 @@ def _keep_alive(sock: trio.socket.SocketType) -> None:
 
 
 def inherit_listeners(shown: str, sockets: Iterable[socket.socket]) -> Listening:
-    """Listen on sockets that systemd has opened, and the settings call `shown`; they are ours from now on.
-
-    Raises:
-        AddressError: one of them does not listen.
-    """
+    """Listen on sockets that systemd has opened, and the settings call `shown`; raises `AddressError`."""
     listening = Listening([], [])
     for sock in sockets:
         try:

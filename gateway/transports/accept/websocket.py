@@ -59,15 +59,11 @@ class Refusal:
 
 
 def choose_subprotocol(offered: Sequence[str]) -> str | Refusal | None:
-    """The best version offered (WST-01); None if none was offered (WST-02).
-
-    An offer of unknown ones only is refused: browsers drop a connection without an answer to the offer, with an error
-    that says less.
-    """
+    """The best version offered (WST-01); None if none was offered (WST-02)."""
     for name in SUBPROTOCOLS:
         if name in offered:
             return name
-    if offered:
+    if offered:  # browsers drop a connection without an answer to their offer, with an error that says less
         return Refusal(400, f"none of the subprotocols offered is one of {', '.join(SUBPROTOCOLS)}")
     return None
 
@@ -80,12 +76,7 @@ def check_origin(
     The port is not compared: the gateway's own page comes from another port than its WebSocket.  All names of loopback
     are one host.  If anonymous clients are accepted, a name that is no address counts only behind a proxy or TLS: any
     page can make its own name mean 127.0.0.1 (DNS rebinding).  A page without TLS does not count if the WebSocket has
-    TLS: any router on the way can have written that page.
-
-    Args:
-        fields: of the request, by lower-case name.
-        allowed: as `gateway.net.origins.listed` gives them.
-        secure: the request came through TLS.
+    TLS (`secure`): any router on the way can have written that page.
     """
     origin = fields.get("origin")
     if origin is None or is_listed(origin, allowed):
@@ -185,12 +176,10 @@ class _HandshakeStream(trio.abc.Stream):
 
 
 def fields_of(request: bytes) -> dict[str, str] | None:
-    """Header fields of a request by lower-case name; repeated ones are joined by commas.  (trio-websocket does not hand
-    out Host.)
+    """Header fields of a request by lower-case name; repeated ones are joined by commas.
 
-    Returns:
-        None, if a proxy could read the request otherwise: trio-websocket accepts lines that end in LF alone, or are
-        folded, and ignores them; and behind a body another request may begin.
+    None, if a proxy could read the request otherwise: trio-websocket accepts lines that end in LF alone, or are folded,
+    and ignores them; and behind a body another request may begin.
     """
     head, end, _ = request.partition(_END_OF_REQUEST)
     lines = head.decode("latin-1").split("\r\n")
@@ -237,9 +226,7 @@ async def accept(
 ) -> WebSocketLink | Refusal:
     """Do the opening handshake; returns the link, or why there is none.  The HTTP response has been sent in both cases.
 
-    Args:
-        remote: as known before the request.
-        admit: called last, with all that is known.
+    `admit` is called last, with all that is known of the client.
     """
     result: WebSocketLink | Refusal = Refusal(400, "the request is no WebSocket upgrade")
     first = await pipe.receive(_READ)

@@ -19,11 +19,7 @@ log = structlog.get_logger("gateway.connection")
 
 
 async def log_in(server: Server, link: Link, frame: Frame) -> tuple[Opening, Identity]:
-    """Read the first frame, and have its sender authenticated.
-
-    Raises:
-        ProtocolError: the frame is no valid CONNECT, the gateway drains, or the credentials are refused.
-    """
+    """Read the first frame, and have its sender authenticated; raises `ProtocolError`."""
     server.turn_time = trio.current_time()
     opening = read_opening(frame)
     if server.draining:

@@ -38,13 +38,12 @@ LONGEST = 10.0
 LONGEST_OF_REPLACED = 1.0
 # Stands in the log for a login that is no user's name: some clients put their passcode, token or ticket there.
 _HIDDEN = "(hidden)"
-_TLS_HELLO = b"\x16\x03"
 _READ = 64 * 1024
 
 
 def warn_of_tls(first_bytes: bytes, peer: str) -> bool:
     """Log that a peer speaks TLS on a port without TLS, and return True, if it does."""
-    if not first_bytes.startswith(_TLS_HELLO):
+    if not first_bytes.startswith(b"\x16\x03"):
         return False
     log.warning("TLS hello on a plain port", peer=peer, hint="the client dials with TLS, and this port has none")
     return True
@@ -64,12 +63,9 @@ def our_fault() -> ProtocolError:
 def refused(
     server: Server, link: Link, error: ProtocolError, frame: Frame | None, first_bytes: bytes, *, told: bool
 ) -> None:
-    """Count and log that a connection ends without a session.
+    """Count and log that a connection ends without a session, because of a frame or of bytes that are no STOMP.
 
-    Args:
-        frame: that was refused; None: none came.
-        first_bytes: that the decoder did not understand.
-        told: the log has the line already.
+    If it was `told`, the log has the line already.
     """
     server.broker.counters.refuse(error)
     login = None if frame is None else frame.headers.get("login")
@@ -106,12 +102,9 @@ def failed(session: Session, error: ProtocolError) -> None:
 async def write_last(
     link: Link, writer: ConnectionWriter | None, failure: ProtocolError | None, last_frame: Buffers, *, outbox: bool
 ) -> bool:
-    """Write what is left, and end our side of the stream; False if the peer does not take it.
+    """Write what is left, with the `outbox` or without, and end our side of the stream; False if the peer is gone.
 
-    Args:
-        failure: why it ends; None: the client has ended it.
-        last_frame: the ERROR of a connection that has no session.
-        outbox: the outbox is written, too.
+    `last_frame` is the ERROR of a connection without a session; `failure` is None if the client has ended it.
     """
     close = link.close_bytes(*_close_code(failure))
     with suppress(BrokenLink):

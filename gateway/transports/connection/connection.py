@@ -57,27 +57,6 @@ _LONGEST_WAIT_FOR_REPLACED = 2.0
 class Connection:
     """A client's connection; `Connected` explains its attributes."""
 
-    __slots__ = (
-        "_close_scope",
-        "_decoder",
-        "_ending",
-        "_failure",
-        "_gone",
-        "_has_left",
-        "_heartbeats",
-        "_incomplete",
-        "_is_replaced",
-        "_last_frame",
-        "_link",
-        "_nursery",
-        "_observer",
-        "_server",
-        "session",
-        "session_expiry",
-        "slot",
-        "writer",
-    )
-
     def __init__(self, server: Server, link: Link, slot: Slot) -> None:
         self.session: Session | None = None
         self.writer: ConnectionWriter | None = None
@@ -97,8 +76,6 @@ class Connection:
         self._is_replaced = False  # the client has come again on another connection
         self._last_frame: Buffers = []  # the ERROR of a connection that has no session
         self._heartbeats: Heartbeats | None = None
-
-    # the life of a connection
 
     async def serve(self) -> None:
         """Talk until one side ends it."""
@@ -292,8 +269,6 @@ class Connection:
         finally:
             if limit is not None:  # a client that comes again owes for its last chunk, too
                 limit.is_over(session.frames_in, came, trio.current_time())
-
-    # errors and the end
 
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a connection that has no session."""

@@ -35,26 +35,7 @@ class HeartbeatMissing(ProtocolError):
 
 
 class Heartbeats:
-    """When a session must speak, and when its client must have spoken.
-
-    Attributes:
-        last_read: trio's clock when bytes last came.
-        held: how many waits keep us from reading this client; its silence does not count meanwhile.
-    """
-
-    __slots__ = (
-        "_last_ping",
-        "_ping",
-        "_ping_every",
-        "_pipe",
-        "_receive_within",
-        "_send_every",
-        "_server",
-        "_session",
-        "_writer",
-        "held",
-        "last_read",
-    )
+    """When a session must speak, and when its client must have spoken."""
 
     def __init__(
         self, server: Server, session: Session, writer: ConnectionWriter, opening: Opening, link: Link
@@ -76,7 +57,7 @@ class Heartbeats:
         if self._ping_every and receive_every:
             # The Pongs keep a hidden tab alive, whose own timers are throttled: ask within its margin.
             self._ping_every = min(self._ping_every, max(receive_every, _SHORTEST_PING))
-        self.held = 0
+        self.held = 0  # waits that keep us from reading this client; its silence does not count meanwhile
         self.last_read = self._last_ping = trio.current_time()
         intervals = [each for each in (self._send_every, self._receive_within, self._ping_every) if each]
         if intervals:

@@ -99,11 +99,7 @@ class Lifetime:
 
 
 class SessionExpiry:
-    """The login of one session, its end, and its renewals.
-
-    Attributes:
-        identity: by the last authentication, or review.
-    """
+    """The login of one session, its end, and its renewals; `identity` is by the last authentication, or review."""
 
     __slots__ = ("_lifetime", "_link", "_lost", "_renewable", "_server", "_session", "identity")
 

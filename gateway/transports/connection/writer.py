@@ -23,32 +23,7 @@ _PARTS_PER_WRITE = 2048
 
 
 class ConnectionWriter:
-    """Writes the outbox of one session.
-
-    Attributes:
-        rest: bytes that have left the outbox and are not written.
-        writing: a writer task is at work.
-        last_write: trio's clock when bytes were last written, or nearly so.
-    """
-
-    __slots__ = (
-        "_control",
-        "_counters",
-        "_in_flight",
-        "_left",
-        "_link",
-        "_nursery",
-        "_outbox",
-        "_overhead",
-        "_pack",
-        "_relief",
-        "_send_nowait",
-        "_server",
-        "_stopped",
-        "last_write",
-        "rest",
-        "writing",
-    )
+    """Writes the outbox of one session."""
 
     def __init__(self, server: Server, link: Link, nursery: trio.Nursery, outbox: Outbox) -> None:
         self._server = server
@@ -64,10 +39,10 @@ class ConnectionWriter:
         self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
         self._left: list[list[bytes] | Buffers] = []  # bytes that a peer that has gone never got
-        self.rest: Buffers = []
-        self.writing = False
+        self.rest: Buffers = []  # bytes that have left the outbox and are not written
+        self.writing = False  # a writer task is at work
         self._stopped = False
-        self.last_write = server.turn_time
+        self.last_write = server.turn_time  # trio's clock then, or nearly so
 
     def observe(self, observer: FrameObserver | None) -> None:
         self._pack = self._link.pack if observer is None else partial(self._pack_observed, observer)

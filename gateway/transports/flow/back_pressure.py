@@ -88,19 +88,6 @@ class Turn:
     At `began` (`time.perf_counter`) the broker had `delivered` so many messages.
     """
 
-    __slots__ = (
-        "_broker",
-        "_counters",
-        "_frames",
-        "_incomplete",
-        "_kept",
-        "_published",
-        "_session",
-        "_stored",
-        "began",
-        "delivered",
-    )
-
     def __init__(self, broker: Broker, session: Session, incomplete: PartialFrame) -> None:
         self._broker = broker
         self._counters = broker.counters
@@ -145,16 +132,7 @@ def _full(queues: Iterable[Source]) -> str | None:
 
 
 class BackPressure:
-    """The waits of all publishers.
-
-    Attributes:
-        turns: how long turns of clients took, from a chunk of bytes until what it caused was handed to the sockets;
-            waits behind that do not count.
-        blocked: the publishers that wait now.
-
-    Args:
-        patience: seconds that a slow subscriber is waited for.
-    """
+    """The waits of all publishers; a slow subscriber is waited for during the seconds of `patience`."""
 
     def __init__(
         self,
@@ -164,6 +142,7 @@ class BackPressure:
         patience: float,
         connections: Mapping[Session, Connected],
     ) -> None:
+        # How long turns took, from a chunk until what it caused was handed to the sockets, without waits behind that.
         self.turns = Histogram()
         self.blocked = BlockedPublishers(timers, broker.counters)
         self._broker = broker
@@ -242,12 +221,10 @@ class BackPressure:
             outbox.excused = too_slow and outbox.size > outbox.relief and not outbox.closed
 
     async def _wait_for_room(self, queues: set[Source], publisher: Blockable) -> None:
-        """Block a publisher until the queues that it filled have room, by their policies.
-
-        A consumer of such a queue is not blocked for it: it may be the only one that makes room.
-        """
+        """Block a publisher until the queues that it filled have room, by their policies."""
         session = publisher.session
         assert session is not None  # only a session publishes
+        # A consumer of such a queue is not blocked for it: it may be the only one that makes room.
         queues -= {each.queue for each in session.subscriptions.values() if not each.options.browser}
         if not _full(queues):
             return
@@ -288,25 +265,17 @@ class BackPressure:
 
 
 class BlockedPublisher:
-    """A publisher that waits.
-
-    Attributes:
-        reason: one of `REASONS`.
-        destination: the queue that is full; None: it does not wait for a queue.
-        receiver: id of the session that reads slowly; None: it does not wait for one.
-        shared_by: the user or the address that has used up a shared rate; empty: the reason is no shared rate.
-        since: seconds since the epoch.
-    """
+    """A publisher that waits."""
 
     __slots__ = ("destination", "reason", "receiver", "session", "shared_by", "since")
 
     def __init__(self, session: Session, reason: str, destination: str | None) -> None:
         self.session = session
-        self.reason = reason
-        self.destination = destination
-        self.receiver: str | None = None
-        self.shared_by = ""
-        self.since = time.time()
+        self.reason = reason  # one of `REASONS`
+        self.destination = destination  # the queue that is full; None: it does not wait for a queue
+        self.receiver: str | None = None  # id of the session that reads slowly; None: it does not wait for one
+        self.shared_by = ""  # the user or the address that has used up a shared rate
+        self.since = time.time()  # seconds since the epoch
 
     def row(self) -> dict[str, object]:
         """As the admin API shows it."""

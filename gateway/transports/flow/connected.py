@@ -29,9 +29,7 @@ class FrameObserver(Protocol):
 class ConnectedWriter(Protocol):
     """The writer of a connection."""
 
-    @property
-    def last_write(self) -> float:
-        """Trio's clock when bytes were last written."""
+    last_write: float  # trio's clock when bytes were last written
 
     async def wait_relief(self) -> None:
         """Wait until the client has read most of its outbox, or is gone."""
@@ -50,19 +48,14 @@ class Reviewable(Protocol):
 class Connected(Protocol):
     """A connection, from its first byte to its last."""
 
-    @property
-    def session(self) -> Session | None:
-        """None before CONNECTED is due, and after the end; then neither of the next two is there."""
+    session: Session | None  # None before CONNECTED is due, and after the end; then neither of the next two is there
+    slot: Slot  # its place among the connections
 
     @property
     def writer(self) -> ConnectedWriter | None: ...
 
     @property
     def session_expiry(self) -> Reviewable | None: ...
-
-    @property
-    def slot(self) -> Slot:
-        """Its place among the connections."""
 
     @property
     def incomplete_bytes(self) -> int:

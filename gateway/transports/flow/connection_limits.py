@@ -29,10 +29,8 @@ from gateway.net.client_address import network_of
 
 log = structlog.get_logger("gateway.admission")
 
-# Connections that are being told why they are refused; each costs a file and some KiB for a second or so.
-_MOST_TURNED_AWAY = 256
 # Files that are no connections of clients: listeners, store, journal, HTTP, and connections that are turned away.
-_OTHER_FILES = 256 + _MOST_TURNED_AWAY
+_OTHER_FILES = 512
 # Connections that are too few for a server, where the setting is left out.
 _FEW = 4_000
 # Connections after which the collector looks at new objects.  Each connection is some fifty of them, and it looks at
@@ -50,24 +48,19 @@ _UNAVAILABLE, _TOO_MANY = 503, 429  # status of the HTTP response
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The settings of the same names; 0 where there is no limit."""
+    """The settings of the same names, but for the last two; 0 where there is no limit."""
 
     max_connections: int = 50_000
     max_connections_per_address: int = 0
     max_connections_per_user: int = 0
     max_handshakes: int = 1_000
     limited_by: str = "max_connections"  # what that is called in a refusal
+    # Connections that are being told why they are refused; each costs a file and some KiB for a second or so.
+    most_turned_away: int = 256
 
 
 class Slot:
-    """A connection, from accept to close.
-
-    Attributes:
-        evict: called, once at most, when it must go before it has logged in.
-        refusal: why it may not stay; None: it may.
-        status: of the HTTP response that says so.
-        network: its address, or the /64 of that; `unix` for a unix socket.
-    """
+    """A connection, from accept to close."""
 
     __slots__ = ("_limits", "counted_network", "evict", "is_counted", "network", "refusal", "status", "user")
 
@@ -78,14 +71,14 @@ class Slot:
         self.is_counted = True
         self.counted_network: str | None = None
         self.user: str | None = None
-        self.evict = evict
-        self.refusal: NotAllowed | None = None
-        self.status = 0
+        self.evict = evict  # called, once at most, when it must go before it has logged in
+        self.refusal: NotAllowed | None = None  # why it may not stay
+        self.status = 0  # of the HTTP response that says so
 
     @property
     def closes_at_once(self) -> bool:
         """True if too many others are being turned away: it is closed without a word."""
-        return self.refusal is not None and self._limits.turned_away > _MOST_TURNED_AWAY
+        return self.refusal is not None and self._limits.turns_too_many_away
 
     def comes_from(self, address: str) -> None:
         """Its address is known; empty: a unix socket.  `refusal` tells whether it may stay."""
@@ -189,24 +182,22 @@ class _Rows:
 
 
 class ConnectionLimits:
-    """Counts all connections.
-
-    Attributes:
-        connections: that may stay, or have no known address yet.
-        turned_away: that are being told why they may not.
-        refusals: setting -> how often it was the reason.
-    """
+    """Counts all connections."""
 
     def __init__(self, capacity: Capacity) -> None:
-        self.connections = 0
-        self.turned_away = 0
-        self.refusals = dict.fromkeys(LIMITS, 0)
+        self.connections = 0  # that may stay, or have no known address yet
+        self.turned_away = 0  # that are being told why they may not stay
+        self.refusals = dict.fromkeys(LIMITS, 0)  # setting -> how often it was the reason
         self._capacity = capacity
         self._new = 0
         self._by_network: dict[str, int] = {}
         self._by_user: dict[str, int] = {}
         self.handshake_rows = _Rows()
         self._limiter = LogLimiter(quiet=_QUIET)
+
+    @property
+    def turns_too_many_away(self) -> bool:
+        return self.turned_away > self._capacity.most_turned_away
 
     @property
     def handshakes(self) -> int:
@@ -235,8 +226,9 @@ class ConnectionLimits:
             found.evict(self._turn_away(found, _UNAVAILABLE, "max_handshakes", "too many handshakes", sentence))
         return slot
 
+    # for slots, which explain them
+
     def set_address(self, slot: Slot, network: str) -> None:
-        """See `Slot.comes_from`."""
         if network != slot.network:
             self.handshake_rows.remove(slot)
             slot.network = network
@@ -253,11 +245,10 @@ class ConnectionLimits:
             slot.counted_network = network
 
     def log_in(self, slot: Slot, user: str, replaced: Slot | None = None) -> None:
-        """See `Slot.logs_in`; the anonymous user has no limit."""
         most = self._capacity.max_connections_per_user
         if replaced is not None and replaced.user is not None:
             slot.user, replaced.user = replaced.user, None
-        elif most and user != ANONYMOUS:
+        elif most and user != ANONYMOUS:  # anonymous clients have no limit
             count = self._by_user.get(user, 0)
             if count >= most:
                 self.refusals["max_connections_per_user"] += 1
@@ -268,7 +259,6 @@ class ConnectionLimits:
         self.handshake_rows.remove(slot)
 
     def leave(self, slot: Slot) -> None:
-        """See `Slot.leave`."""
         self._forget(slot)
         if slot.refusal is not None:
             self.turned_away -= 1
@@ -318,11 +308,8 @@ def within_files(capacity: Capacity, *, is_set: bool) -> Capacity:
 
 
 def room_for(wanted: int) -> tuple[int, str]:
-    """How many connections the files leave room for that this process may open; raises its soft limit first.
-
-    Returns:
-        The number, at most `wanted`, and a sentence where it is less; else an empty one.
-    """
+    """How many connections, at most `wanted`, the files leave room for that this process may open, and a sentence if
+    they are less.  The soft limit is raised first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:

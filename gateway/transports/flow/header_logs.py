@@ -15,18 +15,16 @@ headers_log = structlog.get_logger("gateway.headers")
 _LINES = 20
 
 
-class ArgumentsLog:
-    """Log lines about the queue arguments of clients: once for each queue, user and kind of line.
-
-    Arguments that come into force hold for all clients of the queue, so an operator must see which client sent them.
-    """
+class HeaderLogs:
+    """Says each thing once, to each user."""
 
     def __init__(self) -> None:
-        self._limiter = LogLimiter(lines=_LINES)
+        self._arguments = LogLimiter(lines=_LINES)
+        self._misspelt = LogLimiter(lines=_LINES)
 
-    def tell(self, notice: ArgumentsNotice) -> None:
-        """A client's arguments came into force, or came too late."""
-        untold = self._limiter.admit((notice.queue, notice.login, notice.heard, tuple(notice.values)))
+    def tell_arguments(self, notice: ArgumentsNotice) -> None:
+        """A client's queue arguments came into force, for all clients of the queue, or came too late."""
+        untold = self._arguments.admit((notice.queue, notice.login, notice.heard, tuple(notice.values)))
         if untold is None:
             return
         sent = {"queue": notice.queue, "values": dict(notice.values)}
@@ -37,20 +35,12 @@ class ArgumentsLog:
             hint = "the queue was there without them: write them into a [[policy]], or leave them out"
             arguments_log.warning("queue arguments of a client are not heard", **fields, hint=hint)
 
+    def tell_misspelt(self, header: Misspelt, session: str, login: str) -> None:
+        """A SUBSCRIBE header is not known and looks like one that is.
 
-class MisspeltLog:
-    """Log lines about a SUBSCRIBE header that is not known and looks like one that is: once for each header and user.
-
-    Such a header has no effect, and no ERROR names it: other brokers ignore it, too, and programs that were written for
-    them come here unedited.  The line tells an operator why a subscription does not do what its header says.
-    """
-
-    def __init__(self) -> None:
-        self._limiter = LogLimiter(lines=_LINES)
-
-    def tell(self, header: Misspelt, session: str, login: str) -> None:
-        """A session used such a header."""
-        untold = self._limiter.admit((header.name, login))
+        No ERROR names it: other brokers ignore it, too, and programs that were written for them come here unedited.
+        """
+        untold = self._misspelt.admit((header.name, login))
         if untold is not None:
             hint = f"it is not known; did you mean {header.known}?"
             fields = {"header": header.name, "hint": hint, "session": session, "login": login, "untold": untold}

@@ -125,21 +125,15 @@ class _Candidate(NamedTuple):
 class MemoryGuard:
     """Reads what the process takes, tells the broker, and closes sessions.
 
-    Attributes:
-        mark: bytes that the process may take; 0: only `memory_limit` counts.
-        resident: bytes that it took at the last look.
-        closed: sessions that had to go since the start.
-
-    Args:
-        patience: seconds without a write after which a client counts as one that does not read.
+    A client counts as one that does not read after `patience` seconds without a write.
     """
 
     def __init__(
         self, broker: Broker, timers: TimerWheel, connections: Mapping[Session, Connected], patience: float
     ) -> None:
-        self.mark = 0
-        self.resident = 0
-        self.closed = 0
+        self.mark = 0  # bytes that the process may take; 0: only `memory_limit` counts
+        self.resident = 0  # bytes that it took at the last look
+        self.closed = 0  # sessions that had to go since the start
         self._broker = broker
         self._timers = timers
         self._connections = connections
@@ -155,13 +149,9 @@ class MemoryGuard:
         self._limiter = LogLimiter(quiet=_QUIET)
 
     def watch(self, mark: int, name: str, read: Callable[[], int], trim: Callable[[], object]) -> None:
-        """Read the process's memory from now on.
+        """Read the process's memory from now on: `mark` bytes may be taken, by a setting called `name` in words.
 
-        Args:
-            mark: bytes that it may take.
-            name: where they come from, in words.
-            read: bytes that it takes.
-            trim: gives back to the system what was freed.
+        `read` returns the bytes that are taken, `trim` gives back to the system what was freed.
         """
         self.mark, self._name, self._read, self._trim = mark, name, read, trim
         self._broker.memory.crowd = min(self._broker.memory.crowd, mark // _GOOD_PART)
@@ -240,8 +230,6 @@ class MemoryGuard:
             self._trim()
             self._trimmed_at, self._most_accounted = now, accounted
             self.resident = self._read()
-
-    # which session costs most
 
     def _make_room(self, now: float) -> None:
         """Close the sessions that cost most, if memory is full or stuck."""

@@ -24,8 +24,6 @@ log = structlog.get_logger("gateway.memory")
 # Bytes that messages may take however small the mark is.
 _LEAST_LIMIT = 1024 * 1024
 
-_STATM = "/proc/self/statm"
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 _MOST_KEPT = 64 * 1024 * 1024
 # A block as large as this is mapped by itself, and unmapped when it is freed.  The library raises its own value up to
@@ -67,11 +65,10 @@ def watch_process(guard: MemoryGuard, wanted: int) -> None:
     guard.watch(mark, name, resident, trim)
 
 
-def resident() -> int:
+def resident(root: Path = Path("/")) -> int:
     """Bytes of memory that this process takes; 0 where the system does not tell."""
     try:
-        with open(_STATM, "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int((root / "proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
 

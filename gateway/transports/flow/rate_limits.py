@@ -62,14 +62,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """The limits of one session: its own, and those that it shares.
-
-    Attributes:
-        read: bytes of one read.
-        until: trio's clock when the session may be read again.
-        reason: the setting that it waits for.
-        shared_by: the user or the address that shares this limit; empty: it is the session's own.
-    """
+    """The limits of one session: its own, and those that it shares."""
 
     __slots__ = ("_bytes", "_frames", "_frames_before", "read", "reason", "shared_by", "until")
 
@@ -79,8 +72,9 @@ class RateLimit:
         self._frames_before = 0
         most = [each.rate // 4 for each in nbytes]
         most += [each.rate * _SMALL_FRAME // 4 for each in frames if each.shared_by]
-        self.read = max(_SMALLEST_READ, min([_LARGEST_READ, *most]))
-        self.until = 0.0
+        self.read = max(_SMALLEST_READ, min([_LARGEST_READ, *most]))  # bytes of one read
+        self.until = 0.0  # trio's clock when the session may be read again
+        # The setting that it waits for, and the user or address that shares it; empty: it is the session's own.
         self.reason = self.shared_by = ""
 
     def is_over(self, frames: int, nbytes: int, now: float) -> bool:
@@ -100,14 +94,11 @@ class RateLimit:
 
 
 class RateLimits:
-    """The limits of all sessions.
+    """The limits of all sessions."""
 
-    Attributes:
-        trusted: proxies; their own addresses have no limit.
-    """
-
-    def __init__(self, options: TransportOptions) -> None:
-        self.trusted: Trusted = NO_PROXIES
+    def __init__(self, options: TransportOptions, most_recent: int = _MOST_RECENT) -> None:
+        self._most_recent = most_recent
+        self.trusted: Trusted = NO_PROXIES  # their own addresses have no limit
         rates = {limit: rate for limit in LIMITS if (rate := getattr(options, limit))}
         self._are_any = bool(rates)
         self._of_user = {limit: rate for limit, rate in rates.items() if limit.endswith(_PER_USER)}
@@ -137,6 +128,6 @@ class RateLimits:
                 bucket = self._shared[key] = _Bucket(limit, rate, now, shared_by)
             self._recent[key] = bucket
             self._recent.move_to_end(key)
-            if len(self._recent) > _MOST_RECENT:
+            if len(self._recent) > self._most_recent:
                 self._recent.popitem(last=False)
             yield bucket

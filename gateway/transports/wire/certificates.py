@@ -43,19 +43,14 @@ class CertificateFiles:
 
 
 class TlsCertificates:
-    """The certificate of TLS listeners, and the authority for client certificates; raises `CertificateError`.
-
-    Attributes:
-        hosts: the names that the certificate is for.
-        ends: seconds since the epoch, until which it is valid.
-    """
+    """The certificate of TLS listeners, and the authority for client certificates; raises `CertificateError`."""
 
     name = "certificates"
 
     def __init__(self, files: CertificateFiles) -> None:
         self._files = files
-        self.hosts: tuple[str, ...] = ()
-        self.ends = 0.0
+        self.hosts: tuple[str, ...] = ()  # the names that the certificate is for
+        self.ends = 0.0  # seconds since the epoch, until which it is valid
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._read()
 

@@ -23,12 +23,8 @@ _SHARE_OF_BULK = 0.02  # seconds for each client that sends in bulk: its turn ta
 
 
 class FairGate:
-    """Lets one task pass in a round, in the order in which they came.  Without its keeper it is open.
-
-    Args:
-        share: seconds that a round takes for each one more that passes.
-        clock: seconds.
-    """
+    """Lets one task pass in a round, in the order in which they came; one more for each `share` of seconds that the
+    round takes.  Without its keeper it is open."""
 
     __slots__ = ("_clock", "_is_shut", "_keeper", "_line", "_share")
 
@@ -72,16 +68,11 @@ class FairGate:
 
 
 class FairGates:
-    """The gates of all connections.
-
-    Attributes:
-        handshakes: for clients that have not logged in, and those that are being closed.
-        bulk: for clients that send more than one read takes, or than is handled in one turn.
-    """
+    """The gates of all connections."""
 
     def __init__(self) -> None:
-        self.handshakes = FairGate(SHARE_OF_HANDSHAKES)
-        self.bulk = FairGate()
+        self.handshakes = FairGate(SHARE_OF_HANDSHAKES)  # of clients that have not logged in, or are being closed
+        self.bulk = FairGate()  # of clients that send more than one read takes, or than is handled in one turn
 
     @property
     def waiting(self) -> dict[str, int]:

@@ -40,17 +40,11 @@ class ForwardedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ForwardedClient:
-    """The client at the other end of all trusted proxies.
+    """The client at the other end of all trusted proxies."""
 
-    Attributes:
-        address: without a port; empty: a unix socket.
-        secure: the client speaks TLS; None: no proxy says.
-        host: the host name that the client asked for; empty: no proxy says.
-    """
-
-    address: str
-    secure: bool | None = None
-    host: str = ""
+    address: str  # without a port; empty: a unix socket
+    secure: bool | None = None  # the client speaks TLS; None: no proxy says
+    host: str = ""  # that the client asked for; empty: no proxy says
 
 
 def plain(address: IPv4Address | IPv6Address) -> str:
@@ -60,11 +54,7 @@ def plain(address: IPv4Address | IPv6Address) -> str:
 
 
 class Trusted:
-    """Trusted proxies.
-
-    Args:
-        networks: addresses, networks, or `unix`, as the setting `trusted_proxies` has them.
-    """
+    """Trusted proxies: addresses, networks, or `unix`, as the setting `trusted_proxies` has them."""
 
     __slots__ = ("_networks", "_unix", "_warned")
 
@@ -89,12 +79,7 @@ class Trusted:
         return any(found in network for network in self._networks)
 
     def client_of(self, peer: str, fields: Mapping[str, str]) -> ForwardedClient:
-        """The client behind a peer; raises `ForwardedError`.
-
-        Args:
-            peer: the address that the connection comes from; empty: a unix socket.
-            fields: header fields by lower-case name; those that came several times joined by `, `.
-        """
+        """The client behind a peer, by the header fields with lower-case names; raises `ForwardedError`."""
         if not self or peer not in self:
             self._warn(peer, fields)
             return ForwardedClient(peer)

@@ -60,19 +60,12 @@ def advance(buffers: Buffers, nbytes: int) -> Buffers:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """The other end of a connection, as it is known before STOMP begins.
+    """The other end of a connection, as it is known before STOMP begins."""
 
-    Attributes:
-        address: of the client, without the port; behind trusted proxies as they say; empty: a unix socket.
-        secure: the bytes came through TLS, ours or a trusted proxy's.
-        certificate: verified; None: the client showed none.
-        upgrade: the HTTP request of a WebSocket; None on TCP.
-    """
-
-    address: str = ""
-    secure: bool = False
-    certificate: Certificate | None = None
-    upgrade: Upgrade | None = None
+    address: str = ""  # without the port; behind trusted proxies as they say; empty: a unix socket
+    secure: bool = False  # the bytes came through TLS, ours or a trusted proxy's
+    certificate: Certificate | None = None  # verified; None: the client showed none
+    upgrade: Upgrade | None = None  # the HTTP request of a WebSocket; None on TCP
 
 
 UNKNOWN = Remote()
@@ -108,25 +101,15 @@ class Pipe(Protocol):
 
 
 class Link(Protocol):
-    """A pipe as STOMP sees it.
+    """A pipe as STOMP sees it."""
 
-    Attributes:
-        transport: `tcp` or `websocket`, for lists and logs.
-        peer: address of the other end with its port, for lists and logs.
-        remote: what else is known of the other end.
-        pipe: moves the bytes.
-        ping: a control frame that the peer answers by itself; empty where the transport has none.
-        frame_end: bytes behind the body of a STOMP frame.
-        overhead: bytes of the last `receive` that did not belong to the STOMP stream.
-    """
-
-    transport: str
-    peer: str
-    remote: Remote
+    transport: str  # `tcp` or `websocket`, for lists and logs
+    peer: str  # address of the other end with its port, for lists and logs
+    remote: Remote  # what else is known of the other end
     pipe: Pipe
-    ping: bytes
-    frame_end: bytes
-    overhead: int
+    ping: bytes  # a control frame that the peer answers by itself; empty where the transport has none
+    frame_end: bytes  # bytes behind the body of a STOMP frame
+    overhead: int  # bytes of the last `receive` that did not belong to the STOMP stream
 
     async def receive(self, size: int) -> bytes | None:
         """The next bytes of the STOMP stream; empty after a mere control frame; None at the end."""
@@ -144,8 +127,7 @@ class Link(Protocol):
 class SocketPipe:
     """A socket, by its file descriptor: trio waits for it, the system calls are made directly.
 
-    Args:
-        fair_gates: that it passes before its login, or when it sends in bulk; None: none.
+    It passes the `fair_gates` before its login, and when it sends in bulk.
     """
 
     __slots__ = ("_fair_gates", "_fd", "_gate", "_reads", "_stream")

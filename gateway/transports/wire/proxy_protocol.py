@@ -44,17 +44,12 @@ class ProxyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header of a proxy, of `size` bytes, and the client that it names.
-
-    Attributes:
-        address: empty: the header names no client.
-        secure: the client speaks TLS with the proxy.
-    """
+    """A header of a proxy, of `size` bytes, and the client that it names."""
 
     size: int
-    address: str = ""
+    address: str = ""  # empty: it names no client
     port: int = 0
-    secure: bool = False
+    secure: bool = False  # the client speaks TLS with the proxy
 
 
 def parse(data: bytes) -> Header | None:

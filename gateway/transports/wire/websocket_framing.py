@@ -103,23 +103,16 @@ def close_frame(code: int, reason: str = "") -> bytes:
 
 
 class Deframer:
-    """Bytes of a client's WebSocket to bytes of its STOMP stream.
-
-    Attributes:
-        pong: the answer to the latest Ping (section 5.5.3 allows to answer only that one).
-        left: bytes of the current data frame's payload that are still to come.
-        closed: a Close frame came; nothing after it counts.
-        close_reply: the Close frame that answers it.
-    """
+    """Bytes of a client's WebSocket to bytes of its STOMP stream."""
 
     __slots__ = ("_is_text", "_mask", "_open", "_pending", "_utf8", "close_reply", "closed", "left", "pong")
 
     def __init__(self) -> None:
-        self.pong = b""
-        self.closed = False
-        self.close_reply = b""
+        self.pong = b""  # the answer to the latest Ping (section 5.5.3 allows to answer only that one)
+        self.closed = False  # a Close frame came; nothing after it counts
+        self.close_reply = b""  # the Close frame that answers it
         self._pending = b""  # an incomplete header, or control frame
-        self.left = 0
+        self.left = 0  # bytes of the current data frame's payload that are still to come
         self._mask = b""
         self._open = False  # a fragmented message goes on
         self._is_text = False
