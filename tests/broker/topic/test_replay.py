@@ -372,22 +372,21 @@ class TestManyLogs:
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stream_reader, "_LOGS_PER_TURN", 3)
 
-    def begin(self, stage: Stage, name: str, headers: dict[str, str], *, stored: bool = False) -> Client:
-        """A subscriber in the middle of its first turn; there are ten logs with a message each."""
+    def begin(self, stage: Stage, name: str, headers: dict[str, str], *, stored: bool = False) -> tuple[Client, Client]:
+        """A subscriber after its first turn, of ten logs with a message each; and a publisher."""
         scene = stage({"/topic/l.#": {"log_messages": 9}}, stored=stored)
         for number in range(10):
             fill(scene, 1, f"/topic/l.{number}", start=number)
-        client = scene.connect()
+        client, publisher = scene.connect(), scene.connect()
         say(client, "SUBSCRIBE", destination=name, id="0", **headers)
-        return client
+        return client, publisher
 
     @pytest.mark.parametrize("stored", [False, True])
     @pytest.mark.parametrize(
         "start", [FIRST, ME | FIRST, {"x-stream-offset": "timestamp=1"}], ids=["all", "name", "time"]
     )
     def test_new_messages_come_behind(self, stage: Stage, stored: bool, start: dict[str, str]) -> None:
-        client = self.begin(stage, "/topic/l.*", start, stored=stored)
-        publisher = client.scene.connect()
+        client, publisher = self.begin(stage, "/topic/l.*", start, stored=stored)
         number = 10
         while number < 20:
             for name in (number, number - 10):
@@ -399,8 +398,7 @@ class TestManyLogs:
         assert numbers(client) == list(range(21))
 
     def test_topics_without_a_log_come_live(self, stage: Stage) -> None:
-        client = self.begin(stage, "/topic/#", FIRST | {"selector": "n IS NULL"})
-        publisher = client.scene.connect()
+        client, publisher = self.begin(stage, "/topic/#", FIRST | {"selector": "n IS NULL"})
         say(publisher, "SEND", b"100", destination="/topic/other")
         say(publisher, "SEND", b"101", destination="/topic/other", n="1")  # not wanted
         client.scene.settle()
@@ -408,7 +406,7 @@ class TestManyLogs:
 
     @pytest.mark.parametrize("leave", LEAVE[:3])
     def test_a_subscriber_that_leaves_between_the_turns(self, stage: Stage, leave: Step) -> None:
-        client = self.begin(stage, "/topic/#", FIRST)
+        client, _ = self.begin(stage, "/topic/#", FIRST)
         leave(client)
         assert numbers(client) == []
 
