@@ -227,3 +227,40 @@ class TestKinds:
         client.subscribe(destination, **{"no-local": "true"})
         assert client.error().headers["message"] == "no-local is for topics"
         assert not scene.broker.destinations
+
+
+class TestNamesWithDotsAndSlashes:
+    NAMES = ("a.b", "a/b", "a.b/c", "a/b.c", "a..b", "a//b", "a.b.", "a/b/")
+
+    @pytest.mark.parametrize("kind", ["/queue/", "/topic/", "/exchange/amq.direct/", "/user/queue/"])
+    def test_both_are_letters_of_a_name(self, scene: Scene, kind: str) -> None:
+        client, producer = scene.connect(), scene.connect()
+        for name in self.NAMES:
+            client.subscribe(kind + name, name)
+        to = kind.replace("/user/", f"/user/{client.session.id}/")
+        for name in self.NAMES:
+            producer.publish(to + name, name.encode())
+            message = client.message()
+            assert (message.subscription, message.body) == (name, name.encode())
+            assert message.headers["destination"] == to + name
+
+
+@pytest.mark.parametrize("ack", ["auto", "client"])
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/topic/#", "/user/queue/a"])
+def test_the_messages_of_each_publisher_keep_their_order(scene: Scene, destination: str, ack: str) -> None:
+    """There is no switch for it."""
+    client, *publishers = (scene.connect() for _ in range(4))
+    client.subscribe(destination, ack=ack, **{"prefetch-count": "3"})
+    to = destination.replace("#", "a").replace("/user/", f"/user/{client.session.id}/")
+    for number in range(12):
+        for name, publisher in zip((b"x", b"y", b"z"), publishers, strict=True):
+            publisher.begin()
+            publisher.publish(to, b"%b%d" % (name, number), **({"transaction": "t"} if number % 5 == 0 else {}))
+            publisher.commit()
+    found: list[bytes] = []
+    while messages := client.messages():
+        found += [message.body for message in messages]
+        if ack == "client":
+            client.ack(messages[-1])
+    for name in (b"x", b"y", b"z"):
+        assert [body for body in found if body[:1] == name] == [b"%b%d" % (name, number) for number in range(12)]

@@ -146,6 +146,23 @@ def test_there_are_only_so_many(stage: Stage, transaction: dict[str, str]) -> No
     assert not client.closed
 
 
+@pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+def test_where_delays_are_switched_off_each_is_an_error(stage: Stage, header: str, destination: str) -> None:
+    """ActiveMQ without its scheduler delivers at once, and says nothing."""
+    scene = stage(max_delayed=0)
+    client, other = scene.connect(), scene.connect()
+    other.subscribe(destination)
+    later = "1000" if header in ("x-delay", "AMQ_SCHEDULED_DELAY") else moment(scene, 1.0)
+    other.publish(destination, b"now", **{"x-delay": "0"})
+    client.publish(destination, b"m", receipt="r", **{header: later})
+    (error,) = client.received()
+    assert (error.command, error.headers["receipt-id"]) == ("ERROR", "r")
+    assert b"(max_delayed)" in error.body
+    scene.wait(2.0)
+    assert other.bodies() == [b"now"]
+
+
 @both
 def test_one_is_found_by_its_id(stage: Stage, stored: bool) -> None:
     scene = stage(stored=stored)
