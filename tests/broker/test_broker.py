@@ -10,18 +10,13 @@ import pytest
 from gateway.broker import Broker, Quotas, Session
 from gateway.broker.model.policy import DEFAULT
 from gateway.broker.topic.topic import Topic
-from gateway.codec import V12, Version
 
-from .client import WITH_NACK, Client, Scene, Step
+from .client import Client, Scene, Step
 from .conftest import Stage
 
 
-def test_it_has_quotas_of_its_own() -> None:
+def test_a_broker_needs_no_arguments() -> None:
     assert Broker().quotas == Quotas()
-    assert Broker(Quotas(max_destinations=5)).quotas.max_destinations == 5
-
-
-def test_there_need_not_be_anybody_to_tell_of_pressure() -> None:
     broker = Broker(Quotas(memory_limit=1_000))
     broker.memory.keep(1_000)
     assert broker.memory.pressed
@@ -29,9 +24,8 @@ def test_there_need_not_be_anybody_to_tell_of_pressure() -> None:
     assert not broker.memory.pressed
 
 
-@pytest.mark.requirement("SES-04")
-def test_an_operator_ends_one_session_and_no_other(scene: Scene, version: Version) -> None:
-    client, other = scene.connect(version), scene.connect(version)
+def test_an_operator_ends_one_session_and_no_other(scene: Scene) -> None:
+    client, other = scene.connect(), scene.connect()
     assert scene.broker.end_session(client.session.id, "maintenance")
     scene.settle()
     error = client.error()
@@ -42,7 +36,7 @@ def test_an_operator_ends_one_session_and_no_other(scene: Scene, version: Versio
 
 
 class TestForgotten:
-    """A broker runs for months: of those who are gone nothing may be left, or all that they held stays in memory."""
+    """A broker runs for months: of sessions that are gone nothing may be left, or all that they held stays."""
 
     def latest_is_gone(self, scene: Scene) -> bool:
         id = scene.clients.pop().session.id
@@ -50,9 +44,9 @@ class TestForgotten:
         return not any(isinstance(each, Session) and each.id == id for each in gc.get_objects())
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
-    def test_a_session_with_all_that_it_had(self, scene: Scene, version: Version, leave: Step) -> None:
-        other = scene.connect(version)
-        client = scene.connect(version)
+    def test_a_session_with_all_that_it_had(self, scene: Scene, leave: Step) -> None:
+        other = scene.connect()
+        client = scene.connect()
         for id, (destination, ack) in enumerate(product(("/queue/a", "/topic/a"), ("auto", "client"))):
             client.subscribe(destination, str(id), ack)
         other.publish("/topic/a")
@@ -68,10 +62,10 @@ class TestForgotten:
         del client
         assert self.latest_is_gone(scene)
 
-    def test_a_slow_consumer(self, stage: Stage, version: Version) -> None:
+    def test_a_slow_consumer(self, stage: Stage) -> None:
         scene = stage(max_outbound=8 * 1024)
-        other = scene.connect(version)
-        client = scene.connect(version)
+        other = scene.connect()
+        client = scene.connect()
         client.subscribe("/topic/a")
         client.stalled = client.session.outbox.excused = True
         for _ in range(10):
@@ -81,11 +75,10 @@ class TestForgotten:
         del client
         assert self.latest_is_gone(scene)
 
-    @pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
     @pytest.mark.parametrize("stalled", [False, True])
-    def test_one_that_gave_back_by_nack_what_still_waits(self, stage: Stage, version: Version, stalled: bool) -> None:
+    def test_one_that_gave_back_by_nack_what_still_waits(self, stage: Stage, stalled: bool) -> None:
         scene = stage(max_outbound=8 * 1024)
-        client = scene.connect(version)
+        client = scene.connect()
         client.subscribe("/queue/a", ack="client")
         client.publish("/queue/a")
         message = client.message()
@@ -99,10 +92,8 @@ class TestForgotten:
 
     @pytest.mark.parametrize("headers", [{"x-delay": "5000"}, {"ttl": "5000"}, {"reply-to": "/temp-queue/x"}])
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-    def test_one_whose_message_is_still_to_come(
-        self, scene: Scene, version: Version, headers: dict[str, str], destination: str
-    ) -> None:
-        client = scene.connect(version)
+    def test_one_whose_message_is_still_to_come(self, scene: Scene, headers: dict[str, str], destination: str) -> None:
+        client = scene.connect()
         client.publish(destination, b"m", retain="set" if destination == "/topic/a" else "false", **headers)
         client.drop()
         del client
@@ -110,8 +101,8 @@ class TestForgotten:
 
 
 class TestDestinations:
-    def test_a_queue_is_there_while_somebody_is_or_something_waits(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_a_queue_is_there_while_it_has_consumers_or_messages(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         names = scene.broker.destinations
         client.publish("a")
         assert list(names) == ["/queue/a"]
@@ -123,39 +114,28 @@ class TestDestinations:
         other.unsubscribe()
         assert not names
 
-    def test_unacknowledged_messages_bring_it_back(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("a", ack="client")
-        client.publish("a")
-        client.drop()
-        assert list(scene.broker.destinations) == ["/queue/a"]
-
-    def test_a_failed_subscribe_makes_none(self, scene: Scene) -> None:
-        client = scene.connect(V12)
+    def test_a_failed_subscribe_and_a_message_to_a_topic_make_none(self, scene: Scene) -> None:
+        scene.connect().publish("/topic/a")
+        client = scene.connect()
         client.subscribe("/topic/")
         assert client.error()
         assert not scene.broker.destinations
         assert scene.broker.context.subscriptions == 0
 
-    def test_a_message_to_a_topic_makes_none(self, scene: Scene, version: Version) -> None:
-        scene.connect(version).publish("/topic/a")
-        assert not scene.broker.destinations
-
-    def test_one_that_is_gone_does_not_take_its_successor_along(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_one_that_is_gone_does_not_take_its_successor_along(self, scene: Scene) -> None:
+        client = scene.connect()
         for id, name in enumerate(("/topic/a", "/topic/*")):
             client.subscribe(name, str(id))
             scene.broker.forget_if_idle(Topic(scene.broker, name, DEFAULT))
         client.publish("/topic/a", b"m")
         assert [each.subscription for each in client.messages()] == ["0", "1"]
 
-    @pytest.mark.requirement("XTR-03", "ACK-06")
-    def test_queues_outlive_the_sessions_of_their_producers_and_consumers(self, scene: Scene, version: Version) -> None:
-        producer, consumer = scene.connect(version), scene.connect(version)
+    def test_unacknowledged_messages_outlive_the_sessions_of_producer_and_consumer(self, scene: Scene) -> None:
+        producer, consumer = scene.connect(), scene.connect()
         consumer.subscribe("a", ack="client")
         producer.publish("a", b"1")
         producer.drop()
         consumer.drop()
-        later = scene.connect(version, transport="websocket")
+        later = scene.connect(transport="websocket")
         later.subscribe("a")
         assert later.message().headers["delivery-count"] == "2"

@@ -28,17 +28,22 @@ def is_ghost(client: Client) -> bool:
     return client.error().headers["message"] in ("client-id taken over", "subscription taken over")
 
 
-@pytest.mark.requirement("SES-04")
 def test_the_old_session_is_told_why_it_ends(scene: Scene, version: Version) -> None:
     ghost, client = known(scene, version), known(scene, version)
     error = ghost.error()
     assert error.headers["message"] == "client-id taken over"
     assert b"need different ones" in error.body
     assert list(scene.broker.sessions) == [client.session.id]
+    assert scene.broker.known == {("ada", "one"): client.session}
+    (failure,) = ghost.failures
+    assert isinstance(failure, TakenOver)
+    assert failure.by == "127.0.0.1:50000", "for the log"
 
 
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
-def test_what_it_had_of_a_queue_comes_again_in_order(scene: Scene, ack: str) -> None:
+def test_what_it_had_of_a_queue_comes_again_in_order(stage: Stage, ack: str) -> None:
+    """And has not failed: else ten page loads would make a dead letter."""
+    scene = stage({QUEUE: {"max_attempts": 1, "dead_letter": "/queue/dead"}})
     ghost = known(scene)
     ghost.subscribe(QUEUE, ack=ack, **{"prefetch-count": "2"})
     publish(scene, b"1", b"2", b"3", to=QUEUE)
@@ -50,6 +55,7 @@ def test_what_it_had_of_a_queue_comes_again_in_order(scene: Scene, ack: str) -> 
     for each in messages:
         client.ack(each)
     assert scene.broker.memory.used == 0
+    assert scene.broker.counters.dead_lettered == 0
 
 
 def test_it_goes_to_other_consumers_too(scene: Scene) -> None:
@@ -86,15 +92,6 @@ def test_what_lay_in_its_outbox_comes_again(scene: Scene) -> None:
     assert client.bodies() == [b"1", b"2"]
 
 
-def test_it_has_not_failed(stage: Stage) -> None:
-    """Else ten page loads would make a dead letter."""
-    scene = stage({QUEUE: {"max_attempts": 1, "dead_letter": "/queue/dead"}})
-    publish(scene, b"m", to=QUEUE)
-    for _ in range(3):
-        known(scene).subscribe(QUEUE, ack="client")
-    assert scene.broker.counters.dead_lettered == 0
-
-
 @pytest.mark.parametrize("login", ["ada", "anonymous"])
 def test_one_after_the_other(scene: Scene, login: str) -> None:
     """All sessions without a login are those of one user."""
@@ -108,17 +105,11 @@ def test_one_after_the_other(scene: Scene, login: str) -> None:
 
 
 @pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", ""), ("ada", "ONE")])
-def test_no_other_session_is(scene: Scene, login: str, client_id: str) -> None:
-    client = known(scene)
-    other = known(scene, login=login, client_id=client_id)
-    assert not client.closed
-    assert not other.closed
-
-
-def test_without_a_client_id_none_is(scene: Scene) -> None:
-    clients = [known(scene, client_id="") for _ in range(2)]
+@pytest.mark.parametrize("mine", ["one", ""])
+def test_no_other_session_is(scene: Scene, mine: str, login: str, client_id: str) -> None:
+    clients = [known(scene, client_id=mine), known(scene, login=login, client_id=client_id)]
     assert not any(each.closed for each in clients)
-    assert not scene.broker.known
+    assert len(scene.broker.known) == sum(bool(each) for each in (mine, client_id))
 
 
 @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
@@ -128,17 +119,3 @@ def test_one_that_has_left_is_known_no_more(scene: Scene, leave: Step) -> None:
     assert not scene.broker.known
     known(scene)
     assert not any(isinstance(error, TakenOver) for error in client.failures)
-
-
-def test_the_end_of_the_old_one_leaves_the_new_one_known(scene: Scene) -> None:
-    known(scene)
-    client = known(scene)
-    assert scene.broker.known == {("ada", "one"): client.session}
-
-
-def test_the_log_is_told_where_the_new_one_comes_from(scene: Scene) -> None:
-    ghost = known(scene)
-    known(scene)
-    (error,) = ghost.failures
-    assert isinstance(error, TakenOver)
-    assert error.by == "127.0.0.1:50000"

@@ -1,4 +1,4 @@
-"""Gauges: who has unacknowledged messages, and where messages wait, from time to time."""
+"""Gauges: sessions with unacknowledged messages, and queues where messages wait, from time to time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ PAUSE = 10.0
 ONE = {"prefetch-count": "1"}
 
 
+def begin(scene: Scene) -> None:
+    Gauges(scene.broker, scene.broker.records, PAUSE).begin()
+
+
 def watched(scene: Scene) -> Notebook:
     """A scene whose gauges are told, for the first time when nothing is there."""
     notes = recorded(scene)
-    Gauges(scene.broker, scene.broker.records, PAUSE).begin()
+    begin(scene)
     scene.settle()
     assert not notes.rows
     return notes
@@ -48,7 +52,7 @@ def no_gauges_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scene, "finish", on_finish)
 
 
-def test_who_has_unacknowledged_messages_since_when(scene: Scene) -> None:
+def test_unacknowledged_messages_since_when(scene: Scene) -> None:
     notes = watched(scene)
     client = scene.connect()
     client.subscribe(Q, "q", ack="client")
@@ -91,33 +95,18 @@ def test_where_messages_wait_since_when(scene: Scene) -> None:
     assert row.has(event="gauge_destination", destination=Q, pending=0, depth=3)
 
 
-def test_of_what_has_gone_nothing_is_told(scene: Scene) -> None:
-    notes = watched(scene)
-    client = scene.connect()
-    client.subscribe(Q, ack="client")
-    client.publish(Q)
-    client.ack(client.message())
-    client.disconnect()
-    assert next_look(scene, notes) == []
-
-
 def test_of_an_earlier_process_the_time_is_not_known(stage: Stage) -> None:
     first = stage(stored=True)
     fill(first, 3)
     scene = first.crash()
-    notes = watched_when_filled(scene)
+    notes = recorded(scene)
+    begin(scene)
     (row,) = [row for row in notes.rows if row.event == "gauge_destination"]
     assert row.has(destination=Q, depth=3, pending=0, oldest_us=None)
     client = scene.connect()
     client.publish("/queue/b", b"", **P)
     scene.commit()
     assert [each.destination for each in next_look(scene, notes)] == [Q, "/queue/b"]
-
-
-def watched_when_filled(scene: Scene) -> Notebook:
-    notes = recorded(scene)
-    Gauges(scene.broker, scene.broker.records, PAUSE).begin()
-    return notes
 
 
 def test_very_many_are_looked_at_in_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +117,7 @@ def test_very_many_are_looked_at_in_turns(scene: Scene, monkeypatch: pytest.Monk
         client.subscribe(f"/queue/{number}", ack="client")
         client.publish(f"/queue/{number}")
     before = len(notes.rows)
-    Gauges(scene.broker, scene.broker.records, PAUSE).begin()
+    begin(scene)
     turns = [[row.event for row in notes.rows[before:]]]
     while scene.broker.scheduler._unfinished:
         done = len(notes.rows)
@@ -158,7 +147,7 @@ def test_that_it_is_over_is_told_once(scene: Scene) -> None:
     assert not next_look(scene, notes)
 
 
-def test_who_has_gone_is_not_told(scene: Scene) -> None:
+def test_a_subscription_that_has_gone_is_not_told(scene: Scene) -> None:
     notes = watched(scene)
     client = scene.connect()
     client.subscribe(Q, "q", ack="client")

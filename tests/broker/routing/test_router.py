@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.admin.rows import every_destination
-from gateway.codec import Version
 
 from ..client import Scene
 from ..conftest import Stage
 
 
 class TestSeveralDestinations:
-    def test_each_gets_a_copy_that_names_it(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_each_gets_a_copy_that_names_it(self, scene: Scene) -> None:
+        client = scene.connect()
         for id, name in enumerate(("/queue/a", "/topic/b", "c")):
             client.subscribe(name, str(id), ack="client")
         client.publish("/queue/a,/topic/b,c", b"m", color="red")
@@ -26,30 +25,34 @@ class TestSeveralDestinations:
         assert len({each.message_id for each in messages}) == 3
         assert {each.headers["color"] for each in messages} == {"red"}
 
-    def test_spaces_beside_the_commas_are_none_of_the_name(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_spaces_beside_the_commas_are_none_of_the_name(self, scene: Scene) -> None:
+        client = scene.connect()
         client.publish("/queue/a , /queue/b c,  d", b"m")
         assert list(scene.broker.destinations) == ["/queue/a", "/queue/b c", "/queue/d"]
         client.subscribe("/queue/b c")
         assert client.message().headers["destination"] == "/queue/b c"
 
-    def test_one_receipt_and_so_many_messages(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.publish("a,b,/topic/c", b"m", receipt="r")
+    @pytest.mark.parametrize("headers", [{}, {"x-delay": "1000"}, {"transaction": "t"}])
+    def test_one_receipt_and_so_many_messages(self, scene: Scene, headers: dict[str, str]) -> None:
+        client, counters = scene.connect(), scene.broker.counters
+        client.begin()
+        client.publish("a,b,/topic/c", b"m", receipt="r", **headers)
         assert client.receipts() == ["r"]
-        counters = scene.broker.counters
+        assert (counters.published > 0, bool(scene.broker.destinations)) == (not headers, not headers)
+        client.commit()
+        scene.wait(1.1)
         assert (counters.published, counters.unroutable, scene.broker.context.waiting) == (3, 1, 2)
 
-    def test_the_same_name_twice_means_two(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_the_same_name_twice_means_two(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("a")
         client.publish("a,/queue/a,/amq/queue/a", b"m")
         assert [each.headers["destination"] for each in client.messages()] == ["a", "/queue/a", "/amq/queue/a"]
 
     @pytest.mark.parametrize("wrong", ["", " ", "/nope/b", "/queue/", "/topic/*", "/app/x", "/user/queue/x"])
     @pytest.mark.parametrize("headers", [{}, {"x-delay": "10"}, {"transaction": "t"}, {"dedup-id": "1"}])
-    def test_all_or_none(self, scene: Scene, version: Version, wrong: str, headers: dict[str, str]) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_all_or_none(self, scene: Scene, wrong: str, headers: dict[str, str]) -> None:
+        client, other = scene.connect(), scene.connect()
         other.subscribe("/topic/a")
         client.begin()
         client.publish(f"/topic/a,{wrong},b", b"m", **headers)
@@ -58,41 +61,23 @@ class TestSeveralDestinations:
         assert list(scene.broker.destinations) == ["/topic/a"]
         assert scene.broker.memory.used == 0
 
-    def test_only_so_many(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_only_so_many(self, scene: Scene) -> None:
+        client = scene.connect()
         client.publish(",".join(["a"] * 64), b"m")
         assert scene.broker.context.waiting == 64
         client.publish(",".join(["a"] * 65), b"m")
         assert client.error().headers["message"] == "too many destinations in a SEND"
         assert scene.broker.context.waiting == 64
 
-    def test_in_a_transaction(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.begin()
-        client.publish("a,b", b"m", transaction="t")
-        assert not scene.broker.destinations
-        client.commit()
-        assert (list(scene.broker.destinations), scene.broker.context.waiting) == (["/queue/a", "/queue/b"], 2)
-
-    def test_with_a_delay(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.publish("a,/topic/b", b"m", **{"x-delay": "1000"})
-        client.subscribe("/topic/b")
-        assert len(scene.broker.router.delayed) == 1
-        scene.wait(1.1)
-        assert client.message().headers["destination"] == "/topic/b"
-        assert scene.broker.context.waiting == 1
-
-    def test_users_and_temporary_destinations_among_them(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_users_and_temporary_destinations_among_them(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("/user/queue/x", "0")
         client.subscribe("/temp-queue/y", "1")
         client.publish(f"/user/{client.session.id}/queue/x, /temp-queue/y", b"m")
         assert [each.subscription for each in client.messages()] == ["0", "1"]
 
-    def test_whoever_has_such_a_name_does_not_get_it(self, scene: Scene, version: Version) -> None:
-        """A queue whose name has a comma, whichever way it came about, must not swallow them."""
-        client, other = scene.connect(version), scene.connect(version)
+    def test_a_queue_with_a_comma_in_its_name_does_not_get_it(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         other.subscribe("z", ack="client", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a,/queue/b"})
         if not other.closed:
             client.publish("z", b"x", ttl="1")
@@ -120,16 +105,16 @@ class TestPatterns:
         ],
     )
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_what_matches(self, scene: Scene, version: Version, pattern: str, matching: set[str], ack: str) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_what_matches(self, scene: Scene, pattern: str, matching: set[str], ack: str) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe(pattern, ack=ack)
         for name in ("/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"):
             other.publish(name, b"m")
         other.publish("/queue/a.b", b"m")
         assert {each.headers["destination"] for each in client.messages()} == matching
 
-    def test_one_message_for_each_subscription_that_matches(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_one_message_for_each_subscription_that_matches(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         for id, name in enumerate(("/topic/a.b", "/topic/a.*", "/topic/#", "/topic/a.*", "/topic/x.*")):
             client.subscribe(name, str(id), ack="client" if id == 3 else "auto")
         other.publish("/topic/a.b", b"m")
@@ -137,16 +122,16 @@ class TestPatterns:
         assert sorted(each.subscription for each in messages) == ["0", "1", "2", "3"]
         assert len({each.message_id for each in messages}) == 1
 
-    def test_order_is_kept_over_exact_names_and_patterns(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_order_is_kept_over_exact_names_and_patterns(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe("/topic/#")
         names = [f"/topic/{number % 3}" for number in range(30)]
         for name in names:
             other.publish(name, b"m")
         assert [each.headers["destination"] for each in client.messages()] == names
 
-    def test_they_come_and_go(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_they_come_and_go(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         for _ in range(2):
             client.subscribe("/topic/a.*", "0")
             client.subscribe("/topic/a.*", "1")
@@ -160,16 +145,8 @@ class TestPatterns:
             assert not client.received()
         assert scene.broker.counters.unroutable == 2
 
-    def test_who_matches_is_routed_to(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/topic/a.*")
-        other.publish("/topic/a.b", b"m")
-        assert scene.broker.counters.unroutable == 0
-        other.publish("/topic/b", b"m")
-        assert scene.broker.counters.unroutable == 1
-
-    def test_the_operators_list_has_them(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_the_operators_list_has_them(self, scene: Scene) -> None:
+        client = scene.connect()
         client.subscribe("/topic/a.*", "0")
         client.subscribe("/topic/a", "1")
         found = [(each.name, len(each.subscriptions)) for each in every_destination(scene.broker)]
@@ -186,9 +163,9 @@ class TestPatterns:
 
 class TestLimits:
     @pytest.mark.parametrize("subscribe", ["/queue/c", "/topic/c", "/topic/*", "/user/queue/x", "/temp-queue/x"])
-    def test_so_many_destinations(self, stage: Stage, version: Version, subscribe: str) -> None:
+    def test_so_many_destinations(self, stage: Stage, subscribe: str) -> None:
         scene = stage(max_destinations=2)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.publish("a", b"m")
         client.subscribe("/topic/a.*")
         client.publish("a", b"m")
@@ -198,17 +175,17 @@ class TestLimits:
         assert b"(max_destinations)" in other.error().body
 
     @pytest.mark.parametrize("destination", ["c", "a,c", "a,/topic/x,c"])
-    def test_so_many_queues_by_send(self, stage: Stage, version: Version, destination: str) -> None:
+    def test_so_many_queues_by_send(self, stage: Stage, destination: str) -> None:
         scene = stage(max_destinations=2)
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish("a,b", b"m")
         client.publish(destination, b"m")
         assert b"(max_destinations)" in client.error().body
         assert scene.broker.context.waiting == 2
 
-    def test_so_much_memory(self, stage: Stage, version: Version) -> None:
+    def test_so_much_memory(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
-        client, other, reader = (scene.connect(version) for _ in range(3))
+        client, other, reader = (scene.connect() for _ in range(3))
         reader.subscribe("/topic/a")
         client.publish("a", b"x" * 4_000)
         other.publish("/topic/a", b"m")
@@ -221,10 +198,10 @@ class TestLimits:
         assert not client.closed
         assert [each.body[:1] for each in reader.messages()] == [b"x"]
 
-    def test_under_pressure_everything_still_flows(self, stage: Stage, version: Version) -> None:
+    def test_under_pressure_everything_still_flows(self, stage: Stage) -> None:
         """Between the mark and the limit SENDs take the long way, and arrive all the same."""
         scene = stage(memory_limit=4_000)
-        client = scene.connect(version)
+        client = scene.connect()
         client.subscribe("/topic/a", "0")
         client.subscribe("b", "1")
         client.publish("a", b"x" * 2_700)
@@ -235,25 +212,55 @@ class TestLimits:
 
 
 class TestKinds:
-    """Wishes that make no sense for the kind of destination are refused, not ignored."""
+    """Options that make no sense for the kind of destination are refused, not ignored."""
 
     @pytest.mark.parametrize("destination", ["/topic/a", "/topic/#", "/user/queue/x", "/temp-topic/x"])
-    def test_browsing_a_topic(self, scene: Scene, version: Version, destination: str) -> None:
-        client = scene.connect(version)
+    def test_browsing_a_topic(self, scene: Scene, destination: str) -> None:
+        client = scene.connect()
         client.subscribe(destination, browser="true")
         assert client.error().headers["message"] == "browsers are for queues"
         assert not scene.broker.registry.count()
 
     @pytest.mark.parametrize("destination", ["/queue/a", "a", "/temp-queue/x"])
-    def test_no_local_on_a_queue(self, scene: Scene, version: Version, destination: str) -> None:
-        client = scene.connect(version)
+    def test_no_local_on_a_queue(self, scene: Scene, destination: str) -> None:
+        client = scene.connect()
         client.subscribe(destination, **{"no-local": "true"})
         assert client.error().headers["message"] == "no-local is for topics"
         assert not scene.broker.destinations
 
-    @pytest.mark.parametrize("header", ["durable", "persistent"])
-    def test_a_queue_keeps_its_messages_anyway(self, scene: Scene, version: Version, header: str) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", **{header: "true"})
-        client.publish("/queue/a", b"m")
-        assert client.bodies() == [b"m"]
+
+class TestNamesWithDotsAndSlashes:
+    NAMES = ("a.b", "a/b", "a.b/c", "a/b.c", "a..b", "a//b", "a.b.", "a/b/")
+
+    @pytest.mark.parametrize("kind", ["/queue/", "/topic/", "/exchange/amq.direct/", "/user/queue/"])
+    def test_both_are_letters_of_a_name(self, scene: Scene, kind: str) -> None:
+        client, producer = scene.connect(), scene.connect()
+        for name in self.NAMES:
+            client.subscribe(kind + name, name)
+        to = kind.replace("/user/", f"/user/{client.session.id}/")
+        for name in self.NAMES:
+            producer.publish(to + name, name.encode())
+            message = client.message()
+            assert (message.subscription, message.body) == (name, name.encode())
+            assert message.headers["destination"] == to + name
+
+
+@pytest.mark.parametrize("ack", ["auto", "client"])
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/topic/#", "/user/queue/a"])
+def test_the_messages_of_each_publisher_keep_their_order(scene: Scene, destination: str, ack: str) -> None:
+    """There is no switch for it."""
+    client, *publishers = (scene.connect() for _ in range(4))
+    client.subscribe(destination, ack=ack, **{"prefetch-count": "3"})
+    to = destination.replace("#", "a").replace("/user/", f"/user/{client.session.id}/")
+    for number in range(12):
+        for name, publisher in zip((b"x", b"y", b"z"), publishers, strict=True):
+            publisher.begin()
+            publisher.publish(to, b"%b%d" % (name, number), **({"transaction": "t"} if number % 5 == 0 else {}))
+            publisher.commit()
+    found: list[bytes] = []
+    while messages := client.messages():
+        found += [message.body for message in messages]
+        if ack == "client":
+            client.ack(messages[-1])
+    for name in (b"x", b"y", b"z"):
+        assert [body for body in found if body[:1] == name] == [b"%b%d" % (name, number) for number in range(12)]

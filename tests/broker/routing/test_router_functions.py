@@ -1,11 +1,10 @@
-"""The way to the operator's functions: who sent it is said for sure, and nobody comes by another way."""
+"""The way to the operator's functions, which know the sender for sure; no client comes by another way."""
 
 from __future__ import annotations
 
 import pytest
 
 from gateway.broker.session.subscribe import INTERNAL
-from gateway.codec import Version
 
 from ..client import Client, Scene
 from ..conftest import Stage
@@ -32,9 +31,7 @@ class TestFunctions:
         return function
 
     @pytest.mark.parametrize("headers", [{}, {"user-id": "ada"}, {"session": "forged"}, {"priority": "9"}])
-    def test_what_is_sent_there_says_for_sure_who_sent_it(
-        self, scene: Scene, function: Client, headers: dict[str, str]
-    ) -> None:
+    def test_a_message_names_its_sender_for_sure(self, scene: Scene, function: Client, headers: dict[str, str]) -> None:
         client = scene.connect_by(b"CONNECT\nlogin:ada\n\n\0")
         client.publish("/app/add", b"2 2", **headers)
         message = function.message()
@@ -42,8 +39,8 @@ class TestFunctions:
         assert (message.headers["user-id"], message.headers["session"]) == ("ada", client.session.id)
         assert message.headers["destination"] == "/app/add"
 
-    def test_in_a_transaction_and_among_others(self, scene: Scene, function: Client, version: Version) -> None:
-        client = scene.connect(version)
+    def test_in_a_transaction_and_among_others(self, scene: Scene, function: Client) -> None:
+        client = scene.connect()
         client.begin()
         client.publish("/topic/a,/app/add", b"m", transaction="t")
         assert not function.received()
@@ -51,8 +48,8 @@ class TestFunctions:
         message = function.message()
         assert (message.headers["session"], message.headers["destination"]) == (client.session.id, "/app/add")
 
-    def test_a_subscribe_asks_and_gets_the_answer(self, scene: Scene, function: Client, version: Version) -> None:
-        client = scene.connect(version)
+    def test_a_subscribe_asks_and_gets_the_answer(self, scene: Scene, function: Client) -> None:
+        client = scene.connect()
         client.subscribe("/app/add", "7")
         question = function.message()
         assert question.subscription == "subscribed"
@@ -65,34 +62,25 @@ class TestFunctions:
         assert not client.received()
 
     @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-    @pytest.mark.parametrize("destination", ["/app/nope", "/app/add/", "/app/Add"])
-    def test_an_unknown_one(self, scene: Scene, function: Client, command: str, destination: str) -> None:
-        client = scene.connect()
-        client.send(command, {"destination": destination, "id": "0"})
-        assert client.error().headers["message"] == "no function for this destination"
-        assert not function.received()
-
-    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-    def test_without_any(self, scene: Scene, version: Version, command: str) -> None:
-        client = scene.connect(version)
-        client.send(command, {"destination": "/app/add", "id": "0"})
-        assert client.error().headers["message"] == "no function for this destination"
-
-    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
     @pytest.mark.parametrize("headers", [{}, {"priority": "5"}])
-    def test_nobody_reaches_their_queues_by_name(
-        self, scene: Scene, function: Client, command: str, headers: dict[str, str]
+    @pytest.mark.parametrize("destination", ["/app/nope", "/app/add/", "/app/Add", "/handlers/add", "none"])
+    def test_refused(
+        self, scene: Scene, function: Client, command: str, destination: str, headers: dict[str, str]
     ) -> None:
+        """Unknown functions, the queues of known ones, and all functions where there is no application."""
+        if destination == "none":
+            scene.broker.context.application, destination = None, "/app/add"
         client = scene.connect()
-        client.send(command, {"destination": "/handlers/add", "id": "0", "session": "forged"} | headers)
-        assert client.error()
+        client.send(command, {"destination": destination, "id": "0", "session": "forged"} | headers)
+        expected = "no function for this" if destination.startswith("/app/") else "unsupported kind of"
+        assert client.error().headers["message"] == f"{expected} destination"
         assert not function.received()
 
-    def test_questions_count_as_memory(self, stage: Stage, version: Version) -> None:
+    def test_questions_count_as_memory(self, stage: Stage) -> None:
         """A slow function must not let a client fill it by SUBSCRIBE and UNSUBSCRIBE."""
         scene = stage(memory_limit=6_000)
         scene.broker.context.application = Functions()
-        client = scene.connect(version)
+        client = scene.connect()
         for _ in range(50):
             if not client.closed:
                 client.subscribe("/app/add")

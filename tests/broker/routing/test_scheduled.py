@@ -1,4 +1,4 @@
-"""Messages that wait for their time, one by one: how they are found, and how one is called off."""
+"""Scheduled messages: routed when their time has come, never before; bounded, seen by operators, and called off."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ import pytest
 from gateway.broker.model.message import Message
 from gateway.broker.routing.scheduled import ScheduledSend, ScheduledSends
 
-from ..client import Scene
+from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from ..durable import P
 
 LATER = {"x-delay": "1000"}
 both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+
+
+@pytest.fixture
+def client(scene: Scene) -> Client:
+    return scene.connect()
+
+
+def moment(scene: Scene, seconds: float) -> str:
+    """So many seconds from now, in milliseconds since the epoch."""
+    return str(int((EPOCH + scene.now + seconds) * 1000))
 
 
 def delayed(scene: Scene) -> ScheduledSends:
@@ -28,90 +38,204 @@ def write(scene: Scene) -> None:
         scene.commit()
 
 
-class TestFound:
-    @both
-    def test_by_its_id(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        for body in (b"1", b"2"):
-            scene.connect().publish("a", body, **P, **LATER)
-        first, second = delayed(scene).every()
-        assert first.number < second.number
-        assert [each.sending.body for each in (first, second)] == [b"1", b"2"]
-        assert first.due == scene.now + 1.0
-        assert scene.message_admin.scheduled(id_of(second)) is second
-        for wrong in ("", "nothing", f"{Message.run.decode()}-0", f"elsewhere-{first.number}"):
-            assert scene.message_admin.scheduled(wrong) is None
-        write(scene)
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+@pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
+def test_never_early_and_at_most_50_ms_late(scene: Scene, client: Client, destination: str, header: str) -> None:
+    client.subscribe(destination)
+    value = "2000" if "DELAY" in header.upper() and "_AMQ" not in header else moment(scene, 2.0)
+    client.publish(destination, b"m", **{header: value})
+    scene.wait(1.999)
+    assert not client.received()
+    scene.wait(0.05)
+    message = client.message()
+    assert message.body == b"m"
+    assert not {name for name in message.headers if "delay" in name.lower() or "SCHED" in name}
 
-    def test_no_longer_when_it_has_come(self, scene: Scene) -> None:
-        scene.connect().publish("a", b"1", **LATER)
-        (waiting,) = delayed(scene).every()
-        scene.wait(1.1)
-        assert scene.message_admin.scheduled(id_of(waiting)) is None
-        assert not delayed(scene).call_off(waiting)
 
-    def test_by_the_same_id_after_a_restart(self, stage: Stage) -> None:
-        scene = stage(stored=True)
-        client = scene.connect()
-        client.publish("a", b"1", **P, **LATER)
-        client.publish("a,b", b"2", **P, **LATER)
-        before = [each.number for each in delayed(scene).every()]
+@pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME"])
+@pytest.mark.parametrize("value", ["0", "-5", "5"])
+def test_a_time_in_the_past_is_now(scene: Scene, client: Client, header: str, value: str) -> None:
+    client.subscribe("a")
+    if header == "AMQ_SCHEDULED_TIME" and value == "-5":
+        value = "1"
+    client.publish("a", b"m", **{header: value})
+    if header != "AMQ_SCHEDULED_TIME" and value == "5":
+        assert not client.received()
+        scene.wait(0.02)
+    assert client.bodies() == [b"m"]
+
+
+def test_in_the_order_of_their_times_and_of_arrival(scene: Scene, client: Client) -> None:
+    client.subscribe("a")
+    for number, delay in enumerate((300, 100, 200, 100, 0)):
+        client.publish("a", b"%d" % number, **{"x-delay": str(delay)})
+    scene.wait(1.0)
+    assert client.bodies() == [b"4", b"1", b"3", b"2", b"0"]
+
+
+def test_until_then_it_is_in_no_queue_but_counts_as_memory(scene: Scene, client: Client) -> None:
+    client.publish("a", b"x" * 1_000, receipt="r", **LATER)
+    assert client.receipts() == ["r"]
+    assert not scene.broker.destinations
+    assert len(delayed(scene)) == 1
+    assert scene.broker.memory.used > 1_000
+    assert scene.broker.counters.published == 0
+    scene.wait(1.1)
+    client.subscribe("a")
+    assert len(client.messages()) == 1
+    assert len(delayed(scene)) == 0
+    assert scene.broker.memory.used == 0
+
+
+@pytest.mark.parametrize(("is_moment", "left"), [(False, 0.99), (True, 0.49)])
+def test_in_a_transaction_a_delay_counts_from_commit_and_a_moment_stays(
+    scene: Scene, client: Client, is_moment: bool, left: float
+) -> None:
+    client.subscribe("a")
+    client.begin()
+    client.publish("a", b"m", transaction="t", **({"AMQ_SCHEDULED_TIME": moment(scene, 2.0)} if is_moment else LATER))
+    scene.wait(1.5)
+    assert len(delayed(scene)) == 0
+    client.commit()
+    scene.wait(left)
+    assert not client.received()
+    scene.wait(0.05)
+    assert client.bodies() == [b"m"]
+
+
+def test_abort_and_a_lost_connection(scene: Scene, client: Client) -> None:
+    """An open transaction is undone; a SEND outside of one is carried out."""
+    client.begin()
+    client.publish("a", b"undone", transaction="t", **LATER)
+    client.abort()
+    client.publish("a", b"m", **LATER)
+    client.begin()
+    client.publish("a", b"undone", transaction="t", **LATER)
+    client.drop()
+    scene.wait(1.1)
+    other = scene.connect()
+    other.subscribe("a")
+    assert other.bodies() == [b"m"]
+
+
+def test_no_local_holds_behind_it(scene: Scene, client: Client) -> None:
+    other = scene.connect()
+    for each in (client, other):
+        each.subscribe("/topic/a", **{"no-local": "true"})
+    client.publish("/topic/a", b"m", **LATER)
+    scene.wait(1.1)
+    assert not client.received()
+    assert other.bodies() == [b"m"]
+
+
+@pytest.mark.parametrize("transaction", [{}, {"transaction": "t"}])
+def test_there_are_only_so_many(stage: Stage, transaction: dict[str, str]) -> None:
+    scene = stage(max_delayed=2)
+    client, other = scene.connect(), scene.connect()
+    for _ in range(2):
+        client.publish("a", b"m", **LATER)
+    client.publish("a", b"m")
+    other.begin()
+    other.publish("a", b"m", AMQ_SCHEDULED_TIME=moment(scene, 1.0), **transaction)
+    assert b"(max_delayed)" in other.error().body
+    delayed(scene).call_off(delayed(scene).every()[0])
+    client.publish("a", b"m", **LATER)
+    assert not client.closed
+    scene.wait(1.1)
+    client.publish("a", b"m", **LATER)
+    assert not client.closed
+
+
+@pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME", "_AMQ_SCHED_DELIVERY"])
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
+def test_where_delays_are_switched_off_each_is_an_error(stage: Stage, header: str, destination: str) -> None:
+    """ActiveMQ without its scheduler delivers at once, and says nothing."""
+    scene = stage(max_delayed=0)
+    client, other = scene.connect(), scene.connect()
+    other.subscribe(destination)
+    later = "1000" if header in ("x-delay", "AMQ_SCHEDULED_DELAY") else moment(scene, 1.0)
+    other.publish(destination, b"now", **{"x-delay": "0"})
+    client.publish(destination, b"m", receipt="r", **{header: later})
+    (error,) = client.received()
+    assert (error.command, error.headers["receipt-id"]) == ("ERROR", "r")
+    assert b"(max_delayed)" in error.body
+    scene.wait(2.0)
+    assert other.bodies() == [b"now"]
+
+
+@both
+def test_one_is_found_by_its_id(stage: Stage, stored: bool) -> None:
+    scene = stage(stored=stored)
+    for body in (b"1", b"2"):
+        scene.connect().publish("a", body, **P, **LATER)
+    first, second = delayed(scene).every()
+    assert first.number < second.number
+    assert [each.sending.body for each in (first, second)] == [b"1", b"2"]
+    assert first.due == scene.now + 1.0
+    assert scene.message_admin.scheduled(id_of(second)) is second
+    for wrong in ("", "nothing", f"{Message.run.decode()}-0", f"elsewhere-{first.number}"):
+        assert scene.message_admin.scheduled(wrong) is None
+    write(scene)
+    scene.wait(1.1)
+    assert scene.message_admin.scheduled(id_of(second)) is None
+    assert not delayed(scene).call_off(second)
+    write(scene)
+
+
+def test_by_the_same_id_after_a_restart(stage: Stage) -> None:
+    scene = stage(stored=True)
+    client = scene.connect()
+    client.publish("a", b"1", **P, **LATER)
+    client.publish("a,b", b"2", **P, **LATER)
+    before = [each.number for each in delayed(scene).every()]
+    scene.commit()
+    scene = scene.crash()
+    found = delayed(scene).every()
+    assert [each.number for each in found][:2] == before
+    assert [len(each.sending.targets) for each in found] == [1, 1, 1]
+
+
+@both
+def test_one_that_is_called_off_never_comes(stage: Stage, stored: bool) -> None:
+    scene = stage(stored=stored)
+    client = scene.connect()
+    for body in (b"1", b"2", b"3"):
+        client.publish("a", body, **P, **LATER)
+    write(scene)
+    nbytes = scene.broker.memory.used
+    _, second, _ = delayed(scene).every()
+    assert delayed(scene).call_off(second)
+    assert not delayed(scene).call_off(second)
+    assert len(delayed(scene)) == 2
+    assert scene.broker.memory.used == nbytes * 2 // 3
+    scene.audit()
+    scene.wait(1.1)
+    consumer = scene.connect()
+    consumer.subscribe("a")
+    write(scene)
+    assert consumer.bodies() == [b"1", b"3"]
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_nor_in_the_next_process(stage: Stage, written: bool) -> None:
+    scene = stage(stored=True)
+    scene.connect().publish("a,b", b"1", **P, **LATER)
+    if written:
         scene.commit()
-        scene = scene.crash()
-        found = delayed(scene).every()
-        assert [each.number for each in found][:2] == before
-        assert [len(each.sending.targets) for each in found] == [1, 1, 1]
+    (waiting,) = delayed(scene).every()
+    assert delayed(scene).stored == 1
+    delayed(scene).call_off(waiting)
+    assert delayed(scene).stored == 0
+    scene.commit()
+    assert not scene.store.rows
+    scene = scene.crash(60.0)
+    assert not len(delayed(scene))
+    assert not scene.broker.destinations
 
 
-class TestCalledOff:
-    @both
-    def test_it_never_comes(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        client = scene.connect()
-        for body in (b"1", b"2", b"3"):
-            client.publish("a", body, **P, **LATER)
-        write(scene)
-        _, second, _ = delayed(scene).every()
-        assert delayed(scene).call_off(second)
-        assert not delayed(scene).call_off(second)
-        assert len(delayed(scene)) == 2
-        scene.audit()
-        scene.wait(1.1)
-        consumer = scene.connect()
-        consumer.subscribe("a")
-        write(scene)
-        assert consumer.bodies() == [b"1", b"3"]
-
-    @pytest.mark.parametrize("written", [False, True])
-    def test_nor_in_the_next_process(self, stage: Stage, written: bool) -> None:
-        scene = stage(stored=True)
-        scene.connect().publish("a,b", b"1", **P, **LATER)
-        if written:
-            scene.commit()
-        (waiting,) = delayed(scene).every()
-        assert delayed(scene).stored == 1
-        delayed(scene).call_off(waiting)
-        assert delayed(scene).stored == 0
-        scene.commit()
-        assert not scene.store.rows
-        scene = scene.crash(60.0)
-        assert not len(delayed(scene))
-        assert not scene.broker.destinations
-
-    def test_there_is_room_for_another(self, stage: Stage) -> None:
-        scene = stage(max_delayed=1)
-        client = scene.connect()
-        client.publish("a", b"x" * 1_000, **LATER)
-        kept = scene.broker.memory.used
-        delayed(scene).call_off(delayed(scene).every()[0])
-        assert scene.broker.memory.used < kept - 1_000
-        client.publish("a", b"2", **LATER)
-        assert not client.closed
-
-    def test_many_leave_nothing_in_the_agenda(self, scene: Scene) -> None:
-        client = scene.connect()
-        for _ in range(100):
-            client.publish("a", b"1", **LATER)
-        for each in delayed(scene).every():
-            delayed(scene).call_off(each)
-        assert len(scene.broker.scheduler) < 20
+def test_many_that_are_called_off_leave_nothing_on_the_agenda(scene: Scene, client: Client) -> None:
+    for _ in range(100):
+        client.publish("a", b"1", **LATER)
+    for each in delayed(scene).every():
+        delayed(scene).call_off(each)
+    assert len(scene.broker.scheduler) < 20

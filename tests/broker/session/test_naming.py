@@ -126,7 +126,7 @@ class TestAcknowledgement:
         client.send(command, {"id": name, "message-id": name, "subscription": "0"})
         assert message_of(client) == f"{command} of an unknown message"
 
-    @pytest.mark.parametrize("how", ["settled", "unsubscribed", "another session"])
+    @pytest.mark.parametrize("how", ["settled", "settled by a transaction", "unsubscribed", "another session"])
     def test_a_delivery_that_is_not_the_sessions_any_more(
         self, scene: Scene, client: Client, command: str, how: str
     ) -> None:
@@ -136,13 +136,20 @@ class TestAcknowledgement:
         names = client.named(message)
         if how == "settled":
             client.ack(message)
+        elif how == "settled by a transaction":
+            client.begin()
+            client.ack(message, transaction="t")
+            client.commit()
         elif how == "unsubscribed":
             client.unsubscribe()
         else:
             client = scene.connect(client.version)
             client.subscribe("/queue/b", ack="client")
-        client.send(command, names)
-        assert message_of(client) == f"{command} of an unknown message"
+        client.send(command, names | {"receipt": "r"})
+        (error,) = client.received()  # and no RECEIPT: the client must not take the message for settled by this frame
+        assert (error.command, error.headers["receipt-id"]) == ("ERROR", "r")
+        assert error.headers["message"] == f"{command} of an unknown message"
+        assert client.closed
 
     @pytest.mark.parametrize("subscription", ["1", "2", "nope"])
     def test_in_1_1_the_subscription_must_be_that_of_the_message(

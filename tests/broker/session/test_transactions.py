@@ -30,8 +30,30 @@ class TestSends:
             client.publish(destination, body, transaction="t", receipt="r")
             assert client.receipts() == ["r"], "the SEND is accepted"
         assert not other.received()
-        client.commit()
+        client.send("COMMIT", {"transaction": "t", "receipt": "commit"})
+        assert client.receipts() == ["commit"]
         assert other.bodies() == bodies
+
+    def test_the_receipt_of_commit_comes_behind_the_messages_that_it_brings(self, client: Client) -> None:
+        client.subscribe("/queue/a")
+        client.begin()
+        client.publish("/queue/a", b"m", transaction="t", receipt="send")
+        client.send("COMMIT", {"transaction": "t", "receipt": "commit"})
+        assert [frame.command for frame in client.received()] == ["RECEIPT", "MESSAGE", "RECEIPT"]
+
+    def test_begin_of_an_open_one_is_an_error_and_undoes_it(self, client: Client, other: Client) -> None:
+        """RabbitMQ begins anew, without a word."""
+        client.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"in")
+        client.begin()
+        client.ack(client.message(), transaction="t")
+        client.publish("/queue/b", b"out", transaction="t")
+        client.send("BEGIN", {"transaction": "t", "receipt": "r"})
+        (error,) = client.received()
+        assert (error.headers["message"], error.headers["receipt-id"]) == ("transaction id in use", "r")
+        other.subscribe("/queue/a", "0")
+        other.subscribe("/queue/b", "1")
+        assert [(each.body, each.redelivered) for each in other.messages()] == [(b"in", True)]
 
     def test_nothing_behind_abort(self, client: Client, other: Client, scene: Scene) -> None:
         other.subscribe("/queue/a")
@@ -77,9 +99,6 @@ class TestSends:
         client.publish("/queue/a", b"m", transaction="t")
         client.commit()
         assert other.bodies() == [b"m"]
-        client.begin()
-        client.begin()
-        assert client.error().headers["message"] == "transaction id in use"
 
     @pytest.mark.parametrize("command", ["SEND", "COMMIT", "ABORT", "ACK"])
     def test_an_unknown_transaction(self, client: Client, other: Client, command: str) -> None:

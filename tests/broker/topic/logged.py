@@ -56,3 +56,7 @@ def gaps(messages: Sequence[Received]) -> list[bool]:
 def got(client: Client) -> list[Received]:
     write(client.scene)
     return client.messages()
+
+
+def bodies_and_gaps(messages: Sequence[Received]) -> list[tuple[int, bool]]:
+    return [(int(message.body), "gap" in message.headers) for message in messages]
