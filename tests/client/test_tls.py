@@ -44,6 +44,11 @@ def test_nothing_is_shown(there: Demanding) -> None:
     )
 
 
+def test_an_authority_that_the_system_does_not_know(there: Demanding) -> None:
+    with pytest.raises(ConnectionLost, match="the system does not vouch for its certificate: "):
+        Client(replace(there.server, ca=""))
+
+
 def test_the_wrong_one_is_shown(there: Demanding) -> None:
     with pytest.raises(CertificateRefused, match=f"it does not take the certificate in {there.stranger}: .*unknown ca"):
         Client(replace(there.server, cert=str(there.stranger), key=""))
@@ -119,31 +124,22 @@ def test_a_server_that_closes_without_a_word(there: Demanding, tmp_path: Path) -
 
 
 class TestFiles:
-    @pytest.mark.parametrize("name", ["ca", "cert", "key"])
-    def test_one_that_is_not_there(self, there: Demanding, name: str) -> None:
-        files = {"ca": str(there.ca), "cert": str(there.cert), "key": str(there.key), name: "/no/such.pem"}
-        with pytest.raises(FileError, match=r"/no/such\.pem cannot be read: No such file or directory$"):
-            context_of(**files)
-
-    def test_no_authority(self, there: Demanding) -> None:
-        with pytest.raises(FileError, match="cannot be used: it has no certificate in PEM"):
-            context_of(str(there.key))
-
-    def test_a_key_alone(self, there: Demanding) -> None:
-        with pytest.raises(FileError, match="needs its certificate"):
-            context_of(key=str(there.key))
-
-    def test_no_key(self, there: Demanding) -> None:
-        with pytest.raises(FileError, match=r"client\.pem has no certificate with its key in PEM; the key may have a"):
-            context_of(cert=str(there.cert))
-
-    def test_no_certificate(self, there: Demanding) -> None:
-        with pytest.raises(FileError, match=r"client\.key and .*client\.key have no certificate with its key in PEM$"):
-            context_of(cert=str(there.key), key=str(there.key))
-
-    def test_the_key_of_another_one(self, there: Demanding) -> None:
-        with pytest.raises(FileError, match=r"client\.key is not that of the certificate in .*stranger\.pem"):
-            context_of(cert=str(there.stranger), key=str(there.key))
+    @pytest.mark.parametrize(
+        ("files", "sentence"),
+        [
+            (("/no/such.pem", "cert", "key"), r"/no/such\.pem cannot be read: No such file or directory$"),
+            (("ca", "/no/such.pem", "key"), r"/no/such\.pem cannot be read: No such file or directory$"),
+            (("ca", "cert", "/no/such.pem"), r"/no/such\.pem cannot be read: No such file or directory$"),
+            (("key", "", ""), "cannot be used: it has no certificate in PEM"),
+            (("", "", "key"), "needs its certificate"),
+            (("", "cert", ""), r"client\.pem has no certificate with its key in PEM; the key may have a"),
+            (("", "key", "key"), r"client\.key and .*client\.key have no certificate with its key in PEM$"),
+            (("", "stranger", "key"), r"client\.key is not that of the certificate in .*stranger\.pem"),
+        ],
+    )
+    def test_what_is_wrong(self, there: Demanding, files: tuple[str, ...], sentence: str) -> None:
+        with pytest.raises(FileError, match=sentence):
+            context_of(*[str(getattr(there, each, each)) for each in files])
 
     def test_a_passphrase(self, there: Demanding, tmp_path: Path) -> None:
         """The terminal is not asked."""

@@ -1,7 +1,6 @@
 """Files of the release before: today's code finds every message, every row and every setting of them.
 
-`files.tar.gz` is made by `make.py`, and `settings.json` is what `settings.toml` says, all with the code of
-commit 642e5f9.
+`files.tar.gz` is made by `make.py`, and `settings.json` is what `settings.toml` says, both with the code of 642e5f9.
 The archive has a store and a journal twice: as `kill -9` leaves them, and as a stop in order does.
 """
 

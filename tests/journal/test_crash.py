@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gateway.journal import found
 from tests.journal.desk import GATEWAY, opened, rows_of
-
-ROUNDS = 6
 
 
 def run(folder: Path, lines: int) -> int:
@@ -25,16 +25,17 @@ def run(folder: Path, lines: int) -> int:
     return int([each for each in told if each.endswith("\n")][-1])
 
 
-def test_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(6, marks=pytest.mark.long)])
+def test_kills(tmp_path: Path, rounds: int) -> None:
     chance = random.Random(5)
-    told = [run(tmp_path, chance.choice([1, 2, 5, 10])) for _ in range(ROUNDS)]
+    told = [run(tmp_path, chance.choice([1, 2, 5, 10])) for _ in range(rounds)]
     opened(tmp_path).close()
     assert not found(tmp_path / GATEWAY, ".open")
     rows = rows_of(tmp_path)  # none of the files is torn
     seqs: dict[object, list[object]] = {}
     for row in rows:
         seqs.setdefault(row["epoch"], []).append(row["seq"])
-    assert len(seqs) == ROUNDS
+    assert len(seqs) == rounds
     for found_seqs, count in zip(seqs.values(), told, strict=True):  # both in the order of the starts
         assert found_seqs == list(range(1, len(found_seqs) + 1))
         assert len(found_seqs) >= count

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent / "gateway"
@@ -46,6 +47,7 @@ class Event:
         return f"| `{self.text}` | {levels} | {names} |"
 
 
+@cache
 def events() -> dict[tuple[str, str], Event]:
     """Logger and text -> event, by logger and then in the order of their texts."""
     found: dict[tuple[str, str], Event] = {}

@@ -61,6 +61,14 @@ async def nothing(_: object) -> None:
     return
 
 
+async def receive_nothing() -> Message:
+    return {}
+
+
+async def send_nothing(_: Message) -> None:
+    return
+
+
 class TestLifespan:
     def test_from_start_to_stop(self) -> None:
         lifespan, seen = asyncio.run(served(app_with(), lambda _: asyncio.to_thread(threads)))
@@ -214,10 +222,7 @@ class TestCalls:
             async def send(_: Message) -> None:
                 raise BrokenPipeError
 
-            async def receive() -> Message:
-                return {}
-
-            await bridge.call(scope_of("GET", "/", {}), receive, send)
+            await bridge.call(scope_of("GET", "/", {}), receive_nothing, send)
 
         asyncio.run(served(app_with(answer), during))
 
@@ -239,10 +244,7 @@ class TestCalls:
             async def send(_: Message) -> None:
                 begun.set()
 
-            async def receive() -> Message:
-                return {}
-
-            task = asyncio.create_task(bridge.call(scope_of("GET", "/", {}), receive, send))
+            task = asyncio.create_task(bridge.call(scope_of("GET", "/", {}), receive_nothing, send))
             await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -269,10 +271,7 @@ class TestCalls:
                     order.append("cleaned up")
                 raise AssertionError
 
-            async def send(_: Message) -> None:
-                return
-
-            await bridge.call(scope_of("GET", "/", {}), receive, send)
+            await bridge.call(scope_of("GET", "/", {}), receive, send_nothing)
 
         asyncio.run(served(app_with(wait), during))
         assert order == ["cleaned up", "went on"]
@@ -291,10 +290,7 @@ class TestCalls:
                     await asyncio.sleep(0)
                 return {"type": "there"}
 
-            async def send(_: Message) -> None:
-                return
-
-            await bridge.call(scope_of("GET", "/", {}), receive, send)
+            await bridge.call(scope_of("GET", "/", {}), receive, send_nothing)
 
         asyncio.run(served(app_with(wait), during))
 
@@ -307,10 +303,7 @@ class TestCalls:
             async def receive() -> Message:
                 raise asyncio.CancelledError
 
-            async def send(_: Message) -> None:
-                return
-
-            await bridge.call(scope_of("GET", "/", {}), receive, send)
+            await bridge.call(scope_of("GET", "/", {}), receive, send_nothing)
 
         asyncio.run(served(app_with(wait), during))
 
@@ -327,10 +320,7 @@ class TestCalls:
             async def send(_: Message) -> None:
                 begun.set()
 
-            async def receive() -> Message:
-                return {}
-
-            calls.append(asyncio.create_task(bridge.call(scope_of("GET", "/", {}), receive, send)))
+            calls.append(asyncio.create_task(bridge.call(scope_of("GET", "/", {}), receive_nothing, send)))
             await begun.wait()
 
         async def main() -> None:

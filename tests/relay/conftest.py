@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.gateway_process import GatewayProcess
 from tests.pyspark_stomp.rabbitmq import is_installed, running_rabbitmq
 from tests.shared import name
 
-from .relaying import AT_RABBITMQ, at, running
+from .relaying import AT_RABBITMQ, Pair, at, running
 
 __all__ = ["name"]
 
@@ -41,6 +42,12 @@ def source(one: GatewayProcess) -> StompServer:
 def target(two: GatewayProcess) -> StompServer:
     """The second."""
     return at(two.tcp_port)
+
+
+@pytest.fixture
+def pair(one: GatewayProcess, two: GatewayProcess, name: str, tmp_path: Path) -> Pair:
+    """Both gateways, with a name and a folder for the test."""
+    return Pair(one, two, at(one.tcp_port), at(two.tcp_port), name, tmp_path)
 
 
 @pytest.fixture(scope="package")

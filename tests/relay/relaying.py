@@ -13,13 +13,29 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.client import Client, StompServer
 from tests.gateway_process import HOST, GatewayProcess
 
 PATIENCE = 60.0
 AT_RABBITMQ = {"login": "guest", "passcode": "guest", "vhost": "/"}
+
+
+class Pair(NamedTuple):
+    """Two gateways that all tests share, a client's view of each, and what is the test's own."""
+
+    one: GatewayProcess
+    two: GatewayProcess
+    source: StompServer
+    target: StompServer
+    name: str
+    folder: Path
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The options of a relay from the first to the second."""
+        return "--from", url(self.one), "--to", url(self.two)
 
 
 def eventually(holds: Callable[[], bool], told: Callable[[], str] = str) -> None:

@@ -23,9 +23,9 @@ from gateway.relay.link import ServerLink
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
 from tests.deploy.manager import manager
-from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.gateway_process import HOST, free_ports
 
-from .relaying import Reader, Relay, eventually, relaying, send, url
+from .relaying import Pair, Reader, Relay, eventually, relaying, send, url
 
 PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 
@@ -61,25 +61,17 @@ def is_ready(port: int) -> bool:
 
 
 class TestRelay:
-    def test_while_all_is_well(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_while_all_is_well(self, pair: Pair) -> None:
         (port,) = free_ports(1)
-        first, second = f"/queue/{name}.1", f"/queue/{name}.2"
-        send(source, first, ["1", "2", "x" * 1025])  # more than the target takes
-        send(source, second, ["3"])
-        words = ("--from", url(one), "--to", url(two), "--http", f"{HOST}:{port}", first, second)
-        with relaying(tmp_path, *words) as relay:
+        first, second = f"/queue/{pair.name}.1", f"/queue/{pair.name}.2"
+        send(pair.source, first, ["1", "2", "x" * 1025])  # more than the target takes
+        send(pair.source, second, ["3"])
+        words = (*pair.ends, "--http", f"{HOST}:{port}", first, second)
+        with relaying(pair.folder, *words) as relay:
             eventually(lambda: is_ready(port), lambda: relay.log)
             assert ask(port, "/healthz") == (200, '{"status": "alive"}\n')
             relay.wait_for("a message is refused")
-            reader = Reader(target, first)
+            reader = Reader(pair.target, first)
             assert reader.until(2, lambda: relay.log) == ["1", "2"]
             reader.client.disconnect()
             eventually(lambda: samples(port)["gateway_relay_in_flight", ""] == 0)
@@ -96,16 +88,14 @@ class TestRelay:
         page = PAGE.read_text()
         assert [each for each, _ in found if f"`{each}`" not in page] == []
 
-    def test_while_one_is_away(
-        self, one: GatewayProcess, two: GatewayProcess, target: StompServer, name: str, tmp_path: Path
-    ) -> None:
+    def test_while_one_is_away(self, pair: Pair) -> None:
         """By a file with two tables, which have one of the servers in common."""
         port, nobody = free_ports(2)
         table = '[[relay]]\nfrom = "{}"\nto = "{}"\ndestinations = ["/queue/{}"]\n'
-        there, back = (url(one), f"stomp://{HOST}:{nobody}"), (url(two), url(one))
-        tables = [table.format(*ends, name) for ends in (there, back)]
-        (tmp_path / "relay.toml").write_text(f'http = "{HOST}:{port}"\n{"".join(tables)}')
-        with relaying(tmp_path, "--config", "relay.toml") as relay:
+        there, back = (url(pair.one), f"stomp://{HOST}:{nobody}"), (url(pair.two), url(pair.one))
+        tables = [table.format(*ends, pair.name) for ends in (there, back)]
+        (pair.folder / "relay.toml").write_text(f'http = "{HOST}:{port}"\n{"".join(tables)}')
+        with relaying(pair.folder, "--config", "relay.toml") as relay:
             relay.wait_for("the target is away")
             status, said = ask(port, "/readyz")
             assert status == 503
@@ -115,22 +105,20 @@ class TestRelay:
             assert ask(port, "/healthz")[0] == 200, "starting it again would mend nothing"
             eventually(lambda: samples(port)["gateway_relay_connected", "source"] == 1)
             text = ask(port, "/metrics")[1]
-        assert f'gateway_relay_connected{{end="target",source="{HOST}:{one.tcp_port}",table="1"' in text
-        assert f'gateway_relay_in_flight{{source="{HOST}:{two.tcp_port}",table="2"' in text
+        assert f'gateway_relay_connected{{end="target",source="{HOST}:{pair.one.tcp_port}",table="1"' in text
+        assert f'gateway_relay_in_flight{{source="{HOST}:{pair.two.tcp_port}",table="2"' in text
         assert "gateway_relay_idle_seconds{" not in text, "there was no message"
 
-    def test_a_port_that_is_taken(self, one: GatewayProcess, two: GatewayProcess, name: str, tmp_path: Path) -> None:
-        taken = f"{HOST}:{one.http_port}"
-        relay = Relay(tmp_path, "--from", url(one), "--to", url(two), "--http", taken, f"/queue/{name}")
+    def test_a_port_that_is_taken(self, pair: Pair) -> None:
+        taken = f"{HOST}:{pair.one.http_port}"
+        relay = Relay(pair.folder, *pair.ends, "--http", taken, f"/queue/{pair.name}")
         assert relay.end() == 1
         assert relay.log.splitlines()[-1] == f"Error: cannot listen on {taken}: address already in use; change http"
 
-    def test_what_a_service_manager_hears(
-        self, one: GatewayProcess, two: GatewayProcess, name: str, tmp_path: Path
-    ) -> None:
-        with manager(tmp_path) as hearing:
+    def test_what_a_service_manager_hears(self, pair: Pair) -> None:
+        with manager(pair.folder) as hearing:
             variables = {"NOTIFY_SOCKET": hearing.place, "WATCHDOG_USEC": "100000"}
-            with relaying(tmp_path, "--from", url(one), "--to", url(two), f"/queue/{name}", **variables):
+            with relaying(pair.folder, *pair.ends, f"/queue/{pair.name}", **variables):
                 assert hearing.heard()["READY"] == "1"
                 for _ in range(3):
                     assert hearing.next() == {"WATCHDOG": "1"}

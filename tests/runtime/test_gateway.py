@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,23 @@ class TestStartError:
 
 class TestSettings:
     """Each setting reaches the layer that it is for."""
+
+    def test_values(self) -> None:
+        chosen = settings(
+            server_name="name",
+            server_version=False,
+            max_subscriptions=11,
+            max_headers=12,
+            max_connect_headers=13,
+            max_connections=14,
+            connect_timeout=1.5,
+            allowed_origins="https://a.example",
+        )
+        options = options_of(chosen)
+        assert quotas_of(chosen) == replace(Quotas(), max_subscriptions=11)
+        assert (options.server, options.allowed_origins) == ("name", ("https://a.example",))
+        assert (options.limits.headers, options.connect_limits.headers) == (12, 13)
+        assert (options.capacity.max_connections, options.connect_timeout) == (14, 1.5)
 
     def test_defaults_are_the_same_everywhere(self) -> None:
         """A test that uses the bare classes sees what a user sees."""

@@ -59,7 +59,10 @@ async def waiting(gateway: Gateway, name: str) -> list[int]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("commit", "moment"), [(1, "before"), (1, "after"), (2, "before")])
+@pytest.mark.parametrize(
+    ("commit", "moment"),
+    [(1, "after"), *[pytest.param(*each, marks=pytest.mark.long) for each in ((1, "before"), (2, "before"))]],
+)
 @pytest.mark.parametrize(("work", "target"), [("move", TARGET), ("redrive", "/queue/a")])
 async def test_each_message_is_in_one_place(
     graves: Path, tmp_path: Path, work: str, target: str, commit: int, moment: str

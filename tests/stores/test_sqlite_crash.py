@@ -19,8 +19,6 @@ from gateway.stores import file
 from tests.stores.batches import contents_of, opened, rows_of, stored
 from tests.stores.writer import last_of, rows_after
 
-ROUNDS = 15
-
 
 def run(path: Path, lines: int) -> int:
     """Let it write until it has told so many batches, and kill it in the middle of the next; the last one it told."""
@@ -45,16 +43,17 @@ def written(path: Path) -> int:
     return number
 
 
-def test_kills(path: Path) -> None:
+@pytest.mark.parametrize("rounds", [3, pytest.param(15, marks=pytest.mark.long)])
+def test_kills(path: Path, rounds: int) -> None:
     chance = random.Random(4)
     total = 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         told = run(path, chance.choice([1, 2, 5, 20, 60]))
         found = written(path)
         assert found in (told, told + 1)  # the last one may have been written, and not told
         assert found >= total
         total = found
-    assert total > ROUNDS
+    assert total > rounds
 
 
 @pytest.mark.parametrize("moment", ["schema.create", "os.link", "os.fsync", "schema.check"])
