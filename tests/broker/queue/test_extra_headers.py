@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.queue.subscription import ExtraHeaders, gap
+from gateway.broker.queue.subscription import ExtraHeaders
 from gateway.codec import Head, Version
 
 from ..client import Scene
@@ -44,7 +44,7 @@ class TestLines:
         notes = ExtraHeaders(["a"], numbered=True)
         notes.tell_gap(message(5), 70)
         assert notes.of(message(4, derived=69)) == b"a:69\n"
-        assert notes.of(message(5, derived=70)) == gap(70) + b"a:70\n"
+        assert notes.of(message(5, derived=70)) == b"gap:true\nfirst-seq:70\na:70\n"
         assert notes.of(message(5, derived=70)) == b"a:70\n"
 
     def test_whether_there_will_be_any(self) -> None:
