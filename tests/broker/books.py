@@ -216,10 +216,10 @@ def _rows_of_backlog(storage: QueueStorage) -> list[int]:
     paged = storage.paged
     if paged is None:
         return []
-    found = [row for rows in paged._ranks.values() for row in rows.rows()] + list(paged._reading)
+    found = [row for rows in paged._ranks.values() for row in rows.all()[0]] + list(paged._reading)
     found += [row for rows in paged._expiring for row, _ in rows]
     assert len(found) == paged.count
-    found += [row for rows, _ in paged._leaving for row in rows.rows()]
+    found += [row for rows, _ in paged._leaving for row in rows.all()[0]]
     return [abs(row) for row in found]
 
 

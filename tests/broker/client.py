@@ -142,6 +142,12 @@ class Scene:
         accept = "" if version is V10 else f"accept-version:{version.name}\nhost:localhost\n"
         return self.connect_by(f"CONNECT\n{accept}\n\0".encode(), transport=transport)
 
+    def consumer(self, destination: str, id: str = "0", ack: str = "auto", **headers: str) -> Client:
+        """A client with an open session and a subscription."""
+        client = self.connect()
+        client.subscribe(destination, id, ack, **headers)
+        return client
+
     def connect_by(self, data: bytes, *, transport: str = "tcp") -> Client:
         """A client whose first bytes are these: CONNECT, and perhaps more behind it."""
         client = Client(self, data, transport)

@@ -19,6 +19,7 @@ from ..core.context import Context
 from ..errors import BROWSER, SlowConsumer
 from ..model.changes import Stored
 from ..model.message import Message
+from .expiry import has_expired
 from .subscription import Subscription
 
 # Messages that are looked at in one turn: about 2 ms.
@@ -52,8 +53,7 @@ class Browser:
     """A browser of a queue.
 
     Args:
-        waited: the messages in memory that wait now, in order.
-        rows: those that only the store has.
+        waited, rows: the messages that wait now, in memory and in the store alone.
         on_end: called when it has seen all, and does not go on.
     """
 
@@ -99,7 +99,7 @@ class Browser:
             if not self._has_room():
                 return
             message = self._waited.popleft()
-            if message.waits and not self._has_expired(message):
+            if message.waits:
                 self._show(message)
             looks -= 1
             if not looks:
@@ -108,9 +108,7 @@ class Browser:
         while self._read:
             if not self._has_room():
                 return
-            message = self._read.popleft()
-            if not self._has_expired(message):
-                self._show(message)
+            self._show(self._read.popleft())
         if self._rows:
             self._read_on()
             return
@@ -122,8 +120,7 @@ class Browser:
                 return
             message = self._new.popleft()
             self._behind -= message.size
-            if not self._has_expired(message):
-                self._show(message)
+            self._show(message)
 
     def _read_on(self) -> None:
         """Have the next paged messages read, for this browser alone."""
@@ -158,9 +155,6 @@ class Browser:
         elif len(self._new) == 1 and not (self._waited or self._rows or self._read or self._is_reading):
             self.offer()
 
-    def _has_expired(self, message: Message) -> bool:
-        return 0 < message.expires <= self._context.scheduler.clock()
-
     def _has_room(self) -> bool:
         outbox = self._subscription.outbox
         if outbox.closed:
@@ -171,12 +165,14 @@ class Browser:
         return True
 
     def _show(self, message: Message) -> None:
-        selector = self._subscription.options.selector
+        subscription, selector = self._subscription, self._subscription.options.selector
+        if has_expired(message, self._context.scheduler.clock()):
+            return
         if selector is None or selector(message.head.headers):
             self._context.counters.delivered += 1
-            notes = self._subscription.extra_headers
-            self._subscription.show(message, b"" if notes is None else notes.of(message))
-            self._subscription.records.shown(self._subscription, message)
+            extra = subscription.extra_headers
+            subscription.show(message, b"" if extra is None else extra.of(message))
+            subscription.records.shown(subscription, message)
 
     def _end(self) -> None:
         self._ended = True

@@ -30,7 +30,6 @@ class ConsumerSet:
     Attributes:
         ready_list: the messages that wait for them; sets that differ in priority alone share it.
         text: the selector's.
-        priority: of two sets with room the one of higher priority gets the message.
         consumers: how many there are.
         rotation: those with room.
         owed: those that own message groups, and may have to get the token of one (see `dispatch`).
@@ -115,19 +114,14 @@ class Consumers:
     # a new message
 
     def choose(self, message: Message, refusing: set[ReadyList]) -> Subscription | None:
-        """The consumer with room that gets a message without an owner; None: there is none.
-
-        Args:
-            refusing: gets the ready lists with a selector that does not want it.
-        """
+        """The consumer with room that gets a message; the ready lists that do not want it are added to `refusing`."""
         avoid = message.history.avoid if message.history is not None else 0
         for consumer_set in self._willing(message, refusing):
             consumer = consumer_set.next_but(avoid) if avoid else consumer_set.next()
             if consumer is not None:
                 self._move_behind(consumer_set)
                 return consumer
-        # No other consumer can take it: then the one that gave it back gets it again, so that it does not wait for
-        # ever.
+        # No other consumer can take it: the one that gave it back gets it again, so that it does not wait for ever.
         if avoid:
             return next(filter(None, (consumer_set.next() for consumer_set in self._willing(message, refusing))), None)
         return None
@@ -163,8 +157,7 @@ class Consumers:
         """Add a consumer; True: others that could get messages cannot any more.
 
         Args:
-            text: of its selector; empty: it wants all.
-            ready_lists: the queue's; a new selector adds one.
+            text: of its selector, which adds a ready list if it is new; empty: it wants all.
 
         Raises:
             NotAllowed: the queue's consumers differ in too many ways already.
@@ -215,10 +208,8 @@ class Consumers:
             self._insert(consumer_set)
 
     def list_ready(self) -> None:
-        """Put all that have room into their rotations, once others had it for themselves."""
+        """Put all that have room into their rotations; a consumer that stands by has none."""
         for subscription, consumer_set in self.all.items():
-            # A consumer that stands by has no room (`Subscription.has_room`): while one is exclusive, only that one is
-            # listed.
             if not subscription.listed and subscription.has_room():
                 consumer_set.list(subscription)
 

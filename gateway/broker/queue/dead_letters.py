@@ -51,9 +51,6 @@ def options_of(message: Message) -> SendOptions:
     """The options of the dead letter that a message becomes: priority and group stay, and it is durable if it was."""
     old = message.options
     options = SendOptions(
-        priority=old.priority,
-        group=old.group,
-        closes_group=old.closes_group,
-        persistent=message.row > 0,
+        priority=old.priority, group=old.group, closes_group=old.closes_group, persistent=message.row > 0
     )
     return PLAIN if options == PLAIN else options

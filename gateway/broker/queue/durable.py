@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from typing import Protocol
 
 from ..core.context import Context
@@ -22,7 +21,6 @@ from ..core.scheduler import Action
 from ..core.storage import Storage
 from ..model.changes import Container, Stored, StoredRow
 from ..model.message import Message
-from ..model.options import SendOptions
 from ..model.policy import ClientArguments, Policy
 from .consumers import Consumers
 from .overflow import QueueLimits
@@ -33,12 +31,7 @@ ENDED = "ended"
 
 
 class StoredQueue(PagedQueue, Protocol):
-    """The queue that has rows in the store.
-
-    Attributes:
-        policy: its rules.
-        limits: of what may wait.
-    """
+    """The queue that has rows in the store."""
 
     policy: Policy
     limits: QueueLimits
@@ -86,11 +79,10 @@ class QueueStorage:
         self._place = 0
         self._kind = "queue"
         self._facts: dict[str, object] = {}
-        # Rows up to this one were in the store when a process was killed: 0: none.
-        self._suspect = 0
+        self._suspect = 0  # rows up to this one were in the store when a process was killed; 0: none
 
     def describe(self, facts: dict[str, object]) -> None:
-        """The queue is a durable subscription's: the store keeps what it is, also while nothing waits."""
+        """The queue is a durable subscription's: the store keeps these facts, also while nothing waits."""
         self._kind, self._facts = "subscription", facts
         self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
         self._storage.await_place()
@@ -111,7 +103,7 @@ class QueueStorage:
 
     def takes(self, message: Message) -> bool:
         """Give a new message a row, if it is durable; True: it is paged, and does not go to memory."""
-        if self.is_durable(message.options):
+        if message.options.persistent if self._durable is None else self._durable:
             self._enter(message)
         if not self._is_too_much(message):
             return False
@@ -131,22 +123,14 @@ class QueueStorage:
     def _is_too_much(self, message: Message) -> bool:
         """True if a new message stands behind those that fit into memory."""
         paged, in_memory = self.paged, self._queue.in_memory
-        if paged is not None and paged.precedes(message):
+        if paged is not None and paged.first_rank() <= message.rank:
             return message.options.conflation_key is None
-        if in_memory.nbytes < MOST_IN_MEMORY and not (in_memory.nbytes >= LEAST_IN_MEMORY and self._is_memory_short()):
+        nbytes, memory, half = in_memory.nbytes, self._context.memory, self._context.quotas.memory_limit // 2
+        if nbytes < MOST_IN_MEMORY and (nbytes < LEAST_IN_MEMORY or memory.used <= half):
             return False
         # A message that is more urgent than the last one in memory stands there, too.
         has_key = message.options.conflation_key is not None
         return not has_key and self._may_page() and in_memory.ready_lists[0].is_behind(message)
-
-    def _is_memory_short(self) -> bool:
-        """True if memory is short: long before publishers are held back."""
-        return self._context.memory.used > self._context.quotas.memory_limit // 2
-
-    def is_durable(self, options: SendOptions) -> bool:
-        """True if such a message outlives the process here."""
-        durable = self._durable
-        return options.persistent if durable is None else durable
 
     def _may_page(self) -> bool:
         """True if messages may be paged: none that waits may have to go, or be replaced."""
@@ -206,7 +190,7 @@ class QueueStorage:
 
     def holds_up(self, message: Message) -> bool:
         """True if a more urgent message is still to be read."""
-        return self.paged is not None and self.paged.is_before(message.rank)
+        return self.paged is not None and self.paged.first_rank() < message.rank
 
     def _describe(self) -> None:
         facts = json.dumps(self._facts | ({"suspect": self._suspect} if self._suspect else {}))
@@ -293,4 +277,4 @@ class QueueStorage:
 
     def rows_of_backlog(self) -> list[int]:
         """The rows that are in the store alone, in order."""
-        return [] if self.paged is None else list(chain.from_iterable(self.paged.next_rows()))
+        return [] if self.paged is None else list(map(abs, self.paged.all_rows()[0]))

@@ -1,7 +1,6 @@
 """Expiry of waiting messages: one timer per queue, set to the message that expires first.
 
-A queue gets one of these with its first message that can expire.  What has expired is found out in time order, in
-slices; a message that a consumer took meanwhile is passed over.
+What has expired is found out in time order, in slices; a message that a consumer took meanwhile is passed over.
 """
 
 from __future__ import annotations
@@ -23,12 +22,7 @@ def has_expired(message: Message, now: float) -> bool:
 
 
 class Expiry:
-    """The messages of a queue that will expire.
-
-    Args:
-        expire: called with each message that waits when its time is over.
-        on_empty: called when the last of them has expired.
-    """
+    """The messages of a queue that will expire; `expire` is called with each, and `on_empty` behind the last."""
 
     __slots__ = ("_due", "_expire", "_heap", "_on_empty", "_scheduler", "_timer")
 

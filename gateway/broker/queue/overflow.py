@@ -1,9 +1,7 @@
-"""Overflow: the limits of a queue, and the message that goes when it holds too much.
+"""Overflow: the limits of a queue, and the message that goes when it holds too much.  The queue carries that out.
 
 at the limit              the publisher waits; or the oldest message goes, or the newest, or the client
 a newer one of its key    replaces the one that waits (conflation): a slow consumer gets the last value of each key
-
-Pure decisions: the queue carries them out.
 """
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ class QueueLimits:
     Attributes:
         max_messages: 0: any number.
         max_octets: 0: any.
-        action: taken as soon as one message is too many; where publishers are held back, as soon as
-            there is no room for another.
         conflate_by: the header by which newer messages replace older ones; empty: none.
         any: there is a limit.
         drops_oldest: and the oldest message may have to go.
@@ -56,7 +52,7 @@ class QueueLimits:
 
     def verdict(self, messages: int, nbytes: int) -> Overflow | None:
         """Decide what happens now that so much waits; None: nothing, there is room."""
-        # Held back in time, a publisher never brings one message too many.
+        # A publisher is held back as soon as there is no room for another message.
         if self.action is Overflow.BLOCK:
             return self.action if self.reached(messages, nbytes) else None
         exceeded = (0 < self.max_messages < messages) or (0 < self.max_octets < nbytes)
@@ -72,12 +68,7 @@ class QueueLimits:
         return bool(self.conflate_by) or message.options.conflation_key is not None
 
     def slow_consumer(self, name: str, messages: int) -> errors.SlowConsumer:
-        """The error of a subscriber for which too much waits.
-
-        Args:
-            name: of its topic.
-            messages: that wait.
-        """
+        """The error of a subscriber of the topic `name`, for which so many messages wait."""
         too_many = 0 < self.max_messages < messages
         what = (
             f"{self.max_messages} messages (slow_messages)" if too_many else f"{self.max_octets} bytes (max_outbound)"
@@ -113,10 +104,10 @@ def limits_of_subscriber(policy: Policy, asked: int | None, max_outbound: int) -
 
     Args:
         asked: messages that may wait, as the client asks; None: as the policy says.
-        max_outbound: the session's limit in bytes; where publishers are held back, the client is closed at it.
+        max_outbound: the session's limit in bytes.
     """
     if policy.slow_consumer is SlowConsumerAction.BLOCK and asked is None:
-        return _limits(0, max_outbound, Overflow.DISCONNECT, "")
+        return _limits(0, max_outbound, Overflow.DISCONNECT, "")  # the topic holds back publishers long before
     action = _SLOW.get(policy.slow_consumer, Overflow.DROP_OLDEST)
     by = policy.conflate_by if policy.slow_consumer is SlowConsumerAction.CONFLATE else ""
     return _limits(asked or policy.slow_messages, max_outbound, action, by)

@@ -20,10 +20,7 @@ _GONE = -1
 
 
 class PageIndex:
-    """Rows of one priority, in order, with what they cost and when they expire (0: never).
-
-    The order is that of the numbers without their signs, so that a row is found by halving.
-    """
+    """Rows of one priority, in the order of their numbers without signs; with costs, and expiry (0: never)."""
 
     __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes")
 
@@ -66,14 +63,6 @@ class PageIndex:
             self._first += 1
             self._gone -= 1
         return self._rows[self._first] if self._first < len(self._rows) else None
-
-    def rows(self, count: int | None = None) -> list[int]:
-        """The numbers of the first; of all where no count is given."""
-        end = None if count is None else self._first + count
-        if not self._gone:
-            return list(self._rows[self._first : end])
-        sizes = self._sizes[self._first : end]
-        return [row for row, size in zip(self._rows[self._first : end], sizes, strict=True) if size != _GONE]
 
     def all(self) -> tuple[array[int], array[int]]:
         """The numbers of all, and what each costs: copied at once, for there may be millions, and it is one turn."""

@@ -3,18 +3,12 @@
     too much waits     ->  new messages are paged: they go behind all others
     a consumer has room, and memory holds little  ->  the first rows are read, ahead of dispatch, and take their places
 
-So the memory holds the front of the queue, and a paged message costs 24 bytes.  A message that is more urgent than all
-paged ones stays in memory; every other one stands behind them, so that priorities and the order of arrival hold.
-
-Too much is 16 MiB; or 256 KiB, once half of the memory that the broker may use is taken: a thousand deep queues must
-not hold up all publishers when there is room on the disk.  What is in memory already stays there.
+A message that is more urgent than all paged ones stays in memory; every other one stands behind them, so that
+priorities and the order of arrival hold.
 
 A queue is not paged if its oldest messages may have to go, or if its messages replace each other: its own limits bound
 it.  A message with a key of its own stays in memory, before the paged ones, for a newer one must find it there.  Paged
 messages that are not durable have a row, too, which is gone with the process; it is negative here.
-
-Messages that are thrown away leave the store in slices, one with each batch: a million rows at once would hold up all
-receipts.
 
 Known weakness: a consumer that wants only few of the messages gets those within `_MOST_OF_OTHERS` bytes of the front;
 the rest comes when others have consumed.  And a message that expires far from the front, before those in front of it,
@@ -25,7 +19,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import chain
 from typing import Protocol
@@ -40,7 +34,8 @@ from .page_index import PageIndex
 from .subscription import Subscription
 from .waiting import WaitingMessages
 
-# Bytes of messages that wait in memory before others are paged; and where memory is short.
+# Bytes of messages that wait in memory before others are paged; and where half of the memory is taken: a thousand deep
+# queues must not hold up all publishers when there is room on the disk.
 MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
 # Fewer messages than this wait in memory, and costing less than so many bytes: read on.
 _LOW, _LOW_BYTES = 1_000, 1024 * 1024
@@ -50,24 +45,17 @@ _PAGE, _PAGE_BYTES = 1_000, 2 * 1024 * 1024
 _MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
 # Seconds between such looks, at least.
 _PAUSE = 1.0
-# Rows that leave the store with one batch: 7 ms here, 10 ms in the thread that writes.
+# Rows that leave the store with one batch, 7 ms here, 10 ms in the thread that writes: a million at once would hold up
+# all receipts.
 _SLICE = 5_000
 
 
 class PagedQueue(Protocol):
-    """The queue with the messages that are paged out.
-
-    Attributes:
-        name: canonical.
-        in_memory: its messages that are not paged out.
-    """
+    """The queue with the messages that are paged out."""
 
     name: str
     in_memory: WaitingMessages
-
-    @property
-    def subscriptions(self) -> Collection[Subscription]:
-        """The consumers."""
+    subscriptions: Collection[Subscription]
 
     def expire(self, message: Message) -> None:
         """The time of a kept message is over."""
@@ -123,23 +111,13 @@ class PagedMessages:
         self._when_left: list[Action] = []
         self._due = math.inf
 
-    def next_rows(self, count: int | None = None) -> Iterator[list[int]]:
-        """The rows that are read next, about so many; all where no count is given."""
-        yield list(map(abs, self._reading))
-        for _, rows in sorted(self._ranks.items()):
-            yield list(map(abs, rows.rows(count)))
-
     def first_rows(self) -> list[int]:
         """The first row of what is being read, and of each priority: the oldest is among them."""
         found = [next(iter(self._reading), None), *[rows.first() for rows in self._ranks.values()]]
         return [abs(row) for row in found if row is not None]
 
     def all_rows(self, only: Collection[int] | None = None) -> tuple[array[int], array[int]]:
-        """The rows in the order in which they are due, and what each costs.
-
-        Args:
-            only: numbers of rows, without a sign; None: all.
-        """
+        """The rows in the order in which they are due, all or the given numbers; and what each costs."""
         if only is not None:
             signed = [row for number in sorted(only) for row in (number, -number) if self.has(row)]
             return array("q", signed), array("q", [self._size_of(row) or 0 for row in signed])
@@ -166,15 +144,8 @@ class PagedMessages:
             size = next(size for rows in self._ranks.values() if (size := rows.remove(row)) is not None)
         self._count(-1, -size)
 
-    def is_before(self, rank: int) -> bool:
-        """True if a paged message is more urgent."""
-        return self._first_rank() < rank
-
-    def precedes(self, message: Message) -> bool:
-        """True if a paged message is due before a new one."""
-        return self._first_rank() <= message.rank
-
-    def _first_rank(self) -> int:
+    def first_rank(self) -> int:
+        """The rank of the most urgent; where there is none, one behind all others."""
         ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
         return min([*ranks, self._reading_rank] if self._reading else ranks, default=LOWEST_PRIORITY + 1)
 
@@ -237,11 +208,7 @@ class PagedMessages:
         self._storage.in_backlog += messages
 
     def refill(self, *, stuck: bool = False) -> None:
-        """Read on, if there is little in memory.
-
-        Args:
-            stuck: a consumer has room, and wants none of the messages in memory.
-        """
+        """Read on, if there is little in memory, or a consumer is `stuck`: it wants none of the messages there."""
         queue = self._queue
         if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
             return
@@ -264,17 +231,13 @@ class PagedMessages:
 
     def take_all(self) -> list[int]:
         """Remove all of it, at the start of the process; in the order of the rows."""
-        rows = [abs(row) for each in self._ranks.values() for row in each.rows()]
+        rows = [abs(row) for each in self._ranks.values() for row in each.all()[0]]
         self._count(-self.count, -self.nbytes)
         self._ranks = {}
         return sorted(rows)
 
     def purge(self, why: Drop, then: Action | None = None) -> None:
-        """Throw all of it away.
-
-        Args:
-            then: called when the last of it has been given to the storage.
-        """
+        """Throw all of it away; call `then` when the last of it has been given to the storage."""
         if then is not None:
             self._when_left.append(then)
         others = PageIndex()

@@ -4,19 +4,16 @@ A queue has one ready list for all messages that wait, and one more for each sel
 stands in every list with consumers that may want it.  Taking it clears `Message.waits`, and the other lists pass over
 it when it comes to their front.  So taking a message costs the same however many lists and messages there are.
 
-A selector is asked when a message comes to the front of its list, once: an unwanted message leaves the list for good.
-That is why a selective consumer on a deep queue does not scan it again for each message.  Neighbours that share their
-head are asked about together.  A long run of unwanted messages is cut into turns: `first` gives up for the moment and
-says so in `tired`.
+A selector is asked when a message comes to the front of its list, once: an unwanted message leaves the list for good,
+and a selective consumer does not scan a deep queue again for each message.  A long run of unwanted messages is cut into
+turns: `first` gives up for the moment and says so in `tired`.
 
 Due are, in this order: higher priority first, then the order of arrival.  New messages nearly always belong to the end,
 which is a deque; those that come back, or have a higher priority than the last one, go into a heap.
 
-The oldest message.  The deque has its messages in the order of arrival, also those of several priorities; and a
-message in the heap came behind one in the deque that is due later.  So the first of the deque is the oldest, unless
-another one was taken out of turn (by a selector, an operator, its expiry), or an older one came back.  Messages that
-came back are remembered by their numbers where there are several priorities; where there is one, the first of the heap
-is the oldest of these.
+The first of the deque is the oldest message, unless another one was taken out of turn (by a selector, an operator, its
+expiry), or an older one came back.  Messages that came back are remembered by their numbers where there are several
+priorities; where there is one, the first of the heap is the oldest of these.
 """
 
 from __future__ import annotations

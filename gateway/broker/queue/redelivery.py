@@ -3,7 +3,7 @@
     NACK, or the connection lost under way  ->  again: at once, or after the back-off
                                             ->  dead letter behind the last attempt, or dropped
 
-Pure decisions: the queue carries them out.
+The queue carries out what is decided here.
 """
 
 from __future__ import annotations
@@ -45,12 +45,7 @@ Verdict: TypeAlias = Requeue | RequeueAfter | DeadLetter | Discard
 
 
 def after_nack(policy: Policy, failures: int, *, requeue: bool) -> Verdict:
-    """Decide on a message that was rejected.
-
-    Args:
-        failures: failed attempts, this one included.
-        requeue: False: the client wants it dead-lettered.
-    """
+    """Decide on a message that was rejected, after so many failures; without `requeue` the client wants it dead."""
     if not requeue or policy.on_nack is OnNack.DEAD_LETTER:
         return DeadLetter("rejected")
     if policy.on_nack is OnNack.DROP:
@@ -62,9 +57,5 @@ def after_nack(policy: Policy, failures: int, *, requeue: bool) -> Verdict:
 
 
 def after_loss(policy: Policy, failures: int) -> Verdict:
-    """Decide on a message that a consumer was at work on when it lost its connection.
-
-    Args:
-        failures: failed attempts, this one included.
-    """
+    """Decide on a message that a consumer was at work on when it lost its connection, after so many failures."""
     return DeadLetter("max-attempts") if 0 < policy.max_attempts <= failures else Requeue()

@@ -33,15 +33,11 @@ def _limit(asked: int | None, default: int) -> int:
 
 
 class ConsumedQueue(Source, Protocol):
-    """The queue of a subscription, as its session uses it.
-
-    Attributes:
-        private: it belongs to one subscription of a topic, and vanishes with it.
-        filled_by_topic: it is that of a durable or shared subscription, which has its name.
-    """
+    """The queue of a subscription, as its session uses it."""
 
     private: bool
     filled_by_topic: bool
+    subscriptions: Collection[Subscription]
 
     @property
     def waiting(self) -> int:
@@ -50,10 +46,6 @@ class ConsumedQueue(Source, Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes that the waiting messages cost."""
-
-    @property
-    def subscriptions(self) -> Collection[Subscription]:
-        """The consumers."""
 
     def accept(self, message: Message) -> None:
         """Take a new message."""
@@ -124,7 +116,6 @@ class Delivery:
     """A message sent to a subscription and not yet settled.
 
     Attributes:
-        size: bytes that keeping the message costs.
         held: an open transaction holds its ACK or NACK.
         at: when it went out, in nanoseconds of the recorder; 0: it is not known.
     """
@@ -140,13 +131,8 @@ class Delivery:
         self.at = 0
 
 
-def gap(first: int) -> bytes:
-    """The header lines that tell a client that messages before that seq are gone."""
-    return b"gap:true\nfirst-seq:%d\n" % first
-
-
 class ExtraHeaders:
-    """The lines of one subscription.
+    """Header lines that one subscription alone gets.
 
     Args:
         names: of headers that tell each message's number.
@@ -167,7 +153,7 @@ class ExtraHeaders:
 
     def tell_gap(self, message: Message, first: int) -> None:
         """Before that message, others are gone; `first` is the seq of the first that is there."""
-        self._gaps[message.number] = gap(first)
+        self._gaps[message.number] = b"gap:true\nfirst-seq:%d\n" % first
 
     def of(self, message: Message) -> bytes:
         """The lines of a message."""
@@ -186,26 +172,23 @@ class ExtraHeaders:
 class Subscription:
     """A session's subscription.
 
-    Attributes:
-        id: as the client named it; None where a 1.0 client gave none.
-        key: starts the `ack` handles of its deliveries; unique in the session.
-        destination: as the client wrote it.
-        options: all else that the client asked for.
-        ledger: handle -> delivery, oldest first; None in mode auto.
-        delivered: messages that its queue gave it, and as many times.
-        held_bytes: cost of the messages in the ledger.
-        form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
-        window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
-        prefetch: messages that it may have at a time, as far as they are counted.
-        serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
-        listed: it stands in its queue's rotation.
-        reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
-        extra_headers: header lines that it alone gets; None: there are none.
-        records: the event log.
-        names, names_by: written and read by the event log alone.
-        stands_by: another consumer of the queue is the exclusive one.
-        ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
-            transaction's deliveries go back to.
+        Attributes:
+            id: as the client named it; None where a 1.0 client gave none.
+            key: starts the `ack` handles of its deliveries; unique in the session.
+            destination: as the client wrote it.
+            ledger: handle -> delivery, oldest first; None in mode auto.
+            delivered: messages that its queue gave it, and as many times.
+            held_bytes: cost of the messages in the ledger.
+            form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
+            window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
+            prefetch: messages that it may have at a time, as far as they are counted.
+            serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
+            listed: it stands in its queue's rotation.
+            reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
+                    names, names_by: written and read by the event log alone.
+            stands_by: another consumer of the queue is the exclusive one.
+            ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
+                transaction's deliveries go back to.
     """
 
     __slots__ = (
@@ -300,7 +283,7 @@ class Subscription:
         return not ledger or (len(ledger) < self._most_messages and self.held_bytes < self._most_bytes)
 
     def pause(self) -> None:
-        """Get nothing until `start`: the RECEIPT of the SUBSCRIBE goes out before the messages that it brings."""
+        """Get nothing until `start`."""
         self.window = -1
 
     def start(self) -> None:
@@ -323,7 +306,7 @@ class Subscription:
 
     @property
     def oldest(self) -> Delivery | None:
-        """The delivery that it has had longest and did not settle; None: it has none."""
+        """The delivery that it has had longest; None: it has none."""
         return next(iter(self.ledger.values())) if self.ledger else None
 
     def age_of_oldest(self) -> Age | None:
@@ -375,11 +358,7 @@ class Subscription:
             self.records.delivered(self, message, next(reversed(self.ledger.values())) if self.ledger else None)
 
     def show(self, message: Message, lines: bytes = b"") -> None:
-        """Put a message into the outbox that needs no ACK, and that no queue takes back.
-
-        Args:
-            lines: further header lines, of this receiver alone.
-        """
+        """Put a message into the outbox that needs no ACK, and that no queue takes back."""
         shared = encoder.message(message.head, message.id, message.body, self._version, self._frame_end)
         self.outbox.append(self.prefix + lines, shared)
 
@@ -406,10 +385,8 @@ class Subscription:
         self.held_bytes -= delivery.size
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
-        """The deliveries that an ACK or NACK of one settles: it, and in mode client all before it (ACK-04, NAK-02).
-
-        Deliveries that a transaction holds are not touched by anything outside it.
-        """
+        """The deliveries that an ACK or NACK of one settles: it, and in mode client all before it (ACK-04, NAK-02)."""
+        # Deliveries that a transaction holds are not touched by anything outside it.
         if self.mode is AckMode.INDIVIDUAL or self.ledger is None:
             return [delivery]
         earlier = itertools.takewhile(lambda each: each is not delivery, self.ledger.values())

@@ -26,17 +26,13 @@ class WaitingMessages:
     """The messages of one queue that wait in memory.
 
     Attributes:
-        count: how many they are.
-        nbytes: bytes that they cost.
         ready_lists: the first holds all of them, the others those that one selector may want.
         ready_bytes: bytes that the others cost, as last counted.
         by_age: oldest first, where the oldest may have to go; None: none did so far.
         latest: the newest message of each conflation key; None: no message had one so far.
 
     Args:
-        limits: of the queue.
-        expire: called with each message when its time is over.
-        on_empty: called when the last of those that expire has gone by its time.
+        expire, on_empty: see `Expiry`.
     """
 
     __slots__ = (
@@ -54,11 +50,7 @@ class WaitingMessages:
     )
 
     def __init__(
-        self,
-        context: Context,
-        limits: QueueLimits,
-        expire: Callable[[Message], None],
-        on_empty: Callable[[], None],
+        self, context: Context, limits: QueueLimits, expire: Callable[[Message], None], on_empty: Callable[[], None]
     ) -> None:
         self._context = context
         self.limits = limits
@@ -73,11 +65,7 @@ class WaitingMessages:
         self.latest: dict[str, Message] | None = None
 
     def add(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
-        """Add a message, and put it into the ready lists.
-
-        Args:
-            refusing: lists with a selector that does not want it.
-        """
+        """Add a message, and put it into the ready lists, but for those whose selector does not want it."""
         self.enter(message, refusing)
         self.count_in(message)
 
@@ -171,4 +159,3 @@ class WaitingMessages:
         """The queue goes: no timer may refer to it."""
         if self._expiry is not None:
             self._expiry.stop()
-            self._expiry = None

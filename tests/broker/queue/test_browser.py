@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.queue.queue import Queue
-from gateway.codec import Version
 
-from ..client import WITH_NACK, Client, Scene, Step, waiting
-from ..conftest import Stage
+from ..client import Client, Scene, Step, waiting
 
 QUEUE = "/queue/a"
 TAILING = {"browser-end": "false"}
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 
 
 def fill(producer: Client, count: int, start: int = 1, size: int = 0, **headers: str) -> list[bytes]:
@@ -47,8 +44,8 @@ def bodies_of(scene: Scene) -> list[bytes]:
 
 
 class TestToTheEnd:
-    def test_what_waits_in_order_and_an_end_mark(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_what_waits_in_order_and_an_end_mark(self, scene: Scene) -> None:
+        client = scene.connect()
         bodies = fill(client, 5)
         browse(client)
         *messages, last = client.messages()
@@ -59,20 +56,6 @@ class TestToTheEnd:
         assert last.body == b""
         assert len({message.message_id for message in [*messages, last]}) == 6
 
-    def test_by_priority(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(10):
-            client.publish(QUEUE, b"%d" % number, priority=str(number))
-        browse(client)
-        assert shown(client) == [b"%d" % number for number in range(9, -1, -1)]
-
-    def test_with_a_selector_what_it_takes(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(10):
-            client.publish(QUEUE, b"%d" % number, n=str(number))
-        browse(client, selector="n BETWEEN 3 AND 5")
-        assert shown(client) == [b"3", b"4", b"5"]
-
     @pytest.mark.parametrize("selector", ["n = 1", ""])
     def test_of_an_empty_queue_only_the_mark(self, scene: Scene, selector: str) -> None:
         client, consumer = scene.connect(), scene.connect()
@@ -80,8 +63,8 @@ class TestToTheEnd:
         browse(client, selector=selector)
         assert shown(client) == []
 
-    def test_a_queue_that_is_not_there_does_not_stay(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_a_queue_that_is_not_there_does_not_stay(self, scene: Scene) -> None:
+        client = scene.connect()
         browse(client)
         assert shown(client) == []
         assert QUEUE not in scene.broker.destinations
@@ -92,14 +75,6 @@ class TestToTheEnd:
         bodies = fill(client, 5)
         browse(client)
         assert shown(client) == bodies[2:]
-
-    def test_what_came_back_is_shown_at_its_place(self, scene: Scene) -> None:
-        consumer, client = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **{"prefetch-count": "2"})
-        bodies = fill(client, 4)
-        consumer.drop()
-        browse(client)
-        assert shown(client) == bodies
 
     def test_a_message_that_waits_for_a_busy_group_is_shown(self, scene: Scene) -> None:
         """Whether another consumer came upon it or not."""
@@ -112,9 +87,9 @@ class TestToTheEnd:
         browse(client, "1")
         assert shown(client) == bodies[1:]
 
-    def test_redelivery_is_not_what_browsing_is(self, scene: Scene, version: Version) -> None:
+    def test_redelivery_is_not_what_browsing_is(self, scene: Scene) -> None:
         """A browser's MESSAGE is nobody's delivery: no mark, no count, nothing to acknowledge."""
-        consumer, client = scene.connect(version), scene.connect(version)
+        consumer, client = scene.connect(), scene.connect()
         consumer.subscribe(QUEUE, ack="client")
         fill(client, 1)
         consumer.drop()
@@ -122,29 +97,12 @@ class TestToTheEnd:
         message = client.messages()[0]
         assert message.headers.keys() == {"subscription", "destination", "message-id", "content-length"}
 
-    def test_several_browsers_of_one_session(self, scene: Scene) -> None:
-        client = scene.connect()
-        bodies = fill(client, 3)
-        for id in ("0", "1"):
-            browse(client, id)
-        messages = client.messages()
-        for id in ("0", "1"):
-            assert [each.body for each in messages if each.subscription == id] == [*bodies, b""]
-
-    def test_a_browser_beside_a_consumer_of_the_session(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(QUEUE, "c", ack="client", **{"prefetch-count": "1"})
-        bodies = fill(client, 3)
-        browse(client)
-        found = [(message.subscription, message.body) for message in client.messages()]
-        assert found == [("c", bodies[0]), ("b", bodies[1]), ("b", bodies[2]), ("b", b"")]
-
 
 class TestNothingChanges:
     @pytest.mark.parametrize("headers", [{}, TAILING], ids=["to the end", "tailing"])
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.unsubscribe("b")])
-    def test_for_consumers(self, scene: Scene, version: Version, headers: dict[str, str], leave: Step) -> None:
-        client, consumer = scene.connect(version), scene.connect(version)
+    def test_for_consumers(self, scene: Scene, headers: dict[str, str], leave: Step) -> None:
+        client, consumer = scene.connect(), scene.connect()
         bodies = fill(consumer, 5)
         browse(client, **headers)
         assert [each.body for each in client.messages() if "browser" not in each.headers] == bodies
@@ -155,44 +113,15 @@ class TestNothingChanges:
         assert [message.body for message in messages] == bodies
         assert not any(message.redelivered for message in messages)
 
-    def test_also_where_the_queue_goes_with_its_last_consumer(self, stage: Stage) -> None:
-        """There was none yet."""
-        scene = stage({QUEUE: {"auto_delete": True}})
-        client = scene.connect()
-        bodies = fill(client, 3)
-        browse(client, **TAILING)
-        client.unsubscribe("b")
-        assert bodies_of(scene) == bodies
-
-    def test_for_the_counts(self, scene: Scene) -> None:
-        client = scene.connect()
-        fill(client, 3)
-        before = (scene.broker.memory.used, scene.broker.context.waiting)
-        browse(client)
-        browse(client, "1", **TAILING)
-        assert (scene.broker.memory.used, scene.broker.context.waiting) == before
-        assert scene.broker.counters.redelivered == 0
-
-    def test_a_browser_takes_no_turn(self, scene: Scene) -> None:
-        one, two, client = scene.connect(), scene.connect(), scene.connect()
-        browse(client, **TAILING)
-        for each in (one, two):
-            each.subscribe(QUEUE)
-        bodies = fill(client, 4)
-        assert (one.bodies(), two.bodies()) == (bodies[::2], bodies[1::2])
-
     @pytest.mark.parametrize("ack", ["client", "client-individual"])
-    @with_nack
-    def test_there_is_nothing_to_acknowledge(self, scene: Scene, version: Version, ack: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack=ack, browser="true")
+    def test_there_is_nothing_to_acknowledge(self, scene: Scene, ack: str) -> None:
+        client = scene.consumer(QUEUE, ack=ack, browser="true")
         error = client.error()
         assert error.headers["message"] == "a browser consumes nothing"
         assert QUEUE not in scene.broker.destinations
 
     def test_topics_keep_nothing_to_browse(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/topic/a", browser="true")
+        client = scene.consumer("/topic/a", browser="true")
         assert client.error().headers["message"] == "browsers are for queues"
 
 
@@ -207,28 +136,14 @@ class TestTheEndOfABrowser:
 
     @pytest.mark.parametrize("count", [0, 3])
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.unsubscribe("b")])
-    def test_the_subscription_ends_as_any_other(self, scene: Scene, version: Version, count: int, leave: Step) -> None:
-        client = scene.connect(version)
+    def test_the_subscription_ends_as_any_other(self, scene: Scene, count: int, leave: Step) -> None:
+        client = scene.connect()
         fill(client, count)
         browse(client)
         leave(client)
         assert not client.failures
         assert scene.broker.context.subscriptions == 0
         assert scene.broker.context.waiting == count
-
-    def test_its_id_is_free_again(self, scene: Scene) -> None:
-        client = scene.connect()
-        bodies = fill(client, 2)
-        for _ in range(3):
-            browse(client)
-            assert shown(client) == bodies
-            client.unsubscribe("b")
-
-    def test_until_then_it_is_not(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client)
-        browse(client)
-        assert client.error().headers["message"] == "subscription id in use"
 
     def test_it_does_not_keep_the_queue(self, scene: Scene) -> None:
         client, consumer = scene.connect(), scene.connect()
@@ -245,8 +160,8 @@ class TestTheEndOfABrowser:
 class TestTailing:
     """`browser-end:false`."""
 
-    def test_what_waits_and_then_what_comes(self, scene: Scene, version: Version) -> None:
-        client, producer = scene.connect(version), scene.connect(version)
+    def test_what_waits_and_then_what_comes(self, scene: Scene) -> None:
+        client, producer = scene.connect(), scene.connect()
         bodies = fill(producer, 2)
         browse(client, **TAILING)
         assert client.bodies() == bodies
@@ -259,14 +174,6 @@ class TestTailing:
         browse(client, **TAILING)
         bodies = fill(consumer, 3)
         assert client.bodies() == consumer.bodies() == bodies
-
-    def test_a_redelivery_is_nothing_new(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE, ack="client")
-        browse(client, **TAILING)
-        bodies = fill(client, 1)
-        consumer.nack(consumer.message())
-        assert client.bodies() == bodies
 
     def test_with_a_selector(self, scene: Scene) -> None:
         client = scene.connect()
@@ -282,17 +189,3 @@ class TestTailing:
         assert QUEUE in scene.broker.destinations
         client.unsubscribe("b")
         assert QUEUE not in scene.broker.destinations
-
-    def test_unsubscribe_ends_it(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client, **TAILING)
-        fill(client, 1)
-        client.unsubscribe("b")
-        fill(client, 1, start=2)
-        assert client.bodies() == [b"1"]
-
-    def test_it_may_browse_its_own_messages_of_one_chunk(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client, **TAILING)
-        client.receive(f"SEND\ndestination:{QUEUE}\n\nm\0".encode() * 10)
-        assert len(client.messages()) == 10

@@ -48,18 +48,6 @@ def test_what_went_meanwhile_is_passed_over(pair: tuple[Client, Client]) -> None
     assert 2 < len(found) < 10
 
 
-def test_what_came_back_meanwhile_is_shown(pair: tuple[Client, Client]) -> None:
-    client, producer = pair
-    bodies = fill(producer, 10, size=300)
-    client.stalled = True
-    browse(client)
-    consumer = producer.scene.connect()
-    consumer.subscribe(QUEUE, ack="client")
-    consumer.drop()
-    client.resume()
-    assert shown(client) == bodies
-
-
 def test_what_comes_meanwhile_is_not_part_of_it(pair: tuple[Client, Client]) -> None:
     client, producer = pair
     bodies = fill(producer, 10, size=300)
@@ -112,26 +100,6 @@ def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -
     assert client.scene.broker.context.waiting == sent
 
 
-def test_one_that_reads_is_not_however_much_comes(pair: tuple[Client, Client]) -> None:
-    client, producer = pair
-    browse(client, **TAILING)
-    for _ in range(5):
-        client.stalled = True
-        bodies = fill(producer, 10, size=300)
-        client.resume()
-        assert client.bodies() == bodies
-
-
-def test_one_to_the_end_is_never_closed_for_what_comes(pair: tuple[Client, Client]) -> None:
-    client, producer = pair
-    bodies = fill(producer, 10, size=300)
-    client.stalled = True
-    browse(client)
-    fill(producer, 100, start=11, size=300)
-    client.resume()
-    assert shown(client) == bodies
-
-
 @pytest.mark.parametrize("headers", [{}, TAILING], ids=["to the end", "tailing"])
 @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.unsubscribe("b")])
 def test_it_may_leave_in_the_middle(pair: tuple[Client, Client], headers: dict[str, str], leave: Step) -> None:
@@ -147,18 +115,6 @@ def test_it_may_leave_in_the_middle(pair: tuple[Client, Client], headers: dict[s
     scene = producer.scene
     assert scene.broker.context.subscriptions == 0
     assert bodies_of(scene) == bodies
-
-
-def test_beside_a_starved_consumer(pair: tuple[Client, Client]) -> None:
-    client, producer = pair
-    client.subscribe(QUEUE, "c", ack="client", **{"prefetch-count": "3"})
-    client.stalled = True
-    bodies = fill(producer, 12, size=300)
-    browse(client)
-    client.resume()
-    messages = client.messages()
-    assert len([each for each in messages if each.subscription == "c"]) == 3
-    assert [each.body for each in messages if each.subscription == "b"][-10:] == [*bodies[3:], b""]
 
 
 def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]) -> None:

@@ -6,13 +6,11 @@ import pytest
 
 from gateway.broker.queue import consumers
 from gateway.broker.queue.queue import Queue
-from gateway.codec import V10, Version
+from gateway.codec import V10
 
-from ..client import WITH_NACK, Client, Scene, Step, waiting
-from ..conftest import Stage
+from ..client import Client, Scene, Step, waiting
 
 QUEUE = "/queue/a"
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 leaving = pytest.mark.parametrize(
     "leave", [Client.drop, Client.disconnect, Client.unsubscribe], ids=["drop", "disconnect", "unsubscribe"]
 )
@@ -41,18 +39,12 @@ def waits(scene: Scene) -> list[bytes]:
 
 class TestPriority:
     @pytest.mark.parametrize("name", ["x-priority", "activemq.priority"])
-    def test_the_higher_one_gets_all_while_it_has_room(self, scene: Scene, version: Version, name: str) -> None:
-        low, high = scene.connect(version), scene.connect(version)
+    def test_the_higher_one_gets_all_while_it_has_room(self, scene: Scene, name: str) -> None:
+        low, high = scene.connect(), scene.connect()
         for client, priority in ((low, "1"), (high, "5")):
             client.subscribe(QUEUE, ack="client", **{name: priority, "prefetch-count": "3"})
         bodies = fill(low, 8)
         assert (high.bodies(), low.bodies(), waits(scene)) == (bodies[:3], bodies[3:6], bodies[6:])
-
-    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-    def test_in_whatever_order_they_came(self, scene: Scene, order: tuple[int, ...]) -> None:
-        clients = {priority: consumer(scene, 1, priority) for priority in order}
-        fill(scene.connect(), 3)
-        assert [clients[priority].bodies() for priority in (2, 1, 0)] == [[b"1"], [b"2"], [b"3"]]
 
     def test_below_0_is_below_those_that_say_nothing(self, scene: Scene) -> None:
         low, usual = consumer(scene, priority=-1), scene.connect()
@@ -65,42 +57,12 @@ class TestPriority:
         fill(scene.connect(), 8)
         assert [client.bodies() for client in clients] == [[b"1", b"3", b"5"], [b"7", b"8"], [b"2", b"4", b"6"]]
 
-    def test_room_again_and_it_is_first_again(self, scene: Scene) -> None:
-        low, high = consumer(scene), consumer(scene, 1, 5)
-        fill(low, 2)
-        high.ack(high.message())
-        fill(low, 2, start=3)
-        assert (high.bodies(), low.bodies()) == ([b"3"], [b"2", b"4"])
-
     def test_what_waits_goes_to_whoever_has_room(self, scene: Scene) -> None:
         low, high = consumer(scene, 1, 0), consumer(scene, 1, 5)
         fill(low, 5)
         low.ack(low.message())
         high.ack(high.message())
         assert (high.bodies(), low.bodies()) == ([b"4"], [b"3"])
-
-    def test_one_without_reader_gives_way(self, stage: Stage) -> None:
-        scene = stage(max_outbound=8192)
-        low, high = consumer(scene), consumer(scene, priority=5)
-        high.stalled = True
-        for _ in range(40):
-            low.publish(QUEUE, b" " * 200)
-        share = len(low.messages())
-        assert share > 30
-        high.resume()
-        assert share + len(high.messages()) == 40
-
-    def test_with_a_selector_for_what_it_wants(self, scene: Scene) -> None:
-        low, high = consumer(scene), consumer(scene, 2, 5, selector="n > 2")
-        for number in range(6):
-            low.publish(QUEUE, b"%d" % number, n=str(number))
-        assert (high.bodies(), low.bodies()) == ([b"3", b"4"], [b"0", b"1", b"2", b"5"])
-
-    def test_who_leaves_leaves_its_messages_to_the_highest(self, scene: Scene) -> None:
-        first, low, high = consumer(scene, priority=9), consumer(scene), consumer(scene, priority=5)
-        bodies = fill(low, 3)
-        first.drop()
-        assert (high.bodies(), low.bodies()) == (bodies, [])
 
 
 class TestAvoid:
@@ -142,42 +104,20 @@ class TestAvoid:
         one.nack(message)
         assert one.message().message_id == message.message_id
 
-    def test_whoever_gets_room_may_have_it(self, scene: Scene) -> None:
-        """It waits for nobody in particular."""
-        one, two = consumer(scene, 2), consumer(scene, 1)
-        fill(one, 5)
-        first, second = one.messages()
-        one.nack(first)
-        assert [message.body for message in one.messages()] == [first.body]
-        one.nack(second)
-        again = one.message()
-        assert again.body == second.body
-        two.ack(two.message())
-        assert two.bodies() == [b"4"]
-
     @pytest.mark.parametrize("priority", [-1, 0, 5])
     def test_also_where_messages_of_groups_come_back_with_it(self, scene: Scene, priority: int) -> None:
-        one = scene.connect()
-        one.subscribe(QUEUE, ack="client")
+        one = scene.consumer(QUEUE, ack="client")
         fill(one, 1)
         fill(one, 1, start=2, JMSXGroupID="g")
         two = consumer(scene, priority=priority)
         one.nack(one.messages()[1])
         assert (one.bodies(), two.bodies()) == ([b"2"], [b"1"])
 
-    def test_only_the_last_one_is_avoided(self, scene: Scene) -> None:
-        one, two = consumer(scene, priority=1), consumer(scene)
-        one.publish(QUEUE, b"m")
-        for client in (one, two, one, two):
-            message = client.message()
-            client.nack(message)
-        assert one.bodies() == [b"m"]
-
 
 class TestExclusive:
     @pytest.mark.parametrize("name", ["exclusive", "activemq.exclusive"])
-    def test_only_one_gets_messages(self, scene: Scene, version: Version, name: str) -> None:
-        one, two = scene.connect(version), scene.connect(version)
+    def test_only_one_gets_messages(self, scene: Scene, name: str) -> None:
+        one, two = scene.connect(), scene.connect()
         for client in (one, two):
             client.subscribe(QUEUE, ack="client", **{name: "true"})
         bodies = fill(two, 10)
@@ -198,13 +138,6 @@ class TestExclusive:
         before.nack(messages[1])
         assert one.bodies() == [*bodies, b"2"]
         assert not before.received()
-
-    def test_its_room_is_the_only_room(self, scene: Scene) -> None:
-        one, standby = consumer(scene, 2, exclusive=True), consumer(scene, exclusive=True)
-        bodies = fill(one, 5)
-        assert one.bodies() == bodies[:2]
-        assert not standby.received()
-        assert waits(scene) == bodies[2:]
 
     @leaving
     def test_the_next_one_takes_over_in_order(self, scene: Scene, leave: Step) -> None:
@@ -245,13 +178,6 @@ class TestExclusive:
         assert waits(scene) == bodies[4:]
 
     @leaving
-    def test_by_priority_then(self, scene: Scene, leave: Step) -> None:
-        one, low, high = consumer(scene, 1, exclusive=True), consumer(scene), consumer(scene, priority=5)
-        bodies = fill(one, 5)
-        leave(one)
-        assert (low.bodies(), high.bodies()) == ([], bodies)
-
-    @leaving
     @pytest.mark.parametrize("count", [1, 2])
     @pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
     def test_also_where_the_higher_one_stood_by_for_long_and_the_lower_one_just_came(
@@ -265,24 +191,6 @@ class TestExclusive:
         leave(one)
         assert (low.bodies(), high.bodies()) == ([], bodies)
 
-    def test_several_subscriptions_of_one_session(self, scene: Scene) -> None:
-        client = scene.connect()
-        for id in ("0", "1", "2"):
-            client.subscribe(QUEUE, id, ack="client", exclusive="true")
-        bodies = fill(client, 3)
-        assert [(each.subscription, each.body) for each in client.messages()] == [("0", body) for body in bodies]
-        client.unsubscribe("0")
-        assert [(each.subscription, each.body) for each in client.messages()] == [("1", body) for body in bodies]
-
-    def test_a_session_that_ends_with_the_exclusive_one_and_the_next(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        for id in ("0", "1"):
-            client.subscribe(QUEUE, id, ack="client", exclusive="true")
-        other.subscribe(QUEUE, ack="client", exclusive="true")
-        bodies = fill(client, 3)
-        client.drop()
-        assert other.bodies() == bodies
-
     @leaving
     def test_one_that_stands_by_may_leave(self, scene: Scene, leave: Step) -> None:
         one, standby, last = (consumer(scene, 1, exclusive=True) for _ in range(3))
@@ -290,49 +198,6 @@ class TestExclusive:
         leave(standby)
         one.drop()
         assert last.bodies() == bodies[:1]
-
-    def test_who_comes_again_stands_at_the_end(self, scene: Scene) -> None:
-        one, two = consumer(scene, exclusive=True), consumer(scene, exclusive=True)
-        one.unsubscribe()
-        one.subscribe(QUEUE, ack="client", exclusive="true")
-        assert fill(one, 2) == two.bodies()
-        assert not one.received()
-
-    def test_in_mode_auto(self, scene: Scene, version: Version) -> None:
-        one, two = scene.connect(version), scene.connect(version)
-        for client in (one, two):
-            client.subscribe(QUEUE, exclusive="true")
-        one.stalled = True
-        bodies = fill(two, 3)
-        one.drop()
-        messages = two.messages()
-        assert [message.body for message in messages] == bodies
-        assert not any(message.redelivered for message in messages)
-
-    def test_with_a_selector_what_it_does_not_want_waits(self, scene: Scene) -> None:
-        one, two = consumer(scene, exclusive=True, selector="n = 1"), consumer(scene)
-        for number in range(3):
-            one.publish(QUEUE, b"%d" % number, n=str(number))
-        assert (one.bodies(), two.bodies()) == ([b"1"], [])
-        one.drop()
-        assert two.bodies() == [b"0", b"1", b"2"]
-
-    def test_a_rejected_message_is_its_own_again(self, scene: Scene) -> None:
-        one, two = consumer(scene, exclusive=True), consumer(scene, exclusive=True)
-        fill(one, 2)
-        messages = one.messages()
-        one.nack(messages[0])
-        assert one.message().message_id == messages[0].message_id
-        assert not two.received()
-
-    def test_groups_are_its_too(self, scene: Scene) -> None:
-        """Their consumers stand by."""
-        owner = consumer(scene)
-        fill(owner, 1, JMSXGroupID="g")
-        one = consumer(scene, exclusive=True)
-        bodies = fill(one, 3, start=2, JMSXGroupID="g")
-        assert one.bodies() == bodies
-        assert owner.bodies() == [b"1"]
 
     def test_also_those_whose_consumer_is_busy(self, scene: Scene) -> None:
         owner, other = consumer(scene, 1), consumer(scene)
@@ -348,16 +213,6 @@ class TestExclusive:
             client.subscribe("/topic/a", ack="client", exclusive="true")
         one.publish("/topic/a", b"m")
         assert one.bodies() == two.bodies() == [b"m"]
-
-    def test_a_transaction_of_the_one_that_left_gives_back_to_the_next(self, scene: Scene) -> None:
-        one, two = consumer(scene, exclusive=True), consumer(scene, exclusive=True)
-        bodies = fill(one, 3)
-        one.begin()
-        one.ack(one.messages()[0], transaction="t")
-        one.unsubscribe()
-        assert two.bodies() == bodies[1:]
-        one.abort()
-        assert two.bodies() == bodies[:1]
 
 
 class TestBound:
@@ -378,9 +233,9 @@ class TestBound:
         ],
         ids=["priorities", "selectors", "both"],
     )
-    def test_so_many_sorts(self, scene: Scene, version: Version, sorts: list[tuple[str, int]]) -> None:
+    def test_so_many_sorts(self, scene: Scene, sorts: list[tuple[str, int]]) -> None:
         clients = [consumer(scene, 1, priority, selector=selector) for selector, priority in sorts[:3] * 2]
-        late = scene.connect(version)
+        late = scene.connect()
         selector, priority = sorts[3]
         late.subscribe(QUEUE, selector=selector, **{"x-priority": str(priority)})
         assert late.error().headers["message"] == "too many different consumers"
@@ -394,18 +249,3 @@ class TestBound:
         leave(clients[2])
         last = consumer(scene, priority=9)
         assert fill(clients[0], 1) == last.bodies()
-
-    def test_browsers_and_other_queues_are_none_of_them(self, scene: Scene) -> None:
-        for number in range(3):
-            consumer(scene, priority=number)
-        client = scene.connect()
-        client.subscribe(QUEUE, "0", browser="true", selector="n = 1")
-        client.subscribe("/queue/b", "1", selector="n = 1")
-        assert [each.headers["browser"] for each in client.messages()] == ["end"]
-
-    def test_nor_are_subscribers_of_a_topic(self, scene: Scene) -> None:
-        clients = [scene.connect() for _ in range(9)]
-        for number, client in enumerate(clients):
-            client.subscribe("/topic/a", ack="client", selector=f"n <> {number}")
-        clients[0].publish("/topic/a", n="1")
-        assert [len(client.messages()) for client in clients] == [1, 0, *[1] * 7]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.model.policy import OnNack, WhenFull
-from gateway.codec import Version
+from gateway.broker.model.policy import WhenFull
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from ..durable import ONE, TWO, P, drain, fill, marks, stored
+from ..durable import ONE, P, drain, fill, marks, stored
 
 
 @pytest.fixture
@@ -34,28 +33,6 @@ class TestRows:
         assert stored(scene) == 1
         consumer.nack(messages[2], requeue="false")
         assert (stored(scene), stored(scene, "/queue/dlq.a")) == (0, 1)
-
-    @pytest.mark.parametrize("durable", [None, False])
-    def test_none_where_nothing_is_durable(self, stage: Stage, durable: bool | None) -> None:
-        scene = stage({"#": {"durable": durable}}, stored=True)
-        scene.connect().publish("/queue/a", b"m")
-        assert stored(scene) == 0
-        assert not scene.commit()
-
-    def test_acknowledged_in_every_way(self, scene: Scene, version: Version) -> None:
-        fill(scene, 6)
-        consumer = scene.connect(version)
-        consumer.subscribe("/queue/a", ack="client", **TWO)
-        scene.commit()
-        consumer.ack(consumer.messages()[-1])  # two at once
-        assert len(scene.commit()[0].gone) == 2
-        consumer.begin()
-        messages = consumer.messages()
-        consumer.ack(messages[-1], transaction="t")
-        assert not scene.commit()
-        consumer.commit()
-        assert len(scene.commit()[0].gone) == 2
-        assert len(scene.store.rows) == 2
 
     @pytest.mark.parametrize(
         ("policy", "headers"), [({"time_to_live": 1.0}, {}), ({}, {"ttl": "1000"}), ({"idle_timeout": 1.0}, {})]
@@ -82,27 +59,6 @@ class TestRows:
         fill(scene, 5)
         assert sorted(content.body for content in scene.store.contents.values()) == left
 
-    def test_gone_with_the_last_subscriber(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"auto_delete": True}}, stored=True)
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client", **ONE)
-        fill(scene, 3)
-        assert len(scene.store.rows) == 3
-        consumer.unsubscribe()
-        scene.commit()
-        assert not scene.store.rows
-        assert not scene.store.places
-
-    @pytest.mark.parametrize(("on_nack", "left"), [(OnNack.DROP, 0), (OnNack.DEAD_LETTER, 1), (OnNack.REDELIVER, 1)])
-    def test_rejected(self, stage: Stage, on_nack: OnNack, left: int) -> None:
-        scene = stage({"/queue/a": {"on_nack": on_nack}}, stored=True)
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
-        fill(scene, 1)
-        consumer.nack(consumer.message())
-        scene.commit()
-        assert len(scene.store.rows) == left
-
     def test_replaced(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"conflate_by": "key"}}, stored=True)
         client = scene.connect()
@@ -116,8 +72,7 @@ class TestRows:
 
 class TestAuto:
     def test_gone_when_the_socket_took_it(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
+        consumer = scene.consumer("/queue/a")
         consumer.stalled = True
         fill(scene, 3)
         assert len(scene.store.rows) == 3
@@ -127,8 +82,7 @@ class TestAuto:
         assert len(batch.gone) == 3
 
     def test_octet_by_octet(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
+        consumer = scene.consumer("/queue/a")
         consumer.stalled = True
         fill(scene, 2)
         outbox = consumer.session.outbox
@@ -142,22 +96,9 @@ class TestAuto:
         consumer.stalled = False
         scene.settle()
 
-    def test_among_others_that_have_none(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
-        consumer.stalled = True
-        client = scene.connect()
-        for headers in ({}, P, {}, P):
-            client.publish("/queue/a", b"m", **headers)
-        assert stored(scene) == 2
-        consumer.resume()
-        assert stored(scene) == 0
-        assert not consumer.session.outbox.unsent
-
     @pytest.mark.parametrize("end", [Client.drop, lambda client: client.send("BOGUS")])
     def test_back_with_a_socket_that_broke(self, scene: Scene, end: Step) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
+        consumer = scene.consumer("/queue/a")
         consumer.stalled = True
         fill(scene, 2)
         end(consumer)
@@ -165,24 +106,10 @@ class TestAuto:
         again = scene.crash()
         assert list(marks(again)) == [0, 1]
 
-    def test_it_may_leave_with_some_on_their_way(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
-        consumer.stalled = True
-        fill(scene, 2)
-        consumer.unsubscribe()
-        assert not scene.broker.destinations
-        consumer.resume()
-        scene.commit()
-        assert not scene.store.rows
-        assert not scene.store.places
-        assert len(consumer.messages()) == 2
-
 
 class TestPlaces:
     def test_one_for_each_queue_with_rows(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/c", ack="client")
+        client = scene.consumer("/queue/c", ack="client")
         client.publish("/queue/a", b"m")
         client.publish("/queue/b", b"m", **P)
         client.publish("/queue/b", b"m", **P)
@@ -193,8 +120,7 @@ class TestPlaces:
         assert [place.name for place in scene.store.places.values()] == ["/queue/b", "/queue/c"]
 
     def test_kept_as_long_as_the_queue(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
+        consumer = scene.consumer("/queue/a")
         consumer.stalled = True
         fill(scene, 1)
         consumer.resume()
@@ -204,30 +130,9 @@ class TestPlaces:
         assert [batch.dropped for batch in scene.commit()] == [[1]]
         assert not scene.store.places
 
-    def test_a_new_one_when_it_comes_back(self, scene: Scene) -> None:
-        for number in range(1, 4):
-            fill(scene, 1)
-            assert list(scene.store.places) == [number]
-            drain(scene)
-            scene.commit()
-            assert not scene.store.places
-
-    @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
-    def test_not_dropped_while_a_transaction_holds_a_row(self, scene: Scene, end: Step) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
-        fill(scene, 1)
-        consumer.begin()
-        consumer.ack(consumer.message(), transaction="t")
-        consumer.unsubscribe()
-        assert not scene.broker.destinations
-        scene.commit()
-        assert marks(scene.crash()) == {0: True}
-
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
     def test_and_then_it_is(self, scene: Scene, end: Step) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
+        consumer = scene.consumer("/queue/a", ack="client")
         fill(scene, 1)
         consumer.begin()
         consumer.ack(consumer.message(), transaction="t")
@@ -259,53 +164,6 @@ class TestPlaces:
         scene.commit()
         assert marks(scene.crash()) == {1: True}
 
-    def test_of_one_that_came_back_and_is_used_again(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"0", **P)
-        consumer.begin()
-        consumer.ack(consumer.message(), transaction="t")
-        consumer.unsubscribe()
-        consumer.abort()
-        for number in range(1, 4):
-            client.publish("/queue/a", b"%d" % number, **P)
-            scene.commit()
-        assert len(scene.store.places) == 1
-        consumer.subscribe("/queue/a", ack="client")
-        scene.commit()
-        consumer.ack(consumer.messages()[-1])
-        scene.commit()
-        assert len(scene.store.places) == 1  # it stays with the queue
-        client.publish("/queue/a", b"4", **P)
-        scene.commit()
-        assert marks(scene.crash()) == {4: True}
-
-    @pytest.mark.parametrize("end", [Client.commit, Client.abort])
-    def test_also_with_messages_that_have_no_row(self, scene: Scene, end: Step) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
-        for number, headers in enumerate([P, {}, P]):
-            client.publish("/queue/a", b"%d" % number, **headers)
-        consumer.begin()
-        consumer.ack(consumer.messages()[-1], transaction="t")
-        consumer.unsubscribe()
-        client.publish("/queue/a", b"3", **P)
-        end(consumer)
-        assert stored(scene) == (3 if end is Client.abort else 1)
-        assert list(marks(scene)) == ([0, 1, 2, 3] if end is Client.abort else [3])
-
-    def test_and_of_one_whose_messages_are_still_on_their_way(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a")
-        consumer.stalled = True
-        client.publish("/queue/a", b"0", **P)
-        consumer.unsubscribe()
-        client.publish("/queue/a", b"1", **P)
-        scene.commit()
-        consumer.drop()
-        scene.commit()
-        assert list(marks(scene)) == [0, 1]
-
     def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
         client, consumer = scene.connect(), scene.connect()
         consumer.subscribe("/queue/a")
@@ -330,25 +188,16 @@ class TestNotes:
         return [scene.store.rows[row].facts for row in sorted(scene.store.rows)]
 
     def test_a_delivery_in_the_batch_of_the_message(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client", **ONE)
+        scene.consumer("/queue/a", ack="client", **ONE)
         client = scene.connect()
         client.publish("/queue/a", b"0", **P)
         client.publish("/queue/a", b"1", **P)
         scene.commit()
         assert self.facts(scene) == ['{"attempts":1}', None]
 
-    def test_also_of_one_that_waited(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"0", **P)
-        scene.connect().subscribe("/queue/a", ack="client")
-        scene.commit()
-        assert self.facts(scene) == ['{"attempts":1}']
-
     @pytest.mark.parametrize("end", [Client.unsubscribe, Client.disconnect, Client.drop])
     def test_what_a_consumer_gives_back(self, scene: Scene, end: Step) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
+        consumer = scene.consumer("/queue/a", ack="client")
         fill(scene, 2)
         end(consumer)
         scene.commit()
@@ -356,8 +205,7 @@ class TestNotes:
         assert self.facts(scene) == [f'{{"attempts":1{"," * bool(lost)}{lost}}}', '{"attempts":1}']
 
     def test_nothing_of_what_was_not_on_its_way(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a")
+        consumer = scene.consumer("/queue/a")
         consumer.stalled = True
         fill(scene, 1)
         assert self.facts(scene) == ['{"attempts":1}']
@@ -368,21 +216,6 @@ class TestNotes:
 
 
 class TestOrder:
-    def test_what_comes_back_goes_before_what_came_later(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe("/queue/a", ack="client", **TWO)
-        fill(scene, 4)
-        consumer.ack(consumer.messages()[0])
-        scene.commit()
-        assert list(marks(scene.crash())) == [1, 2, 3]
-
-    def test_priorities(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number, priority in enumerate("49094"):
-            client.publish("/queue/a", b"%d" % number, priority=priority, **P)
-        scene.commit()
-        assert list(marks(scene.crash())) == [1, 3, 0, 4, 2]
-
     def test_what_comes_after_the_restart_goes_behind(self, scene: Scene) -> None:
         fill(scene, 3)
         scene = scene.crash()

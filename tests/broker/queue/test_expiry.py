@@ -8,12 +8,10 @@ import pytest
 
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import WhenFull
-from gateway.codec import Version
 
-from ..client import EPOCH, WITH_NACK, Client, Scene, Step
+from ..client import EPOCH, Client, Scene, Step
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 QUEUE = "/queue/a"
 DEAD = "/queue/dlq.a"
 
@@ -38,8 +36,8 @@ HEADERS = ["expires", "expiration", "ttl"]
 
 class TestWhileItWaits:
     @pytest.mark.parametrize("header", HEADERS)
-    def test_it_goes_at_its_time_and_not_before(self, scene: Scene, version: Version, header: str) -> None:
-        client = scene.connect(version)
+    def test_it_goes_at_its_time_and_not_before(self, scene: Scene, header: str) -> None:
+        client = scene.connect()
         client.publish(QUEUE, b"m", **lived(scene, header, 2.0))
         client.publish(QUEUE, b"other")
         scene.wait(1.99)
@@ -49,9 +47,9 @@ class TestWhileItWaits:
         client.subscribe(QUEUE)
         assert client.bodies() == [b"other"]
 
-    def test_by_the_policy(self, stage: Stage, version: Version) -> None:
+    def test_by_the_policy(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"time_to_live": 2.0}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m")
         scene.wait(1.99)
         assert scene.broker.context.waiting == 1
@@ -61,27 +59,17 @@ class TestWhileItWaits:
 
     @pytest.mark.parametrize("seconds", [1.0, 4.0])
     @pytest.mark.parametrize("header", HEADERS)
-    def test_the_message_says_more_than_the_policy(
-        self, stage: Stage, version: Version, header: str, seconds: float
-    ) -> None:
+    def test_the_message_says_more_than_the_policy(self, stage: Stage, header: str, seconds: float) -> None:
         scene = stage({QUEUE: {"time_to_live": 2.0}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", **lived(scene, header, seconds))
         scene.wait(seconds - 0.01)
         assert scene.broker.context.waiting == 1
         scene.wait(0.03)
         assert scene.broker.context.waiting == 0
 
-    def test_whichever_comes_first_though_it_was_sent_last(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        for seconds in (5, 1, 3, 2, 4):
-            client.publish(QUEUE, b"%d" % seconds, ttl=str(seconds * 1000))
-        for left in (4, 3, 2, 1, 0):
-            scene.wait(1.01)
-            assert scene.broker.context.waiting == left
-
-    def test_more_than_fit_into_one_turn(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_more_than_fit_into_one_turn(self, scene: Scene) -> None:
+        client = scene.connect()
         client.begin()
         for _ in range(1_200):
             client.publish(QUEUE, b"m", ttl="1000", transaction="t")
@@ -92,10 +80,10 @@ class TestWhileItWaits:
         scene.settle()
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
-    def test_between_two_looks_at_the_agenda(self, stage: Stage, version: Version) -> None:
+    def test_between_two_looks_at_the_agenda(self, stage: Stage) -> None:
         """The agenda is late by some milliseconds; the message is not delivered in these."""
         scene = stage(max_unacknowledged=1)
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", ttl="1000")
         client.publish(QUEUE, b"other")
         pass_unseen(scene, 1.0)
@@ -103,9 +91,9 @@ class TestWhileItWaits:
         assert client.bodies() == [b"other"]
         assert scene.broker.counters.expired == 1
 
-    def test_also_one_of_a_group_whose_consumer_is_busy(self, stage: Stage, version: Version) -> None:
+    def test_also_one_of_a_group_whose_consumer_is_busy(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         client.publish(QUEUE, b"1", JMSXGroupID="g")
         first = client.message()
@@ -116,46 +104,27 @@ class TestWhileItWaits:
         client.ack(first)
         assert client.bodies() == [b"3"]
 
-    def test_and_one_that_a_selector_wants(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, selector="color = 'red'")
-        client.publish(QUEUE, b"1", color="blue", ttl="1000")
-        client.publish(QUEUE, b"2", color="red", ttl="1000")
-        assert client.bodies() == [b"2"]
-        scene.wait(1.1)
-        assert scene.broker.context.waiting == 0
-
-    def test_publishers_who_are_held_back_learn_of_the_room(self, stage: Stage, version: Version) -> None:
+    def test_publishers_who_are_held_back_learn_of_the_room(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_messages": 1, "when_full": WhenFull.BLOCK}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", ttl="1000")
         assert scene.broker.context.take_full()
         scene.wait(1.1)
         assert scene.rooms == 1
 
-    def test_on_arrival(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_on_arrival(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         other.subscribe(QUEUE)
         client.publish(QUEUE, b"m", expires="1", receipt="r")
         assert client.receipts() == ["r"]
         assert not other.received()
         assert scene.broker.counters.expired == 1
 
-    def test_before_it_was_due(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.publish(QUEUE, b"m", ttl="1000", **{"x-delay": "2000"})
-        client.publish(QUEUE, b"other", ttl="3000", **{"x-delay": "2000"})
-        scene.wait(2.1)
-        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (1, 1)
-        scene.wait(1.0)
-        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 2)
-
-    def test_on_its_way_to_a_topics_subscriber(self, stage: Stage, version: Version) -> None:
+    def test_on_its_way_to_a_topics_subscriber(self, stage: Stage) -> None:
         """Those who must acknowledge have copies that wait; who need not has it already."""
         scene = stage(max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/topic/a", ack="client")
-        other.subscribe("/topic/a")
+        client = scene.consumer("/topic/a", ack="client")
+        other = scene.consumer("/topic/a")
         other.publish("/topic/a", b"1")
         other.publish("/topic/a", b"2", ttl="1000")
         scene.wait(1.1)
@@ -163,29 +132,18 @@ class TestWhileItWaits:
         assert not client.received()
         assert other.bodies() == [b"1", b"2"]
 
-    def test_a_subscribers_own_time_to_live_by_policy(self, stage: Stage, version: Version) -> None:
-        scene = stage({"/topic/#": {"time_to_live": 1.0}}, max_unacknowledged=1)
-        client = scene.connect(version)
-        client.subscribe("/topic/*", ack="client")
-        client.publish("/topic/a", b"1")
-        client.publish("/topic/a", b"2")
-        scene.wait(1.1)
-        client.ack(client.message())
-        assert not client.received()
-
 
 class TestWhileSomebodyHasIt:
-    def test_who_has_it_may_consume_it(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+    def test_who_has_it_may_consume_it(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(5.0)
         client.ack(client.message())
         assert (scene.broker.counters.expired, scene.broker.counters.acknowledged) == (0, 1)
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_it_does_not_come_back(self, scene: Scene, version: Version, leave: Step) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_it_does_not_come_back(self, scene: Scene, leave: Step) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(1.1)
@@ -194,21 +152,9 @@ class TestWhileSomebodyHasIt:
         assert not other.received()
         assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
 
-    @with_nack
-    def test_nor_by_nack(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(1.1)
-        client.nack(client.message())
-        assert not client.received()
-        assert scene.broker.counters.expired == 1
-
-    @with_nack
-    def test_while_it_is_in_back_off(self, stage: Stage, version: Version) -> None:
+    def test_while_it_is_in_back_off(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 3.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m", ttl="1000")
         client.nack(client.message())
         scene.wait(0.9)
@@ -218,62 +164,27 @@ class TestWhileSomebodyHasIt:
         scene.wait(2.0)
         assert not client.received()
 
-    @with_nack
-    def test_before_its_back_off_begins(self, stage: Stage, version: Version) -> None:
+    def test_before_its_back_off_begins(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 3.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(1.1)
         client.nack(client.message())
         assert not client.received()
         assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
 
-    @with_nack
-    def test_behind_its_back_off(self, stage: Stage, version: Version) -> None:
-        """It waits again, with the date that it had."""
-        scene = stage({QUEUE: {"backoff": 1.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m", ttl="2000")
-        client.nack(client.message())
-        client.unsubscribe()
-        scene.wait(1.9)
-        assert scene.broker.context.waiting == 1
-        scene.wait(0.2)
-        assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 1)
-
-    def test_in_mode_auto_while_it_lay_in_the_outbox(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE)
-        client.stalled = True
-        other.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(1.1)
-        client.drop()
-        other.subscribe(QUEUE)
-        assert not other.received()
-
 
 class TestTheHeaderExpires:
     @pytest.mark.parametrize("header", HEADERS)
     @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
-    def test_has_the_moment(self, scene: Scene, version: Version, header: str, destination: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination)
+    def test_has_the_moment(self, scene: Scene, header: str, destination: str) -> None:
+        client = scene.consumer(destination)
         expected = moment(scene, 30.5)
         client.publish(destination, b"m", **lived(scene, header, 30.5))
         assert client.message().headers["expires"] == expected
 
-    def test_of_a_composite_send(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        for id, name in enumerate("ab"):
-            client.subscribe(name, str(id))
-        client.publish("a,b", b"m", ttl="1000")
-        assert {each.headers["expires"] for each in client.messages()} == {moment(scene, 1.0)}
-
-    def test_in_a_transaction_it_counts_from_the_send(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE)
+    def test_in_a_transaction_it_counts_from_the_send(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE)
         client.begin()
         expected = moment(scene, 2.0)
         client.publish(QUEUE, b"m", ttl="2000", transaction="t")
@@ -281,9 +192,9 @@ class TestTheHeaderExpires:
         client.commit()
         assert client.message().headers["expires"] == expected
 
-    def test_none_for_a_policys_time_to_live_and_zero_is_none(self, stage: Stage, version: Version) -> None:
+    def test_none_for_a_policys_time_to_live_and_zero_is_none(self, stage: Stage) -> None:
         scene = stage({"/queue/b": {"time_to_live": 1.0}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", expires="0")
         scene.wait(100.0)
         client.subscribe(QUEUE, "0")
@@ -294,9 +205,9 @@ class TestTheHeaderExpires:
 
 
 class TestDeadLetters:
-    def test_of_what_waited(self, stage: Stage, version: Version) -> None:
+    def test_of_what_waited(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"dead_letter_expired": True}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(1.01)
         first_at = int(moment(scene, 0.0))
@@ -311,64 +222,31 @@ class TestDeadLetters:
         counters = scene.broker.counters
         assert (counters.expired, counters.dead_lettered, counters.dropped) == (1, 1, 0)
 
-    def test_they_do_not_expire_themselves(self, stage: Stage, version: Version) -> None:
+    def test_they_do_not_expire_themselves(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"dead_letter_expired": True}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(100.0)
         client.subscribe(DEAD)
         assert client.bodies() == [b"m"]
 
-    @with_nack
-    def test_of_what_was_rejected_before(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"dead_letter_expired": True, "backoff": 2.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m", ttl="1000")
-        first_at = moment(scene, 0.0)
-        client.nack(client.message(), reason="busy")
-        scene.wait(2.1)
-        client.subscribe(DEAD, "1")
-        headers = client.message().headers
-        assert (headers["dlq-reason"], headers["dlq-attempts"], headers["dlq-first-at"], headers["reason"]) == (
-            "expired",
-            "1",
-            first_at,
-            "busy",
-        )
-
-    def test_of_what_somebody_had(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"dead_letter_expired": True}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(1.1)
-        client.disconnect()
-        assert list(scene.broker.destinations) == [DEAD]
-
     @pytest.mark.parametrize("headers", [{"expires": "1"}, {"ttl": "1000", "x-delay": "2000"}])
-    def test_of_what_was_expired_on_arrival(self, stage: Stage, version: Version, headers: dict[str, str]) -> None:
+    def test_of_what_was_expired_on_arrival(self, stage: Stage, headers: dict[str, str]) -> None:
         scene = stage({QUEUE: {"dead_letter_expired": True}})
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish(QUEUE, b"m", **headers)
         scene.wait(2.1)
         assert scene.broker.counters.expired == 1
         client.subscribe(DEAD)
         assert client.bodies() == [b"m"]
 
-    def test_not_where_the_policy_does_not_say_so(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(1.1)
-        assert not scene.broker.destinations
-
-    def test_two_queues_that_send_theirs_to_each_other(self, stage: Stage, version: Version) -> None:
+    def test_two_queues_that_send_theirs_to_each_other(self, stage: Stage) -> None:
         """Once for each time to live, and no faster."""
         rules = {"time_to_live": 1.0, "dead_letter_expired": True}
         scene = stage(
             {"/queue/a": rules | {"dead_letter": "/queue/b"}, "/queue/b": rules | {"dead_letter": "/queue/a"}}
         )
-        client = scene.connect(version)
+        client = scene.connect()
         client.publish("/queue/a", b"m")
         scene.wait(5.5)
         assert scene.broker.counters.dead_lettered == 5
@@ -383,8 +261,8 @@ class TestNothingIsKeptUntilThen:
         gc.collect()
         return sum(isinstance(each, Message) and each.body == body for each in gc.get_objects())
 
-    def test_of_a_queue_that_is_used_on(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_of_a_queue_that_is_used_on(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         for number in range(1_000):
             client.publish(QUEUE, b"used on", ttl=str(9_000_000 - number))
             if number % 100 == 99:
@@ -394,8 +272,8 @@ class TestNothingIsKeptUntilThen:
         assert self.kept(b"used on") <= 64
         assert len(scene.broker.scheduler) <= 200
 
-    def test_of_queues_that_are_gone(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_of_queues_that_are_gone(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         for number in range(200):
             client.publish(f"/queue/{number}", b"gone", ttl="9000000")
             other.subscribe(f"/queue/{number}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.queue.subscription import ExtraHeaders, gap
-from gateway.codec import Head, Version
+from gateway.broker.queue.subscription import ExtraHeaders
+from gateway.codec import Head
 
 from ..client import Scene
 from ..conftest import Stage
@@ -31,8 +31,8 @@ class TestLines:
     def test_of_a_topic_without_a_log_there_is_none(self, derived: object) -> None:
         assert ExtraHeaders(["a"], numbered=True).of(message(5, derived)) == b""
 
-    def test_a_sender_cannot_write_one_there(self, stage: Stage, version: Version) -> None:
-        client = stage().connect(version)
+    def test_a_sender_cannot_write_one_there(self, stage: Stage) -> None:
+        client = stage().connect()
         client.subscribe("/topic/*", **{"include-seq": "n"})
         client.publish("/topic/b", b"m", n="5")
         assert client.message().headers["n"] == ""
@@ -44,7 +44,7 @@ class TestLines:
         notes = ExtraHeaders(["a"], numbered=True)
         notes.tell_gap(message(5), 70)
         assert notes.of(message(4, derived=69)) == b"a:69\n"
-        assert notes.of(message(5, derived=70)) == gap(70) + b"a:70\n"
+        assert notes.of(message(5, derived=70)) == b"gap:true\nfirst-seq:70\na:70\n"
         assert notes.of(message(5, derived=70)) == b"a:70\n"
 
     def test_whether_there_will_be_any(self) -> None:
@@ -60,20 +60,18 @@ class TestLines:
 
 class TestIncludeSeq:
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_of_a_topic(self, stage: Stage, version: Version, ack: str) -> None:
+    def test_of_a_topic(self, stage: Stage, ack: str) -> None:
         scene = stage(LOG)
-        client = scene.connect(version)
-        client.subscribe(T, ack=ack, **{"include-seq": "my-number"})
+        client = scene.consumer(T, ack=ack, **{"include-seq": "my-number"})
         fill(scene, 3)
         found = client.messages()
         assert [int(each.headers["my-number"]) for each in found] == seqs(found)
         assert [int(each.headers["seq"]) for each in found] == list(range(seqs(found)[0], seqs(found)[0] + 3))
 
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_of_a_pattern_what_has_one(self, stage: Stage, version: Version, ack: str) -> None:
+    def test_of_a_pattern_what_has_one(self, stage: Stage, ack: str) -> None:
         scene = stage(LOG)
-        client = scene.connect(version)
-        client.subscribe("/topic/*", ack=ack, **{"include-seq": "n"})
+        client = scene.consumer("/topic/*", ack=ack, **{"include-seq": "n"})
         fill(scene, 1)
         fill(scene, 1, "/topic/b")
         first, second = client.messages()
@@ -82,27 +80,24 @@ class TestIncludeSeq:
         assert "seq" not in second.headers
 
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_of_a_queue(self, scene: Scene, version: Version, ack: str) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack=ack, **{"include-seq": "n"})
+    def test_of_a_queue(self, scene: Scene, ack: str) -> None:
+        client = scene.consumer("/queue/a", ack=ack, **{"include-seq": "n"})
         fill(scene, 3, "/queue/a")
         found = [int(each.headers["n"]) for each in client.messages()]
         assert found == sorted(set(found))
         assert len(found) == 3
 
     def test_redelivered_it_is_the_same(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client", **{"include-seq": "n"})
+        client = scene.consumer("/queue/a", ack="client", **{"include-seq": "n"})
         fill(scene, 1, "/queue/a")
         first = client.message()
         client.nack(first)
         assert client.message().headers["n"] == first.headers["n"]
 
-    def test_under_the_name_of_rabbitmqs_streams_too(self, stage: Stage, version: Version) -> None:
+    def test_under_the_name_of_rabbitmqs_streams_too(self, stage: Stage) -> None:
         scene = stage(LOG)
         fill(scene, 2)
-        client = scene.connect(version)
-        client.subscribe(T, **{"x-stream-offset": "first", "include-seq": "n"})
+        client = scene.consumer(T, **{"x-stream-offset": "first", "include-seq": "n"})
         fill(scene, 1, start=2)
         found = client.messages()
         assert [each.headers["x-stream-offset"] for each in found] == [each.headers["seq"] for each in found]
@@ -114,8 +109,7 @@ class TestIncludeSeq:
         fill(scene, 1, retain="set", persistent="true")
         if stored:
             scene = scene.restart()
-        client = scene.connect()
-        client.subscribe(T, **{"include-seq": "n"})
+        client = scene.consumer(T, **{"include-seq": "n"})
         found = client.message()
         assert found.headers["n"] == found.headers["seq"]
         assert found.headers["retained"] == "true"
@@ -140,7 +134,6 @@ class TestIncludeSeq:
 
     def test_the_name_that_all_have_anyway(self, stage: Stage) -> None:
         scene = stage(LOG)
-        client = scene.connect()
-        client.subscribe(T, **{"include-seq": "seq"})
+        client = scene.consumer(T, **{"include-seq": "seq"})
         fill(scene, 1)
         assert client.written.count(b"\nseq:") == 1

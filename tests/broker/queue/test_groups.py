@@ -7,10 +7,9 @@ import pytest
 from gateway.broker.queue import ready
 from gateway.broker.queue.groups import Groups
 from gateway.broker.queue.queue import Queue
-from gateway.codec import V12, Version
+from gateway.codec import V12
 
 from ..client import Client, Scene, waiting
-from ..conftest import Stage
 
 QUEUE = "/queue/a"
 CLOSE = {"JMSXGroupSeq": "-1"}
@@ -69,8 +68,8 @@ def known(scene: Scene) -> Groups:
 class TestSticky:
     @pytest.mark.parametrize("name", ["JMSXGroupID", "message_group", "_AMQ_GROUP_ID"])
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_a_group_has_one_consumer(self, scene: Scene, version: Version, name: str, ack: str) -> None:
-        clients = [scene.connect(version) for _ in range(3)]
+    def test_a_group_has_one_consumer(self, scene: Scene, name: str, ack: str) -> None:
+        clients = [scene.connect() for _ in range(3)]
         for client in clients:
             client.subscribe(QUEUE, ack=ack)
         for number in range(12):
@@ -91,32 +90,12 @@ class TestSticky:
         clients = [consumer(scene, 1), consumer(scene, 1)]
         assert [go_on(client) for client in clients] == [["a1", "a2", "a3"], ["b1", "b2"]]
 
-    def test_also_where_nobody_has_room(self, scene: Scene) -> None:
-        one, two = consumer(scene, 1), consumer(scene, 1)
-        send(one, *numbered("g", *range(10)))
-        assert names(two) == []
-        assert go_on(one) == numbered("g", *range(10))
-
     def test_the_owner_gets_it_whatever_its_priority(self, scene: Scene) -> None:
         low = consumer(scene)
         send(low, "g1")
         high = consumer(scene, priority=5)
         send(low, "g2", "h1")
         assert (names(low), names(high)) == (["g1", "g2"], ["h1"])
-
-    def test_an_empty_group_is_none(self, scene: Scene) -> None:
-        one, two = consumer(scene), consumer(scene)
-        for number in range(4):
-            one.publish(QUEUE, b"%d" % number, JMSXGroupID="")
-        assert sorted(one.bodies() + two.bodies()) == [b"0", b"1", b"2", b"3"]
-
-    def test_subscriptions_of_one_session_are_consumers_of_their_own(self, scene: Scene) -> None:
-        client = scene.connect()
-        for id in ("0", "1"):
-            client.subscribe(QUEUE, id, ack="client")
-        send(client, "a1", "b1", "a2", "b2")
-        found = [(message.subscription, message.body.decode()) for message in client.messages()]
-        assert found == [("0", "a1"), ("1", "b1"), ("0", "a2"), ("1", "b2")]
 
     def test_a_topic_has_no_use_for_them(self, scene: Scene) -> None:
         clients = [scene.connect(), scene.connect()]
@@ -171,11 +150,6 @@ class TestBusyOwner:
         assert names(other) == ["1"]
         assert go_on(owner) == ["g1", "g2", "2"]
 
-    def test_what_waited_comes_in_order_with_the_rest(self, scene: Scene) -> None:
-        producer = scene.connect()
-        send(producer, "g1", "1", "h1", "g2", "2", "h2", "3")
-        assert names(consumer(scene)) == ["g1", "1", "h1", "g2", "2", "h2", "3"]
-
     def test_in_order_although_a_long_run_stands_before_it(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
@@ -183,25 +157,6 @@ class TestBusyOwner:
         assert names(consumer(scene, 1)) == ["98"]
         send(owner, *(str(number) for number in range(10)), "99", "g2")
         assert go_on(owner) == ["g1", "99", "g2"]
-
-    def test_others_leave_and_come_meanwhile(self, scene: Scene) -> None:
-        owner = consumer(scene, 1)
-        send(owner, "g1")
-        for number in range(2, 8):
-            other = consumer(scene, selector="name > 0" if number % 3 == 0 else "")
-            send(owner, f"g{number}")
-            other.drop()
-        assert go_on(owner) == numbered("g", *range(1, 8))
-
-    def test_a_slow_reader_is_busy(self, stage: Stage) -> None:
-        scene = stage(max_outbound=8192)
-        owner, other, producer = consumer(scene), consumer(scene), scene.connect()
-        owner.stalled = True
-        send(producer, *numbered("g", *range(100)), filler=" " * 200)
-        send(producer, "1")
-        assert names(other) == ["1"]
-        owner.resume()
-        assert names(owner) == numbered("g", *range(100))
 
     def test_what_expires_meanwhile_does_not_come(self, scene: Scene) -> None:
         owner, other = consumer(scene, 1), consumer(scene)
@@ -238,20 +193,6 @@ class TestBusyOwner:
             assert len(group._waiting) <= 100
         send(owner, "g3")
         assert go_on(owner) == ["g1", "g2", "g3"]
-
-    def test_a_browser_sees_what_is_parked(self, scene: Scene) -> None:
-        owner, client = consumer(scene, 1), scene.connect()
-        consumer(scene)
-        send(owner, *numbered("g", 1, 2, 3))
-        client.subscribe(QUEUE, browser="true")
-        assert client.bodies() == [b"g2", b"g3", b""]
-
-    def test_by_priority_of_the_messages(self, scene: Scene) -> None:
-        owner = consumer(scene, 1)
-        send(owner, "g1")
-        for number in range(2, 6):
-            send(owner, f"g{number}", priority=str(number))
-        assert go_on(owner) == ["g1", "g5", "g4", "g3", "g2"]
 
 
 class TestSelectors:

@@ -9,7 +9,7 @@ from gateway.broker.queue import groups
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from .test_groups import CLOSE, QUEUE, consumer, go_on, known, names, numbered, queue_of, send
+from .test_groups import QUEUE, consumer, go_on, known, names, numbered, queue_of, send
 
 
 @pytest.fixture
@@ -54,12 +54,6 @@ class TestBound:
         owner.ack(owner.message())
         send(owner, "j1")
         assert len(known(scene)) == 9
-
-    def test_in_mode_auto_nothing_is_unacknowledged(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(QUEUE)
-        send(client, *(f"{name}1" for name in "abcdefgh"))
-        assert len(known(scene)) == 3
 
     def test_one_that_goes_while_its_last_message_becomes_a_dead_letter(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
@@ -143,16 +137,9 @@ class TestAccount:
                 client.ack(message)
             client.drop()
         assert broker.context.group_bytes == groups._COST + 1_000
-        reader = scene.connect()
-        reader.subscribe("/queue/b")
+        reader = scene.consumer("/queue/b")
         reader.drop()
         assert broker.context.group_bytes == 0
-
-    def test_one_that_ends_costs_nothing_more(self, scene: Scene) -> None:
-        owner = consumer(scene)
-        send(owner, "a1", "b1")
-        send(owner, "a2", **CLOSE)
-        assert scene.broker.context.group_bytes == groups._COST + 1
 
     def test_a_queue_that_goes_leaves_nothing(self, scene: Scene) -> None:
         owner = consumer(scene)

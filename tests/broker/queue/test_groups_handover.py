@@ -5,14 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.queue import ready
-from gateway.codec import Version
 
-from ..client import WITH_NACK, Client, Scene, Step
-from ..conftest import Stage
+from ..client import Client, Scene, Step
 from ..wire import build
-from .test_groups import CLOSE, QUEUE, consumer, go_on, known, names, numbered, queue_of, send, waits
+from .test_groups import CLOSE, QUEUE, consumer, go_on, names, numbered, queue_of, send, waits
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 leaving = pytest.mark.parametrize(
     "leave", [Client.drop, Client.disconnect, Client.unsubscribe], ids=["drop", "disconnect", "unsubscribe"]
 )
@@ -26,18 +23,6 @@ def carry_out(client: Client, command: str, headers: dict[str, str]) -> None:
 
 
 class TestGivenBack:
-    @with_nack
-    def test_a_rejected_one_is_the_owners_again(self, scene: Scene, version: Version) -> None:
-        one, two = scene.connect(version), scene.connect(version)
-        for client in (one, two):
-            client.subscribe(QUEUE, ack="client")
-        send(one, "g1")
-        for count in range(1, 4):
-            message = one.message()
-            assert message.headers.get("delivery-count", "1") == str(count)
-            one.nack(message)
-        assert not two.received()
-
     @pytest.mark.parametrize("prefetch", [1, 2, 3])
     def test_and_comes_before_those_behind_it(self, scene: Scene, prefetch: int) -> None:
         owner, other = consumer(scene, prefetch), consumer(scene)
@@ -50,18 +35,6 @@ class TestGivenBack:
             owner.ack(message)
         assert go_on(owner) == numbered("g", *range(prefetch + 1, 6))
         assert names(other) == []
-
-    def test_after_its_back_off_it_is_still_the_owners(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 1.0}})
-        owner, other = consumer(scene, 2), consumer(scene)
-        send(owner, "g1", "g2", "g3")
-        first, second = owner.messages()
-        owner.nack(first)
-        assert names(owner) == ["g3"]
-        scene.wait(1.1)
-        assert names(other) == []
-        owner.ack(second)
-        assert names(owner) == ["g1"]
 
     def test_in_order_although_its_lane_is_long(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """Others came upon the group's next message; then much came that the owner does not want."""
@@ -119,60 +92,11 @@ class TestHandOver:
         shares = [go_on(client) for client in others]
         assert sorted(shares) == [[], [], numbered("g", *range(6))]
 
-    @leaving
-    def test_also_what_comes_later(self, scene: Scene, leave: Step) -> None:
-        owner, one, two = consumer(scene), consumer(scene), consumer(scene)
-        send(owner, "g1")
-        leave(owner)
-        send(one, "1", "g2", "2", "g3")
-        shares = [names(one), names(two)]
-        assert any([name for name in share if "g" in name] == ["g1", "g2", "g3"] for share in shares)
-
-    @leaving
-    def test_several_groups_go_to_several(self, scene: Scene, leave: Step) -> None:
-        owner, one, two = consumer(scene, 2), consumer(scene), consumer(scene)
-        one.stalled = two.stalled = True
-        for client in (one, two):
-            client.unsubscribe()
-        send(owner, "g1", "h1", "g2", "h2", "g3", "h3")
-        for client in (one, two):
-            client.resume()
-            client.subscribe(QUEUE, ack="client")
-        leave(owner)
-        assert sorted([names(one), names(two)]) == [["g1", "g2", "g3"], ["h1", "h2", "h3"]]
-
     def test_in_the_order_of_arrival_with_the_rest(self, scene: Scene) -> None:
         owner, other = consumer(scene, 2), consumer(scene, 1)
         send(owner, "g1", "1", "g2", "2", "g3", "3")
         owner.drop()
         assert go_on(other) == ["1", "g1", "g2", "2", "g3", "3"]
-
-    def test_also_of_several_groups_of_which_one_only_waits(self, scene: Scene) -> None:
-        owner = consumer(scene, 2)
-        send(owner, "g1", "h1")
-        owner.ack(owner.messages()[1])
-        send(owner, "1")
-        other = consumer(scene)
-        send(owner, "h2", "g2", "2")
-        owner.drop()
-        assert names(other) == ["2", "g1", "1", "h2", "g2"]
-
-    def test_nobody_there(self, scene: Scene) -> None:
-        owner = consumer(scene, 1)
-        send(owner, *numbered("g", *range(4)))
-        owner.drop()
-        assert waits(scene) == numbered("g", *range(4))
-        assert go_on(consumer(scene, 1)) == numbered("g", *range(4))
-
-    def test_a_whole_session_leaves(self, scene: Scene) -> None:
-        client, other = scene.connect(), consumer(scene)
-        other.unsubscribe()
-        for id in ("0", "1"):
-            client.subscribe(QUEUE, id, ack="client", **{"prefetch-count": "2"})
-        send(client, "g1", "h1", "g2", "h2", "g3", "h3")
-        other.subscribe(QUEUE, ack="client")
-        client.drop()
-        assert names(other) == ["g1", "h1", "g2", "h2", "g3", "h3"]
 
     def test_what_a_transaction_held_comes_to_the_new_owner(self, scene: Scene) -> None:
         owner, other = consumer(scene, 2), consumer(scene)
@@ -184,28 +108,10 @@ class TestHandOver:
         owner.abort()
         assert names(other) == ["g1"]
 
-    def test_of_messages_in_mode_auto_that_never_went_out(self, scene: Scene) -> None:
-        owner, other = scene.connect(), consumer(scene)
-        other.unsubscribe()
-        owner.subscribe(QUEUE)
-        owner.stalled = True
-        send(other, *numbered("g", 1, 2, 3))
-        other.subscribe(QUEUE, ack="client")
-        owner.drop()
-        assert names(other) == numbered("g", 1, 2, 3)
-
-    def test_the_owner_comes_again_and_is_one_of_many(self, scene: Scene) -> None:
-        owner, other = consumer(scene), consumer(scene)
-        send(owner, "g1")
-        owner.unsubscribe()
-        owner.subscribe(QUEUE, ack="client")
-        send(owner, "g2")
-        assert names(other) == ["g1", "g2"]
-
 
 class TestClosing:
-    def test_behind_the_last_one_the_group_chooses_again(self, scene: Scene, version: Version) -> None:
-        one, two = scene.connect(version), scene.connect(version)
+    def test_behind_the_last_one_the_group_chooses_again(self, scene: Scene) -> None:
+        one, two = scene.connect(), scene.connect()
         for client in (one, two):
             client.subscribe(QUEUE, ack="client")
         send(one, "g1")
@@ -220,11 +126,6 @@ class TestClosing:
             send(one, f"g{number}", JMSXGroupSeq=sequence)
         assert (len(names(one)), names(two)) == (3, [])
 
-    def test_without_a_group_there_is_nothing_to_close(self, scene: Scene) -> None:
-        one, two = consumer(scene), consumer(scene)
-        send(one, "1", "2", **CLOSE)
-        assert (names(one), names(two)) == (["1"], ["2"])
-
     def test_what_waits_behind_it_is_free(self, scene: Scene) -> None:
         """Whether others came upon it before or not; and what comes then is behind it."""
         owner, other = consumer(scene, 1), consumer(scene)
@@ -236,17 +137,9 @@ class TestClosing:
         assert (names(owner), names(other)) == (["g2"], ["g3", "g4"])
 
     def test_the_end_of_one_group_does_not_hold_up_another(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(QUEUE, ack="client", **{"prefetch-count": "3"})
+        client = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "3"})
         send(client, "h1", "1", "g1", "g2")
         send(client, "g3", priority="9", **CLOSE)
         send(client, "h2")
         client.ack(client.messages()[2])
         assert names(client) == ["g3", "g2", "h2"]
-
-    def test_a_group_of_one(self, scene: Scene) -> None:
-        one, two = consumer(scene), consumer(scene)
-        for number in range(4):
-            send(one, f"g{number}", **CLOSE)
-        assert (names(one), names(two)) == (["g0", "g2"], ["g1", "g3"])
-        assert len(known(scene)) == 0

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.codec import Version
-
-from ..client import WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 QUEUE = "/queue/a"
 
 
@@ -23,8 +20,8 @@ class TestIdleTimeout:
     def scene(self, stage: Stage) -> Scene:
         return stage({QUEUE: {"idle_timeout": 2.0}})
 
-    def test_a_queue_that_nobody_subscribes_goes_with_what_waits(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_a_queue_that_nobody_subscribes_goes_with_what_waits(self, scene: Scene) -> None:
+        client = scene.connect()
         client.publish(QUEUE, b"1")
         scene.wait(1.0)
         client.publish(QUEUE, b"2")
@@ -34,19 +31,9 @@ class TestIdleTimeout:
         assert not scene.broker.destinations
         assert (scene.broker.counters.dropped, scene.broker.memory.used) == (2, 0)
 
-    def test_it_may_come_again(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        for _ in range(3):
-            client.publish(QUEUE, b"m")
-            scene.wait(2.1)
-        assert scene.broker.counters.dropped == 3
-        client.publish(QUEUE, b"last")
-        client.subscribe(QUEUE)
-        assert client.bodies() == [b"last"]
-
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_a_subscriber_keeps_it(self, scene: Scene, version: Version, ack: str) -> None:
-        client = scene.connect(version)
+    def test_a_subscriber_keeps_it(self, scene: Scene, ack: str) -> None:
+        client = scene.connect()
         client.publish(QUEUE, b"1")
         scene.wait(1.9)
         client.subscribe(QUEUE, ack=ack)
@@ -55,8 +42,8 @@ class TestIdleTimeout:
         assert client.bodies() == [b"1", b"2"]
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_from_the_last_subscriber_on(self, scene: Scene, version: Version, leave: Step) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_from_the_last_subscriber_on(self, scene: Scene, leave: Step) -> None:
+        client, other = scene.connect(), scene.connect()
         for each in (client, other):
             each.subscribe(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
@@ -69,11 +56,9 @@ class TestIdleTimeout:
         scene.wait(0.2)
         assert not scene.broker.destinations
 
-    @with_nack
-    def test_what_comes_back_behind_that_time_does_not_stay_either(self, stage: Stage, version: Version) -> None:
+    def test_what_comes_back_behind_that_time_does_not_stay_either(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"idle_timeout": 2.0, "backoff": 5.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         client.nack(client.message())
         client.drop()
@@ -81,21 +66,8 @@ class TestIdleTimeout:
         assert not scene.broker.destinations
         assert scene.broker.memory.used == 0
 
-    def test_nor_what_a_transaction_gives_back(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.begin()
-        client.ack(client.message(), transaction="t")
-        client.unsubscribe()
-        scene.wait(5.0)
-        client.abort()
-        assert scene.broker.context.waiting == 1
-        scene.wait(5.0)
-        assert not scene.broker.destinations
-
-    def test_a_browser_is_no_subscriber(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_a_browser_is_no_subscriber(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.publish(QUEUE, b"1")
         browse(other)
         scene.wait(5.0)
@@ -106,9 +78,9 @@ class TestIdleTimeout:
         scene.wait(5.0)
         assert not scene.broker.destinations
 
-    def test_who_comes_and_goes_leaves_nothing_on_the_agenda(self, stage: Stage, version: Version) -> None:
+    def test_who_comes_and_goes_leaves_nothing_on_the_agenda(self, stage: Stage) -> None:
         scene = stage()
-        client = scene.connect(version)
+        client = scene.connect()
         for _ in range(300):
             client.subscribe(QUEUE, **{"x-expires": "86400000"})
             client.unsubscribe()
@@ -123,10 +95,8 @@ class TestAutoDelete:
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_it_goes_with_its_last_subscriber_and_all_that_waits(
-        self, scene: Scene, version: Version, leave: Step, ack: str
-    ) -> None:
-        client, other, producer = (scene.connect(version) for _ in range(3))
+    def test_it_goes_with_its_last_subscriber_and_all_that_waits(self, scene: Scene, leave: Step, ack: str) -> None:
+        client, other, producer = (scene.connect() for _ in range(3))
         for each in (client, other):
             each.subscribe(QUEUE, ack=ack)
         client.stalled = other.stalled = True
@@ -139,35 +109,26 @@ class TestAutoDelete:
         assert not scene.broker.destinations
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
-    def test_before_anybody_subscribed_it_waits_for_the_first(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.publish(QUEUE, b"m")
-        scene.wait(5.0)
-        client.subscribe(QUEUE)
-        assert client.bodies() == [b"m"]
-
-    @with_nack
-    def test_what_comes_back_later_is_gone_too(self, stage: Stage, version: Version) -> None:
+    def test_what_comes_back_later_is_gone_too(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"auto_delete": True, "backoff": 1.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         client.nack(client.message())
         client.unsubscribe()
         scene.wait(1.1)
         assert not scene.broker.destinations
 
-    def test_a_browser_that_leaves_takes_nothing_with_it(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_a_browser_that_leaves_takes_nothing_with_it(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.publish(QUEUE, b"m")
         browse(other)
         other.unsubscribe("browser")
         client.subscribe(QUEUE)
         assert client.bodies() == [b"m"]
 
-    def test_by_a_header(self, stage: Stage, version: Version) -> None:
+    def test_by_a_header(self, stage: Stage) -> None:
         scene = stage()
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe("a", "a", ack="client", **{"auto-delete": "true"})
         client.subscribe("b", "b", ack="client")
         for name in "ab":

@@ -29,46 +29,13 @@ def waiting(queue: Queue) -> list[int]:
 
 
 def test_nothing_waits(scene: Scene) -> None:
-    client = scene.connect()
-    client.subscribe(Q)
+    scene.consumer(Q)
     assert queue_of(scene).oldest() is None
-
-
-@pytest.mark.parametrize("first", ["1", "4", "9"])
-def test_of_all_priorities(scene: Scene, first: str) -> None:
-    """A less urgent one that has waited for long is what somebody has to know of."""
-    client = scene.connect()
-    client.publish(Q, priority=first)
-    for priority in "4917" * 50:
-        client.publish(Q, priority=priority)
-    queue = queue_of(scene)
-    assert queue.oldest() == min(waiting(queue))
-
-
-def test_of_a_group_that_somebody_has(scene: Scene) -> None:
-    busy, client = scene.connect(), scene.connect()
-    busy.subscribe(Q, ack="client", **{"prefetch-count": "1"})
-    for group in "aabab":
-        client.publish(Q, JMSXGroupID=group)
-    queue = queue_of(scene)
-    assert queue._dispatcher.groups is not None
-    assert queue.oldest() == min(waiting(queue)) == 2
-
-
-def test_what_comes_back_is_as_old_as_it_was(scene: Scene) -> None:
-    client, other = scene.connect(), scene.connect()
-    client.subscribe(Q, ack="client")
-    for _ in range(3):
-        other.publish(Q)
-    assert queue_of(scene).oldest() is None
-    client.drop()
-    assert queue_of(scene).oldest() == 1
 
 
 def test_what_comes_back_later_does_not_wait(stage: Stage) -> None:
     scene = stage({Q: {"backoff": 10.0}})
-    client = scene.connect()
-    client.subscribe(Q, ack="client")
+    client = scene.consumer(Q, ack="client")
     client.publish(Q)
     client.nack(client.message())
     assert (len(queue_of(scene).resting), queue_of(scene).oldest()) == (1, None)
@@ -122,8 +89,7 @@ def _take(scene: Scene, row: int) -> None:
 
 def test_of_what_is_being_read(paged: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "_PAGE", 2)
-    reader = paged.connect()
-    reader.subscribe(Q, ack="client", **{"prefetch-count": "1"})
+    paged.consumer(Q, ack="client", **{"prefetch-count": "1"})
     reading = list(backlog_of(paged)._reading)
     assert len(reading) == 2
     assert backlog_of(paged).first_rows() == [reading[0], reading[1] + 1, paged.broker.router.number - 2]

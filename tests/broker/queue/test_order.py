@@ -6,14 +6,11 @@ import pytest
 
 from gateway.broker.model.policy import WhenFull
 from gateway.broker.queue.queue import Queue
-from gateway.codec import Version
 
-from ..client import ALL, WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 from ..wire import Received, parse
 from .test_queue import MODES, consumers, fill
-
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 
 
 def queue_of(scene: Scene) -> Queue:
@@ -23,17 +20,17 @@ def queue_of(scene: Scene) -> Queue:
 
 
 class TestPriority:
-    def test_from_9_to_0_and_in_order_within_each(self, scene: Scene, version: Version) -> None:
-        producer = scene.connect(version)
+    def test_from_9_to_0_and_in_order_within_each(self, scene: Scene) -> None:
+        producer = scene.connect()
         sent = [(number, number * 7 % 10) for number in range(60)]
         for number, priority in sent:
             producer.publish("/queue/a", b"%d" % number, priority=str(priority))
-        (client,) = consumers(scene, version, 1, "auto")
+        (client,) = consumers(scene, 1, "auto")
         expected = sorted(sent, key=lambda each: (-each[1], each[0]))
         assert client.bodies() == [b"%d" % number for number, _ in expected]
 
-    def test_4_is_what_the_others_have(self, scene: Scene, version: Version) -> None:
-        producer = scene.connect(version)
+    def test_4_is_what_the_others_have(self, scene: Scene) -> None:
+        producer = scene.connect()
         for body, headers in (
             (b"3", {"priority": "3"}),
             (b"none", {}),
@@ -41,7 +38,7 @@ class TestPriority:
             (b"5", {"priority": "5"}),
         ):
             producer.publish("/queue/a", body, **headers)
-        (client,) = consumers(scene, version, 1)
+        (client,) = consumers(scene, 1)
         messages = client.messages()
         assert [message.body for message in messages] == [b"5", b"none", b"4", b"3"]
         assert "priority" not in messages[1].headers
@@ -53,17 +50,11 @@ class TestPriority:
         producer.publish("/queue/a", b"9", priority="9")
         producer.publish("/queue/a", b"1", priority="1")
         producer.publish("/queue/a", b"m", priority=said)
-        (client,) = consumers(scene, producer.version, 1)
+        (client,) = consumers(scene, 1)
         assert client.bodies().index(b"m") == (1 if place == 0 else 2)
 
-    @pytest.mark.parametrize("said", ["-1", "256", "high", ""])
-    def test_what_is_no_priority_is_refused(self, scene: Scene, said: str) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"m", priority=said)
-        assert "priority" in client.error().headers["message"]
-
-    def test_urgent_ones_pass_those_that_wait(self, stage: Stage, version: Version) -> None:
-        (client,) = consumers(stage(max_unacknowledged=1), version, 1)
+    def test_urgent_ones_pass_those_that_wait(self, stage: Stage) -> None:
+        (client,) = consumers(stage(max_unacknowledged=1), 1)
         fill(client, 3)
         client.publish("/queue/a", b"urgent", priority="9")
         found = []
@@ -73,17 +64,16 @@ class TestPriority:
             client.ack(message)
         assert found == [b"1", b"urgent", b"2", b"3"]
 
-    @with_nack
-    def test_what_comes_back_has_its_place_among_its_equals(self, stage: Stage, version: Version) -> None:
-        (client,) = consumers(stage(max_unacknowledged=2), version, 1, "client-individual")
+    def test_what_comes_back_has_its_place_among_its_equals(self, stage: Stage) -> None:
+        (client,) = consumers(stage(max_unacknowledged=2), 1, "client-individual")
         for number, priority in enumerate([4, 4, 9, 4, 0, 9]):
             client.publish("/queue/a", b"%d" % number, priority=str(priority))
         client.drop()
-        (client,) = consumers(client.scene, version, 1, "auto")
+        (client,) = consumers(client.scene, 1, "auto")
         assert client.bodies() == [b"2", b"5", b"0", b"1", b"3", b"4"]
 
-    def test_at_a_topic_it_changes_nothing(self, scene: Scene, version: Version) -> None:
-        clients = [scene.connect(version), scene.connect(version)]
+    def test_at_a_topic_it_changes_nothing(self, scene: Scene) -> None:
+        clients = [scene.connect(), scene.connect()]
         for client, ack in zip(clients, MODES, strict=True):
             client.subscribe("/topic/a", ack=ack)
         for priority in "059":
@@ -96,7 +86,7 @@ class TestPlaces:
 
     def test_a_long_life_with_few_messages(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
-        one, two = consumers(scene, ALL[-1], 2, "client-individual")
+        one, two = consumers(scene, 2, "client-individual")
         queue = queue_of(scene)
         fill(one, 10)
         for number in range(500):
@@ -108,7 +98,7 @@ class TestPlaces:
 
     def test_purged_is_everything_that_nobody_has(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
-        (client,) = consumers(scene, ALL[-1], 1)
+        (client,) = consumers(scene, 1)
         for number in range(6):
             group = {"JMSXGroupID": "g"} if number % 2 == 0 else {}
             client.publish("/queue/a", b"%d" % number, x=str(number), **group)
@@ -121,12 +111,12 @@ class TestPlaces:
         assert (queue.waiting, queue.nbytes, queue.waiting_messages()) == (0, 0, [])
         assert scene.broker.counters.dropped - before == 6 - len(held)
         client.drop()
-        (client,) = consumers(scene, ALL[-1], 1, "auto")
+        (client,) = consumers(scene, 1, "auto")
         assert client.bodies() == sorted(held)
 
     def test_what_waits_is_listed_in_order(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
-        one, _ = consumers(scene, ALL[-1], 2)
+        one, _ = consumers(scene, 2)
         for number, priority in enumerate([4, 4, 9, 4, 0, 9, 4]):
             group = {"JMSXGroupID": "g"} if number % 2 == 0 else {}
             one.publish("/queue/a", b"%d" % number, priority=str(priority), **group)
@@ -135,29 +125,6 @@ class TestPlaces:
 
 class TestMeanwhile:
     """What becomes of messages in a queue before anybody had room for them."""
-
-    def test_the_time_to_live_of_the_queue(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"time_to_live": 1.0}})
-        client = scene.connect()
-        fill(client, 2)
-        client.publish("/queue/a", b"own", ttl="5000")
-        scene.wait(1.1)
-        client.subscribe("/queue/a")
-        assert client.bodies() == [b"own"]
-
-    @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
-    @pytest.mark.parametrize("selector", ["", "n > 0"])
-    def test_what_has_expired_does_not_come_even_if_nobody_swept_it(
-        self, scene: Scene, selector: str, group: dict[str, str]
-    ) -> None:
-        client = scene.connect()
-        for number in range(1, 5):
-            lifetime = {"ttl": "1000"} if number != 3 else {}
-            client.publish("/queue/a", b"%d" % number, n=str(number), **lifetime, **group)
-        scene.now += 1.0
-        client.subscribe("/queue/a", selector=selector)
-        assert client.bodies() == [b"3"]
-        assert scene.broker.counters.expired == 3
 
     @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
     def test_what_has_expired_does_not_come_back(self, scene: Scene, group: dict[str, str]) -> None:
@@ -196,7 +163,7 @@ class TestMeanwhile:
 
     def test_those_dropped_are_the_oldest_whatever_their_group(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 3, "when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=1)
-        (client,) = consumers(scene, ALL[-1], 1)
+        (client,) = consumers(scene, 1)
         for number in range(20):
             group = {"JMSXGroupID": "gh"[number % 2]} if number % 3 else {}
             client.publish("/queue/a", b"%d" % number, **group)

@@ -9,12 +9,10 @@ import pytest
 
 from gateway.broker.model.policy import WhenFull
 from gateway.broker.queue.queue import Queue
-from gateway.codec import Version
 
-from ..client import WITH_NACK, Client, Scene
+from ..client import Client, Scene
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 QUEUE = "/queue/a"
 DEAD = "/queue/dlq.a"
 
@@ -43,8 +41,7 @@ def digits(client: Client) -> str:
 
 def left(scene: Scene, queue: str = QUEUE) -> str:
     """What waits in a queue; it is taken out."""
-    client = scene.connect()
-    client.subscribe(queue)
+    client = scene.consumer(queue)
     found = digits(client)
     client.disconnect()
     return found
@@ -61,11 +58,9 @@ at_once = pytest.mark.parametrize("fill", [send, send_in_transaction], ids=["one
 
 @pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_octets": 4_000}], ids=["messages", "octets"])
 class TestBlock:
-    def test_nothing_is_lost_and_the_transports_are_told(
-        self, stage: Stage, version: Version, limit: dict[str, Any]
-    ) -> None:
+    def test_nothing_is_lost_and_the_transports_are_told(self, stage: Stage, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit})
-        client = scene.connect(version)
+        client = scene.connect()
         send(client, "12")
         assert not scene.broker.context.take_full()
         send(client, "3")
@@ -75,9 +70,9 @@ class TestBlock:
         assert scene.broker.context.take_full() == {queue_of(scene)}
         assert left(scene) == "1234"
 
-    def test_and_told_again_when_there_is_room(self, stage: Stage, version: Version, limit: dict[str, Any]) -> None:
+    def test_and_told_again_when_there_is_room(self, stage: Stage, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit}, max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         send(client, "1234")
         assert queue_of(scene).full
         other.subscribe(QUEUE, ack="client")
@@ -91,25 +86,16 @@ class TestBlock:
         send(client, "6")
         assert queue_of(scene).full
 
-    def test_a_consumer_with_room_gets_all_of_it(self, stage: Stage, version: Version, limit: dict[str, Any]) -> None:
+    def test_a_consumer_with_room_gets_all_of_it(self, stage: Stage, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         send(client, "123456789")
         assert digits(client) == "123456789"
         assert not scene.broker.context.take_full()
 
-    def test_commit_fills_it_in_one_go(self, stage: Stage, version: Version, limit: dict[str, Any]) -> None:
-        scene = stage({QUEUE: limit})
-        client = scene.connect(version)
-        send_in_transaction(client, "123456")
-        assert scene.broker.context.take_full() == {queue_of(scene)}
-        assert left(scene) == "123456"
-        assert scene.rooms == 1
-
-    def test_who_waits_is_told_when_the_queue_goes(self, stage: Stage, version: Version, limit: dict[str, Any]) -> None:
+    def test_who_waits_is_told_when_the_queue_goes(self, stage: Stage, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit | {"idle_timeout": 5.0}})
-        send(scene.connect(version), "123")
+        send(scene.connect(), "123")
         assert queue_of(scene).full
         scene.wait(5.1)
         assert scene.rooms == 1
@@ -119,42 +105,27 @@ class TestBlock:
 @both
 @at_once
 class TestDropOldest:
-    def test_the_newest_stay(self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill) -> None:
+    def test_the_newest_stay(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}})
-        fill(scene.connect(version), "12345")
+        fill(scene.connect(), "12345")
         assert scene.broker.counters.dropped == 2
         assert not scene.broker.context.full
         assert left(scene) == "345"
 
-    def test_what_a_consumer_has_does_not_count(
-        self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill
-    ) -> None:
+    def test_what_a_consumer_has_does_not_count(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=2)
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         fill(client, "123456")
         messages = client.messages()
         assert scene.broker.counters.dropped == 1
         client.ack(messages[-1])
         assert digits(client) == "45"
 
-    def test_what_came_back_is_the_oldest(
-        self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill
-    ) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=2)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        fill(other, "12345")
-        client.disconnect()
-        assert scene.broker.context.waiting == 5
-        fill(other, "6")
-        assert left(scene) == "456"
-
     def test_selective_consumers_are_not_served_with_what_has_gone(
-        self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill
+        self, stage: Stage, limit: dict[str, Any], fill: Fill
     ) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client", selector="color IS NULL")
         fill(other, "0")
         (first,) = client.messages()
@@ -167,33 +138,22 @@ class TestDropOldest:
 @both
 @at_once
 class TestDropNewest:
-    def test_the_oldest_stay(self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill) -> None:
+    def test_the_oldest_stay(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_NEWEST}})
-        fill(scene.connect(version), "12345")
+        fill(scene.connect(), "12345")
         assert scene.broker.counters.dropped == 2
         assert left(scene) == "123"
-
-    def test_selective_consumers(self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_NEWEST}}, max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client", selector="color IS NULL")
-        fill(other, "0123456789")
-        (first,) = client.messages()
-        client.ack(first)
-        assert digits(client) == "1"
-        assert left(scene) == "23"
 
 
 @both
 @at_once
 class TestDeadLetter:
-    def test_the_oldest_moves(self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill) -> None:
+    def test_the_oldest_moves(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER}})
-        fill(scene.connect(version), "12345")
+        fill(scene.connect(), "12345")
         counters = scene.broker.counters
         assert (counters.dropped, counters.dead_lettered) == (0, 2)
-        reader = scene.connect(version)
-        reader.subscribe(DEAD)
+        reader = scene.consumer(DEAD)
         messages = reader.messages()
         assert [each.body[:1] for each in messages] == [b"1", b"2"]
         for each in messages:
@@ -201,39 +161,22 @@ class TestDeadLetter:
             assert said == {"dlq-reason": "queue-full", "dlq-source": QUEUE, "dlq-attempts": "0"}
         assert left(scene) == "345"
 
-    def test_it_has_its_attempts_if_it_came_back(
-        self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill
-    ) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER}}, max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        fill(other, "1234")
-        client.drop()
-        fill(other, "5")
-        other.subscribe(DEAD)
-        assert [(each.body[:1], each.headers["dlq-attempts"]) for each in other.messages()] == [
-            (b"1", "1"),
-            (b"2", "0"),
-        ]
-
-    def test_into_a_queue_that_drops(self, stage: Stage, version: Version, limit: dict[str, Any], fill: Fill) -> None:
+    def test_into_a_queue_that_drops(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
         scene = stage(
             {
                 QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER},
                 DEAD: {"max_messages": 1, "when_full": WhenFull.DROP_OLDEST},
             }
         )
-        fill(scene.connect(version), "12345")
+        fill(scene.connect(), "12345")
         assert (left(scene, DEAD), left(scene)) == ("2", "345")
 
 
 @pytest.mark.parametrize("action", [WhenFull.DROP_OLDEST, WhenFull.DROP_NEWEST, WhenFull.DEAD_LETTER])
-def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(
-    stage: Stage, version: Version, action: WhenFull
-) -> None:
+def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(stage: Stage, action: WhenFull) -> None:
     """They count, too; whatever goes, there are never more than the limit, and the books are right."""
     scene = stage({QUEUE: {"max_messages": 2, "when_full": action}}, max_unacknowledged=1)
-    busy, free, client = (scene.connect(version) for _ in range(3))
+    busy, free, client = (scene.connect() for _ in range(3))
     busy.subscribe(QUEUE, ack="client")
     client.publish(QUEUE, b"1", JMSXGroupID="g")
     first = busy.message()
@@ -248,24 +191,9 @@ def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(
     assert scene.broker.counters.dropped + scene.broker.counters.dead_lettered == 2
 
 
-def test_nothing_but_parked_messages_and_more_of_them_than_may_wait(stage: Stage, version: Version) -> None:
-    scene = stage({QUEUE: {"max_messages": 1, "when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=3)
-    busy, free, client = (scene.connect(version) for _ in range(3))
-    busy.subscribe(QUEUE, ack="client", **{"prefetch-count": "3"})
-    for body in (b"1", b"2", b"3"):
-        client.publish(QUEUE, body, JMSXGroupID="g")
-    busy.received()
-    free.subscribe(QUEUE, ack="client")
-    client.publish(QUEUE, b"4", JMSXGroupID="g")
-    client.publish(QUEUE, b"5", JMSXGroupID="g")
-    assert scene.broker.context.waiting == 1
-    busy.drop()
-    assert free.bodies()
-
-
-def test_a_message_bigger_than_the_limit_has_a_place_where_nothing_else_waits(stage: Stage, version: Version) -> None:
+def test_a_message_bigger_than_the_limit_has_a_place_where_nothing_else_waits(stage: Stage) -> None:
     scene = stage({QUEUE: {"max_octets": 100}})
-    send(scene.connect(version), "1")
+    send(scene.connect(), "1")
     assert queue_of(scene).full
     assert left(scene) == "1"
 
@@ -282,24 +210,15 @@ class TestConflation:
         """A message of a key: as the policy knows it, and as Artemis has it."""
         send(client, number, key=key, _AMQ_LVQ_NAME=key, **headers)
 
-    def test_the_newest_of_each_key_waits(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_the_newest_of_each_key_waits(self, scene: Scene) -> None:
+        client = scene.connect()
         for number, key in zip("123456", "ababca", strict=True):
             self.news(client, key, number)
         assert scene.broker.counters.conflated == 3
         assert sorted(left(scene)) == ["4", "5", "6"]
 
-    def test_what_has_no_key_is_left_alone(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        self.news(client, "a", "1")
-        send(client, "23")
-        self.news(client, "a", "4")
-        send(client, "5")
-        self.news(client, "b", "6")
-        assert left(scene) == "42356"
-
-    def test_what_a_consumer_has_is_not_replaced(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_what_a_consumer_has_is_not_replaced(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         for number in "1234":
             self.news(other, "a", number)
@@ -308,8 +227,8 @@ class TestConflation:
         client.ack(first)
         assert digits(client) == "4"
 
-    def test_an_older_one_that_comes_back_goes_if_a_newer_one_waits(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_an_older_one_that_comes_back_goes_if_a_newer_one_waits(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         for number in "12":
             self.news(other, "a", number)
@@ -317,43 +236,15 @@ class TestConflation:
         assert scene.broker.counters.conflated == 1
         assert left(scene) == "2"
 
-    def test_an_older_one_that_comes_back_stays_if_nothing_newer_waits(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        self.news(other, "a", "1")
-        self.news(other, "b", "2")
-        client.drop()
-        assert left(scene) == "12"
-
-    @with_nack
-    def test_also_behind_its_back_off(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"backoff": 1.0, "conflate_by": "key"}}, max_unacknowledged=1)
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        self.news(other, "a", "1")
-        client.nack(client.message())
-        client.unsubscribe()
-        self.news(other, "a", "2")
-        scene.wait(1.1)
-        assert left(scene) == "2"
-
-    def test_an_expired_one_is_forgotten(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        self.news(client, "a", "1", ttl="1000")
-        scene.wait(1.1)
-        self.news(client, "a", "2")
-        assert scene.broker.counters.conflated == 0
-        assert left(scene) == "2"
-
-    def test_the_newer_one_takes_the_place_of_the_older(self, scene: Scene, version: Version) -> None:
+    def test_the_newer_one_takes_the_place_of_the_older(self, scene: Scene) -> None:
         """So that every key has its turn, however often it changes."""
-        client = scene.connect(version)
+        client = scene.connect()
         for number, key in zip("1234567", "abcbbab", strict=True):
             self.news(client, key, number)
         assert left(scene) == "673"
 
-    def test_but_not_over_priorities(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_but_not_over_priorities(self, scene: Scene) -> None:
+        client = scene.connect()
         self.news(client, "a", "1", priority="9")
         self.news(client, "b", "2", priority="5")
         self.news(client, "c", "3")
@@ -361,22 +252,8 @@ class TestConflation:
         self.news(client, "c", "5", priority="6")
         assert left(scene) == "524"
 
-    def test_a_selective_consumer_gets_the_newest_if_it_wants_it(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        for number, color in zip("1234", ("red", "blue", "blue", "red"), strict=True):
-            self.news(client, "ab"[number in "24"], number, color=color)
-        other.subscribe(QUEUE, ack="client", selector="color = 'red'")
-        assert digits(other) == "4"
-        assert left(scene) == "3"
-
-    def test_queues_have_their_own_keys(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        self.news(client, "a", "1")
-        client.publish("/queue/b", b"2", key="a", _AMQ_LVQ_NAME="a")
-        assert (left(scene), left(scene, "/queue/b")) == ("1", "2")
-
-    def test_many_are_replaced_and_nothing_is_kept_of_them(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_many_are_replaced_and_nothing_is_kept_of_them(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         other.subscribe(QUEUE, selector="color = 'red'")
         for number in range(500):
             self.news(client, str(number % 7), str(number % 10))
@@ -384,16 +261,16 @@ class TestConflation:
         assert queue.waiting == 7
         assert all(len(ready_list) <= 7 * 2 + 64 for ready_list in queue.in_memory.ready_lists)
 
-    def test_it_makes_room_before_the_limit_is_asked(self, stage: Stage, version: Version) -> None:
+    def test_it_makes_room_before_the_limit_is_asked(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"conflate_by": "key", "max_messages": 2, "when_full": WhenFull.DROP_NEWEST}})
-        client = scene.connect(version)
+        client = scene.connect()
         for number, key in zip("1234", "abac", strict=True):
             self.news(client, key, number)
         assert left(scene) == "32"
 
-    def test_the_header_counts_before_the_policy(self, stage: Stage, version: Version) -> None:
+    def test_the_header_counts_before_the_policy(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"conflate_by": "key"}})
-        client = scene.connect(version)
+        client = scene.connect()
         send(client, "1", key="a", _AMQ_LVQ_NAME="x")
         send(client, "2", key="a", _AMQ_LVQ_NAME="y")
         assert left(scene) == "12"

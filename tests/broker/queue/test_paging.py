@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import pytest
 
@@ -76,15 +76,6 @@ class TestSpill:
         assert scene.broker.memory.used < queue(scene).nbytes
         assert stored(scene) == (10 if headers else 0)
 
-    def test_what_is_not_durable_is_gone_with_the_process(self, scene: Scene) -> None:
-        client = scene.connect()
-        publish(client, range(10))
-        scene.commit()
-        assert all(row.transient for row in scene.store.rows.values())
-        assert len(scene.store.rows) == count(scene)
-        again = scene.crash()
-        assert not again.broker.destinations
-
     def test_nobody_waits_for_it(self, scene: Scene) -> None:
         client = scene.connect()
         for number in range(10):
@@ -95,8 +86,7 @@ class TestSpill:
         client = scene.connect()
         publish(client, range(10))
         scene.commit()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client")
+        consumer = scene.consumer(QUEUE, ack="client")
         scene.commit()
         consumer.ack(consumer.messages()[-1], receipt="r")
         assert consumer.receipts() == ["r"]
@@ -118,24 +108,6 @@ class TestSpill:
         publish(client, range(20, 21))  # nothing is before it: it stays in memory
         assert count(scene) == 0
         assert consume(scene, consumer) == [20]
-
-    @pytest.mark.parametrize("headers", [P, {}])
-    def test_nobody_has_seen_it_yet(self, scene: Scene, headers: dict[str, str]) -> None:
-        publish(scene.connect(), range(10), **headers)
-        assert marks(scene) == dict.fromkeys(range(10), False)
-
-    def test_all_queues_together_are_counted(self, scene: Scene) -> None:
-        client = fill(scene, 10)
-        for number in range(10):
-            client.publish("/queue/b", b"%d" % number)
-        every = scene.vault.storage
-        other = storage(scene, "/queue/b").paged
-        assert other is not None
-        assert every.in_backlog == count(scene) + other.count > 10
-        scene = scene.crash()
-        assert scene.vault.storage.in_backlog == 10
-        drain(scene)
-        assert scene.vault.storage.in_backlog == 0
 
     def test_earlier_where_memory_is_short(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         """However many queues there are, their backlogs cost no memory that publishers would have to wait for."""
@@ -189,8 +161,7 @@ class TestReadingOn:
         fill(scene, 20)
         scene = scene.crash()
         assert count(scene) == 20
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         scene.commit()
         counts = [count(scene)]
         while counts[-1]:
@@ -200,43 +171,11 @@ class TestReadingOn:
         assert counts[0] >= 14
         assert {before - after for before, after in pairwise(counts)} <= {0, 2, 3}
 
-    def test_nothing_while_nobody_wants_it(self, scene: Scene) -> None:
-        fill(scene, 10)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
-        scene.commit()
-        consumer.unsubscribe()
-        before = count(scene)
-        scene.commit()
-        assert count(scene) == before > 0
-
     def test_all_of_it_in_order(self, scene: Scene) -> None:
         fill(scene, 30)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **TWO)
+        consumer = scene.consumer(QUEUE, ack="client", **TWO)
         assert consume(scene, consumer) == list(range(30))
         assert scene.broker.context.waiting == scene.broker.memory.used == 0
-
-    def test_to_several(self, scene: Scene) -> None:
-        fill(scene, 30)
-        consumers = [scene.connect() for _ in range(3)]
-        for consumer in consumers:
-            consumer.subscribe(QUEUE, ack="client", **TWO)
-        got: dict[int, list[int]] = {}
-        for _ in range(30):
-            for number, consumer in enumerate(consumers):
-                got.setdefault(number, []).extend(consume(scene, consumer, most=1))
-        assert sorted(number for each in got.values() for number in each) == list(range(30))
-        assert all(each == sorted(each) for each in got.values())
-
-    def test_in_mode_auto(self, scene: Scene) -> None:
-        fill(scene, 30)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE)
-        scene.commit()
-        assert [int(body) for body in consumer.bodies()] == list(range(30))
-        scene.commit()
-        assert not scene.store.rows
 
     def test_while_rows_are_still_to_be_written(self, scene: Scene) -> None:
         """Rows are read behind the batch that holds them, also where that is not the one under way."""
@@ -252,20 +191,10 @@ class TestReadingOn:
         scene.vault.write(batch)
         assert got + consume(scene, consumer) == list(range(8))
 
-    def test_with_a_consumer_that_left_meanwhile(self, scene: Scene) -> None:
-        fill(scene, 10)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
-        scene.vault.write(scene.vault.take())
-        consumer.unsubscribe()
-        scene.commit()
-        assert list(marks(scene)) == list(range(10))
-
     def test_while_the_store_cannot_be_read(self, scene: Scene) -> None:
         fill(scene, 10)
         scene = scene.crash()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client")
+        consumer = scene.consumer(QUEUE, ack="client")
         scene.store.failure = "the disk is gone"
         scene.commit()
         assert not consumer.received()
@@ -294,8 +223,7 @@ class TestReadingOn:
         client = fill(scene, 40, kind="a")
         client.publish(QUEUE, b"40", kind="b", **P)
         scene.commit()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", selector="kind = 'b'")
+        consumer = scene.consumer(QUEUE, ack="client", selector="kind = 'b'")
         scene.commit()
         assert scene.broker.memory.used < 8_000
         consumer.unsubscribe()
@@ -306,8 +234,7 @@ class TestReadingOn:
         scene = stage(stored=True, max_unacknowledged=2)
         fill(scene, 40)
         scene = scene.crash()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **{"prefetch-count": "0"})
+        consumer = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "0"})
         scene.commit()
         assert len(consumer.messages()) == 40
         assert all(marks(scene.crash()).values())
@@ -321,21 +248,11 @@ class TestSelective:
         client.publish(QUEUE, b"20", kind="b", **P)
         scene.commit()
         scene = scene.crash()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, selector="kind = 'b'")
+        consumer = scene.consumer(QUEUE, selector="kind = 'b'")
         scene.commit()
         assert consumer.bodies() == [b"20"]
         consumer.unsubscribe()
         assert [int(message.body) for message in drain(scene)] == list(range(20))
-
-    def test_what_comes_while_all_is_read(self, scene: Scene) -> None:
-        client = fill(scene, 20, kind="a")
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, selector="kind = 'b'")
-        scene.commit()
-        client.publish(QUEUE, b"20", kind="b", **P)
-        scene.commit()
-        assert consumer.bodies() == [b"20"]
 
     def test_by_a_group_whose_consumer_is_busy(self, scene: Scene) -> None:
         client = fill(scene, 20, JMSXGroupID="g")
@@ -349,39 +266,20 @@ class TestSelective:
         scene.commit()
         assert (busy.bodies(), idle.bodies()) == ([b"0"], [b"20"])
 
-    def test_beside_a_consumer_that_takes_all(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish(QUEUE, b"%d" % number, kind="ab"[number % 5 == 0], **P)
-        scene.commit()
-        scene = scene.crash()
-        every, some = scene.connect(), scene.connect()
-        every.subscribe(QUEUE, ack="client", **ONE)
-        some.subscribe(QUEUE, ack="client", selector="kind = 'b'", **ONE)
-        got: list[list[int]] = [[], []]
-        for _ in range(30):
-            for each, consumer in zip(got, (every, some), strict=True):
-                each += consume(scene, consumer, most=1)
-        assert sorted(got[0] + got[1]) == list(range(20))
-        assert all(each == sorted(each) for each in got)
-        assert all(number % 5 == 0 for number in got[1])
-
 
 class TestOrder:
     def test_more_urgent_ones_go_first(self, scene: Scene) -> None:
         client = fill(scene, 10)
         publish(client, range(10, 12), priority="9", **P)
         scene.commit()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         assert consume(scene, consumer) == [10, 11, *range(10)]
 
     def test_less_urgent_ones_in_memory_wait(self, scene: Scene) -> None:
         client = fill(scene, 4, priority="0")
         publish(client, range(4, 12), **P)
         scene.commit()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         assert consume(scene, consumer) == [*range(4, 12), *range(4)]
 
     def test_all_priorities_in_any_order(self, scene: Scene) -> None:
@@ -392,55 +290,26 @@ class TestOrder:
         scene.commit()
         expected = sorted(range(len(priorities)), key=lambda number: (-priorities[number], number))
         scene = scene.crash()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         assert consume(scene, consumer) == expected
 
-    def test_what_comes_back_goes_to_its_place(self, scene: Scene) -> None:
-        fill(scene, 12)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **TWO)
-        scene.commit()
-        assert [int(message.body) for message in consumer.messages()] == [0, 1]
-        consumer.drop()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
-        assert consume(scene, consumer) == list(range(12))
-
     def test_what_comes_back_less_urgent_than_the_backlog_waits(self, scene: Scene) -> None:
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **TWO)
+        consumer = scene.consumer(QUEUE, ack="client", **TWO)
         client = fill(scene, 2, priority="0")
         publish(client, range(2, 12), **P)
         scene.commit()
         consumer.drop()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         assert consume(scene, consumer) == [*range(2, 12), 0, 1]
 
     def test_what_comes_while_a_page_is_read(self, scene: Scene) -> None:
         client = fill(scene, 10)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         scene.vault.write(scene.vault.take())
         publish(client, range(10, 12), **P)
         publish(client, range(12, 13), priority="9", **P)
         got = consume(scene, consumer)
         assert [number for number in got if number != 12] == list(range(12))
-
-    def test_groups(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish(QUEUE, b"%d" % number, JMSXGroupID="gh"[number % 2], **P)
-        scene.commit()
-        consumers = [scene.connect() for _ in range(2)]
-        for consumer in consumers:
-            consumer.subscribe(QUEUE, ack="client", **ONE)
-        got: list[list[int]] = [[], []]
-        for _ in range(20):
-            for each, consumer in zip(got, consumers, strict=True):
-                each += consume(scene, consumer, most=1)
-        assert sorted(got) == [list(range(0, 20, 2)), list(range(1, 20, 2))]
 
     @pytest.mark.parametrize("headers", [P, {}])
     @pytest.mark.parametrize("before", range(5))
@@ -456,18 +325,9 @@ class TestOrder:
             filled += 1
         publish(client, range(filled, filled + 2), **headers)
         scene.commit()
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE)
+        consumer = scene.consumer(QUEUE)
         scene.commit()
         assert [int(body) for body in consumer.bodies()] == [*range(filled + 2), 99]
-
-    def test_keys(self, scene: Scene) -> None:
-        """Of the messages of one key that wait only the newest stays, wherever it waits."""
-        client = fill(scene, 5)
-        for number in range(5, 20):
-            client.publish(QUEUE, b"%d" % number, _AMQ_LVQ_NAME="ab"[number % 2], **P)
-        scene.commit()
-        assert sorted(marks(scene)) == [0, 1, 2, 3, 4, 18, 19]
 
     def test_keys_come_before_the_backlog(self, scene: Scene) -> None:
         """They are in memory, where a newer one finds them."""
@@ -511,21 +371,11 @@ class TestLimits:
         publish(client, range(7, 8), **P)
         assert queue(scene).full
         assert scene.broker.context.take_full() == {queue(scene)}
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         scene.commit()
         assert not queue(scene).full
         assert scene.rooms == 1
         assert consume(scene, consumer) == list(range(8))
-
-    def test_in_octets(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_octets": 4_000}}, stored=True)
-        client = scene.connect()
-        while not queue(scene).full if scene.broker.destinations else True:
-            publish(client, range(1), **P)
-            assert queue(scene).nbytes < 6_000
-        assert queue(scene).nbytes >= 4_000
-        assert count(scene) > 0
 
     def test_no_longer_when_it_is_thrown_away(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_messages": 8, "auto_delete": True}}, stored=True)
@@ -622,16 +472,14 @@ class TestExpiry:
         publish(client, range(10, 12), **P)
         scene.commit()
         scene.now += 2  # no moment for anybody to look at the clock
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client")
+        consumer = scene.consumer(QUEUE, ack="client")
         scene.commit()
         assert consumer.bodies() == [b"10", b"11"]
 
     def test_when_the_consumer_has_left_while_it_was_read(self, scene: Scene) -> None:
         fill(scene, 3, ttl="1000")
         scene = scene.crash(0.1)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client")
+        consumer = scene.consumer(QUEUE, ack="client")
         batch = scene.vault.take()
         if batch is not None:
             scene.store.write(batch)
@@ -649,23 +497,9 @@ class TestExpiry:
         scene.commit()
         scene = scene.crash(0.1)
         scene.wait(2.0)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         assert consume(scene, consumer) == [4, 5, 6, 7, 8]
         assert scene.broker.counters.expired == 5
-
-    def test_of_several_priorities(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(12):
-            client.publish(
-                QUEUE, b"%d" % number, priority=str(number % 3 * 4), ttl=str(1_000 + number % 2 * 2_000), **P
-            )
-        scene.commit()
-        scene = scene.crash(0.1)
-        scene.wait(1.5)
-        scene.commit()
-        assert queue(scene).waiting == 6
-        assert sorted(marks(scene)) == [1, 3, 5, 7, 9, 11]
 
     @pytest.mark.parametrize("more", [0, 3])
     def test_thrown_away_while_it_is_read(self, stage: Stage, more: int) -> None:
@@ -732,46 +566,6 @@ class TestPurge:
         assert len(scene.store.rows) == stored(scene) == 10
         assert list(marks(scene)) == list(range(40, 50))
 
-    def test_a_kill_in_between(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_SLICE", 4)
-        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
-        fill(scene, 20)
-        in_memory = 20 - count(scene)
-        scene.wait(5.1)
-        for _ in range(2):
-            scene.vault.write(scene.vault.take())
-        assert list(marks(scene.crash())) == list(range(in_memory + 8, 20))
-
-    def test_a_durable_subscription_does_not_come_back(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_SLICE", 4)
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/topic/a", ack="client", durable="true", **ONE)
-        for number in range(20):
-            client.publish("/topic/a", b"%d" % number, **P)
-        scene.commit()
-        assert len(scene.store.rows) == 20
-        assert consumer.bodies() == [b"0"]
-        consumer.send("UNSUBSCRIBE", {"id": "0", "durable": "true", "receipt": "r"})
-        scene.vault.write(scene.vault.take())
-        assert consumer.receipts() == ["r"]
-        assert scene.store.rows
-        scene = scene.crash()
-        assert scene.broker.registry.count() == 0
-        scene.commit()
-        assert not scene.store.rows
-
-    def test_not_what_somebody_holds(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
-        consumer = scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
-        fill(scene, 10)
-        consumer.begin()
-        consumer.ack(consumer.message(), transaction="t")
-        consumer.unsubscribe()
-        scene.commit()
-        assert len(scene.store.rows) == 1
-        assert marks(scene.crash()) == {0: True}
-
     def test_nor_while_the_store_fails(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         """Then all slices but one would wait in memory."""
         monkeypatch.setattr(module, "_SLICE", 4)
@@ -809,42 +603,16 @@ class TestPurge:
             next_one.ack(messages[-1])
         assert got + consume(scene, next_one) == list(range(10, 20))
 
-    def test_with_all_counts_at_zero(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"auto_delete": True}}, stored=True)
-        consumer, browser = scene.connect(), scene.connect()
-        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})
-        consumer.subscribe(QUEUE, ack="client", **ONE)
-        publish(scene.connect(), range(10))
-        assert count(scene) > 0
-        consumer.unsubscribe()
-        found = storage(scene)
-        assert (queue(scene).waiting, queue(scene).nbytes, found.rows, found.transient) == (0, 0, 0, 0)
-        assert found.paged is not None
-        assert (found.paged.count, found.paged.nbytes, list(chain(*found.paged.next_rows(9)))) == (0, 0, [])
-
 
 class TestBrowsers:
     @pytest.mark.parametrize("end", ["true", "false"])
     def test_see_all_that_waits(self, scene: Scene, end: str) -> None:
         fill(scene, 12)
-        browser = scene.connect()
-        browser.subscribe(QUEUE, browser="true", **{"browser-end": end})
+        browser = scene.consumer(QUEUE, browser="true", **{"browser-end": end})
         for _ in range(10):
             scene.commit()
         found = [message.body for message in browser.messages() if "browser" not in message.headers]
         assert found == [b"%d" % number for number in range(12)]
-
-    def test_also_behind_a_restart(self, scene: Scene) -> None:
-        fill(scene, 3)
-        scene = scene.crash()
-        browser = scene.connect()
-        browser.subscribe(QUEUE, browser="true")
-        for _ in range(10):
-            scene.commit()
-        found = browser.messages()
-        assert [message.body for message in found] == [b"0", b"1", b"2", b""]
-        assert found[-1].headers["browser"] == "end"
-        assert scene.broker.context.waiting == 3
 
     @pytest.mark.parametrize("end", ["true", "false"])
     def test_as_fast_as_they_read(self, stage: Stage, end: str) -> None:
@@ -867,8 +635,7 @@ class TestBrowsers:
     def test_see_nothing_that_expires_while_it_is_read(self, scene: Scene) -> None:
         client = fill(scene, 9, ttl="1000")
         publish(client, range(9, 12), **P)
-        browser = scene.connect()
-        browser.subscribe(QUEUE, browser="true")
+        browser = scene.consumer(QUEUE, browser="true")
         in_memory = len(browser.messages())
         scene.now += 2
         scene.commit()
@@ -876,13 +643,6 @@ class TestBrowsers:
         assert browser.bodies() == [b"9", b"10", b"11", b""]
         scene.wait(2.0)
         scene.commit()
-
-    def test_follow_what_comes(self, scene: Scene) -> None:
-        browser = scene.connect()
-        fill(scene, 1)
-        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})
-        publish(scene.connect(), range(1, 12), **P)
-        assert browser.bodies() == [b"%d" % number for number in range(12)]
 
 
 class TestQueuesComeAndGo:
@@ -895,13 +655,6 @@ class TestQueuesComeAndGo:
             assert sorted(marks(scene)) == list(range(start, start + 10))
             assert not scene.broker.destinations
             assert not scene.store.places
-
-    def test_not_while_something_waits_in_the_store_alone(self, scene: Scene) -> None:
-        fill(scene, 10)
-        scene = scene.crash()
-        assert set(scene.broker.destinations) == {QUEUE}
-        assert not queue(scene).is_idle
-        assert not queue(scene).waiting_messages()
 
 
 class TestWhatIsLetGo:
@@ -919,9 +672,8 @@ class TestWhatIsLetGo:
             client.publish(QUEUE, b"%d" % number, kind="a", ttl="1000000", **P)
         scene.commit()
         scene = scene.crash()
-        busy, consumer = scene.connect(), scene.connect()
-        busy.subscribe(QUEUE, ack="client", selector="kind = 'a'", **ONE)
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        scene.consumer(QUEUE, ack="client", selector="kind = 'a'", **ONE)
+        consumer = scene.consumer(QUEUE, ack="client", **ONE)
         scene.commit()
         for _ in range(200):
             message = next(iter(consumer.messages()), None)

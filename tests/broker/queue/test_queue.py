@@ -6,12 +6,9 @@ from itertools import chain
 
 import pytest
 
-from gateway.codec import Version
-
-from ..client import ALL, WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 MODES = ["auto", "client"]
 
 
@@ -23,9 +20,9 @@ def fill(producer: Client, count: int, start: int = 1) -> list[bytes]:
     return bodies
 
 
-def consumers(scene: Scene, version: Version, count: int, ack: str = "client") -> list[Client]:
+def consumers(scene: Scene, count: int, ack: str = "client") -> list[Client]:
     """So many connections that subscribe /queue/a."""
-    clients = [scene.connect(version) for _ in range(count)]
+    clients = [scene.connect() for _ in range(count)]
     for client in clients:
         client.subscribe("/queue/a", ack=ack)
     return clients
@@ -33,44 +30,36 @@ def consumers(scene: Scene, version: Version, count: int, ack: str = "client") -
 
 class TestOneConsumerEach:
     @pytest.mark.requirement("XTR-03", "XTR-05", "SND-01")
-    def test_kept_while_there_is_no_consumer(self, scene: Scene, version: Version) -> None:
-        producer = scene.connect(version)
+    def test_kept_while_there_is_no_consumer(self, scene: Scene) -> None:
+        producer = scene.connect()
         bodies = fill(producer, 100)
         producer.drop()
-        (client,) = consumers(scene, version, 1)
+        (client,) = consumers(scene, 1)
         assert client.bodies() == bodies
 
     @pytest.mark.requirement("XTR-05")
     @pytest.mark.parametrize("ack", MODES)
-    def test_one_consumer_gets_all_in_order(self, scene: Scene, version: Version, ack: str) -> None:
-        (client,) = consumers(scene, version, 1, ack)
-        assert fill(scene.connect(version), 100) == client.bodies()
+    def test_one_consumer_gets_all_in_order(self, scene: Scene, ack: str) -> None:
+        (client,) = consumers(scene, 1, ack)
+        assert fill(scene.connect(), 100) == client.bodies()
 
     @pytest.mark.requirement("XTR-03")
     @pytest.mark.parametrize("ack", MODES)
     @pytest.mark.parametrize("first", [True, False], ids=["sent first", "subscribed first"])
-    def test_competing_consumers_take_turns(self, scene: Scene, version: Version, ack: str, first: bool) -> None:
-        producer = scene.connect(version)
+    def test_competing_consumers_take_turns(self, scene: Scene, ack: str, first: bool) -> None:
+        producer = scene.connect()
         early = fill(producer, 3) if first else []
-        clients = consumers(scene, version, 3, ack)
+        clients = consumers(scene, 3, ack)
         late = fill(producer, 30, start=4)
         shares = [client.bodies() for client in clients]
         assert sorted(chain.from_iterable(shares), key=int) == early + late
         assert [len(share) for share in shares] == [len(early) + 10, 10, 10]
         assert all(share == sorted(share, key=int) for share in shares)
 
-    def test_versions_and_subscriptions_of_one_connection_take_turns_too(self, scene: Scene) -> None:
-        clients = [scene.connect(version) for version in ALL]
-        for client in clients:
-            client.subscribe("/queue/a", "0")
-            client.subscribe("/queue/a", "1")
-        fill(clients[0], 12)
-        assert [[each.subscription for each in client.messages()] for client in clients] == [["0", "1"] * 2] * 3
-
-    def test_who_was_full_takes_turns_again(self, stage: Stage, version: Version) -> None:
+    def test_who_was_full_takes_turns_again(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=2)
-        producer = scene.connect(version)
-        one, two = consumers(scene, version, 2)
+        producer = scene.connect()
+        one, two = consumers(scene, 2)
         fill(producer, 4)
         one.ack(one.messages()[-1])
         two.ack(two.messages()[-1])
@@ -78,10 +67,10 @@ class TestOneConsumerEach:
         assert one.bodies() == [b"5", b"7"]
         assert two.bodies() == [b"6", b"8"]
 
-    def test_a_busy_consumer_holds_nobody_up(self, stage: Stage, version: Version) -> None:
+    def test_a_busy_consumer_holds_nobody_up(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
-        slow, fast = consumers(scene, version, 2)
-        fill(scene.connect(version), 10)
+        slow, fast = consumers(scene, 2)
+        fill(scene.connect(), 10)
         for number in (2, *range(3, 11)):
             message = fast.message()
             assert message.body == b"%d" % number
@@ -89,8 +78,8 @@ class TestOneConsumerEach:
         assert slow.bodies() == [b"1"]
 
     @pytest.mark.requirement("UNS-01")
-    def test_who_unsubscribed_gets_no_turn(self, scene: Scene, version: Version) -> None:
-        one, two = consumers(scene, version, 2)
+    def test_who_unsubscribed_gets_no_turn(self, scene: Scene) -> None:
+        one, two = consumers(scene, 2)
         one.unsubscribe()
         assert fill(two, 4) == two.bodies()
         assert not one.received()
@@ -98,13 +87,13 @@ class TestOneConsumerEach:
 
 class TestGivenBack:
     @pytest.mark.requirement("ACK-06", "XTR-03")
-    def test_a_lost_connections_messages_go_to_the_front_in_order(self, stage: Stage, version: Version) -> None:
+    def test_a_lost_connections_messages_go_to_the_front_in_order(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=4)
-        (client,) = consumers(scene, version, 1)
-        bodies = fill(scene.connect(version), 8)
+        (client,) = consumers(scene, 1)
+        bodies = fill(scene.connect(), 8)
         assert client.bodies() == bodies[:4]
         client.drop()
-        (other,) = consumers(scene, version, 1)
+        (other,) = consumers(scene, 1)
         messages = other.messages()
         other.ack(messages[-1])
         messages += other.messages()
@@ -114,15 +103,15 @@ class TestGivenBack:
     @pytest.mark.requirement("ACK-06")
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
     def test_also_those_of_interleaved_consumers_that_leave_one_by_one(
-        self, stage: Stage, version: Version, order: tuple[int, ...]
+        self, stage: Stage, order: tuple[int, ...]
     ) -> None:
         scene = stage(max_unacknowledged=3)
-        clients = consumers(scene, version, 3)
-        bodies = fill(scene.connect(version), 12)
+        clients = consumers(scene, 3)
+        bodies = fill(scene.connect(), 12)
         assert clients[0].bodies() == [b"1", b"4", b"7"]
         for index in order:
             clients[index].drop()
-        (last,) = consumers(scene, version, 1)
+        (last,) = consumers(scene, 1)
         found = []
         while messages := last.messages():
             found += messages
@@ -130,28 +119,14 @@ class TestGivenBack:
         assert [each.body for each in found] == bodies
         assert [each.redelivered for each in found] == [True] * 9 + [False] * 3
 
-    @pytest.mark.requirement("ACK-06", "TXN-08")
-    def test_also_with_transactions_open_on_all_of_them(self, stage: Stage, version: Version) -> None:
-        scene = stage(max_unacknowledged=3)
-        clients = consumers(scene, version, 3)
-        bodies = fill(scene.connect(version), 12)
-        for client, index in zip(clients, (2, 0, 1), strict=True):
-            client.begin()
-            client.ack(client.messages()[index], transaction="t")
-            client.publish("/queue/a", b"never", transaction="t")
-        for client in clients:
-            client.drop()
-        (last,) = consumers(scene, version, 1, ack="auto")
-        assert last.bodies() == bodies
-
     @pytest.mark.requirement("ACK-06")
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
     @pytest.mark.parametrize("ack", MODES)
     def test_several_subscriptions_of_one_connection_come_back_as_one(
-        self, scene: Scene, version: Version, leave: Step, ack: str
+        self, scene: Scene, leave: Step, ack: str
     ) -> None:
         """A consumer that is there already gets them in order, not subscription by subscription."""
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         for id in ("0", "1"):
             client.subscribe("/queue/a", id, ack="client")
         bodies = fill(other, 6)
@@ -159,10 +134,8 @@ class TestGivenBack:
         leave(client)
         assert other.bodies() == bodies
 
-    def test_messages_never_written_come_back_among_those_never_acknowledged(
-        self, scene: Scene, version: Version
-    ) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_messages_never_written_come_back_among_those_never_acknowledged(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe("/queue/a", "0", ack="client")
         client.subscribe("/queue/a", "1")
         client.stalled = True
@@ -175,10 +148,8 @@ class TestGivenBack:
 
     @pytest.mark.requirement("TXN-07", "TXN-08", "TXN-04")
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
-    def test_acknowledged_in_an_open_transaction_is_not_acknowledged(
-        self, scene: Scene, version: Version, leave: Step
-    ) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_acknowledged_in_an_open_transaction_is_not_acknowledged(self, scene: Scene, leave: Step) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe("/queue/a", ack="client")
         bodies = fill(other, 4)
         messages = client.messages()
@@ -190,11 +161,9 @@ class TestGivenBack:
 
     @pytest.mark.requirement("TXN-04", "UNS-07")
     @pytest.mark.parametrize("end", [Client.abort, Client.drop, Client.disconnect])
-    def test_a_transaction_keeps_its_messages_beyond_unsubscribe(
-        self, scene: Scene, version: Version, end: Step
-    ) -> None:
+    def test_a_transaction_keeps_its_messages_beyond_unsubscribe(self, scene: Scene, end: Step) -> None:
         """Those it holds wait for its end; the others come back at once."""
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe("/queue/a", ack="client")
         fill(client, 4)
         messages = client.messages()
@@ -206,35 +175,9 @@ class TestGivenBack:
         end(client)
         assert [(each.body, each.redelivered) for each in other.messages()] == [(b"1", True), (b"2", True)]
 
-    @pytest.mark.requirement("TXN-04", "UNS-07")
-    def test_also_when_the_queue_was_idle_in_between(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 2)
-        client.begin()
-        client.ack(client.messages()[-1], transaction="t")
-        client.unsubscribe()
-        other.subscribe("/queue/a")
-        client.abort()
-        assert other.bodies() == [b"1", b"2"]
-
-    @pytest.mark.requirement("TXN-04", "UNS-07")
-    def test_also_when_nobody_is_there(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 2)
-        client.begin()
-        client.ack(client.messages()[-1], transaction="t")
-        client.unsubscribe()
-        client.abort()
-        fill(client, 1, start=3)
-        other.subscribe("/queue/a")
-        assert other.bodies() == [b"1", b"2", b"3"]
-
     @pytest.mark.requirement("TXN-04")
-    @with_nack
-    def test_an_abort_gives_back_in_order_whatever_the_order_of_the_acks(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
+    def test_an_abort_gives_back_in_order_whatever_the_order_of_the_acks(self, scene: Scene) -> None:
+        client, other = scene.connect(), scene.connect()
         client.subscribe("/queue/a", ack="client-individual")
         fill(client, 3)
         client.begin()
@@ -245,27 +188,16 @@ class TestGivenBack:
         client.abort()
         assert other.bodies() == [b"1", b"2", b"3"]
 
-    def test_a_long_queue_takes_messages_back_in_order(self, stage: Stage, version: Version) -> None:
-        """Also among those that came back before."""
-        scene = stage(max_unacknowledged=2)
-        clients = consumers(scene, version, 3)
-        bodies = fill(scene.connect(version), 10)
-        for index in (0, 2, 1):
-            clients[index].drop()
-        (last,) = consumers(scene, version, 1, ack="auto")
-        assert last.bodies() == bodies
-
 
 class TestNack:
     @pytest.mark.requirement("NAK-03", "NAK-01")
-    @with_nack
     @pytest.mark.parametrize("ack", ["client", "client-individual"])
     @pytest.mark.parametrize("turn", [0, 1, 2, 3])
     def test_another_consumer_gets_it_first_and_sees_that_it_is_a_redelivery(
-        self, scene: Scene, version: Version, ack: str, turn: int
+        self, scene: Scene, ack: str, turn: int
     ) -> None:
         """Whose turn ever it is."""
-        has, has_not, third = clients = consumers(scene, version, 3, ack)
+        has, has_not, third = clients = consumers(scene, 3, ack)
         fill(has, turn)
         for client in clients:
             for message in client.messages():
@@ -281,34 +213,8 @@ class TestNack:
         assert again.headers["delivery-count"] == "2"
         assert not has.received()
 
-    @with_nack
-    def test_back_and_forth(self, scene: Scene, version: Version) -> None:
-        one, two = consumers(scene, version, 2)
-        one.publish("/queue/a")
-        for count in range(1, 7):
-            client = (two, one)[count % 2]
-            message = client.message()
-            assert message.headers.get("delivery-count", "1") == str(count)
-            client.nack(message)
-
-    @with_nack
-    def test_the_same_one_gets_it_where_it_is_alone(self, scene: Scene, version: Version) -> None:
-        (client,) = consumers(scene, version, 1)
-        client.publish("/queue/a", b"m")
-        client.nack(client.message())
-        assert client.message().headers["delivery-count"] == "2"
-
-    @with_nack
-    def test_or_where_the_others_have_no_room(self, stage: Stage, version: Version) -> None:
-        one, two = consumers(stage(max_unacknowledged=1), version, 2)
-        fill(one, 2)
-        two.nack(two.message())
-        assert two.message().redelivered
-        assert one.bodies() == [b"1"]
-
-    @with_nack
-    def test_another_subscription_of_the_connection_is_another_consumer(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_another_subscription_of_the_connection_is_another_consumer(self, scene: Scene) -> None:
+        client = scene.connect()
         for id in ("0", "1"):
             client.subscribe("/queue/a", id, ack="client")
         client.publish("/queue/a")
@@ -316,16 +222,14 @@ class TestNack:
         client.nack(message)
         assert client.message().subscription != message.subscription
 
-    @with_nack
-    def test_it_stays_in_front_of_what_waits(self, stage: Stage, version: Version) -> None:
-        (client,) = consumers(stage(max_unacknowledged=2), version, 1)
+    def test_it_stays_in_front_of_what_waits(self, stage: Stage) -> None:
+        (client,) = consumers(stage(max_unacknowledged=2), 1)
         fill(client, 5)
         client.nack(client.messages()[1])
         assert client.bodies() == [b"1", b"2"]
 
-    @with_nack
-    def test_it_is_counted(self, scene: Scene, version: Version) -> None:
-        (client,) = consumers(scene, version, 1)
+    def test_it_is_counted(self, scene: Scene) -> None:
+        (client,) = consumers(scene, 1)
         fill(client, 3)
         client.nack(client.messages()[1])
         client.ack(client.messages()[-1])

@@ -89,28 +89,6 @@ class TestOrder:
         assert not ready_list.tired
         assert (len(ready_list), ready_list.messages()) == (0, [])
 
-    def test_of_one_priority_in_order_of_arrival(self) -> None:
-        assert drain(filled(new(number) for number in range(100))) == [*range(100)]
-
-    def test_priorities_from_9_to_0(self) -> None:
-        ready_list = filled(new(number, priority=number) for number in range(10))
-        assert drain(ready_list) == [*range(9, -1, -1)]
-
-    def test_within_a_priority_in_order_of_arrival(self) -> None:
-        messages = [new(number, priority=number * 7 % 10) for number in range(200)]
-        expected = sorted(messages, key=lambda message: (-message.options.priority, message.number))
-        assert drain(filled(messages)) == [message.number for message in expected]
-
-    def test_what_comes_back_has_its_old_place(self) -> None:
-        messages = [new(number) for number in range(6)]
-        ready_list = filled(messages)
-        for message in (take(ready_list), take(ready_list), take(ready_list)):
-            assert message is not None
-        for index in (1, 0, 2):
-            messages[index].waits = True
-            ready_list.add(messages[index])
-        assert drain(ready_list) == [*range(6)]
-
     def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
         """Conflation: the number is its own, the place is that of the one it replaced."""
         messages = [new(number) for number in range(4)]
@@ -120,12 +98,6 @@ class TestOrder:
         newer.place = 1
         ready_list.add(newer)
         assert drain(ready_list) == [0, 9, 2, 3]
-
-    def test_first_changes_nothing(self) -> None:
-        messages = [new(1), new(0, 9)]
-        ready_list = filled(messages)
-        assert [ready_list.first() for _ in range(3)] == [messages[1]] * 3
-        assert len(ready_list) == 2
 
     @pytest.mark.parametrize("back", [0, 1])
     def test_pop_removes_what_first_gave(self, back: int) -> None:
@@ -141,13 +113,6 @@ class TestOrder:
 
 class TestGone:
     """Another lane's consumer took them."""
-
-    def test_they_are_passed_over(self) -> None:
-        messages = [new(0), new(1), new(2, 9), new(3, 9), new(4)]
-        ready_list = filled(messages)
-        for index in (0, 2):
-            messages[index].waits = False
-        assert drain(ready_list) == [3, 1, 4]
 
     def test_they_take_places_until_it_is_compacted(self) -> None:
         messages = [new(number, priority) for number in range(10) for priority in (4, 5)]
@@ -182,26 +147,8 @@ class TestGone:
         assert ready_list.messages() == messages
         assert drain(ready_list) == [0, 1, 2]
 
-    def test_none_of_all_is_left(self) -> None:
-        messages = [new(number, number % 10) for number in range(100)]
-        ready_list = filled(messages)
-        for message in messages:
-            message.waits = False
-        assert ready_list.messages() == []
-        assert ready_list.first() is None
-        assert len(ready_list) == 0
-
 
 class TestSelector:
-    def test_what_it_does_not_want_leaves_for_good(self, asked: Asked) -> None:
-        ready_list = filled([new(number, wanted=number % 3 == 0) for number in range(30)], ReadyList(asked))
-        assert drain(ready_list) == [*range(0, 30, 3)]
-        assert len(ready_list) == 0
-
-    def test_also_of_those_that_came_back_or_are_urgent(self, asked: Asked) -> None:
-        messages = [new(number, number % 10, wanted=number % 2 == 0) for number in range(50)]
-        assert sorted(drain(filled(messages, ReadyList(asked)))) == [*range(0, 50, 2)]
-
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     def test_it_is_asked_once_about_each(self, asked: Asked, order: int) -> None:
         messages = [new(number, wanted=number % 2 == 0) for number in range(40)][::order]
@@ -243,16 +190,6 @@ class TestSelector:
 
 
 class TestCopy:
-    def test_it_has_the_same_messages(self) -> None:
-        ready_list = filled([new(1), new(3), new(2), new(0, 9)])
-        copy = ready_list.copy()
-        assert drain(ready_list) == [0, 1, 2, 3]
-        assert copy.first() is None
-        ready_list = filled([new(1), new(3), new(2), new(0, 9)])
-        copy = ready_list.copy()
-        assert copy.messages() == ready_list.messages()
-        assert drain(copy) == [0, 1, 2, 3]
-
     def test_each_goes_its_own_way(self) -> None:
         messages = [new(number) for number in range(4)]
         ready_list = filled(messages[:3])
@@ -287,20 +224,6 @@ class TestTurns:
         assert found.number == unwanted
         assert asked.count.total() == unwanted + 1
 
-    def test_a_run_that_is_no_longer_than_a_turn_is_not(self, asked: Asked) -> None:
-        ready_list = filled([new(0, wanted=False), new(1, wanted=False), new(2)], ReadyList(asked))
-        assert take(ready_list) is not None
-        assert not ready_list.tired
-
-    def test_in_the_end_it_is_not_tired(self, asked: Asked) -> None:
-        ready_list = filled([new(number, wanted=False) for number in range(7)], ReadyList(asked))
-        tired = 0
-        while ready_list.first() is None and ready_list.tired:
-            tired += 1
-        assert tired >= 2
-        assert len(ready_list) == 0
-        assert asked.count.total() == 7
-
     def test_also_where_all_share_their_head(self, asked: Asked) -> None:
         messages = [new(number, wanted=False) for number in range(8)]
         for message in messages:
@@ -312,13 +235,6 @@ class TestTurns:
         assert drain(ready_list) == [8]
         assert asked.count == {0: 3, 8: 1}
 
-    def test_those_that_have_gone_cost_no_turn(self, asked: Asked) -> None:
-        messages = [new(number) for number in range(20)]
-        ready_list = filled(messages, ReadyList(asked))
-        for message in messages[:-1]:
-            message.waits = False
-        assert ready_list.first() is messages[-1]
-
     def test_nor_do_they_behind_the_last_read_of_a_turn(self, asked: Asked) -> None:
         messages = [new(number, wanted=False) for number in range(6)]
         ready_list = filled(messages, ReadyList(asked))
@@ -326,24 +242,6 @@ class TestTurns:
             message.waits = False
         assert ready_list.first() is None
         assert (ready_list.tired, len(ready_list), asked.count.total()) == (False, 0, 3)
-
-    def test_without_a_selector_there_are_none(self) -> None:
-        assert drain(filled(new(number) for number in range(10))) == [*range(10)]
-
-    def test_nothing_overtakes_while_it_is_read(self, asked: Asked) -> None:
-        ready_list = filled([*[new(number, wanted=False) for number in range(8)], new(8)], ReadyList(asked))
-        assert ready_list.first() is None
-        ready_list.add(new(9))
-        assert drain(ready_list) == [8, 9]
-
-    def test_what_came_back_meanwhile_is_first(self, asked: Asked) -> None:
-        messages = [new(0), *[new(number, wanted=False) for number in range(1, 9)], new(9)]
-        ready_list = filled(messages, ReadyList(asked))
-        assert take(ready_list) is messages[0]
-        assert ready_list.first() is None
-        messages[0].waits = True
-        ready_list.add(messages[0])
-        assert drain(ready_list) == [0, 9]
 
 
 class Model(RuleBasedStateMachine):

@@ -49,13 +49,6 @@ def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int
     assert set(asked.count.values()) == {1}
 
 
-def test_the_heaviest_goes_on_message_by_message(asked: Asked) -> None:
-    ready_list = filled(unwanted(5, 60_000), ReadyList(asked, 4_096))
-    for read in range(1, 5):
-        assert ready_list.first() is None
-        assert (ready_list.tired, asked.count.total()) == (True, read)
-
-
 def test_small_messages_cost_what_they_always_cost(asked: Asked) -> None:
     reads = lane_module.READS_PER_TURN
     ready_list = filled([*[new(number, wanted=False) for number in range(reads - 1)], new(reads)], ReadyList(asked, 20))

@@ -61,8 +61,7 @@ def test_one_more_counts_at_once(scene: Scene, client: Client) -> None:
     subscribe(client, 50)
     assert queue_of(scene).in_memory.ready_bytes >= before + 8 * DEEP
     subscribed = queue_of(scene).in_memory.ready_bytes
-    other = scene.connect()
-    other.subscribe(QUEUE, "1", "client", **{"x-priority": "3", "selector": "n <> 1", "prefetch-count": "1"})
+    scene.consumer(QUEUE, "1", "client", **{"x-priority": "3", "selector": "n <> 1", "prefetch-count": "1"})
     assert queue_of(scene).in_memory.ready_bytes <= subscribed  # it reads the lane of another one
 
 

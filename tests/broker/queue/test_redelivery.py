@@ -10,12 +10,10 @@ import pytest
 from gateway.broker.admin.rows import of_destination
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.model.policy import OnNack
-from gateway.codec import Version
 
-from ..client import WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 QUEUE = "/queue/a"
 DEAD = "/queue/dlq.a"
 
@@ -43,12 +41,10 @@ def waiting(scene: Scene, queue: str) -> int:
     return int(str(rows.get(queue, 0)))
 
 
-@with_nack
 class TestBackOff:
-    def test_it_grows_to_its_bound_and_is_never_short(self, stage: Stage, version: Version) -> None:
+    def test_it_grows_to_its_bound_and_is_never_short(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 1.0, "backoff_factor": 3.0, "backoff_max": 5.0, "max_attempts": 0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         message = client.message()
         for count, delay in enumerate([1.0, 3.0, 5.0, 5.0], start=2):
@@ -59,10 +55,9 @@ class TestBackOff:
             message = client.message()
             assert (message.body, message.redelivered, message.headers["delivery-count"]) == (b"m", True, str(count))
 
-    def test_by_default_it_is_a_tenth_of_a_second_and_doubles(self, stage: Stage, version: Version) -> None:
+    def test_by_default_it_is_a_tenth_of_a_second_and_doubles(self, stage: Stage) -> None:
         scene = stage({"#": {}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         for delay in (0.1, 0.2, 0.4):
             client.nack(client.message())
@@ -72,35 +67,10 @@ class TestBackOff:
             scene.wait(0.02)
         assert client.message().headers["delivery-count"] == "4"
 
-    def test_others_go_on_meanwhile(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"backoff": 1.0}}, max_unacknowledged=1)
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        for body in (b"1", b"2", b"3"):
-            client.publish(QUEUE, body)
-        client.nack(client.message())
-        second = client.message()
-        assert second.body == b"2"
-        scene.wait(2.0)
-        client.ack(second)
-        again = client.message()
-        assert (again.body, again.redelivered) == (b"1", True)
-        client.ack(again)
-        assert client.bodies() == [b"3"]
-
-    def test_none_means_at_once(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"backoff": 0.0, "max_attempts": 3}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.nack(client.message())
-        assert client.message().headers["delivery-count"] == "2"
-
-    def test_another_consumer_is_preferred_also_behind_it(self, stage: Stage, version: Version) -> None:
+    def test_another_consumer_is_preferred_also_behind_it(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 1.0}})
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        other.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
+        other = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"1")
         client.publish(QUEUE, b"2")
         client.nack(client.message())
@@ -112,9 +82,9 @@ class TestBackOff:
         assert not client.received()
         assert other.bodies() == [b"1"]
 
-    def test_the_queue_stays_though_nobody_is_there(self, stage: Stage, version: Version) -> None:
+    def test_the_queue_stays_though_nobody_is_there(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 1.0}})
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         client.nack(client.message())
@@ -127,10 +97,9 @@ class TestBackOff:
         other.subscribe(QUEUE)
         assert other.message().redelivered
 
-    def test_messages_of_a_cumulative_nack_have_each_their_own(self, stage: Stage, version: Version) -> None:
+    def test_messages_of_a_cumulative_nack_have_each_their_own(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 1.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"1")
         client.nack(client.message())
         scene.wait(1.1)
@@ -141,10 +110,9 @@ class TestBackOff:
         scene.wait(1.0)
         assert client.bodies() == [b"1"]
 
-    def test_in_a_transaction_it_begins_with_commit(self, stage: Stage, version: Version) -> None:
+    def test_in_a_transaction_it_begins_with_commit(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 1.0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         client.begin()
         client.nack(client.message(), transaction="t")
@@ -156,11 +124,10 @@ class TestBackOff:
         scene.wait(0.02)
         assert client.message().redelivered
 
-    def test_a_topics_subscriber_has_it_too(self, stage: Stage, version: Version) -> None:
+    def test_a_topics_subscriber_has_it_too(self, stage: Stage) -> None:
         scene = stage({"/topic/a": {"backoff": 1.0}})
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/topic/a", ack="client")
-        other.subscribe("/topic/a", ack="client")
+        client = scene.consumer("/topic/a", ack="client")
+        other = scene.consumer("/topic/a", ack="client")
         client.publish("/topic/a", b"m")
         client.nack(client.message())
         assert other.message()
@@ -169,10 +136,9 @@ class TestBackOff:
         assert not other.received()
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_and_what_comes_back_behind_it_is_gone_with_it(self, stage: Stage, version: Version, leave: Step) -> None:
+    def test_and_what_comes_back_behind_it_is_gone_with_it(self, stage: Stage, leave: Step) -> None:
         scene = stage({"/topic/a": {"backoff": 1.0}})
-        client = scene.connect(version)
-        client.subscribe("/topic/a", ack="client")
+        client = scene.consumer("/topic/a", ack="client")
         client.publish("/topic/a", b"m")
         client.nack(client.message())
         leave(client)
@@ -182,11 +148,9 @@ class TestBackOff:
 
 
 class TestAttempts:
-    @with_nack
-    def test_the_last_one_ends_it(self, stage: Stage, version: Version) -> None:
+    def test_the_last_one_ends_it(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_attempts": 3}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         for count in (None, "2", "3"):
             message = client.message()
@@ -196,46 +160,21 @@ class TestAttempts:
         assert waiting(scene, DEAD) == 1
         assert scene.broker.counters.dead_lettered == 1
 
-    @with_nack
-    def test_ten_by_default(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+    def test_ten_by_default(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         for _ in range(10):
             client.nack(client.message())
         assert not client.received()
         assert waiting(scene, DEAD) == 1
 
-    @with_nack
-    def test_no_bound(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"max_attempts": 0}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        for _ in range(100):
-            client.nack(client.message())
-        assert client.message().headers["delivery-count"] == "101"
-
-    @with_nack
-    def test_abort_takes_a_nack_back(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"max_attempts": 1}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        message = client.message()
-        client.begin()
-        client.nack(message, transaction="t", requeue="false")
-        client.abort()
-        client.ack(message)
-        assert scene.broker.counters.dead_lettered == scene.broker.context.waiting == 0
-
     @pytest.mark.parametrize("leave", [Client.drop, slip, be_slow])
     def test_a_lost_connection_fails_the_oldest_unacknowledged_message_and_no_other(
-        self, stage: Stage, version: Version, leave: Step
+        self, stage: Stage, leave: Step
     ) -> None:
         """It was probably at work on that one; the others lay in its window."""
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         for body in (b"1", b"2", b"3", b"4"):
             other.publish(QUEUE, body)
@@ -247,9 +186,9 @@ class TestAttempts:
         assert found == [(b"3", QUEUE, True), (b"4", QUEUE, True), (b"2", DEAD, False)]
 
     @pytest.mark.parametrize("leave", [Client.disconnect, Client.unsubscribe, be_sent_away])
-    def test_an_orderly_end_fails_none(self, stage: Stage, version: Version, leave: Step) -> None:
+    def test_an_orderly_end_fails_none(self, stage: Stage, leave: Step) -> None:
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         for body in (b"1", b"2"):
             other.publish(QUEUE, body)
@@ -258,24 +197,9 @@ class TestAttempts:
         assert other.bodies() == [b"1", b"2"]
         assert scene.broker.counters.dead_lettered == 0
 
-    def test_each_subscription_has_an_oldest(self, stage: Stage, version: Version) -> None:
-        scene = stage({"/queue/*": {"max_attempts": 1}})
-        client, other = scene.connect(version), scene.connect(version)
-        for id, name in enumerate("ab"):
-            client.subscribe(name, str(id), ack="client")
-            other.publish(name, b"1")
-            other.publish(name, b"2")
-        client.drop()
-        assert {name: waiting(scene, f"/queue/{name}") for name in ("a", "b", "dlq.a", "dlq.b")} == {
-            "a": 1,
-            "b": 1,
-            "dlq.a": 1,
-            "dlq.b": 1,
-        }
-
-    def test_what_a_lost_transaction_held_is_unacknowledged_again(self, stage: Stage, version: Version) -> None:
+    def test_what_a_lost_transaction_held_is_unacknowledged_again(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         for body in (b"1", b"2"):
             client.publish(QUEUE, body)
@@ -286,21 +210,9 @@ class TestAttempts:
         assert other.bodies() == [b"2"]
         assert waiting(scene, DEAD) == 1
 
-    def test_in_mode_auto_nothing_fails(self, stage: Stage, version: Version) -> None:
-        """Nobody knows whether the client was at work on it."""
-        scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE)
-        client.stalled = True
-        other.publish(QUEUE, b"m")
-        client.drop()
-        other.subscribe(QUEUE)
-        assert other.bodies() == [b"m"]
-
-    @with_nack
-    def test_a_lost_one_and_a_rejected_one_are_two(self, stage: Stage, version: Version) -> None:
+    def test_a_lost_one_and_a_rejected_one_are_two(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_attempts": 2, "backoff": 5.0}})
-        client, other = scene.connect(version), scene.connect(version)
+        client, other = scene.connect(), scene.connect()
         client.subscribe(QUEUE, ack="client")
         other.publish(QUEUE, b"m")
         client.drop()
@@ -309,42 +221,21 @@ class TestAttempts:
         assert waiting(scene, DEAD) == 1
 
 
-@with_nack
 class TestOnNack:
-    def test_dead_letter(self, stage: Stage, version: Version) -> None:
+    def test_dead_letter(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"on_nack": OnNack.DEAD_LETTER}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         client.nack(client.message())
         assert not client.received()
         assert waiting(scene, DEAD) == 1
         assert scene.broker.counters.rejected == scene.broker.counters.dead_lettered == 1
 
-    def test_drop(self, stage: Stage, version: Version) -> None:
+    def test_drop(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"on_nack": OnNack.DROP}})
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
+        client = scene.consumer(QUEUE, ack="client")
         client.publish(QUEUE, b"m")
         client.nack(client.message())
         assert not client.received()
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
         assert scene.broker.counters.dropped == 1
-
-    def test_a_lost_connection_is_no_nack(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"on_nack": OnNack.DROP}})
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.drop()
-        other.subscribe(QUEUE)
-        assert other.message().redelivered
-
-    def test_it_gives_the_window_free(self, stage: Stage, version: Version) -> None:
-        scene = stage({QUEUE: {"on_nack": OnNack.DROP}}, max_unacknowledged=1)
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client")
-        for body in (b"1", b"2"):
-            client.publish(QUEUE, body)
-        client.nack(client.message())
-        assert client.bodies() == [b"2"]

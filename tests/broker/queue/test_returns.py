@@ -8,7 +8,7 @@ import pytest
 
 from gateway.broker.queue.queue import Queue
 
-from ..client import WITH_NACK, Client, Scene, Step
+from ..client import Client, Scene, Step
 from ..conftest import Stage
 from ..durable import ONE, TWO, P, marks
 
@@ -22,8 +22,7 @@ def publish(client: Client, *bodies: str, **headers: str) -> None:
 
 
 def consumer_of(scene: Scene, ack: str = "client", **headers: str) -> Client:
-    consumer = scene.connect()
-    consumer.subscribe(QUEUE, ack=ack, **headers)
+    consumer = scene.consumer(QUEUE, ack=ack, **headers)
     if scene.broker.storage is not None:
         scene.commit()
     return consumer
@@ -36,35 +35,6 @@ def got(*consumers: Client) -> list[str]:
 
 class TestNack:
     @STORED
-    def test_to_another_consumer(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        first, second = consumer_of(scene, **TWO), consumer_of(scene)
-        publish(first, "1", "2", "3")
-        assert got(first, second) == ["13", "2"]
-
-    @STORED
-    @pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
-    def test_to_the_same_where_there_is_no_other(self, stage: Stage, stored: bool, version: object) -> None:
-        scene = stage(stored=stored)
-        consumer = consumer_of(scene, **TWO)
-        publish(consumer, "1", "2", "3")
-        messages = consumer.messages()
-        consumer.nack(messages[1])  # and the one before it
-        again = consumer.messages()
-        assert [(message.body, message.redelivered) for message in again] == [(b"1", True), (b"2", True)]
-
-    @STORED
-    def test_it_avoids_who_gave_it_back(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        first, second = (consumer_of(scene, "client-individual"), consumer_of(scene, "client-individual"))
-        publish(first, "1", "2", "3", "4")
-        messages = first.messages()
-        assert [message.body for message in messages] == [b"1", b"3"]
-        first.nack(messages[0])
-        first.nack(messages[1])
-        assert got(first, second) == ["", "2413"]
-
-    @STORED
     def test_several_at_once_in_order(self, stage: Stage, stored: bool) -> None:
         scene = stage(stored=stored)
         consumer = consumer_of(scene, **{"prefetch-count": "4"})
@@ -73,32 +43,6 @@ class TestNack:
         consumer.nack(messages[2])
         assert got(consumer) == ["123"]
         assert marks_of(scene) == [5]
-
-    @STORED
-    def test_in_a_transaction(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        consumer = consumer_of(scene, **TWO)
-        publish(consumer, "1", "2")
-        messages = consumer.messages()
-        consumer.begin()
-        consumer.nack(messages[1], transaction="t")
-        consumer.unsubscribe()
-        other = consumer_of(scene)
-        assert got(other) == [""]
-        consumer.commit()
-        assert got(other) == ["12"]
-
-    @STORED
-    def test_what_has_expired_meanwhile_does_not_come_back(self, stage: Stage, stored: bool) -> None:
-        scene = stage({QUEUE: {"dead_letter_expired": True}}, stored=stored)
-        consumer = consumer_of(scene)
-        publish(consumer, "1", ttl="1000")
-        publish(consumer, "2")
-        messages = consumer.messages()
-        scene.now += 2
-        consumer.nack(messages[1])
-        assert got(consumer) == ["2"]
-        assert set(scene.broker.destinations) == {QUEUE, "/queue/dlq.a"}
 
 
 class TestLeaving:
@@ -118,79 +62,13 @@ class TestLeaving:
         third = consumer_of(scene)
         assert got(third) == ["12345"]
 
-    @STORED
-    def test_who_could_not_go_on_before_does(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        first, second = consumer_of(scene, exclusive="true", **ONE), consumer_of(scene)
-        publish(first, "1", "2")
-        assert got(first, second) == ["1", ""]
-        first.unsubscribe()
-        assert got(second) == ["12"]
-
-    @STORED
-    def test_groups_move(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        first, second = consumer_of(scene, **TWO), consumer_of(scene, **ONE)
-        publish(first, "1", "2", "3", JMSXGroupID="g")
-        publish(first, "4", JMSXGroupID="h")
-        assert got(first, second) == ["12", "4"]
-        second.unsubscribe()
-        first.unsubscribe()
-        third = consumer_of(scene)
-        assert got(third) == ["1234"]
-
-    @STORED
-    def test_what_has_expired_meanwhile_is_gone(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        first, second = consumer_of(scene, exclusive="true"), consumer_of(scene)
-        publish(first, "1", ttl="1000")
-        publish(first, "2")
-        assert got(first) == ["12"]
-        scene.now += 2
-        first.unsubscribe()
-        assert got(second) == ["2"]
-        assert scene.broker.counters.expired == 1
-
-    @STORED
-    def test_the_last_attempt_of_a_lost_one(self, stage: Stage, stored: bool) -> None:
-        scene = stage({QUEUE: {"max_attempts": 1}}, stored=stored)
-        first = consumer_of(scene)
-        publish(first, "1", "2")
-        first.drop()
-        second, letters = consumer_of(scene), scene.connect()
-        letters.subscribe("/queue/dlq.a")
-        if stored:
-            scene.commit()
-        assert got(second, letters) == ["2", "1"]
-
-    @STORED
-    def test_a_queue_that_goes_with_its_last_consumer(self, stage: Stage, stored: bool) -> None:
-        scene = stage({QUEUE: {"auto_delete": True}}, stored=stored)
-        consumer = consumer_of(scene, **ONE)
-        publish(consumer, "1", "2")
-        consumer.unsubscribe()
-        assert not scene.broker.destinations
-        assert scene.broker.counters.dropped == 2
-
-    @STORED
-    def test_the_socket_broke(self, stage: Stage, stored: bool) -> None:
-        scene = stage(stored=stored)
-        first, second = consumer_of(scene, "auto"), consumer_of(scene, "client", **ONE)
-        first.stalled = True
-        publish(scene.connect(), "1", "2", "3", "4")
-        assert got(second) == ["2"]
-        first.drop()
-        second.unsubscribe()
-        assert got(consumer_of(scene)) == ["1234"]
-
 
 class TestNobodyCanReadThem:
     @STORED
     @pytest.mark.parametrize("attempts", [1, 10])
     def test_of_a_temporary_queue(self, stage: Stage, stored: bool, attempts: int) -> None:
         scene = stage({"/reply-queue/#": {"max_attempts": attempts}}, stored=stored)
-        client = scene.connect()
-        client.subscribe("/temp-queue/a", ack="client", **ONE)
+        client = scene.consumer("/temp-queue/a", ack="client", **ONE)
         client.publish("/temp-queue/a", b"1", **P)
         client.publish("/temp-queue/a", b"2", **P)
         assert scene.broker.memory.used > 0
@@ -201,8 +79,7 @@ class TestNobodyCanReadThem:
     @STORED
     def test_of_a_subscription_to_a_topic(self, stage: Stage, stored: bool) -> None:
         scene = stage(stored=stored)
-        client = scene.connect()
-        client.subscribe("/topic/a", ack="client")
+        client = scene.consumer("/topic/a", ack="client")
         client.publish("/topic/a", b"1", **P)
         client.drop()
         assert scene.broker.memory.used == 0

@@ -12,7 +12,6 @@ from gateway.broker.queue import ready
 from gateway.broker.queue.queue import Queue
 
 from ..client import Client, Scene, waiting
-from ..wire import build
 
 QUEUE = "/queue/a"
 RED, BLUE = "color = 'red'", "color = 'blue'"
@@ -96,13 +95,6 @@ class TestWhoGetsWhat:
         send(producer, *(f"red{number}" for number in range(10)))
         assert sorted(names(red) + names(plain)) == [f"red{number}" for number in range(10)]
 
-    def test_a_busy_plain_one_does_not_hold_it_up(self, scene: Scene) -> None:
-        plain, producer = consumer(scene, prefetch=1), scene.connect()
-        send(producer, "1", "2", "red3", "4", "red5")
-        red = consumer(scene, RED)
-        send(producer, "red6")
-        assert (names(plain), names(red), waits(scene)) == (["1"], ["red3", "red5", "red6"], ["2", "4"])
-
     def test_from_the_middle_of_a_deep_queue(self, scene: Scene) -> None:
         producer = scene.connect()
         send(producer, *(f"{'red' if number % 100 == 50 else ''}{number}" for number in range(300)))
@@ -115,27 +107,6 @@ class TestWhoGetsWhat:
         send(scene.connect(), *(f"red{number}" for number in range(8)))
         shares = [names(client) for client in clients]
         assert [len(share) for share in shares] == [4, 4, 0]
-
-    def test_by_priority(self, scene: Scene) -> None:
-        producer = scene.connect()
-        for number in range(10):
-            send(producer, f"red{number}", f"{number}", priority=str(number))
-        assert names(consumer(scene, RED)) == [f"red{number}" for number in range(9, -1, -1)]
-
-    def test_who_leaves_gives_its_messages_to_those_who_want_them(self, scene: Scene) -> None:
-        red, producer = consumer(scene, RED), scene.connect()
-        send(producer, "red1", "red2")
-        blue, other = consumer(scene, BLUE), consumer(scene, "color LIKE 'r%'")
-        red.drop()
-        assert (names(blue), names(other)) == ([], ["red1", "red2"])
-
-    def test_a_rejected_message_goes_to_another_that_wants_it(self, scene: Scene) -> None:
-        red, blue, plain = consumer(scene, RED), consumer(scene, BLUE), consumer(scene, prefetch=1)
-        send(scene.connect(), "1", "red2")
-        assert names(plain) == ["1"]
-        message = red.message()
-        red.nack(message)
-        assert (names(red), names(blue)) == (["red2"], [])
 
     def test_in_order_also_what_came_back(self, scene: Scene) -> None:
         red, plain, producer = consumer(scene, RED, 2), consumer(scene, prefetch=1), scene.connect()
@@ -168,15 +139,6 @@ class TestLanes:
             assert len(queue_of(scene).in_memory.ready_lists) == (2 if left < 3 else 1)
             clients[index].drop()
         assert len(queue_of(scene).in_memory.ready_lists) == 1
-
-    def test_who_comes_again_finds_all(self, scene: Scene) -> None:
-        red, producer = consumer(scene, RED), scene.connect()
-        red.unsubscribe()
-        send(producer, "1", "red2", "3")
-        for _ in range(2):
-            red.subscribe(QUEUE, ack="client", selector=RED)
-            assert names(red) == ["red2"]
-            red.unsubscribe()
 
     def test_asked_once_about_what_waits(self, scene: Scene, asked: Asked) -> None:
         producer = scene.connect()
@@ -293,16 +255,6 @@ class TestTurns:
         assert sorted(name for client in clients for name in names(client)) == ["red10", "red11", "red12"]
         assert waits(held)[-1] == "red13"
 
-    def test_others_go_on_meanwhile(self, held: Scene) -> None:
-        producer = held.connect()
-        send(producer, *(str(number) for number in range(10)), "red10")
-        red = consumer(held, RED)
-        plain = consumer(held)
-        send(producer, "red11")
-        turns(held)
-        assert names(plain) == [*(str(number) for number in range(10)), "red10", "red11"]
-        assert names(red) == []
-
     def test_what_came_back_meanwhile_is_first(self, held: Scene) -> None:
         plain, producer = consumer(held, prefetch=1), held.connect()
         send(producer, "red0", *(str(number) for number in range(1, 11)), "red11")
@@ -335,15 +287,3 @@ class TestTurns:
         red.resume()
         turns(held)
         assert red.written.endswith(b"red10\0\n")
-
-    def test_one_chunk_that_subscribes_and_sends(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
-        client = scene.connect()
-        send(client, *(str(number) for number in range(10)), "red10")
-        subscribe = {"destination": QUEUE, "id": "0", "ack": "auto", "selector": RED}
-        nbytes = build("SUBSCRIBE", subscribe, version=client.version)
-        for number in (11, 12):
-            headers = {"destination": QUEUE, "color": "red"}
-            nbytes += build("SEND", headers, b"red%d" % number, version=client.version)
-        client.receive(nbytes)
-        assert names(client) == ["red10", "red11", "red12"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import OVERHEAD
-from gateway.codec import Version
 
-from ..client import WITH_NACK, Client, Scene
+from ..client import Client, Scene
 from ..conftest import Stage
 from .test_subscription import fill
 
 QUEUE = "/queue/a"
-with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 
 
 def large(producer: Client, count: int, nbytes: int) -> None:
@@ -22,8 +20,8 @@ def large(producer: Client, count: int, nbytes: int) -> None:
 
 
 class TestWindow:
-    def test_so_many_are_sent_unacknowledged(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=3).connect(version)
+    def test_so_many_are_sent_unacknowledged(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=3).connect()
         client.subscribe(QUEUE, ack="client")
         fill(client, 8)
         messages = client.messages()
@@ -35,14 +33,14 @@ class TestWindow:
         client.ack(messages[-1])
         assert client.bodies() == [b"6", b"7", b"8"]
 
-    def test_mode_auto_has_none(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=3).connect(version)
+    def test_mode_auto_has_none(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=3).connect()
         client.subscribe(QUEUE)
         assert client.bodies() == []
         assert fill(client, 8) == client.bodies()
 
-    def test_it_is_the_subscriptions_own(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=1).connect(version)
+    def test_it_is_the_subscriptions_own(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=1).connect()
         client.subscribe(QUEUE, "0", ack="client")
         client.subscribe(QUEUE, "1", ack="client")
         client.subscribe("/topic/a", "2", ack="client")
@@ -54,9 +52,9 @@ class TestWindow:
             ("2", b"1"),
         ]
 
-    def test_who_is_full_leaves_the_messages_to_others(self, stage: Stage, version: Version) -> None:
+    def test_who_is_full_leaves_the_messages_to_others(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=2)
-        full, free = scene.connect(version), scene.connect(version)
+        full, free = scene.connect(), scene.connect()
         full.subscribe(QUEUE, ack="client")
         fill(free, 2)
         free.subscribe(QUEUE)
@@ -67,17 +65,16 @@ class TestWindow:
         fill(free, 2)
         assert len(full.messages()) == len(free.messages()) == 1
 
-    @with_nack
-    def test_a_nack_makes_room_for_the_same_message(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=1).connect(version)
+    def test_a_nack_makes_room_for_the_same_message(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=1).connect()
         client.subscribe(QUEUE, ack="client")
         fill(client, 2)
         client.nack(client.message())
         assert client.message().body == b"1"
 
     @pytest.mark.requirement("TXN-03", "TXN-04")
-    def test_an_ack_in_a_transaction_makes_room_when_it_commits(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=1).connect(version)
+    def test_an_ack_in_a_transaction_makes_room_when_it_commits(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=1).connect()
         client.subscribe(QUEUE, ack="client")
         fill(client, 2)
         message = client.message()
@@ -90,8 +87,8 @@ class TestWindow:
         client.commit()
         assert client.bodies() == [b"2"]
 
-    def test_unsubscribed_messages_do_not_count(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=2).connect(version)
+    def test_unsubscribed_messages_do_not_count(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=2).connect()
         bodies = fill(client, 5)
         for _ in range(3):
             client.subscribe(QUEUE, ack="client")
@@ -102,24 +99,23 @@ class TestWindow:
 class TestPrefetch:
     @pytest.mark.parametrize("name", ["prefetch-count", "activemq.prefetchSize", "x-prefetch", "credit"])
     @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
-    def test_so_many_messages(self, scene: Scene, version: Version, name: str, destination: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination, ack="client", **{name: "3"})
+    def test_so_many_messages(self, scene: Scene, name: str, destination: str) -> None:
+        client = scene.consumer(destination, ack="client", **{name: "3"})
         bodies = fill(client, 8, destination)
         messages = client.messages()
         assert [message.body for message in messages] == bodies[:3]
         client.ack(messages[1])
         assert client.bodies() == bodies[3:5]
 
-    def test_more_than_the_servers_own(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged=2).connect(version)
+    def test_more_than_the_servers_own(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=2).connect()
         client.subscribe(QUEUE, ack="client", **{"prefetch-count": "5"})
         fill(client, 8)
         assert len(client.messages()) == 5
 
     @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
-    def test_0_sets_no_limit(self, stage: Stage, version: Version, destination: str) -> None:
-        client = stage(max_unacknowledged=2).connect(version)
+    def test_0_sets_no_limit(self, stage: Stage, destination: str) -> None:
+        client = stage(max_unacknowledged=2).connect()
         client.subscribe(destination, ack="client", **{"prefetch-count": "0"})
         fill(client, 500, destination)
         assert len(client.messages()) == 500
@@ -130,13 +126,12 @@ class TestPrefetch:
         large(client, 8, 1_000)
         assert len(client.messages()) == 4
 
-    def test_mode_auto_has_no_window(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, **{"prefetch-count": "1", "consumer-window-size": "1"})
+    def test_mode_auto_has_no_window(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, **{"prefetch-count": "1", "consumer-window-size": "1"})
         assert fill(client, 10) == client.bodies()
 
-    def test_each_subscription_has_its_own(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
+    def test_each_subscription_has_its_own(self, scene: Scene) -> None:
+        client = scene.connect()
         for id in ("1", "3", "2"):
             client.subscribe(QUEUE, id, ack="client", **{"prefetch-count": id})
         fill(client, 10)
@@ -144,11 +139,11 @@ class TestPrefetch:
         assert {id: found.count(id) for id in found} == {"1": 1, "2": 2, "3": 3}
         assert client.scene.broker.context.waiting == 4
 
-    def test_with_several_consumers_the_window_is_what_makes_it_fair(self, scene: Scene, version: Version) -> None:
+    def test_with_several_consumers_the_window_is_what_makes_it_fair(self, scene: Scene) -> None:
         """The backlog does not go to whoever comes first."""
-        producer = scene.connect(version)
+        producer = scene.connect()
         fill(producer, 10)
-        clients = [scene.connect(version) for _ in range(5)]
+        clients = [scene.connect() for _ in range(5)]
         for client in clients:
             client.subscribe(QUEUE, ack="client", **{"prefetch-count": "2"})
         assert [client.bodies() for client in clients] == [[b"%d" % n, b"%d" % (n + 1)] for n in range(1, 11, 2)]
@@ -174,11 +169,8 @@ class TestPrefetch:
 class TestBytes:
     @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
     @pytest.mark.parametrize("headers", [{"consumer-window-size": "3000"}, {"credit": "100,3000"}])
-    def test_a_ceiling_in_octets(
-        self, scene: Scene, version: Version, headers: dict[str, str], destination: str
-    ) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination, ack="client", **headers)
+    def test_a_ceiling_in_octets(self, scene: Scene, headers: dict[str, str], destination: str) -> None:
+        client = scene.consumer(destination, ack="client", **headers)
         for _ in range(8):
             client.publish(destination, b" " * (1_000 - OVERHEAD))
         messages = client.messages()
@@ -187,23 +179,21 @@ class TestBytes:
         assert len(client.messages()) == 1
         assert client.session.outstanding == 3
 
-    def test_the_servers_own(self, stage: Stage, version: Version) -> None:
-        client = stage(max_unacknowledged_octets=3_000).connect(version)
+    def test_the_servers_own(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged_octets=3_000).connect()
         client.subscribe(QUEUE, ack="client")
         large(client, 8, 1_000)
         assert len(client.messages()) == 3
 
-    def test_one_that_is_larger_goes_alone(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client", **{"consumer-window-size": "1000"})
+    def test_one_that_is_larger_goes_alone(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "1000"})
         large(client, 3, 50_000)
         for _ in range(3):
             client.ack(client.message())
         assert not client.received()
 
     def test_by_their_cost_not_by_their_number(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(QUEUE, ack="client", **{"consumer-window-size": "2000"})
+        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "2000"})
         fill(client, 10)
         (subscription,) = client.session.subscriptions.values()
         assert subscription.ledger is not None
@@ -212,8 +202,7 @@ class TestBytes:
         assert len(client.messages()) == len(sizes) < 10
 
     def test_0_is_one_message_at_a_time_as_at_artemis(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(QUEUE, ack="client", **{"consumer-window-size": "0"})
+        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "0"})
         fill(client, 3)
         for number in (1, 2, 3):
             message = client.message()
@@ -227,18 +216,15 @@ class TestBytes:
         assert len(client.messages()) == 10
 
     def test_both_limits_count(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(QUEUE, "1", ack="client", credit="2,1000000")
+        client = scene.consumer(QUEUE, "1", ack="client", credit="2,1000000")
         fill(client, 5)
         assert len(client.messages()) == 2
         client.subscribe("/queue/b", "2", ack="client", credit="1000,1")
         fill(client, 5, "/queue/b")
         assert len(client.messages()) == 1
 
-    @with_nack
-    def test_what_comes_back_makes_room(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe(QUEUE, ack="client", **{"consumer-window-size": "1000"})
+    def test_what_comes_back_makes_room(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "1000"})
         large(client, 3, 5_000)
         first = client.message()
         client.nack(first)
