@@ -172,23 +172,23 @@ class ExtraHeaders:
 class Subscription:
     """A session's subscription.
 
-        Attributes:
-            id: as the client named it; None where a 1.0 client gave none.
-            key: starts the `ack` handles of its deliveries; unique in the session.
-            destination: as the client wrote it.
-            ledger: handle -> delivery, oldest first; None in mode auto.
-            delivered: messages that its queue gave it, and as many times.
-            held_bytes: cost of the messages in the ledger.
-            form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
-            window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
-            prefetch: messages that it may have at a time, as far as they are counted.
-            serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
-            listed: it stands in its queue's rotation.
-            reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
-                    names, names_by: written and read by the event log alone.
-            stands_by: another consumer of the queue is the exclusive one.
-            ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
-                transaction's deliveries go back to.
+    Attributes:
+        id: as the client named it; None where a 1.0 client gave none.
+        key: starts the `ack` handles of its deliveries; unique in the session.
+        destination: as the client wrote it.
+        ledger: handle -> delivery, oldest first; None in mode auto.
+        delivered: messages that its queue gave it, and as many times.
+        held_bytes: cost of the messages in the ledger.
+        form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
+        window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.
+        prefetch: messages that it may have at a time, as far as they are counted.
+        serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
+        listed: it stands in its queue's rotation.
+        reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
+                names, names_by: written and read by the event log alone.
+        stands_by: another consumer of the queue is the exclusive one.
+        ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
+            transaction's deliveries go back to.
     """
 
     __slots__ = (
