@@ -184,14 +184,7 @@ class Storage:
         """A message with a row is settled for good: its row goes."""
         # The row is taken from the message first, so that it cannot be settled twice.
         row, message.row = message.row, 0
-        # It came and went in this batch: there is nothing to write.  The account gives back what `enter` put there.
-        if abs(row) in self._new:
-            del self._new[abs(row)]
-            self._count(-message.size - CHANGE)
-            # Settling a durable message is a change for which a RECEIPT waits, as if the batch held it.
-            self.changes += row > 0
-        else:
-            self.leave_row(row)
+        self.leave_row(row)
 
     def leave_row(self, row: int) -> None:
         """A message that is not in memory is settled for good; the row is negative where it is transient."""
@@ -202,7 +195,10 @@ class Storage:
             self._batch.gone.append(abs(row))
             self._count(0)
         else:
+            # It came and went in this batch: nothing is written, and the account gives back all that `enter` put there
+            # (one CHANGE, and the one that `_count` adds now).
             self._count(-new[1].size - 2 * CHANGE)
+        # Settling a durable message is a change for which a RECEIPT waits, as if the batch held it.
         self.changes += row > 0
 
     def note(self, message: Message) -> None:
