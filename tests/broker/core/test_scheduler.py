@@ -88,7 +88,9 @@ class TestAt:
         harness.at(102.0, harness.does("between"))
         harness.run(1.0)
         assert harness.done == ["at once"]
-        harness.run(2.0)
+        harness.run(1.0)
+        assert harness.done == ["at once", "between"], "it is woken for what is earlier than what an action gave"
+        harness.run(1.0)
         assert harness.done == ["at once", "between", "later"]
 
     def test_it_is_woken_for_the_first_and_for_what_is_earlier(self, harness: Harness) -> None:
