@@ -170,10 +170,10 @@ class Rows(RowBuffer):
         """Any other event; `gateway.broker.core.ports.Recorder` says what it is told."""
         layout = LAYOUTS[event]
         numbers = [columns.get(name, _UNKNOWN) for name in layout.numbers]
-        payload = b"".join([_encoded(columns.get(name)) for name in layout.payload])
+        payload = b"".join([_encoded(columns.get(name)) for name in layout.payload]) if layout.payload else b""
         length = layout.rest + len(names) + len(payload)
         self._enter(layout.pack(length, layout.code, len(names), now, *numbers) + names + payload)
 
 
 def _encoded(value: Value) -> bytes:
-    return headers_of(value) if isinstance(value, Mapping) else string(cast("str | None", value))
+    return string(value) if value is None or isinstance(value, str) else headers_of(cast("Mapping[str, str]", value))

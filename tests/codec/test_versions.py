@@ -28,10 +28,10 @@ def test_only_1_1_keeps_a_cr() -> None:
 @pytest.mark.requirement("NEG-01", "NEG-02", "NEG-03", "NEG-04", "NEG-06", "NEG-07")
 def test_the_highest_common_version() -> None:
     for chosen, offers in [
-        (V10, [None, "1.0", "9.9,1.0", "1.0,"]),
+        (V10, [None, "1.0", "9.9,1.0", "1.0,", "1.0,,1.0", "0.9,1.0,1.3"]),
         (V11, ["1.1", "1.0,1.1", "1.1,1.1", " 1.0 , 1.1 ", "1.0,1.1,2.0"]),
         (V12, ["1.2", "1.0,1.1,1.2", "1.2,1.0,1.1", "1.2,1.1,1.0", "1.1, 1.2"]),
-        (None, ["", ",", "2.0,9.9", "11.2", "1.20", "1.1.1", "1.2;1.1", "V1.2"]),
+        (None, ["", ",", "2.0,9.9", "11.2", "1.20", "1.1.1", "1", "1.2;1.1", "V1.2", "v1.2", "1.2;q=1"]),
     ]:
         for offered in offers:
             assert negotiate(offered) is chosen, offered

@@ -58,14 +58,11 @@ def _add(known: set[str], text: str) -> None:
 
 
 def check_send(peer: Peer, name: str, written: str) -> None:
-    """Refuse a SEND to where the session may not send.
+    """Refuse a SEND to where the session may not send.  Raises NotAllowed: it may not.
 
     Args:
         name: the canonical one.
         written: the destination as the client wrote it; so in the checks below.
-
-    Raises:
-        NotAllowed: it may not.
     """
     access = peer.access
     if access is None or name.startswith(FREE):

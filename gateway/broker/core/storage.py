@@ -195,7 +195,8 @@ class Storage:
             self._batch.gone.append(abs(row))
             self._count(0)
         else:
-            # It came and went in this batch, and nothing is written: the account gives back what `enter` put there.
+            # It came and went in this batch, and nothing is written: the account gives back what `enter` put there (one
+            # CHANGE, and the one that `_count` adds now).
             self._count(-new[1].size - 2 * CHANGE)
         # Settling a durable message is a change for which a RECEIPT waits, even if the batch does not hold it.
         self.changes += row > 0

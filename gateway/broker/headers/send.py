@@ -6,35 +6,18 @@ from functools import partial
 
 from ..model.destinations import DIRECT, FANOUT, QUEUE, TOPIC
 from ..model.options import Retain
+from . import values
 from .row import ACTIVEMQ, APOLLO, ARTEMIS, RABBITMQ, HeaderRow, Spelling, Treatment, honoured, refused, without_effect
-from .values import (
-    BOOLEAN,
-    BYTES,
-    DELAY,
-    EXPIRY,
-    IDLE,
-    KEY,
-    LIFETIME,
-    MESSAGES,
-    MOMENT,
-    NAME,
-    ROUTING,
-    UNIQUE,
-    Anything,
-    Choice,
-    Integer,
-    ReplyTo,
-)
 
 _FRAMES = ("SEND",)
 _honoured, _refused = partial(honoured, _FRAMES), partial(refused, _FRAMES)
 _without_effect = partial(without_effect, _FRAMES)
 
-_PRIORITY = Integer(0, 255, note="; above 9 it counts as 9", convert=lambda number: min(number, 9))
-_SEQUENCE = Integer(-(2**31), 2**31 - 1, convert=lambda number: number == -1)
-_RETAIN = Choice({"set": Retain.SET, "remove": Retain.REMOVE, "false": None}, aliases={"true": ("set", APOLLO)})
-_RETAIN_FLAG = Choice({"true": Retain.SET, "false": None})
-_EXCHANGES = Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT, "amq.fanout": FANOUT}, any_case=False)
+_PRIORITY = values.Integer(0, 255, note="; above 9 it counts as 9", convert=lambda number: min(number, 9))
+_SEQUENCE = values.Integer(-(2**31), 2**31 - 1, convert=lambda number: number == -1)
+_RETAIN = values.Choice({"set": Retain.SET, "remove": Retain.REMOVE, "false": None}, aliases={"true": ("set", APOLLO)})
+_RETAIN_FLAG = values.Choice({"true": Retain.SET, "false": None})
+_EXCHANGES = values.Choice({"": QUEUE, "amq.topic": TOPIC, "amq.direct": DIRECT, "amq.fanout": FANOUT}, any_case=False)
 
 
 def _passed_on(name: str, meaning: str, broker: str = "") -> HeaderRow:
@@ -50,10 +33,10 @@ def _argument(meaning: str, *spellings: Spelling, treatment: Treatment = Treatme
 
 
 SEND = (
-    _honoured("The destination of the message.", Spelling("destination", Anything("a destination"))),
+    _honoured("The destination of the message.", Spelling("destination", values.Anything("a destination"))),
     _honoured(
         "The length of the body in bytes. MESSAGE always has it.",
-        Spelling("content-length", Anything("a whole number of bytes")),
+        Spelling("content-length", values.Anything("a whole number of bytes")),
     ),
     _honoured(
         "Asks for a RECEIPT when the SEND is carried out, or accepted into its transaction.",
@@ -62,7 +45,7 @@ SEND = (
     ),
     _honoured(
         "The transaction that the message belongs to.",
-        Spelling("transaction", Anything("a transaction"), field="transaction"),
+        Spelling("transaction", values.Anything("a transaction"), field="transaction"),
         visible=False,
     ),
     _honoured(
@@ -72,23 +55,23 @@ SEND = (
     _honoured(
         "The moment at which the message expires; the aliases give a time from now on. A time of 1 delivers the "
         "message only if a consumer is ready. MESSAGE always has the moment as `expires`.",
-        Spelling("expires", EXPIRY, "expires_at"),
-        Spelling("expiration", LIFETIME, "time_to_live", RABBITMQ),
-        Spelling("ttl", LIFETIME, "time_to_live", APOLLO),
+        Spelling("expires", values.EXPIRY, "expires_at"),
+        Spelling("expiration", values.LIFETIME, "time_to_live", RABBITMQ),
+        Spelling("ttl", values.LIFETIME, "time_to_live", APOLLO),
     ),
     _honoured(
         "The message is routed after that time, or at that moment.",
-        Spelling("x-delay", DELAY, "delay", RABBITMQ),
-        Spelling("AMQ_SCHEDULED_DELAY", DELAY, "delay", ACTIVEMQ),
-        Spelling("AMQ_SCHEDULED_TIME", MOMENT, "deliver_at", ARTEMIS),
-        Spelling("_AMQ_SCHED_DELIVERY", MOMENT, "deliver_at", ARTEMIS),
+        Spelling("x-delay", values.DELAY, "delay", RABBITMQ),
+        Spelling("AMQ_SCHEDULED_DELAY", values.DELAY, "delay", ACTIVEMQ),
+        Spelling("AMQ_SCHEDULED_TIME", values.MOMENT, "deliver_at", ARTEMIS),
+        Spelling("_AMQ_SCHED_DELIVERY", values.MOMENT, "deliver_at", ARTEMIS),
         visible=False,
     ),
     _honoured(
         "Messages of one group go to one consumer of the queue, as long as it is subscribed.",
-        Spelling("JMSXGroupID", KEY, "group", ACTIVEMQ),
-        Spelling("message_group", KEY, "group", APOLLO),
-        Spelling("_AMQ_GROUP_ID", KEY, "group", ARTEMIS),
+        Spelling("JMSXGroupID", values.KEY, "group", ACTIVEMQ),
+        Spelling("message_group", values.KEY, "group", APOLLO),
+        Spelling("_AMQ_GROUP_ID", values.KEY, "group", ARTEMIS),
         also_canonical=True,
     ),
     _honoured(
@@ -98,8 +81,8 @@ SEND = (
     ),
     _honoured(
         "A second message to the destination with the same id is not routed. Its sender gets the RECEIPT.",
-        Spelling("dedup-id", UNIQUE, "dedup_id"),
-        Spelling("_AMQ_DUPL_ID", UNIQUE, "dedup_id", ARTEMIS),
+        Spelling("dedup-id", values.UNIQUE, "dedup_id"),
+        Spelling("_AMQ_DUPL_ID", values.UNIQUE, "dedup_id", ARTEMIS),
         visible=False,
     ),
     _honoured(
@@ -111,22 +94,22 @@ SEND = (
     ),
     _honoured(
         "The message replaces a waiting message to the same destination with the same value of this header.",
-        Spelling("_AMQ_LVQ_NAME", KEY, "conflation_key", ARTEMIS),
+        Spelling("_AMQ_LVQ_NAME", values.KEY, "conflation_key", ARTEMIS),
     ),
     _honoured(
         "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header it "
         "is a queue.",
-        Spelling("destination-type", ROUTING, "multicast", ARTEMIS),
+        Spelling("destination-type", values.ROUTING, "multicast", ARTEMIS),
         visible=False,
     ),
     _honoured(
         "The destination of the answer. A temporary destination of the session is subscribed, and receivers see a name "
         "to which they can send. Any other destination is passed on unchanged.",
-        Spelling("reply-to", ReplyTo(), "temporary_reply"),
+        Spelling("reply-to", values.ReplyTo(), "temporary_reply"),
     ),
     _honoured(
         "The sender; it must be the name that the session logged in with.",
-        Spelling("user-id", Anything("a user's name"), field="user_id"),
+        Spelling("user-id", values.Anything("a user's name"), field="user_id"),
     ),
     _without_effect(
         "Receivers of ActiveMQ trust it, because that broker writes it. Use `user-id`, which the gateway verifies.",
@@ -136,7 +119,7 @@ SEND = (
     _honoured(
         "The message outlives the server's process, if the server has a store and the destination's policy does not "
         "forbid it. Its RECEIPT comes when it is stored.",
-        Spelling("persistent", BOOLEAN, "persistent"),
+        Spelling("persistent", values.BOOLEAN, "persistent"),
     ),
     _without_effect(
         "RabbitMQ reads it as an argument of the queue. To make a message durable, send `persistent:true`, or set the "
@@ -197,24 +180,24 @@ SEND = (
 ARGUMENTS = (
     _argument(
         "The queue is deleted with its last subscriber, and so are the messages that wait in it.",
-        Spelling("auto-delete", BOOLEAN, "auto_delete", RABBITMQ),
+        Spelling("auto-delete", values.BOOLEAN, "auto_delete", RABBITMQ),
     ),
     _argument(
         "The time that a message may wait in the queue, unless the message has its own.",
-        Spelling("x-message-ttl", LIFETIME, "time_to_live", RABBITMQ),
+        Spelling("x-message-ttl", values.LIFETIME, "time_to_live", RABBITMQ),
     ),
     _argument(
         "The time that the queue is kept without subscribers. Then it is deleted with the messages that wait in it.",
-        Spelling("x-expires", IDLE, "idle_timeout", RABBITMQ),
+        Spelling("x-expires", values.IDLE, "idle_timeout", RABBITMQ),
     ),
     _argument(
         "The number of messages that may wait in the queue. A new message replaces the oldest, unless the policy has a "
         "limit: then the policy decides (when_full).",
-        Spelling("x-max-length", MESSAGES, "max_messages", RABBITMQ),
+        Spelling("x-max-length", values.MESSAGES, "max_messages", RABBITMQ),
     ),
     _argument(
         "The bytes that waiting messages may cost, headers included; otherwise like x-max-length.",
-        Spelling("x-max-length-bytes", BYTES, "max_octets", RABBITMQ),
+        Spelling("x-max-length-bytes", values.BYTES, "max_octets", RABBITMQ),
     ),
     _argument(
         "At a limit that a client sets, the oldest message is dropped; an operator can choose otherwise by policy "
@@ -231,7 +214,7 @@ ARGUMENTS = (
     _argument(
         "The KEY of x-dead-letter-exchange. Each needs the other, except for amq.fanout: RabbitMQ would take the name "
         "of the queue, and dead letters would return to it.",
-        Spelling("x-dead-letter-routing-key", NAME, "dead_letter_key", RABBITMQ),
+        Spelling("x-dead-letter-routing-key", values.NAME, "dead_letter_key", RABBITMQ),
     ),
     _argument(
         "All queues have the ten levels of priority.",

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from . import values
 from .row import ACTIVEMQ, AMQP, APOLLO, ARTEMIS, RABBITMQ, Spelling, honoured, refused, without_effect
-from .values import (
-    BOOLEAN,
-    FROM_SEQ,
-    MAX_COUNT,
-    RETROACTIVE,
-    ROUTING,
-    Anything,
-    Choice,
-    Credit,
-    HeaderName,
-    Integer,
-    StreamOffset,
-    Text,
-)
 
 _FRAMES = ("SUBSCRIBE",)
 _honoured, _refused = partial(honoured, _FRAMES), partial(refused, _FRAMES)
@@ -30,21 +17,25 @@ def _bytes(number: int) -> tuple[int, int | None]:
     return (1, None) if number == 0 else (0, max(number, 0))
 
 
-MODES = Choice(
+MODES = values.Choice(
     {mode: mode for mode in ("auto", "client", "client-individual")}, {"none": ("auto", APOLLO)}, any_case=False
 )
 """The `ack` of SUBSCRIBE."""
-_COUNT = Integer(0, MAX_COUNT, "messages", "; 0 sets no limit", lambda number: (number, None))
-_PREFETCH_SIZE = Integer(1, MAX_COUNT, "messages", convert=lambda number: (number, None))
-_WINDOW = Integer(-1, MAX_COUNT, "bytes", "; -1 sets no limit, 0 means one message at a time", _bytes)
-_PENDING = Integer(-1, MAX_COUNT, "messages", "; at -1 and 0 the policy decides", lambda number: max(number, 0) or None)
-_RANK = Integer(-(2**31), 2**31 - 1)
+_COUNT = values.Integer(0, values.MAX_COUNT, "messages", "; 0 sets no limit", lambda number: (number, None))
+_PREFETCH_SIZE = values.Integer(1, values.MAX_COUNT, "messages", convert=lambda number: (number, None))
+_WINDOW = values.Integer(-1, values.MAX_COUNT, "bytes", "; -1 sets no limit, 0 means one message at a time", _bytes)
+_PENDING = values.Integer(
+    -1, values.MAX_COUNT, "messages", "; at -1 and 0 the policy decides", lambda number: max(number, 0) or None
+)
+_RANK = values.Integer(-(2**31), 2**31 - 1)
 
 _NOT_STREAMED = "A stream of RabbitMQ is a topic with a log here; filter with `selector`."
 
 
 SUBSCRIBE = (
-    _honoured("The destination; for topics it may be a pattern.", Spelling("destination", Anything("a destination"))),
+    _honoured(
+        "The destination; for topics it may be a pattern.", Spelling("destination", values.Anything("a destination"))
+    ),
     _honoured(
         "The name of the subscription, unique in the session. It may be missing in 1.0, and with the setting `lenient` "
         "in all versions.",
@@ -61,23 +52,23 @@ SUBSCRIBE = (
         Spelling("prefetch-count", _COUNT, "window", RABBITMQ),
         Spelling("activemq.prefetchSize", _PREFETCH_SIZE, "window", ACTIVEMQ),
         Spelling("consumer-window-size", _WINDOW, "window", ARTEMIS),
-        Spelling("credit", Credit(), "window", APOLLO),
+        Spelling("credit", values.Credit(), "window", APOLLO),
         Spelling("x-prefetch", _COUNT, "window", AMQP),
     ),
     _honoured(
         "Only messages whose headers fulfil the condition are delivered.",
-        Spelling("selector", Anything("a condition of JMS; or empty, which counts as no header"), "text"),
+        Spelling("selector", values.Anything("a condition of JMS; or empty, which counts as no header"), "text"),
     ),
     _honoured(
         "Messages of the session itself are not delivered to it. On a queue, true is an ERROR.",
-        Spelling("no-local", BOOLEAN, "no_local", ARTEMIS),
-        Spelling("activemq.noLocal", BOOLEAN, "no_local", ACTIVEMQ),
+        Spelling("no-local", values.BOOLEAN, "no_local", ARTEMIS),
+        Spelling("activemq.noLocal", values.BOOLEAN, "no_local", ACTIVEMQ),
     ),
     _honoured(
         "The consumer is the only one of the queue that gets messages; the others stand by. Unlike in RabbitMQ, the "
         "queue does not belong to the connection. On a topic it has no effect.",
-        Spelling("exclusive", BOOLEAN, "exclusive", APOLLO),
-        Spelling("activemq.exclusive", BOOLEAN, "exclusive", ACTIVEMQ),
+        Spelling("exclusive", values.BOOLEAN, "exclusive", APOLLO),
+        Spelling("activemq.exclusive", values.BOOLEAN, "exclusive", ACTIVEMQ),
     ),
     _honoured(
         "Consumers of higher priority get the messages of a queue first, as long as they have room. Without the header "
@@ -88,17 +79,17 @@ SUBSCRIBE = (
     _honoured(
         "Reads the messages that wait in the queue without consuming them; a MESSAGE with browser:end comes last. The "
         "ack mode must be auto. On a topic it is an ERROR.",
-        Spelling("browser", BOOLEAN, "browser", ACTIVEMQ),
+        Spelling("browser", values.BOOLEAN, "browser", ACTIVEMQ),
     ),
     _honoured(
         "false: the browser has no end, and goes on with new messages.",
-        Spelling("browser-end", BOOLEAN, "browser_end", APOLLO),
+        Spelling("browser-end", values.BOOLEAN, "browser_end", APOLLO),
     ),
     _honoured(
         "Whether a destination without a prefix is a queue (ANYCAST) or a topic (MULTICAST). Without the header "
         "it is a queue.",
-        Spelling("subscription-type", ROUTING, "multicast", ARTEMIS),
-        Spelling("destination-type", ROUTING, "multicast", ARTEMIS),
+        Spelling("subscription-type", values.ROUTING, "multicast", ARTEMIS),
+        Spelling("destination-type", values.ROUTING, "multicast", ARTEMIS),
     ),
     _honoured(
         "The number of messages of a topic that may wait for a slow subscriber.",
@@ -115,39 +106,39 @@ SUBSCRIBE = (
     _honoured(
         "Messages to the topic wait while no session is subscribed, and are delivered when the user subscribes again "
         "with the same `id`. Several sessions of a user share the messages. A queue outlives its consumers anyway.",
-        Spelling("durable", BOOLEAN, "durable", RABBITMQ),
-        Spelling("persistent", BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
+        Spelling("durable", values.BOOLEAN, "durable", RABBITMQ),
+        Spelling("persistent", values.BOOLEAN, "durable", f"{RABBITMQ}, {APOLLO}"),
     ),
     _honoured(
         "A durable subscription of that name: messages to the topic wait while no session is subscribed. It belongs to "
         "the user and the `client-id` of CONNECT. One session has it at a time, the one that subscribed last.",
-        Spelling("durable-subscription-name", Text(255), "durable_name", ARTEMIS),
-        Spelling("durable-subscriber-name", Text(255), "durable_name", ARTEMIS),
-        Spelling("activemq.subscriptionName", Text(255), "durable_name", ACTIVEMQ),
+        Spelling("durable-subscription-name", values.Text(255), "durable_name", ARTEMIS),
+        Spelling("durable-subscriber-name", values.Text(255), "durable_name", ARTEMIS),
+        Spelling("activemq.subscriptionName", values.Text(255), "durable_name", ACTIVEMQ),
     ),
     _honoured(
         "Subscriptions with the same name share the messages of the topic. With `durable:true` messages wait while no "
         "session is subscribed.",
-        Spelling("x-queue-name", Text(255), "queue_name", RABBITMQ),
+        Spelling("x-queue-name", values.Text(255), "queue_name", RABBITMQ),
     ),
     _honoured(
         "The position in the topic's log from which messages are replayed; new messages follow. Numbers are those of "
         "the header `seq`. A topic without a log refuses the header, except -1 and `next`, which replay nothing, and "
         "ActiveMQ's name, which it ignores. If messages are no longer in the log, the first MESSAGE has `gap:true`.",
-        Spelling("from-seq", FROM_SEQ, "start", APOLLO),
-        Spelling("x-stream-offset", StreamOffset(), "start", RABBITMQ),
-        Spelling("activemq.retroactive", RETROACTIVE, "start", ACTIVEMQ),
+        Spelling("from-seq", values.FROM_SEQ, "start", APOLLO),
+        Spelling("x-stream-offset", values.StreamOffset(), "start", RABBITMQ),
+        Spelling("activemq.retroactive", values.RETROACTIVE, "start", ACTIVEMQ),
     ),
     _honoured(
         "Replay begins after the last message that was acknowledged under this name, by any session of the same user "
         "and `client-id`. A new name begins at `from-seq`, or with the next message. The topic must have a log, and "
         "the ack mode must not be auto.",
-        Spelling("resume", Text(255), "resume"),
+        Spelling("resume", values.Text(255), "resume"),
     ),
     _honoured(
         "The name of a header for the number of each message: of a topic with a log, its `seq`; of a queue, a growing "
         "number. A topic without a log refuses it.",
-        Spelling("include-seq", HeaderName(), "include_seq", APOLLO),
+        Spelling("include-seq", values.HeaderName(), "include_seq", APOLLO),
     ),
     _refused(
         _NOT_STREAMED,

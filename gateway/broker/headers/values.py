@@ -28,13 +28,10 @@ class Values(Protocol):
         """The accepted values, in words."""
 
     def read(self, name: str, value: str) -> Any:
-        """The meaning of a value; None: as if the header were missing.
+        """The meaning of a value; None: as if the header were missing.  Raises NotAllowed: the value is not accepted.
 
         Args:
             name: the header's, for the ERROR.
-
-        Raises:
-            NotAllowed: the value is not accepted.
         """
 
 

@@ -50,14 +50,11 @@ def pattern_words(text: str) -> tuple[str, ...]:
 
 
 def check_words(name: str, written: str) -> None:
-    """Refuse a name or pattern of too many words.
+    """Refuse a name or pattern of too many words.  Raises NotAllowed: it has more than `MAX_WORDS`.
 
     Args:
         name: the canonical name.
         written: the name as the client wrote it, for the ERROR.
-
-    Raises:
-        NotAllowed: it has more than `MAX_WORDS`.
     """
     # A header line has room for 30,000 words; a tree of words (`trie`) needs some 300 bytes for each.
     words = len(split(name))

@@ -465,6 +465,22 @@ class TestRedrive:
         (message,) = consumed(scene, "dlq.a")
         assert message.headers["destination"] == "/queue/dlq.a"
 
+    def test_of_one_that_died_in_a_temporary_queue_first(self, stage: Stage) -> None:
+        """What the SEND named means nothing to others than its sender."""
+        scene = stage(
+            {"/reply-queue/#": {"dead_letter": "/queue/grave"}, "/queue/grave": {"dead_letter": "/queue/two"}}
+        )
+        operator, client = Operator(scene), scene.connect()
+        client.subscribe("/temp-queue/t", "0", ack="client-individual")
+        client.subscribe("grave", "1", ack="client-individual")
+        client.publish("/temp-queue/t")
+        for _ in range(2):
+            client.nack(client.message(), requeue="false")
+        assert operator.redrive("two").done == 1
+        message = client.message()
+        assert message.headers["destination"] == "/queue/grave"
+        client.ack(message)
+
     def test_to_a_temporary_queue(self, stage: Stage) -> None:
         scene = stage({"/reply-queue/#": {"dead_letter": "/queue/grave"}})
         operator, client = Operator(scene), scene.connect()

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.broker.core import events
 from gateway.broker.core.events import EventLog
-from gateway.broker.core.ports import Recorder
+from gateway.broker.core.ports import NullRecorder, Recorder
 from gateway.broker.errors import HeaderMissing, SessionEnded
 from gateway.broker.model.options import PLAIN
 from gateway.broker.model.policy import OnNack, WhenFull
@@ -594,3 +594,15 @@ class TestSessions:
         assert notes.events == ["subscribed", "gauge_subscription", "acked"]
         assert notes.rows[1].has(pending=1, oldest_us=None)
         assert notes.rows[2].has(ack_us=None, session=client.session.id)
+
+
+def test_a_recorder_that_discards_all_costs_no_names(scene: Scene) -> None:
+    scene.broker.records = EventLog(scene.broker.sessions, NullRecorder())
+    client = scene.connect()
+    client.subscribe("/topic/*", ack="client")
+    client.publish(T)
+    client.nack(client.message())
+    client.ack(client.message())
+    client.unsubscribe()
+    assert client.session.names == b"-"
+    assert not scene.broker.records.is_behind

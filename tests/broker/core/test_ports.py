@@ -6,8 +6,6 @@ from gateway.broker import Broker
 from gateway.broker.errors import SessionEnded
 from gateway.codec import V12, ProtocolError
 
-from ..client import Scene
-
 
 class Recorder:
     """A carrier that only notes what it is asked."""
@@ -22,9 +20,12 @@ class Recorder:
         self.asked.append(error)
 
 
-def test_a_carrier_is_asked_to_end_and_the_rest_is_left_to_it() -> None:
+def test_a_carrier_is_asked_to_end_and_never_flushed_by_the_broker_itself() -> None:
+    """The broker only lists the outboxes, so that one write takes all that a chunk caused."""
     broker, carrier = Broker(), Recorder()
     session = broker.open_session(V12, "ada", peer="p", transport="tcp", connected_at=0.0, carrier=carrier)
+    session.outbox.append(b"x")
+    assert (carrier.asked, list(broker.dirty)) == ([], [session.outbox])
     error = SessionEnded("over", "and out", 5)
     session.end(error)
     assert carrier.asked == [error]
@@ -37,16 +38,3 @@ def test_a_carrier_is_asked_to_end_and_the_rest_is_left_to_it() -> None:
     assert not broker.sessions
     session.end(error)
     assert len(carrier.asked) == 2
-
-
-def test_the_broker_never_flushes_by_itself(scene: Scene) -> None:
-    """It only lists the outboxes, so that one write takes all that a chunk caused."""
-    client = scene.connect()
-    carrier = Recorder()
-    session = scene.broker.open_session(V12, "ada", peer="p", transport="tcp", connected_at=0.0, carrier=carrier)
-    session.outbox.append(b"x")
-    assert carrier.asked == []
-    assert list(scene.broker.dirty) == [session.outbox]
-    client.scene.settle()
-    assert carrier.asked == ["flush"]
-    session.close()

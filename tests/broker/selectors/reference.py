@@ -1,7 +1,6 @@
 """A second reading of the rules, for the tests to compare with: slow, plain, and without the first one's code.
 
-A condition or a value is a tree of small classes.  Each knows how it is written and what it is for a message, and the
-two have nothing in common: `written` never evaluates, `of` never looks at text.
+A condition or a value is a tree of small classes.  `written` never evaluates, and `value_of` never looks at text.
 """
 
 from __future__ import annotations
@@ -59,27 +58,10 @@ def header(headers: Headers, name: str) -> str | None:
 class Header:
     name: str
 
-    def written(self) -> tuple[str, int]:
-        plain = self.name.replace("_", "a").replace("$", "a").isalnum() and self.name.upper() not in ("IN", "NOT")
-        return (self.name if plain else '"' + self.name.replace('"', '""') + '"'), PRIMARY
-
-    def of(self, headers: Headers) -> str | None:
-        return header(headers, self.name)
-
 
 @dataclass(frozen=True)
 class Literal:
     value: str | int | float | bool
-
-    def written(self) -> tuple[str, int]:
-        if isinstance(self.value, bool):
-            return str(self.value), PRIMARY
-        if isinstance(self.value, str):
-            return "'" + self.value.replace("'", "''") + "'", PRIMARY
-        return repr(self.value), PRIMARY
-
-    def of(self, headers: Headers) -> str | int | float | bool:
-        return self.value
 
 
 @dataclass(frozen=True)
@@ -88,23 +70,10 @@ class Parentheses:
 
     inner: Tree
 
-    def written(self) -> tuple[str, int]:
-        return f"({self.inner.written()[0]})", PRIMARY
-
-    def of(self, headers: Headers) -> str | int | float | bool | None:
-        return self.inner.of(headers)
-
 
 @dataclass(frozen=True)
 class Negative:
     operand: Tree
-
-    def written(self) -> tuple[str, int]:
-        return f"-{place(self.operand, SIGN)}", SIGN
-
-    def of(self, headers: Headers) -> int | float | None:
-        value = operand(self.operand, headers)
-        return None if value is None else -value
 
 
 @dataclass(frozen=True)
@@ -113,32 +82,12 @@ class Calculation:
     left: Tree
     right: Tree
 
-    def written(self) -> tuple[str, int]:
-        level = SUM if self.sign in "+-" else PRODUCT
-        return f"{place(self.left, level)} {self.sign} {place(self.right, level + 1)}", level
-
-    def of(self, headers: Headers) -> int | float | None:
-        left, right = operand(self.left, headers), operand(self.right, headers)
-        if left is None or right is None or (self.sign == "/" and right == 0):
-            return None
-        if self.sign in "+-":
-            result = left + right if self.sign == "+" else left - right
-        else:
-            result = left * right if self.sign == "*" else left / right
-        return result if abs(result) < LARGEST else None
-
 
 @dataclass(frozen=True)
 class Comparison:
     sign: str
     left: Tree
     right: Tree
-
-    def written(self) -> tuple[str, int]:
-        return f"{place(self.left, SUM)} {self.sign} {place(self.right, SUM)}", PREDICATE
-
-    def of(self, headers: Headers) -> bool | None:
-        return compared(self.sign, self.left, self.right, headers)
 
 
 @dataclass(frozen=True)
@@ -148,73 +97,31 @@ class Between:
     low: Tree
     high: Tree
 
-    def written(self) -> tuple[str, int]:
-        word = "NOT BETWEEN" if self.denied else "BETWEEN"
-        return f"{place(self.value, SUM)} {word} {place(self.low, SUM)} AND {place(self.high, SUM)}", PREDICATE
-
-    def of(self, headers: Headers) -> bool | None:
-        first, second = ("<", ">") if self.denied else (">=", "<=")
-        low = compared(first, self.value, self.low, headers)
-        high = compared(second, self.value, self.high, headers)
-        return either(low, high) if self.denied else both(low, high)
-
 
 @dataclass(frozen=True)
 class In:
     denied: bool
-    name: Header
+    name: Tree
     literals: tuple[str | int | float, ...]
-
-    def written(self) -> tuple[str, int]:
-        listed = ",".join(Literal(each).written()[0] for each in self.literals)
-        return f"{place(self.name, SUM)} {'not in' if self.denied else 'in'} ({listed})", PREDICATE
-
-    def of(self, headers: Headers) -> bool | None:
-        result: bool | None = False
-        for each in self.literals:
-            result = either(result, compared("=", self.name, Literal(each), headers))
-        return opposite(result) if self.denied else result
 
 
 @dataclass(frozen=True)
 class Like:
     denied: bool
-    name: Header
+    name: Tree
     pattern: str
     escape: str
-
-    def written(self) -> tuple[str, int]:
-        text = f"{place(self.name, SUM)} {'NOT LIKE' if self.denied else 'LIKE'} {Literal(self.pattern).written()[0]}"
-        return text + (f" ESCAPE {Literal(self.escape).written()[0]}" if self.escape else ""), PREDICATE
-
-    def of(self, headers: Headers) -> bool | None:
-        value = self.name.of(headers)
-        if value is None:
-            return None
-        return alike(value, self.pattern, self.escape) is not self.denied
 
 
 @dataclass(frozen=True)
 class IsNull:
     denied: bool
-    name: Header
-
-    def written(self) -> tuple[str, int]:
-        return f"{place(self.name, SUM)} IS {'NOT ' if self.denied else ''}NULL", PREDICATE
-
-    def of(self, headers: Headers) -> bool:
-        return (self.name.of(headers) is None) is not self.denied
+    name: Tree
 
 
 @dataclass(frozen=True)
 class Not:
     inner: Tree
-
-    def written(self) -> tuple[str, int]:
-        return f"NOT {place(self.inner, NOT)}", NOT
-
-    def of(self, headers: Headers) -> bool | None:
-        return opposite(truth(self.inner, headers))
 
 
 @dataclass(frozen=True)
@@ -222,33 +129,110 @@ class And:
     left: Tree
     right: Tree
 
-    def written(self) -> tuple[str, int]:
-        return f"{place(self.left, AND)} AND {place(self.right, NOT)}", AND
-
-    def of(self, headers: Headers) -> bool | None:
-        return both(truth(self.left, headers), truth(self.right, headers))
-
 
 @dataclass(frozen=True)
 class Or:
     left: Tree
     right: Tree
 
-    def written(self) -> tuple[str, int]:
-        return f"{place(self.left, OR)} OR {place(self.right, AND)}", OR
-
-    def of(self, headers: Headers) -> bool | None:
-        return either(truth(self.left, headers), truth(self.right, headers))
-
 
 Tree = (
     Header | Literal | Parentheses | Negative | Calculation | Comparison | Between | In | Like | IsNull | Not | And | Or
 )
+Scalar = str | int | float | bool
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def written(tree: Tree) -> tuple[str, int]:
+    """A tree as text, and how tightly that holds together."""
+    match tree:
+        case Header(name):
+            plain = name.replace("_", "a").replace("$", "a").isalnum() and name.upper() not in ("IN", "NOT")
+            return (name if plain else '"' + name.replace('"', '""') + '"'), PRIMARY
+        case Literal(value):
+            return (quoted(value) if isinstance(value, str) else str(value)), PRIMARY
+        case Parentheses(inner):
+            return f"({written(inner)[0]})", PRIMARY
+        case Negative(inner):
+            return f"-{place(inner, SIGN)}", SIGN
+        case Calculation(sign, left, right):
+            level = SUM if sign in "+-" else PRODUCT
+            return f"{place(left, level)} {sign} {place(right, level + 1)}", level
+        case Comparison(sign, left, right):
+            return f"{place(left, SUM)} {sign} {place(right, SUM)}", PREDICATE
+        case Between(denied, value, low, high):
+            word = "NOT BETWEEN" if denied else "BETWEEN"
+            return f"{place(value, SUM)} {word} {place(low, SUM)} AND {place(high, SUM)}", PREDICATE
+        case In(denied, name, literals):
+            listed = ",".join(written(Literal(each))[0] for each in literals)
+            return f"{place(name, SUM)} {'not in' if denied else 'in'} ({listed})", PREDICATE
+        case Like(denied, name, pattern, escape):
+            text = f"{place(name, SUM)} {'NOT LIKE' if denied else 'LIKE'} {quoted(pattern)}"
+            return text + (f" ESCAPE {quoted(escape)}" if escape else ""), PREDICATE
+        case IsNull(denied, name):
+            return f"{place(name, SUM)} IS {'NOT ' if denied else ''}NULL", PREDICATE
+        case Not(inner):
+            return f"NOT {place(inner, NOT)}", NOT
+        case And(left, right):
+            return f"{place(left, AND)} AND {place(right, NOT)}", AND
+        case Or(left, right):
+            return f"{place(left, OR)} OR {place(right, AND)}", OR
+
+
+def value_of(tree: Tree, headers: Headers) -> Scalar | None:
+    """The value of a tree for a message."""
+    match tree:
+        case Header(name):
+            return header(headers, name)
+        case Literal(value):
+            return value
+        case Parentheses(inner):
+            return value_of(inner, headers)
+        case Negative(inner):
+            number = operand(inner, headers)
+            return None if number is None else -number
+        case Calculation(sign, left, right):
+            return calculated(sign, operand(left, headers), operand(right, headers))
+        case Comparison(sign, left, right):
+            return compared(sign, left, right, headers)
+        case Between(denied, value, low, high):
+            first, second = ("<", ">") if denied else (">=", "<=")
+            ends = compared(first, value, low, headers), compared(second, value, high, headers)
+            return either(*ends) if denied else both(*ends)
+        case In(denied, name, literals):
+            result: bool | None = False
+            for each in literals:
+                result = either(result, compared("=", name, Literal(each), headers))
+            return opposite(result) if denied else result
+        case Like(denied, name, pattern, escape):
+            text = value_of(name, headers)
+            return None if text is None else alike(str(text), pattern, escape) is not denied
+        case IsNull(denied, name):
+            return (value_of(name, headers) is None) is not denied
+        case Not(inner):
+            return opposite(truth(inner, headers))
+        case And(left, right):
+            return both(truth(left, headers), truth(right, headers))
+        case Or(left, right):
+            return either(truth(left, headers), truth(right, headers))
+
+
+def calculated(sign: str, left: float | None, right: float | None) -> int | float | None:
+    if left is None or right is None or (sign == "/" and right == 0):
+        return None
+    if sign in "+-":
+        result = left + right if sign == "+" else left - right
+    else:
+        result = left * right if sign == "*" else left / right
+    return result if abs(result) < LARGEST else None
 
 
 def place(tree: Tree, level: int) -> str:
     """A part, in parentheses where it holds less tightly than its place wants."""
-    text, own = tree.written()
+    text, own = written(tree)
     return text if own >= level else f"({text})"
 
 
@@ -258,7 +242,7 @@ def is_header(tree: Tree) -> bool:
 
 def operand(tree: Tree, headers: Headers) -> int | float | None:
     """A value as arithmetic takes it."""
-    value = tree.of(headers)
+    value = value_of(tree, headers)
     if isinstance(value, str):
         return as_number(value)
     assert not isinstance(value, bool)
@@ -267,7 +251,7 @@ def operand(tree: Tree, headers: Headers) -> int | float | None:
 
 def truth(tree: Tree, headers: Headers) -> bool | None:
     """A value as logic takes it."""
-    value = tree.of(headers)
+    value = value_of(tree, headers)
     if isinstance(value, str):
         return as_boolean(value) is True
     assert value is None or isinstance(value, bool)
@@ -275,7 +259,7 @@ def truth(tree: Tree, headers: Headers) -> bool | None:
 
 
 def compared(sign: str, left: Tree, right: Tree, headers: Headers) -> bool | None:
-    one, other = left.of(headers), right.of(headers)
+    one, other = value_of(left, headers), value_of(right, headers)
     if one is None or other is None:
         return None
     try:
@@ -285,9 +269,6 @@ def compared(sign: str, left: Tree, right: Tree, headers: Headers) -> bool | Non
     order = (one > other) - (one < other)  # type: ignore[operator]
     wanted = {"=": (0,), "<>": (-1, 1), "!=": (-1, 1), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1)}
     return order in wanted[sign]
-
-
-Scalar = str | int | float | bool
 
 
 def on_one_scale(one: Scalar, one_header: bool, other: Scalar, other_header: bool) -> tuple[Scalar, Scalar]:

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.broker.errors import NotAllowed
 from gateway.broker.selectors import MAX_DEPTH, MAX_LENGTH, parse
+from gateway.broker.selectors.refusal import quoted, refusal
 
 HYPHEN = 'a header name (one with a hyphen is written in double quotes, like "content-type")'
 VALUE = "a header name, a literal or '('"
@@ -183,3 +184,18 @@ def test_no_selector_takes_long() -> None:
     assert not any(selector(message) for selector in selectors)
     # Generous: machines differ, and exponents do not care.
     assert time.process_time() - start < 2
+
+
+def test_a_long_selector_is_cut_around_the_place() -> None:
+    error = refusal("a" * 100 + "b" * 100, 101, "'b'", "a value")
+    assert error.detail.endswith(": ..." + "a" * 32 + "[here]" + "b" * 32 + "...")
+
+
+def test_what_does_not_print_is_shown_as_a_question_mark() -> None:
+    assert refusal("a\n\ud800\x1b[1m é", 2, "it", "more").detail.endswith(": a[here]???[1m é")
+
+
+def test_long_words_are_cut() -> None:
+    assert quoted("a" * 40) == repr("a" * 40)
+    assert quoted("a" * 41) == repr("a" * 40 + "...")
+    assert quoted("\ud800\n") == r"'\ud800\n'"

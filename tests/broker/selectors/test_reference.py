@@ -69,7 +69,7 @@ conditions = st.recursive(padded(predicates), combined, max_leaves=8)
 @settings(max_examples=500, deadline=None)
 @given(conditions, st.lists(headers, min_size=1, max_size=4))
 def test_a_selector_means_what_the_rules_say(tree: reference.Tree, messages: list[dict[str, str]]) -> None:
-    text, _ = tree.written()
+    text, _ = reference.written(tree)
     selector, opposite = parse(text), parse(f"NOT ({text})")
     for message in messages:
         expected = reference.truth(tree, message)
@@ -79,7 +79,7 @@ def test_a_selector_means_what_the_rules_say(tree: reference.Tree, messages: lis
 
 @given(conditions, headers)
 def test_case_of_keywords_and_white_space_make_no_difference(tree: reference.Tree, message: dict[str, str]) -> None:
-    text, _ = tree.written()
+    text, _ = reference.written(tree)
     spread = text
     for word in ("NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IS", "NULL"):
         spread = spread.replace(f" {word} ", f"\t{word.title()}\n\r\f ")
