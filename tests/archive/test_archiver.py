@@ -143,8 +143,6 @@ class TestGroups:
 
 
 class TestFailure:
-    """Nothing half visible; what fails is told once and tried again."""
-
     @pytest.mark.parametrize("step", ["fsync", "utime", "write"])
     def test_a_full_disk(self, desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
         Writer(desk.journal, apart=1800).segments(4, 4)
@@ -217,8 +215,6 @@ class TestLock:
 
 
 class Full(io.BufferedWriter):
-    """A file on a disk that takes nothing."""
-
     def write(self, data: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

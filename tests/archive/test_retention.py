@@ -16,8 +16,6 @@ from tests.archive.desk import BEGIN, HOUR, Row, Writer, archive_rows, by_seq, j
 
 
 class Desk:
-    """Three hours: two are history."""
-
     def __init__(self, folder: Path) -> None:
         self.archive = folder / "archive"
         self.journal = folder / "journal"
