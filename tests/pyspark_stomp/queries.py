@@ -49,8 +49,8 @@ class Query:
     name: str
     mode: str
     where: dict[str, str]  # options of the server
-    source: str  # destinations; without a target it writes files alone
-    target: str = ""  # destinations; without a target it writes files alone
+    source: str  # a destination
+    target: str = ""  # a destination; without one it writes files alone
     more: dict[str, str] = field(default_factory=dict)  # options of the source
     files: bool = True  # it writes files
     exact: bool = True  # not a row is doubled
