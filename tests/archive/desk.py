@@ -41,7 +41,6 @@ class Writer:
 
     @property
     def epoch(self) -> int:
-        """Of this start."""
         return self._journal.epoch
 
     def rows(self, count: int, body: bytes = b"body") -> None:
@@ -83,7 +82,6 @@ class Writer:
         return self.roll()
 
     def close(self) -> None:
-        """It ends; what was not rolled is a segment."""
         self._journal.close()
 
 
@@ -103,12 +101,10 @@ class Desk:
         return Archiver(self.journal, self.archive, ArchiverOptions(**{**told, **options}))
 
     def all(self, **options: Any) -> bool:
-        """Archive everything."""
         with self.archiver(**options) as archiver:
             return archiver.step(everything=True)
 
     def segments(self, gateway: str = "g1") -> list[int]:
-        """The numbers of those that are left."""
         return [int(path.stem.rpartition("-")[2]) for path in found(self.journal / gateway)]
 
     def ranges(self) -> list[tuple[str, int, int]]:
@@ -117,7 +113,6 @@ class Desk:
         return [(hour, which.first, which.last) for hour, which in hours if which is not None]
 
     def hidden(self) -> list[str]:
-        """Files that were left, but for locks and manifests."""
         return hidden_files(self.archive / "raw") + hidden_files(self.archive / "history")
 
 
@@ -140,12 +135,10 @@ def open_to_all() -> Iterator[None]:
 
 
 def modes_of(folder: Path) -> set[int]:
-    """The modes of all that is in a folder, without the kind."""
     return {path.stat().st_mode & 0o777 for path in folder.rglob("*")}
 
 
 def journal_rows(folder: Path) -> list[Row]:
-    """All rows in the segments of all gateways."""
     paths = [path for own in sorted(folder.iterdir()) for path in found(own)]
     return [row for path in paths for row in Segment(path)]
 
@@ -164,12 +157,10 @@ def rows_of(paths: Iterable[Path]) -> list[Row]:
 
 
 def _plain(value: Any) -> Any:
-    """A map as a dictionary; Arrow gives a list of pairs."""
     return dict(value) if isinstance(value, list) else value
 
 
 def archive_rows(archive: Path, since: datetime | None = None, until: datetime | None = None) -> list[Row]:
-    """What a reader sees."""
     return rows_of(history.files(archive, since, until))
 
 
@@ -179,7 +170,6 @@ def by_seq(rows: Iterable[Row]) -> list[Row]:
 
 
 def raw_files(archive: Path) -> list[str]:
-    """The raw files, by hour and name."""
     root = archive / layout.RAW
     return [f"{folder.relative_to(root)}/{name}" for _, folder in layout.hours(root) for name in layout.visible(folder)]
 
@@ -203,8 +193,6 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def interrupting(step: str) -> Callable[[str], None]:
-    """A hook that interrupts at a step."""
-
     def at(name: str) -> None:
         if name == step:
             raise KeyboardInterrupt

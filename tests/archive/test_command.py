@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """Four hours of two rows."""
     Writer(tmp_path / "journal", apart=1800).segments(4, 4)
     return tmp_path / "journal"
 
@@ -112,8 +111,6 @@ def test_no_pyarrow(journal: Path, archive: Path) -> None:
 
 
 class TestService:
-    """As a process of its own."""
-
     @pytest.fixture
     def process(self, journal: Path, archive: Path) -> Iterator[subprocess.Popen[str]]:
         options = ["--roll", "0s", "--interval", "0.1s", "--json"]

@@ -33,8 +33,6 @@ from tests.archive.desk import (
 
 
 class Desk:
-    """An archive that is filled, and what compactions say."""
-
     def __init__(self, folder: Path) -> None:
         self.archive = folder / "archive"
         self.journal = folder / "journal"
@@ -103,7 +101,6 @@ def test_all_files_are_private(desk: Desk) -> None:
 
 
 def test_hours(desk: Desk) -> None:
-    """Those that are over, and each for itself."""
     desk.fill(100, 100, apart=60)
     before = layout.start_of(HOUR + 2)
     assert desk.compact(before - timedelta(microseconds=1))
@@ -117,7 +114,6 @@ def test_hours(desk: Desk) -> None:
 
 
 def test_the_hour_that_is_over_just_now(tmp_path: Path) -> None:
-    """Its archivers may be at it still."""
     now = datetime.now(UTC)
     for hours in (0, 2):
         folder = tmp_path / "raw" / layout.folder_of(layout.hour_at(now - timedelta(hours=hours)))
@@ -129,7 +125,6 @@ def test_the_hour_that_is_over_just_now(tmp_path: Path) -> None:
 
 
 def test_late_files(desk: Desk) -> None:
-    """One more history file, and what was there stays as it is."""
     desk.fill(50)
     assert desk.compact()
     (first,) = desk.history()
@@ -145,7 +140,6 @@ def test_late_files(desk: Desk) -> None:
 
 
 def test_large_hours(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several runs, and several files."""
     monkeypatch.setattr(sorting, "RUN", 100_000)
     monkeypatch.setattr(sorting, "CHUNK", 10_000)
     monkeypatch.setattr(parquet_files, "GROUP_ROWS", 50)
@@ -221,7 +215,6 @@ def test_a_compaction_that_ended_early(desk: Desk, step: str) -> None:
 
 
 def test_a_raw_file_that_is_damaged(desk: Desk) -> None:
-    """The other hours are compacted, and of this one nothing is."""
     desk.fill(100, 100, apart=60)
     path = desk.archive / "raw" / raw_files(desk.archive)[0]
     data = path.read_bytes()

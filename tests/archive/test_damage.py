@@ -33,7 +33,6 @@ def second(desk: Desk) -> Path:
 
 @pytest.fixture
 def rows(second: Path) -> list[Row]:
-    """Of the three."""
     return journal_rows(second.parents[1])
 
 
@@ -82,7 +81,6 @@ def test_a_byte_in_the_middle(desk: Desk) -> None:
 
 
 def test_a_segment_without_sense(desk: Desk, second: Path, rows: list[Row]) -> None:
-    """The others are archived, but in no range that it would be in."""
     data = second.read_bytes()
     second.write_bytes(b"nonsense" * 10)
     assert desk.all()
@@ -124,7 +122,6 @@ def test_events_of_a_newer_gateway(desk: Desk, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:
-    """What is whole of it is archived in the range that is visible."""
     writer = Writer(desk.journal, apart=1800)
     writer.segments(2)
     path = writer.records(2, 2)

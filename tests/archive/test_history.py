@@ -114,8 +114,6 @@ def test_pending_files(tmp_path: Path) -> None:
 
 
 class TestUnlisted:
-    """Files that have lost their manifest."""
-
     def test_names(self, tmp_path: Path) -> None:
         folder = touch(tmp_path, "history", NOON, *[f"000{number}-0001.parquet" for number in range(1, 6)], "a.parquet")
         history.announce(folder, ["0001-0001.parquet"])

@@ -30,11 +30,9 @@ class Desk:
         self.writer = Writer(self.journal, apart=900)
 
     def write(self) -> None:
-        """Three segments over three hours or so."""
         self.writer.segments(5, 3, 4)
 
     def killed(self, what: str, step: str, number: int) -> None:
-        """Do it until that step, and die."""
         assert self._killer.stdin is not None
         assert self._killer.stdout is not None
         self._killer.stdin.write("\t".join([what, str(self.journal), str(self.archive), step, str(number)]) + "\n")
@@ -42,12 +40,10 @@ class Desk:
         assert self._killer.stdout.readline() == f"{-signal.SIGKILL}\n"
 
     def archived(self, most: int = 1 << 20) -> None:
-        """Without a kill."""
         with Archiver(self.journal, self.archive, ArchiverOptions(most=most)) as archiver:
             assert archiver.step(everything=True)
 
     def left(self) -> list[Row]:
-        """What is in the journal still."""
         return journal_rows(self.journal)
 
 

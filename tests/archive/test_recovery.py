@@ -74,6 +74,16 @@ def test_a_segment_that_cannot_be_read_now(desk: Desk) -> None:
     assert by_seq(archive_rows(desk.archive)) == rows
 
 
+def test_hidden_files_of_others(desk: Desk) -> None:
+    Writer(desk.journal).segments(1)
+    folder = desk.archive / "raw" / layout.folder_of(HOUR)
+    files.make_folder(folder)
+    for gateway in ("g1", "g2"):
+        (folder / f"_{layout.Range(gateway, 1, 1, 1).name}").touch()
+    assert desk.all()
+    assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]
+
+
 def test_an_invalid_manifest(desk: Desk) -> None:
     Writer(desk.journal).segments(1)
     folder = desk.archive / "history" / layout.folder_of(HOUR)

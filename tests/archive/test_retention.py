@@ -16,8 +16,6 @@ from tests.archive.desk import BEGIN, HOUR, Row, Writer, archive_rows, by_seq, j
 
 
 class Desk:
-    """Three hours: two are history."""
-
     def __init__(self, folder: Path) -> None:
         self.archive = folder / "archive"
         self.journal = folder / "journal"
@@ -72,7 +70,8 @@ def test_the_age_is_that_of_the_files(desk: Desk) -> None:
     assert expire_raw(desk.archive, 100, desk.visible + 100) == 0
     late = desk.archive / "raw" / layout.folder_of(HOUR) / "late.parquet"
     late.touch()
-    assert expire_raw(desk.archive, 0, desk.visible + 200) == 2
+    assert expire_raw(desk.archive, 100, desk.visible + 189) == 0
+    assert expire_raw(desk.archive, 100, desk.visible + 190) == 2
     assert late.exists()
     assert [name.split("/")[1] for name in raw_files(desk.archive)] == ["hour=22", "hour=00", "hour=01"]
 

@@ -19,8 +19,6 @@ from gateway.pipeline.streaming import runner
 
 
 class Spark:
-    """In place of a session."""
-
     def __init__(self) -> None:
         self.asked: tuple[Any, ...] = ()
         self.stopped = False
@@ -31,7 +29,6 @@ class Spark:
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
-    """A session that does nothing."""
     made = Spark()
 
     def start(*asked: Any) -> Spark:
@@ -78,7 +75,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def invoke(*arguments: str, answer: str | None = None) -> Result:
-    """Run a command in this process."""
     result = CliRunner().invoke(command.pipeline, arguments, input=answer)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
@@ -89,5 +85,4 @@ def run(*arguments: str) -> Result:
 
 
 def python(program: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own."""
     return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, **options)

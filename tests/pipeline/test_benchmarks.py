@@ -12,7 +12,6 @@ import pytest
 
 @pytest.mark.long
 def test_a_short_run(tmp_path: Path) -> None:
-    """Of what needs no Spark."""
     report = tmp_path / "report.json"
     command = [sys.executable, "-m", "benchmarks.pipeline", "--scale", "0.01", "--json", str(report), "loop", "archive"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

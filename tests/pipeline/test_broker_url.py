@@ -46,7 +46,6 @@ def test_options(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway that knows anna."""
     (tmp_path / "users.txt").write_text(f"anna:{hash_passcode('secret')}\n")
     with start_gateway(users_file=tmp_path / "users.txt") as process:
         yield process

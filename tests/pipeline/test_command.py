@@ -41,8 +41,6 @@ SMALLER = (
 
 
 class TestGroup:
-    """What all commands have in common."""
-
     def test_nothing_heavy_is_imported(self) -> None:
         program = (
             "import sys, gateway.pipeline.command\n"
@@ -158,8 +156,6 @@ def test_usage_errors(spark: Spark, line: str, sentence: str) -> None:
 
 
 class TestOthers:
-    """`doctor`, `compact`, `status`, `submit-command`."""
-
     @pytest.mark.parametrize(("remedy", "status"), [("", 0), ("Mend it", 3)])
     def test_doctor(self, monkeypatch: pytest.MonkeyPatch, remedy: str, status: int) -> None:
         monkeypatch.setattr(doctor, "examine", lambda: iter([Finding("a", "b", remedy), Finding("c", "d")]))
@@ -231,8 +227,6 @@ class TestOthers:
 
 
 class TestPage:
-    """docs/pipeline.md."""
-
     PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
     def test_it_has_all_commands_and_options(self) -> None:

@@ -102,8 +102,6 @@ class Plan:
 
 
 class TestReplay:
-    """`run`."""
-
     FIRST = "If the replay is interrupted, continue with this command; the same again would send all messages again:"
     LINE = (
         "replay --archive archive --tables tables --since 2h --destination /queue/a --to /queue/b --broker stomp://h"

@@ -105,8 +105,6 @@ def test_standard_output_is_json_alone(monkeypatch: pytest.MonkeyPatch, spark: S
 
 
 class TestJournal:
-    """`--journal`: the archiver beside a job, or before it."""
-
     @pytest.fixture
     def journal(self, folders: Path) -> Iterator[Writer]:
         """One with a segment of ten rows."""

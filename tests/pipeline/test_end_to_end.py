@@ -46,21 +46,17 @@ def ended(*arguments: str, cwd: Path, seconds: float) -> str:
 
 @dataclass
 class Shop:
-    """A load that is over."""
-
     folder: Path  # the gateway's, with journal, archive and tables
     counted: Counts  # (destination, event) -> what the clients counted
     progress: list[dict[str, Any]]  # a line of JSON for each batch of each job
 
     def table(self, job: str) -> list[dict[str, Any]]:
-        """What a table says."""
         rows: list[dict[str, Any]] = tables.of(self.folder / "tables", JOBS[job]).read().to_pylist()
         return rows
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
-    """The load, archived, and read by all jobs."""
     folder = tmp_path_factory.mktemp("shop")
     told = ended(
         *(str(ROOT / "examples" / "shop.py"), str(folder), "--messages", str(MESSAGES), "--rate", "8000"),

@@ -36,12 +36,10 @@ def table(folder: Path) -> JobTable:
 
 
 def sessions(folder: Path) -> JobTable:
-    """A table whose time is merged."""
     return JobTable(folder, ("name",), {"first": "min", "last": "max"}, "last")
 
 
 def partial(minute: int, count: int = 1, name: str = "a", **more: Any) -> pa.Table:
-    """One partial row."""
     row = {"minute": START + timedelta(minutes=minute), "name": name, "bucket": None, "count": count}
     return pa.Table.from_pylist([row | {"least": count, "most": name} | more], SCHEMA)
 
@@ -54,7 +52,6 @@ def seen(name: str, first: int, last: int) -> pa.Table:
 
 
 def counts(rows: pa.Table) -> dict[str, int]:
-    """The sum for each name."""
     found: dict[str, int] = {}
     for row in rows.to_pylist():
         found[row["name"]] = found.get(row["name"], 0) + row["count"]
@@ -62,7 +59,6 @@ def counts(rows: pa.Table) -> dict[str, int]:
 
 
 def names(folder: Path) -> list[str]:
-    """What is in the folder."""
     return sorted([path.name for path in folder.iterdir()])
 
 

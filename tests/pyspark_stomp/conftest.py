@@ -29,7 +29,6 @@ _POLICIES += '[[policy]]\nmatch = "/topic/short.#"\nlog_messages = 100\n'
 
 @contextmanager
 def running_gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
-    """A gateway for the time of the block, in a folder that is there."""
     (folder / "gateway.toml").write_text(_POLICIES)
     with GatewayProcess(folder, settings).running() as process:
         yield process
@@ -37,7 +36,6 @@ def running_gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="package")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """The gateway that all tests share."""
     with running_gateway(tmp_path_factory.mktemp("gateway")) as process:
         yield process
 
@@ -55,30 +53,24 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def name() -> str:
-    """A word that no other test has, for destinations."""
     return f"spark-{next(_numbers)}"
 
 
 class Broker:
-    """A gateway as tests use it beside Spark."""
-
     def __init__(self, process: GatewayProcess) -> None:
         self.process = process
         self.where = {"host": HOST, "port": str(process.tcp_port)}
 
     def options(self, **more: str) -> Options:
-        """Options of a query at this gateway."""
         return Options.of({**self.where, **more})
 
     def send(self, destination: str, bodies: list[str], **headers: str) -> None:
-        """Send messages; on return the gateway has them."""
         client = Client(self.options().server())
         lines = {"destination": destination, **headers}
         client.send(b"".join([client.encode("SEND", lines, body.encode()) for body in bodies]))
         client.disconnect()
 
     def waiting(self, destination: str) -> list[str]:
-        """The bodies of what waits in a queue."""
         client = Client(self.options().server())
         headers = {"id": "0", "destination": destination, "browser": "true", "ack": "auto"}
         client.request("SUBSCRIBE", headers)
@@ -93,5 +85,4 @@ class Broker:
 
 @pytest.fixture
 def broker(gateway: GatewayProcess) -> Broker:
-    """The gateway, with words for what tests do."""
     return Broker(gateway)

@@ -31,8 +31,6 @@ _ROWS = 100
 
 
 class Engine:
-    """One query."""
-
     def __init__(self, query: Query, folder: Path, window: Window | None = None) -> None:
         self._query = query
         self._folder = folder
@@ -43,7 +41,6 @@ class Engine:
         self._reader = (LogStreamReader if query.mode == "offset" else StoreStreamReader)(options, ["body"])
 
     def run(self) -> None:
-        """All batches, until nothing comes any more."""
         if self._window is not None:
             self._window.install()
         self._log.mkdir(exist_ok=True)
@@ -78,7 +75,6 @@ class Engine:
         self._write_down(f"{number}.done", "")
 
     def _write(self, number: int, rows: Iterator[pa.RecordBatch]) -> int:
-        """How many rows the sink got."""
         if not self._query.files:
             options = Options.of({**self._query.where, "destination": self._query.target})
             return sink._write(sink.Plan(options, ["body"], ""), rows, self._query.name, str(number)).rows
@@ -88,7 +84,6 @@ class Engine:
 
 
 def main() -> None:
-    """Run until the window."""
     told = json.loads(Path(sys.argv[1]).read_text())
     query, folder = Query(**told["queries"][0]), Path(told["folder"])
     Engine(query, folder, Window(told["window"][1], folder / f"window-{query.name}")).run()

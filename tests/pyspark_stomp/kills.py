@@ -48,7 +48,6 @@ class Life:
 
     @classmethod
     def of_module(cls, folder: Path, name: str, argument: str) -> Life:
-        """A module of these tests."""
         return cls(folder, sys.executable, "-m", f"tests.pyspark_stomp.{name}", argument)
 
     def __enter__(self) -> Self:
@@ -58,20 +57,16 @@ class Life:
         self.kill()
 
     def check(self) -> None:
-        """Fail if it has ended by itself."""
         assert self._process.poll() is None, self.said
 
     @property
     def said(self) -> str:
-        """The end of its output."""
         return self._log.read_text(errors="replace")[-5000:]
 
     def wait(self) -> int:
-        """The status with which it ends by itself, which it does in time."""
         return self._process.wait(_START)
 
     def wait_for(self, true: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Until something is true, which it is in time."""
         deadline = time.monotonic() + _START
         while not true():
             self.check()
@@ -93,7 +88,6 @@ class Life:
 
 
 def _session(leader: int) -> Iterator[int]:
-    """The processes of a session that live."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
@@ -116,7 +110,6 @@ class Feed:
             self._next = time.monotonic() + _EVERY
 
     def send(self, count: int) -> None:
-        """Some more; on return the servers have them."""
         bodies = [f"b{number}" for number in range(self.sent, self.sent + count)]
         self.sent += count
         for query in self._queries:
@@ -128,8 +121,6 @@ class Feed:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome for the messages of one query."""
-
     query: str
     lost: int  # messages that are not there
     doubled: int  # rows that are there twice, by body in files and at a gateway, by `x-dedup-id` at RabbitMQ
@@ -138,7 +129,6 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """Whether that is what was promised."""
         return not (self.lost or self.left or (self.exact and self.doubled))
 
 

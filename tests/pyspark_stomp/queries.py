@@ -46,19 +46,16 @@ _PATIENCE = 100.0
 
 @dataclass(frozen=True)
 class Query:
-    """One query."""
-
     name: str
     mode: str
     where: dict[str, str]  # options of the server
-    source: str  # destinations; without a target it writes files alone
-    target: str = ""  # destinations; without a target it writes files alone
+    source: str  # a destination
+    target: str = ""  # a destination; without one it writes files alone
     more: dict[str, str] = field(default_factory=dict)  # options of the source
     files: bool = True  # it writes files
     exact: bool = True  # not a row is doubled
 
     def told(self, folder: Path, rows: int) -> dict[str, str]:
-        """All options of the source."""
         told = {**self.where, "destination": self.source, "mode": self.mode, "idleTimeoutMs": "500", **self.more}
         if self.mode == "spool":
             told["spoolDir"] = str(folder / f"spool-{self.name}")
@@ -87,22 +84,18 @@ def at_rabbitmq(port: int, word: str) -> list[Query]:
 
 
 def texts(batches: Iterable[pa.RecordBatch]) -> list[str]:
-    """The bodies of rows."""
     return [body.decode() for batch in batches for body in batch.column("body").to_pylist()]
 
 
 def files(folder: Path, name: str) -> list[Path]:
-    """What a query has written, batch by batch."""
     return sorted((folder / "out" / name).glob("[0-9]*.json"), key=lambda path: int(path.stem))
 
 
 def written(folder: Path, name: str) -> list[str]:
-    """The bodies that a query has written."""
     return [body for path in files(folder, name) for body in json.loads(path.read_text())]
 
 
 def write_file(folder: Path, name: str, number: int, bodies: list[str]) -> None:
-    """The file of a batch, whole or not at all."""
     out = folder / "out" / name
     out.mkdir(parents=True, exist_ok=True)
     (out / f"_{number}").write_text(json.dumps(bodies))

@@ -32,7 +32,6 @@ _STOP = 20.0
 
 
 def is_installed() -> bool:
-    """Whether this machine has it."""
     return _SCRIPT.exists() and shutil.which("epmd") is not None
 
 

@@ -23,7 +23,6 @@ from tests.pyspark_stomp.test_receiver import wait_until
 
 @pytest.fixture
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway with a store."""
     with running_gateway(tmp_path_factory.mktemp("stored"), store="sqlite:store.db", close_linger=0.1) as process:
         yield process
 

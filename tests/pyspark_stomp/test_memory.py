@@ -50,6 +50,11 @@ def test_a_redelivered_message_keeps_its_row() -> None:
     assert memory.knows("/queue/a\nm0")
     memory.exchange("/queue/a\nm0", ("/queue/a", "late"))
     assert memory.due() == [("/queue/a", "late")]
+    memory.keep(block(range(5, 6)))
+    memory.exchange("/queue/a\nm5", ("/queue/a", "copy"))  # on the same connection: due at once, and the row's later
+    assert memory.due() == [("/queue/a", "copy")]
+    memory.release(4)
+    assert memory.due() == handles(range(5, 6))
 
 
 def test_redelivered_messages_of_several_blocks() -> None:

@@ -13,13 +13,11 @@ from pyspark_stomp.rows import _TOGETHER, SCHEMA, Block, Collector, check_column
 
 
 def message(number: int, **headers: str) -> Frame:
-    """A MESSAGE as the codec hands it over."""
     names = {"subscription": "/queue/a", "message-id": f"m{number}", "destination": "/queue/a", "ack": f"h{number}"}
     return Frame(Head("MESSAGE", names | {"content-length": "3"} | headers), b"b%d" % number)
 
 
 def block(numbers: range, *, dedup_header: str = "", **headers: str) -> Block:
-    """Rows of such messages."""
     collector = Collector(dedup_header=dedup_header)
     for number in numbers:
         frame = message(number, **headers)

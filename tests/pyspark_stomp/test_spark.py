@@ -140,7 +140,6 @@ def test_a_stream_from_queue_to_queue(spark: SparkSession, broker: Broker, name:
 
 
 def test_ids_of_rows(spark: SparkSession, broker: Broker, name: str) -> None:
-    """What is written again is not there twice."""
     rows = spark.range(10).selectExpr("cast(id as string) AS body", "id % 5 AS order_id")
     for _ in range(2):
         writer = rows.write.format("stomp").mode("append").options(**broker.where, dedupColumn="order_id")

@@ -16,8 +16,6 @@ from tests.pyspark_stomp.test_rows import block
 
 
 class NoReceiver:
-    """A receiver to which nothing comes."""
-
     failure = None
 
     def __init__(self, options: Options, store: object) -> None:

@@ -66,14 +66,12 @@ class Window:
     installed: bool = field(default=False, compare=False)
 
     def reach(self) -> None:
-        """Stop this process, if it is the time."""
         self.after -= 1
         if self.after == 0:
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def install(self) -> None:
-        """Have this process stop there."""
         if not self.installed:
             self.installed = True
             _INSTALLS.get(self.name, _nothing)(self)
@@ -194,7 +192,6 @@ class DyingWriter(StreamWriter):
     window: Window
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """The last step before Spark's own commit."""
         if self.window.name == "done" and any(isinstance(each, Written) and each.rows for each in messages):
             self.window.reach()
 
@@ -208,11 +205,9 @@ class Dying(DefaultSource):
 
     @classmethod
     def name(cls) -> str:
-        """The word in `format`."""
         return "dying"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """A writer that dies."""
         plain = super().streamWriter(schema, overwrite)
         assert isinstance(plain, StreamWriter)
         writer = DyingWriter(plain._plan)

@@ -34,6 +34,8 @@ _MISSING = 3
 _HOLD = 300 * _SECOND
 _ENOUGH = 2
 
+_WHOSE = ("gateway", "epoch", "session", "subscription", "destination", "principal", "peer")
+
 _last = itemgetter(1)
 
 Key = tuple[str, int, str, str | None, str]  # gateway, epoch, session, subscription, destination
@@ -77,8 +79,8 @@ class Suspect:
         return self.gateway, self.epoch, self.session, self.subscription, self.destination
 
     def suspect_of(self, look: Look) -> Suspect:
-        names = self.gateway, self.epoch, self.session, self.subscription, self.destination, self.principal, self.peer
-        return Suspect(*names, look.seq, look.ts, look.pending, look.oldest_us)
+        whose: dict[str, Any] = {name: getattr(self, name) for name in _WHOSE}
+        return Suspect(**whose, seq=look.seq, ts=look.ts, pending=look.pending, oldest_us=look.oldest_us)
 
     @property
     def expires(self) -> int:
@@ -174,20 +176,5 @@ class Watch:
 
     def _say(self, suspect: Suspect, state: str, at: int) -> None:
         suspect.told = at
-        self._tell(
-            {
-                "ts": at,
-                "state": state,
-                "kind": suspect.kind,
-                "since": suspect.since,
-                "gateway": suspect.gateway,
-                "epoch": suspect.epoch,
-                "session": suspect.session,
-                "principal": suspect.principal,
-                "peer": suspect.peer,
-                "subscription": suspect.subscription,
-                "destination": suspect.destination,
-                "pending": suspect.pending,
-                "oldest_us": suspect.oldest_us,
-            }
-        )
+        told = {name: getattr(suspect, name) for name in (*_WHOSE, "kind", "since", "pending", "oldest_us")}
+        self._tell({"ts": at, "state": state, **told})

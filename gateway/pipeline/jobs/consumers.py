@@ -206,15 +206,4 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **texts, "ts": bounded.iso(row["ts"]), "since": bounded.iso(row["since"])}
 
 
-JOB = Job(
-    name="consumers",
-    version=1,
-    events=EVENTS,
-    columns=COLUMNS,
-    transform=transform,
-    keys=(),
-    merges={},
-    time="ts",
-    snapshot=snapshot,
-    fold=fold,
-)
+JOB = Job("consumers", 1, EVENTS, COLUMNS, transform, time="ts", snapshot=snapshot, fold=fold)

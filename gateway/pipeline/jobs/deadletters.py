@@ -68,14 +68,4 @@ def _letter(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-JOB = Job(
-    name="deadletters",
-    version=1,
-    events=("dead_lettered",),
-    columns=("event", *_TABLE),
-    transform=transform,
-    keys=(),
-    merges={},
-    time="ts",
-    snapshot=snapshot,
-)
+JOB = Job("deadletters", 1, ("dead_lettered",), ("event", *_TABLE), transform, time="ts", snapshot=snapshot)

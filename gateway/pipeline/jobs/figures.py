@@ -30,7 +30,7 @@ class Figures:
     counts: Mapping[str, int]  # rows of each event; 0 if there was none
     body_bytes: Mapping[str, int]  # of the bodies of these rows
     queue: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
-    ack: Histogram  # rows in each bucket; fewer than `counts` if a time is not known
+    ack: Histogram
 
     @property
     def messages(self) -> int:

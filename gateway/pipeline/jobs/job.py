@@ -13,7 +13,7 @@ pyspark or pyarrow until a job runs, so that commands know the names of jobs wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -47,9 +47,10 @@ class Job:
     events: tuple[str, ...]  # it reads the rows of these
     columns: tuple[str, ...]  # the columns of these rows that it reads
     transform: Callable[[DataFrame], DataFrame]  # rows of the archive to partial rows
-    keys: tuple[str, ...]  # partial rows with equal keys are merged; empty: the table is a list
-    merges: Mapping[str, Merge]  # how each other column is merged; nulls are ignored
+    _: KW_ONLY
     time: str  # the column with the time of a row of the table
     snapshot: MakeSnapshot  # what the console shows
+    keys: tuple[str, ...] = ()  # partial rows with equal keys are merged; empty: the table is a list
+    merges: Mapping[str, Merge] = field(default_factory=dict)  # how each other column is merged; nulls are ignored
     # The state after the batch before (at first empty) and the partial rows of this one make the next, and table rows.
     fold: Callable[[State, pyarrow.Table, AlarmLimits], tuple[State, pyarrow.Table]] | None = None

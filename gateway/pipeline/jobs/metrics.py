@@ -7,17 +7,20 @@ leaves out messages that were shown to browsers.  docs/pipeline.md lists the col
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import bounded, columns, figures, latency
 from .figures import EVENTS, Figures
-from .job import Job
+from .job import Job, Merge
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
+KEYS = ("minute", "destination", "event", "bucket")
+MERGES: Mapping[str, Merge] = {"count": "sum", "octets": "sum"}
 COLUMNS = ("ts", "event", "destination", "size", "delivery_count", "queue_us", "ack_us")
 
 # Destinations of a snapshot, at most; and the width of a column of its heat map.
@@ -103,14 +106,4 @@ def _heat(table: pyarrow.Table, kind: str) -> list[tuple[str, int, int]]:
     return [(*cell, count) for cell, count in sorted(cells.items())]
 
 
-JOB = Job(
-    name="metrics",
-    version=1,
-    events=EVENTS,
-    columns=COLUMNS,
-    transform=transform,
-    keys=("minute", "destination", "event", "bucket"),
-    merges={"count": "sum", "octets": "sum"},
-    time="minute",
-    snapshot=snapshot,
-)
+JOB = Job("metrics", 1, EVENTS, COLUMNS, transform, keys=KEYS, merges=MERGES, time="minute", snapshot=snapshot)

@@ -121,14 +121,4 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in {**row, **times, **texts}.items() if value}
 
 
-JOB = Job(
-    name="sessions",
-    version=1,
-    events=EVENTS,
-    columns=COLUMNS,
-    transform=transform,
-    keys=KEYS,
-    merges=MERGES,
-    time="last_at",
-    snapshot=snapshot,
-)
+JOB = Job("sessions", 1, EVENTS, COLUMNS, transform, keys=KEYS, merges=MERGES, time="last_at", snapshot=snapshot)

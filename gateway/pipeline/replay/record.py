@@ -34,7 +34,7 @@ class ReplayPart:
     first: int
     last: int
     oldest: int  # when they were accepted, microseconds since 1970
-    newest: int  # when they were accepted, microseconds since 1970
+    newest: int
     rows: int  # how many they are
     size: int  # bytes of their bodies
     begun: str = ""  # when sending them began, ISO 8601; "": it did not
@@ -61,7 +61,7 @@ class ReplayRecord:
     id: str
     asked: Mapping[str, str]  # the options that say which rows go where
     since: str  # the span that these meant at first, ISO 8601
-    until: str  # the span that these meant at first, ISO 8601
+    until: str
     rows: int = 0  # how many were sent
     sent: Mapping[str, int] = field(default_factory=dict)  # the last number that was sent, by run
     doubts: tuple[ReplayPart, ...] = ()  # parts that were begun and are not known to be done

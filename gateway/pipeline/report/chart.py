@@ -31,7 +31,7 @@ Series = Mapping[str, Sequence[float | None]]  # name of a line -> its value at 
 @dataclass(frozen=True, slots=True)
 class Scale:
     low: float  # the values at its ends, as `of` measures them
-    high: float  # the values at its ends, as `of` measures them
+    high: float
     ticks: Sequence[tuple[float, str]]  # values with a label
     of: Callable[[float], float] = float  # from a value to its measure; not the identity for axes that are not linear
 

@@ -72,8 +72,8 @@ class ConsumerAlarm:
     """A subscription that was stuck or slow."""
 
     kind: str  # `stuck` or `slow`
-    raised: datetime  # beginning and end; None: still at the end of the span
-    cleared: datetime | None  # beginning and end; None: still at the end of the span
+    raised: datetime
+    cleared: datetime | None  # None: not before the end of the span
     gateway: str
     session: str | None
     principal: str | None
@@ -105,8 +105,8 @@ class Report:
     step: timedelta
     gateways: tuple[str, ...] = ()
     rows: int = 0  # of all events, read
-    first: datetime | None = None  # times of the rows read; None: there were none
-    last: datetime | None = None  # times of the rows read; None: there were none
+    first: datetime | None = None  # of the rows read; None: there were none
+    last: datetime | None = None
     events: Counts = field(default_factory=dict)  # rows of each event
     transports: Counts = field(default_factory=dict)  # sessions begun, by transport
     steps: tuple[Step, ...] = ()

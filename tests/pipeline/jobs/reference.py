@@ -50,7 +50,6 @@ def in_order(table: pyarrow.Table) -> list[dict[str, Any]]:
 
 
 def is_browsed(row: Row) -> bool:
-    """It was shown to a browser, and not delivered."""
     return bool(row["event"] == "delivered" and row["delivery_count"] == 0)
 
 
@@ -60,7 +59,6 @@ def folded(destination: str) -> str:
 
 
 def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
-    """The partial rows of `metrics`."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
         if row["event"] in EVENTS and not is_browsed(row):
@@ -77,7 +75,6 @@ def metrics_of(rows: Iterable[Row]) -> pyarrow.Table:
 
 
 def session_of(rows: list[Row]) -> dict[str, Any]:
-    """The row of `sessions` that these rows of one session make."""
     first = rows[0]
     named = first["session"] is not None
     got = [row for row in rows if not is_browsed(row)]
@@ -103,7 +100,6 @@ def _known(rows: list[Row], name: str) -> str | None:
 
 
 def sessions_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The merged rows of `sessions`."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if row["event"] in sessions.EVENTS:
@@ -112,7 +108,6 @@ def sessions_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def looks_of(rows: Iterable[Row]) -> pyarrow.Table:
-    """The partial rows of `consumers`."""
     what = {"gauge_subscription": "look", "acked": "settled", "nacked": "settled"}
     what |= {"unsubscribed": "end", "disconnected": "gone"}
     found: dict[tuple[Any, ...], list[Row]] = {}
@@ -150,5 +145,4 @@ def _extremes(rows: list[Row]) -> list[int | None]:
 
 
 def micros(moment: datetime) -> int:
-    """Microseconds since 1970."""
     return round(moment.timestamp() * 1_000_000)

@@ -33,7 +33,6 @@ class Scene:
             self.happens(word)
 
     def fresh(self, suspects: list[dict[str, Any]]) -> Watch:
-        """A watch as the next batch has it."""
         return Watch(suspects, seconds(LIMIT), self.rows.append)
 
     def happens(self, word: str) -> None:

@@ -17,7 +17,6 @@ _COLUMNS = [name for name in JOB.columns if name != "event"]
 
 
 def table_of(told: list[rows.Row]) -> pyarrow.Table:
-    """Rows of the table in Arrow."""
     return rows.table([each for each in told if each["event"] == "dead_lettered"]).select(_COLUMNS)
 
 

@@ -22,7 +22,6 @@ _TIMES = ("connected_at", "disconnected_at", "first_at", "last_at")
 
 
 def table_of(found: list[dict[str, Any]]) -> pyarrow.Table:
-    """Rows of the table in Arrow."""
     names = [*JOB.keys, *JOB.merges]
     types = {**dict.fromkeys(_TEXTS, pyarrow.string()), **dict.fromkeys(_TIMES, TIME)}
     fields = [(name, types.get(name, pyarrow.int64())) for name in names]
@@ -76,7 +75,6 @@ def test_session_from_its_start_to_its_end() -> None:
 
 
 def of(session: str | None, at: float, epoch: int = 1, gateway: str = "g1") -> dict[str, Any]:
-    """A session that did one thing."""
     return session_of([rows.accepted(at, session=session, gateway=gateway, epoch=epoch)])
 
 

@@ -31,13 +31,11 @@ OPTIONS = run.ReplayOptions(
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[GatewayProcess]:
-    """The gateway that all tests send to."""
     with start_gateway() as process:
         yield process
 
 
 def waiting(gateway: GatewayProcess, queue: str) -> list[Frame]:
-    """What waits in a queue; it stays there."""
     client = Client(StompServer(HOST, gateway.tcp_port))
     client.request("SUBSCRIBE", {"id": "0", "destination": queue, "browser": "true", "ack": "auto"})
     found: list[Frame] = []
@@ -55,7 +53,6 @@ def sent(gateway: GatewayProcess, queue: str) -> list[str]:
 
 
 def order(seq: int, at: float = 0.0, **columns: object) -> rows.Row:
-    """A message for a queue of orders."""
     return rows.accepted(at, **{"seq": seq, "destination": "/queue/orders.eu", "size": 3, "body": b"abc", **columns})
 
 
@@ -202,7 +199,6 @@ def test_truncated_bodies(spark: SparkSession, gateway: GatewayProcess, tmp_path
 
 
 def test_errors_of_the_broker(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
-    """One sentence each; a dry run needs no broker."""
     rows.write(tmp_path, [order(1, headers={})])
     (port,) = free_ports(1)
     absent = replace(OPTIONS, to="/queue/x", broker=f"stomp://{HOST}:{port}")

@@ -15,7 +15,6 @@ Look = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Driver]:
-    """Headless Chromium with `look.mjs`."""
     with start_driver(str(Path(__file__).parent / "look.mjs"), tool("chromium")) as driver:
         yield driver
 

@@ -35,7 +35,6 @@ def figures(counts: dict[str, int], size: int, queue: Histogram, ack: Histogram)
 
 
 def nothing() -> Report:
-    """An empty span."""
     return Report(MIDNIGHT, MIDNIGHT + timedelta(hours=1), MIDNIGHT + timedelta(hours=2), timedelta(minutes=1))
 
 

@@ -21,7 +21,6 @@ HOUR = timedelta(hours=1)
 
 
 def seqs(frame: DataFrame) -> list[int]:
-    """The numbers of the rows, sorted."""
     return sorted([row.seq for row in frame.select("seq").collect()])
 
 

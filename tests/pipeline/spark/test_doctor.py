@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import doctor, java
 from gateway.pipeline.spark.doctor import Finding
 
@@ -31,7 +32,6 @@ def healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def script(path: Path, text: str) -> Path:
-    """A program of sh."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
@@ -51,6 +51,10 @@ def found(name: str) -> Finding:
     return next(each for each in chain(doctor._folders(), doctor._machine()) if each.what == name)
 
 
+def failed(sentence: str) -> None:
+    raise EnvironmentFailure(sentence)
+
+
 def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_spark", lambda patience: iter([Finding("Spark", f"{patience:g}")]))
     findings = list(doctor.examine(7))
@@ -64,6 +68,9 @@ def test_spark_is_not_tried_without_a_package(monkeypatch: pytest.MonkeyPatch) -
     findings = list(doctor.examine())
     assert [each.what for each in findings if not each.ok] == ["pyarrow", *STEPS]
     assert [each.detail for each in findings[-3:]] == ["not tried"] * 3
+    assert str(findings[-1]) == "FAIL micro-batch: not tried. Repair the above first"
+    monkeypatch.setattr(java, "find", lambda: failed("no Java"))
+    assert found("Java") == Finding("Java", "none", "no Java")
 
 
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:

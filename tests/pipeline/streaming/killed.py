@@ -32,21 +32,17 @@ def reached(point: str, batch: int) -> None:
 
 
 class Reporting(Progress):
-    """Reaches the point `committing`."""
-
     def __init__(self, number: int | None) -> None:
         super().__init__(as_json=True)
         self._number = number
 
     def batch(self, batch: BatchReport) -> None:
-        """What the job calls when the table has a batch."""
         super().batch(batch)
         if batch.number == self._number:
             reached("committing", batch.number)
 
 
 def main(archive: str, into: str, point: str, number: int) -> None:
-    """Run."""
     writing = files.writing
 
     @contextmanager

@@ -27,7 +27,6 @@ NEWER = dataclasses.replace(JOB, version=JOB.version + 1)
 
 
 def begun(tables: Path) -> Path:
-    """A job that has run."""
     with claimed(tables, JOB, ARCHIVE) as path:
         (path / "offsets").mkdir()
         (path / "commits").mkdir()
@@ -49,7 +48,6 @@ def test_a_checkpoint_names_its_job(tmp_path: Path) -> None:
 
 
 def test_all_files_are_private(tmp_path: Path) -> None:
-    """Whatever the umask."""
     with open_to_all():
         tables = paths.make("--tables", tmp_path / "tables")
         with claimed(tables, JOB, ARCHIVE):

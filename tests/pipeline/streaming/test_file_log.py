@@ -39,7 +39,6 @@ class Log:
         (self.checkpoint / "sources" / "0" / name).write_text("\n".join(["v1", *lines]))
 
     def plan(self, batch: int, last: int) -> None:
-        """A batch that goes up to a look."""
         (self.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{last}}}')
 
 

@@ -61,7 +61,6 @@ class FakeServer:
         return self.checks >= times
 
     def wait(self, condition: Callable[[], Any]) -> None:
-        """Until something has happened."""
         with self.changed:
             assert self.changed.wait_for(condition, 20)
 
@@ -74,7 +73,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
 
 @contextmanager
 def publisher(err: io.StringIO, url: str = URL) -> Iterator[SnapshotPublisher]:
-    """A publisher that ends with the block."""
     made = SnapshotPublisher(NO_SPARK, url, Progress(err=err))
     try:
         yield made

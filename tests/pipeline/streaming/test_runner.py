@@ -74,7 +74,6 @@ class Place:
             self.accepted += len(some[: self._written + 1])
 
     def run(self, spark: SparkSession, *jobs: Job, progress: Progress | None = None, **more: Any) -> None:
-        """Run jobs, by default `metrics`, once."""
         told: dict[str, Any] = {"once": True, "files": 1, "stopping": threading.Event(), "limits": AlarmLimits()}
         told |= {"progress": progress or Watched(), **more}
         runner.run(spark, jobs or (METRICS,), str(self.archive), self.tables, **told)
@@ -86,14 +85,12 @@ class Place:
 
     @property
     def counted(self) -> int:
-        """What the table of `metrics` says."""
         table = tables.of(self.tables, METRICS).read()
         return sum(table.column("count").to_pylist()) if table.num_rows else 0
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A new one."""
     return Place(tmp_path)
 
 
@@ -218,8 +215,6 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, place: Place) 
 
 
 class Ended:
-    """A query that has ended, with an error or without one."""
-
     isActive = False
 
     def __init__(self, error: str = "") -> None:

@@ -23,7 +23,6 @@ TIME = pa.timestamp("us", "UTC")
 
 
 def counts(table: pa.Table, now: datetime, limit: int = 0) -> dict[str, Any]:
-    """A snapshot that tells what it was made of."""
     hours = [(now - minute).total_seconds() / 3600 for minute in table.column("minute").to_pylist()]
     return {"count": sum(table.column("count").to_pylist()), "hours": max(hours, default=None), "limit": limit}
 
@@ -39,12 +38,10 @@ def partial(*hours_and_counts: tuple[float, int]) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> tables.JobTable:
-    """The table of the job."""
     return tables.of(tmp_path, JOB)
 
 
 def shown(tmp_path: Path) -> dict[str, Any]:
-    """What the console gets."""
     found: dict[str, Any] = json.loads((tmp_path / "_console" / "metrics.json").read_text())
     return found
 
