@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,15 +115,19 @@ class TestHangups:
             await wait_all_tasks_blocked(0.01)
             assert count == 2
 
-    @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler])
-    def test_afterwards_all_is_as_before(self, handler: Callable[..., object]) -> None:
-        before = signal.signal(signal.SIGHUP, handler)
-        try:
+    async def test_afterwards_all_is_as_before_and_in_another_thread_there_are_none(self) -> None:
+        def catch() -> object:
             with hypercorn_worker.HangupSignals().caught():
-                assert signal.getsignal(signal.SIGHUP) is not handler
-            assert signal.getsignal(signal.SIGHUP) is handler
-        finally:
-            signal.signal(signal.SIGHUP, before)
+                return signal.getsignal(signal.SIGHUP)
+
+        for handler in (signal.SIG_IGN, signal.default_int_handler):
+            before = signal.signal(signal.SIGHUP, handler)
+            try:
+                assert catch() is not handler
+                assert signal.getsignal(signal.SIGHUP) is handler
+                assert await trio.to_thread.run_sync(catch) is handler
+            finally:
+                signal.signal(signal.SIGHUP, before)
 
     def test_behind_the_end_of_the_loop(self) -> None:
         hangups = hypercorn_worker.HangupSignals()
@@ -136,12 +139,3 @@ class TestHangups:
         trio.run(wait)
         with hangups.caught():
             os.kill(os.getpid(), signal.SIGHUP)
-
-    async def test_in_another_thread_there_are_none(self) -> None:
-        before = signal.getsignal(signal.SIGHUP)
-
-        def catch() -> object:
-            with hypercorn_worker.HangupSignals().caught():
-                return signal.getsignal(signal.SIGHUP)
-
-        assert await trio.to_thread.run_sync(catch) is before

@@ -120,19 +120,16 @@ class TestCheckConfig:
         (tmp_path / "gateway.toml").write_text('[[rule]]\ndestination = "**"\nallow = ["send"]\n')
         assert "there are no rules" not in run("check-config", **values).stderr
 
-    @pytest.mark.parametrize(
-        ("values", "who"),
-        [
+    def test_who_may_use_the_admin_api(self, tmp_path: Path) -> None:
+        passwords.write_user(tmp_path / "users.txt", "alice", HASH)
+        for values, who in (
             ({"admin_token": "sesame"}, "clients with the admin token"),
             ({"admin_groups": "ops,dev"}, "users of ops, dev"),
             ({"admin_token": "sesame", "admin_groups": "ops"}, "clients with the admin token, and users of ops"),
-        ],
-    )
-    def test_who_may_use_the_admin_api(self, tmp_path: Path, values: dict[str, str], who: str) -> None:
-        passwords.write_user(tmp_path / "users.txt", "alice", HASH)
-        result = run("check-config", users_file="users.txt", **values)
-        assert f"\n# Admin API: {who}.\n" in result.stdout
-        assert "Warning" not in result.stderr
+        ):
+            result = run("check-config", users_file="users.txt", **values)
+            assert f"\n# Admin API: {who}.\n" in result.stdout
+            assert "Warning" not in result.stderr
         without = run("check-config", users_file="users.txt")
         assert "every program on this machine may use the admin API" in without.stderr
 
@@ -240,26 +237,21 @@ class TestPasswd:
         (tmp_path / "users.txt").write_text("nonsense\n")
         assert refused(run("passwd", "users.txt", "alice", stdin="x\n")).startswith("line 1 of ")
 
-    def test_who_is_there(self, tmp_path: Path) -> None:
+    def test_users_are_listed_and_removed(self, tmp_path: Path) -> None:
         run("passwd", "users.txt", "bob", "--group", "traders", "--group", "ops", stdin="secret\n")
         run("passwd", "users.txt", "alice", stdin="secret\n")
         before = (tmp_path / "users.txt").read_bytes()
         result = run("passwd", "users.txt", "--list")
         assert (result.exit_code, result.stdout) == (0, "alice\nbob\tops,traders\n")
         assert (tmp_path / "users.txt").read_bytes() == before
-
-    def test_a_user_is_taken_out(self, tmp_path: Path) -> None:
-        for user in ("alice", "bob"):
-            run("passwd", "users.txt", user, stdin="secret\n")
         result = run("passwd", "users.txt", "alice", "--remove")
         assert (result.exit_code, result.stdout) == (0, "removed user alice from users.txt\n")
         assert list(passwords.read_users(tmp_path / "users.txt")) == ["bob"]
         sentence = refused(run("passwd", "users.txt", "alice", "--remove"))
         assert sentence == "users.txt has no user 'alice'; --list shows all users"
 
-    @pytest.mark.parametrize(
-        ("arguments", "sentence"),
-        [
+    def test_what_cannot_be_asked(self, tmp_path: Path) -> None:
+        for arguments, sentence in (
             (("--list", "--remove"), "--list and --remove contradict each other"),
             (("alice", "--remove", "--group", "ops"), "--remove and --group contradict each other"),
             (("alice", "--list"), "--list names all users: leave USER out"),
@@ -267,10 +259,8 @@ class TestPasswd:
             (("--remove",), "name USER, or ask for all with --list"),
             (("--list",), "users.txt cannot be read: No such file or directory"),
             (("alice", "--remove"), "users.txt cannot be read: No such file or directory"),
-        ],
-    )
-    def test_what_cannot_be_asked(self, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
-        assert refused(run("passwd", "users.txt", *arguments, stdin="secret\n")) == sentence
+        ):
+            assert refused(run("passwd", "users.txt", *arguments, stdin="secret\n")) == sentence
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("again", ["secret", "secret too"])

@@ -90,6 +90,11 @@ def test_wrong_json(line: bytes, sentence: str) -> None:
         json_lines.read(line)
 
 
+def test_headers_of_the_delivery_are_not_sent_again() -> None:
+    line = b'{"headers": {"message-id": "x", "receipt": "r", "delivery-count": "2", "colour": "red"}}'
+    assert json_lines.read(line).headers == {"colour": "red"}
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

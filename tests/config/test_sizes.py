@@ -21,10 +21,10 @@ UNITS = {
 }
 
 
-@pytest.mark.parametrize(("unit", "octets"), UNITS.items())
-def test_units(unit: str, octets: int) -> None:
-    for text in (f"3{unit}", f" 3 {unit} ", f"0_3{unit.lower()}", f"3{unit.upper()}"):
-        assert parse_size(text) == 3 * octets
+def test_units() -> None:
+    for unit, size in UNITS.items():
+        for text in (f"3{unit}", f" 3 {unit} ", f"0_3{unit.lower()}", f"3{unit.upper()}"):
+            assert parse_size(text) == 3 * size
 
 
 @given(st.integers())
@@ -32,17 +32,11 @@ def test_numbers(number: int) -> None:
     assert parse_size(str(number)) == number
 
 
-@pytest.mark.parametrize(
-    "text", ["", "GB", "1G", "1 K", "1.5GiB", "1e9", "one", "1 GB GB", "\u0661MB", "1 k\u0130B", "_1"]
-)
-def test_what_is_none(text: str) -> None:
-    with pytest.raises(ValueError) as refusal:
-        parse_size(text)
-    assert str(refusal.value) == (
-        f"{text!r} is no number of bytes; write one like 1073741824, or with a unit, like 1GiB, 64KiB or 8MB"
-    )
-
-
-def test_a_long_one_is_cut() -> None:
-    with pytest.raises(ValueError, match=f"^'{'x' * 80}' is no"):
-        parse_size("x" * 1000)
+def test_what_is_none() -> None:
+    for text in ("", "GB", "1G", "1 K", "1.5GiB", "1e9", "one", "1 GB GB", "\u0661MB", "1 k\u0130B", "_1", "x" * 1000):
+        with pytest.raises(ValueError) as refusal:
+            parse_size(text)
+        sentence = (
+            f"{text[:80]!r} is no number of bytes; write one like 1073741824, or with a unit, like 1GiB, 64KiB or"
+        )
+        assert str(refusal.value) == f"{sentence} 8MB"

@@ -21,72 +21,45 @@ def refused(data: bytes | str) -> str:
     return str(refusal.value)
 
 
-class TestReading:
-    def test_values(self) -> None:
-        assert written("a = 1\n[b]\nc = [2]\n").values == {"a": 1, "b": {"c": [2]}}
-
-    def test_none(self) -> None:
-        assert read() == SettingsFile(Path("gateway.toml"), "", {})
-
-    @pytest.mark.parametrize(
-        "data", [b"\xef\xbb\xbfa = 1\r\nb = 2", b"a = 1\r\nb = 2\r\n", b"\xef\xbb\xbfa = 1\nb = 2"]
-    )
-    def test_as_windows_writes_them(self, data: bytes) -> None:
+def test_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read() == SettingsFile(Path("gateway.toml"), "", {})
+    assert written("a = 1\n[b]\nc = [2]\n").values == {"a": 1, "b": {"c": [2]}}
+    for data in (b"\xef\xbb\xbfa = 1\r\nb = 2", b"a = 1\r\nb = 2\r\n", b"\xef\xbb\xbfa = 1\nb = 2"):  # as of Windows
         file = written(data)
         assert file.values == {"a": 1, "b": 2}
         assert [file.line_of(name) for name in "ab"] == [1, 2]
-
-    def test_one_that_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_CONFIG", "other.toml")
-        with pytest.raises(SettingsError, match=r"^GATEWAY_CONFIG names other.toml, but there is no such file$"):
-            read()
-        Path("other.toml").write_text("a = 1")
-        assert read().values == {"a": 1}
-
-    def test_not_utf_8(self) -> None:
-        assert refused("a = 1\nb = 'ü'".encode("latin-1")) == "gateway.toml cannot be read: it is not UTF-8 (byte 12)"
-
-    def test_not_allowed(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(_: Path) -> bytes:
-            raise PermissionError(13, "Permission denied")
-
-        Path("gateway.toml").touch()
-        monkeypatch.setattr(Path, "read_bytes", refuse)
-        with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: Permission denied$"):
-            read()
-
-    def test_not_toml(self) -> None:
-        assert refused("a = 1\nb = \n") == "gateway.toml cannot be read: Invalid value (at line 2, column 5)"
+    monkeypatch.setenv("GATEWAY_CONFIG", "other.toml")
+    with pytest.raises(SettingsError, match=r"^GATEWAY_CONFIG names other.toml, but there is no such file$"):
+        read()
+    Path("other.toml").write_text("a = 1")
+    assert read().values == {"a": 1}
 
 
-class TestTwice:
-    @pytest.mark.parametrize(
-        ("text", "sentence"),
-        [
-            ("a = 1\n\na = 2", "gateway.toml line 3: a is set twice, first in line 1"),
-            ("b = [\n1]\na = 1\n'a' = 1\nc = ", "gateway.toml line 4: a is set twice, first in line 3"),
-            ("a.b = 1\na.c = 1\na.b = 1", "gateway.toml line 3: a.b is set twice, first in line 1"),
-            ("a = 1\n[[p]]\na = 1\n[[p]]\nb = 1\na = 1\nb = 1", "gateway.toml line 7: b is set twice, first in line 5"),
-        ],
-    )
-    def test_the_key_is_named(self, text: str, sentence: str) -> None:
+def test_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refused("a = 1\nb = 'ü'".encode("latin-1")) == "gateway.toml cannot be read: it is not UTF-8 (byte 12)"
+    assert refused("a = 1\nb = \n") == "gateway.toml cannot be read: Invalid value (at line 2, column 5)"
+    for text, sentence in (
+        ("a = 1\n\na = 2", "gateway.toml line 3: a is set twice, first in line 1"),
+        ("b = [\n1]\na = 1\n'a' = 1\nc = ", "gateway.toml line 4: a is set twice, first in line 3"),
+        ("a.b = 1\na.c = 1\na.b = 1", "gateway.toml line 3: a.b is set twice, first in line 1"),
+        ("a = 1\n[[p]]\na = 1\n[[p]]\nb = 1\na = 1\nb = 1", "gateway.toml line 7: b is set twice, first in line 5"),
+    ):
         assert refused(text) == sentence
-
-    @pytest.mark.parametrize("text", ["a = {b = 1, b = 2}", "a = 1\na.b = 1", "[a]\n[a]"])
-    def test_else_it_is_as_tomllib_says_it(self, text: str) -> None:
+    for text in ("a = {b = 1, b = 2}", "a = 1\na.b = 1", "[a]\n[a]"):  # as tomllib says it
         assert refused(text).startswith("gateway.toml cannot be read: ")
 
+    def refuse(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
 
-class TestLines:
-    TEXT = "a = 1\n'b' = [\n2,\n]\nc.d = 1\n\n[[e]]\na = 1\n[f.g]\ne = 1\n[[e]]\n[h]\n"
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(SettingsError, match=r"^gateway.toml cannot be read: Permission denied$"):
+        read()
 
-    @pytest.mark.parametrize(("name", "line"), [("a", 1), ("b", 2), ("c", 5), ("e", 7), ("f", 9), ("h", 12)])
-    def test_of_each(self, name: str, line: int) -> None:
-        assert written(self.TEXT).line_of(name) == line
 
-    @pytest.mark.parametrize("name", ["d", "g", ""])
-    def test_of_none(self, name: str) -> None:
-        file = written(self.TEXT)
+def test_lines() -> None:
+    file = written("a = 1\n'b' = [\n2,\n]\nc.d = 1\n\n[[e]]\na = 1\n[f.g]\ne = 1\n[[e]]\n[h]\n")
+    assert {name: file.line_of(name) for name in "abcefh"} == {"a": 1, "b": 2, "c": 5, "e": 7, "f": 9, "h": 12}
+    for name in ("d", "g", ""):
         assert name not in file.values
         with pytest.raises(KeyError):
             file.line_of(name)

@@ -29,7 +29,7 @@ async def test_frames_and_heart_beats_are_told_apart() -> None:
     assert (await client.connect({})).headers == {"user-name": "a\\cb"}  # CONNECTED is not unescaped
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.frame)
-        for data in (b"\n", b"\r\n", b"MESSAGE\na:\\c\ncontent-length:3\n\nx\n"):
+        for data in (b"\n", b"\r\n", b"MESSAGE\na:\\c\ncontent-length:3\n\nx", b"\n"):
             await trio.testing.wait_all_tasks_blocked()
             await theirs.send_all(data)
         await trio.testing.wait_all_tasks_blocked()

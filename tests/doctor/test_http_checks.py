@@ -119,16 +119,10 @@ async def test_a_proxy_that_does_not_name_its_clients_opens_the_admin_api(gatewa
     assert "admin_token" in remedy
     assert forwarded_for in remedy
     assert "open to every client" in only(found, "/metrics").detail
-
-
-async def test_metrics_are_closed_to_other_machines(gateway: GatewayProcess) -> None:
     # 0.0.0.0 leads to this machine, and as a Host it names another.
-    found = await look(url=http(gateway.http_port, "0.0.0.0"), settings=settings_of(gateway))
+    targets = {"url": http(gateway.http_port, "0.0.0.0"), "websocket": (websocket(gateway.ws_port, "/stomp"),)}
+    found = await look(**targets, settings=settings_of(gateway))
     assert only(found, "/metrics", Level.OK).detail == "closed without a token (403)"
-
-
-async def test_the_gateway_tells_its_websocket_path(gateway: GatewayProcess) -> None:
-    found = await look(url=http(gateway.http_port), websocket=(websocket(gateway.ws_port, "/stomp"),))
     told = next(each for each in found if "has its WebSocket" in each.detail)
     assert (told.level, told.remedy) == (Level.WARN, 'Connect to /ws, or write websocket_path = "/stomp"')
     assert "the path is wrong" in only(found, "upgrade").detail

@@ -53,16 +53,14 @@ class TestPorts:
             fault = only(await look(settings=settings_of(gateway, tcp=[f"{HOST}:{port}"])), str(port))
             assert f"(process {os.getpid()} of {US}), which is not the gateway" in fault.detail
             assert "choose another port for tcp" in fault.remedy
+            (free,) = free_ports(1)
+            found = await look(settings=settings_of(gateway, tcp_tls=[f"{HOST}:{free}"]))
+            assert only(found, f"port tcp_tls {HOST}:{free}").remedy.startswith("Restart the gateway")
             found = await look(settings=quiet(tcp=[f"{HOST}:{port}"]))
         assert "no gateway answers" in only(found, str(port)).detail
         fault = only(await look(settings=quiet()), "gateway")
         assert "it does not run here: no listener at 127.0.0.1:" in fault.detail
         assert len([each for each in found if each.detail == "it has no listener"]) == 2
-
-    async def test_settings_may_be_newer_than_the_gateway(self, gateway: GatewayProcess) -> None:
-        (port,) = free_ports(1)
-        found = await look(settings=settings_of(gateway, tcp_tls=[f"{HOST}:{port}"]))
-        assert only(found, f"port tcp_tls {HOST}:{port}").remedy.startswith("Restart the gateway")
 
 
 class TestOpenFiles:
@@ -81,6 +79,9 @@ class TestFiles:
         fault = only(await look(settings=quiet(store=f"sqlite:{tmp_path}/none/store.db")), "store")
         assert fault.detail == f"there is no {tmp_path}/none"
         assert f"install -d -o {US} -m 750 {tmp_path}/none" in fault.remedy
+        (tmp_path / "store.db").write_text("not SQLite" * 20)
+        found = await look(settings=quiet(store=f"sqlite:{tmp_path}/store.db"))
+        assert "it is no file of SQLite" in only(found, "store").detail
 
     async def test_a_file_of_another_user(self, public: Path) -> None:
         store, key = public / "store.db", public / "secret.txt"
@@ -109,11 +110,6 @@ class TestFiles:
             else:
                 with pytest.raises(Problem):
                     check_access(user, file, rights)
-
-    async def test_a_store_that_is_damaged(self, tmp_path: Path) -> None:
-        (tmp_path / "store.db").write_text("not SQLite" * 20)
-        found = await look(settings=quiet(store=f"sqlite:{tmp_path}/store.db"))
-        assert "it is no file of SQLite" in only(found, "store").detail
 
     @pytest.mark.parametrize(("free", "level"), [(10, Level.FAIL), (100, Level.WARN), (5000, Level.OK)])
     async def test_a_disk_that_is_nearly_full(
