@@ -96,24 +96,6 @@ class TestFairGate:
         await wait_all_tasks_blocked()
         assert len(set(passed)) == 5
 
-    async def test_no_task_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
-        gate = FairGate()
-        passed = 0
-
-        async def enter() -> None:
-            nonlocal passed
-            await gate.enter()
-            passed += 1
-
-        async with trio.open_nursery() as keepers:
-            keepers.start_soon(gate.run)
-            await wait_all_tasks_blocked()
-            for _ in range(3):
-                nursery.start_soon(enter)
-            keepers.cancel_scope.cancel()
-        await wait_all_tasks_blocked()
-        assert passed == 3
-
     async def test_a_single_task_does_not_wait(self, nursery: trio.Nursery) -> None:
         gate = FairGate()
         await gate.enter()  # it is open without its keeper
