@@ -22,23 +22,15 @@ LITTLE = "100 octets are free on the disk of store.db, and 200 should be"
 
 
 class Kept(Disk):
-    """A store with a harness to keep.
-
-    Attributes:
-        looks: how often that was asked.
-        more: how often `tidy` says that there is more of it.
-        trouble: what `shortage` and `tidy` raise; None: nothing.
-        news: what `notice` says next.
-        done: `look`, `tidy` and `write`, in order.
-    """
+    """A store to look after."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks = 0
-        self.more = 0
-        self.trouble: dict[str, StoreError] = {}
-        self.done: list[str] = []
-        self.news = ""
+        self.looks = 0  # how often `shortage` was asked
+        self.more = 0  # how often `tidy` says that there is more of it
+        self.trouble: dict[str, StoreError] = {}  # what `shortage` and `tidy` raise
+        self.done: list[str] = []  # `look`, `tidy` and `write`, in order
+        self.news = ""  # what `notice` says next
         self.next_slice: threading.Semaphore | None = None
 
     def write(self, batch: Batch) -> None:

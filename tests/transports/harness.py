@@ -47,21 +47,15 @@ class Slow:
 
 @dataclass
 class Harness:
-    """A running server and its connections.
-
-    Attributes:
-        policies: pattern -> keys of `Policy`.
-        secured: all connections carry TLS.
-        address: of the clients that connect from now on; empty: a unix socket.
-    """
+    """A running server and its connections."""
 
     nursery: trio.Nursery
     authenticator: Authenticator = field(default_factory=Anonymous)
     options: TransportOptions = field(default_factory=TransportOptions)
     quotas: Quotas = field(default_factory=Quotas)
-    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    secured: bool = False
-    address: str = ""
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # pattern -> keys of `Policy`
+    secured: bool = False  # all connections carry TLS
+    address: str = ""  # of the clients that connect from now on; empty: a unix socket
     connections: list[Connection] = field(default_factory=list)
     _sockets: list[trio.SocketStream] = field(default_factory=list)
 

@@ -30,11 +30,7 @@ MakeHarness = Callable[..., Harness]
 
 
 class Door:
-    """An admission, and whom it has sent away again.
-
-    Attributes:
-        evicted: names of guests.
-    """
+    """Connection limits, and the names of the connections that had to go."""
 
     def __init__(self, **limits: int) -> None:
         self.admission = ConnectionLimits(Capacity(**limits))  # type: ignore[arg-type]

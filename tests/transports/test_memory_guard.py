@@ -38,17 +38,11 @@ async def unread(home: Harness, kind: str) -> tuple[ControlledPipe, Peer, Peer]:
 
 
 class Process:
-    """What a process takes, as the test says.
-
-    Attributes:
-        resident: bytes.
-        garbage: bytes of them that `trim` gives back.
-        trims: how often it was asked to.
-    """
+    """What a process takes, as the test says."""
 
     def __init__(self, nbytes: int = 0) -> None:
         self.resident = nbytes
-        self.garbage = 0
+        self.garbage = 0  # bytes of them that `trim` gives back
         self.trims = 0
 
     def read(self) -> int:
