@@ -63,8 +63,16 @@ def events() -> dict[tuple[str, str], Event]:
                 for text in _texts(call, constants):
                     event = found.setdefault((logger, text), Event(logger, text))
                     event.levels[level] = None
-                    event.fields |= dict.fromkeys([each.arg or "..." for each in call.keywords])
+                    event.fields |= dict.fromkeys(_fields(call))
     return dict(sorted(found.items()))
+
+
+def _fields(call: ast.Call) -> Iterator[str]:
+    for each in call.keywords:
+        if each.arg is None and ast.unparse(each.value).startswith("log_fields("):
+            yield from ("session", "login", "peer")
+        else:
+            yield each.arg or "..."
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:

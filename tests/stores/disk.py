@@ -28,23 +28,15 @@ FULL = Full("store.db cannot grow")
 
 
 class Disk(MemoryStore):
-    """A store whose thread waits until the test lets it go on.
-
-    Attributes:
-        calls: numbers of batches that were to be written, and rows that were to be read.
-        errors: what the next calls raise; None: nothing.
-        bad: row -> what reading it raises.
-        little: why it is short of room.
-        busy: a call waits.
-    """
+    """A store whose thread waits until the test lets it go on."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[object] = []
-        self.errors: list[BaseException | None] = []
-        self.bad: dict[int, StoreError] = {}
-        self.little = ""
-        self.busy = False
+        self.calls: list[object] = []  # numbers of batches that were to be written, and rows that were to be read
+        self.errors: list[BaseException | None] = []  # what the next calls raise; None: nothing
+        self.bad: dict[int, StoreError] = {}  # row -> what reading it raises
+        self.little = ""  # why it is short of room
+        self.busy = False  # a call waits
         self._held = False
         self._tokens = threading.Semaphore(0)
 

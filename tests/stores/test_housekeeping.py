@@ -22,23 +22,15 @@ LITTLE = "100 octets are free on the disk of store.db, and 200 should be"
 
 
 class Kept(Disk):
-    """A store with a harness to keep.
-
-    Attributes:
-        looks: how often that was asked.
-        more: how often `tidy` says that there is more of it.
-        trouble: what `shortage` and `tidy` raise; None: nothing.
-        news: what `notice` says next.
-        done: `look`, `tidy` and `write`, in order.
-    """
+    """A store to look after."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.looks = 0
-        self.more = 0
-        self.trouble: dict[str, StoreError] = {}
-        self.done: list[str] = []
-        self.news = ""
+        self.looks = 0  # how often `shortage` was asked
+        self.more = 0  # how often `tidy` says that there is more of it
+        self.trouble: dict[str, StoreError] = {}  # what `shortage` and `tidy` raise
+        self.done: list[str] = []  # `look`, `tidy` and `write`, in order
+        self.news = ""  # what `notice` says next
         self.next_slice: threading.Semaphore | None = None
 
     def write(self, batch: Batch) -> None:
@@ -114,14 +106,6 @@ class TestRoom:
         assert not harness.storage.is_failing
         assert [(line["log_level"], line["reason"]) for line in logs] == [("error", LITTLE)]
 
-    async def test_what_is_under_way_is_written(self, harness: Harness) -> None:
-        harness.disk.little = LITTLE
-        await harness.look()
-        harness.change()
-        await harness.committer.finish()
-        assert harness.done == ["change"]
-        assert harness.storage.is_short
-
     async def test_it_returns_without_any_send(self, harness: Harness) -> None:
         harness.disk.little = LITTLE
         await harness.look()
@@ -185,20 +169,6 @@ class TestStoreThatIsMissed:
         assert harness.storage.failure == ""
         assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
 
-    async def test_that_comes_back_before_a_batch_is_written(self, harness: Harness) -> None:
-        """Only the batch shows that all is well."""
-        harness.disk.trouble = {"shortage": GONE}
-        harness.disk.errors = [GONE] * 3
-        harness.change()
-        with structlog.testing.capture_logs() as logs:
-            await harness.look()
-            harness.disk.trouble = {}
-            await harness.committer.finish()
-            await harness.look()
-        assert harness.storage.failure == ""
-        assert harness.done == ["change"]
-        assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
-
     async def test_does_not_hide_what_else_fails(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_RETRY", 1_000.0)
         harness.disk.trouble = {"shortage": GONE}
@@ -232,28 +202,6 @@ class TestTidying:
             await harness.look()
         assert harness.disk.done[:9] == ["look", *["tidy"] * 6, "look", "tidy"]
 
-    async def test_gives_way_to_a_write(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PAUSE", 1_000.0)
-        harness.disk.more = 1_000
-        harness.disk.next_slice = threading.Semaphore(0)
-        await until(lambda: harness.disk.done == ["look", "tidy"])
-        harness.change()
-        harness.disk.next_slice.release()
-        await harness.committer.finish()
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert harness.disk.done == ["look", "tidy", "write"]
-
-    async def test_or_to_read(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PAUSE", 1_000.0)
-        harness.disk.more = 1_000
-        harness.disk.next_slice = threading.Semaphore(0)
-        await until(lambda: harness.disk.done == ["look", "tidy"])
-        harness.storage.read([1], lambda found: harness.done.append("read"))
-        harness.disk.next_slice.release()
-        await until(lambda: harness.done == ["read"])
-        await trio.testing.wait_all_tasks_blocked(0.01)
-        assert harness.disk.done == ["look", "tidy"]
-
     async def test_not_while_something_cannot_be_written(self, harness: Harness) -> None:
         await until(lambda: "tidy" in harness.disk.done)
         harness.disk.errors = [FULL] * 5
@@ -277,3 +225,20 @@ class TestTidying:
         harness.change()
         await harness.committer.finish()
         assert harness.storage.failure == ""
+
+    @pytest.mark.parametrize("what", ["write", "read"])
+    async def test_gives_way_to_a_write_or_a_read(
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch, what: str
+    ) -> None:
+        monkeypatch.setattr(module, "_PAUSE", 1_000.0)
+        harness.disk.more = 1_000
+        harness.disk.next_slice = threading.Semaphore(0)
+        await until(lambda: harness.disk.done == ["look", "tidy"])
+        if what == "write":
+            harness.change("write")
+        else:
+            harness.storage.read([1], lambda found: harness.done.append("read"))
+        harness.disk.next_slice.release()
+        await until(lambda: harness.done == [what])
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert harness.disk.done == ["look", "tidy", *(["write"] if what == "write" else [])]

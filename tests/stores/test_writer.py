@@ -51,13 +51,6 @@ class Answer:
 
 
 class TestWriting:
-    async def test_what_gathers_is_one_batch(self, desk: Desk) -> None:
-        for name in ("a", "b"):
-            desk.change(name)
-        await desk.committer.wait_for(1)
-        assert [list(batch.places) for batch in desk.disk.batches] == [[1, 2]]
-        assert desk.done == ["a", "b"]
-
     async def test_the_next_one_gathers_while_one_is_written(self, desk: Desk) -> None:
         desk.disk.hold()
         desk.change("a")
@@ -72,25 +65,6 @@ class TestWriting:
         assert desk.disk.calls == [1, 2]
         assert desk.done == ["a", "b", "c"]
 
-    async def test_outboxes_are_flushed_behind_it(self, desk: Desk) -> None:
-        desk.change()
-        await until(lambda: bool(desk.flushes))
-        assert desk.done
-
-    async def test_also_when_all_of_a_batch_has_settled_itself(self, desk: Desk) -> None:
-        desk.storage.drop(desk.storage.place("queue", "a"))
-        desk.storage.when_written(desk.storage.number, lambda: desk.done.append("a"))
-        await until(lambda: bool(desk.flushes))
-        assert desk.done == ["a"]
-        assert not desk.disk.calls
-
-    async def test_it_counts(self, desk: Desk) -> None:
-        for name in ("a", "b"):
-            desk.change(name)
-            await desk.committer.finish()
-        assert (desk.committer.commits, desk.committer.rows, desk.committer.failures) == (2, 0, 0)
-        assert desk.committer.seconds > 0
-
     async def test_a_fault_of_our_own_ends_it(self, nursery: trio.Nursery) -> None:
         """A programming error must not be taken for a full disk, and be tried for ever."""
         with pytest.RaisesGroup(ZeroDivisionError):
@@ -98,6 +72,24 @@ class TestWriting:
                 desk = Desk(inner)
                 desk.disk.errors = [ZeroDivisionError()]
                 desk.change()
+
+    async def test_what_gathers_is_one_batch(self, desk: Desk) -> None:
+        for name in ("a", "b"):
+            desk.change(name)
+        await desk.committer.finish()
+        assert [list(batch.places) for batch in desk.disk.batches] == [[1, 2]]
+        assert desk.done == ["a", "b"]
+        assert not desk.storage.unwritten
+        await until(lambda: bool(desk.flushes))
+        assert (desk.committer.commits, desk.committer.rows, desk.committer.failures) == (1, 0, 0)
+        assert desk.committer.seconds > 0
+
+    async def test_a_batch_that_has_settled_itself_is_not_written(self, desk: Desk) -> None:
+        desk.storage.drop(desk.storage.place("queue", "a"))
+        desk.storage.when_written(desk.storage.number, lambda: desk.done.append("a"))
+        await until(lambda: bool(desk.flushes))
+        assert desk.done == ["a"]
+        assert not desk.disk.calls
 
 
 class TestWaiting:
@@ -121,14 +113,6 @@ class TestWaiting:
         await desk.committer.wait_for(2)
         await trio.testing.wait_all_tasks_blocked()
         assert found == [1, 2]
-
-    async def test_for_all(self, desk: Desk) -> None:
-        await desk.committer.finish()
-        for name in ("a", "b"):
-            desk.change(name)
-            await desk.committer.finish()
-            assert not desk.storage.unwritten
-        assert desk.done == ["a", "b"]
 
     async def test_a_write_that_has_begun_ends_before_we_do(self) -> None:
         """Nobody closes the file while a thread writes to it."""
@@ -176,13 +160,6 @@ class TestFailing:
         assert desk.storage.failure == ""
         assert [sorted(batch.places) for batch in desk.disk.batches] == [[1, 2], [3]]
         assert desk.done == ["a", "b"]
-
-    async def test_what_can_be_done_without_it_is_done(self, desk: Desk, autojump_clock: MockClock) -> None:
-        desk.disk.errors = [FULL]
-        desk.storage.place("queue", "a")
-        desk.storage.when_settled(lambda: desk.done.append(desk.storage.failure))
-        await desk.committer.finish()
-        assert desk.done == ["store.db cannot grow"]
 
     async def test_what_was_asked_for_before_is_read(self, desk: Desk, autojump_clock: MockClock) -> None:
         rows, answer = desk.disk.keep(2), Answer()

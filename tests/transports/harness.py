@@ -16,7 +16,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from gateway.auth.authenticator import Anonymous
-from gateway.broker import Broker, Quotas
+from gateway.broker import Broker, Quotas, Session
 from gateway.broker.core.counters import Counters
 from gateway.broker.core.ports import Authenticator
 from gateway.broker.model.identity import Credentials, Identity
@@ -47,21 +47,15 @@ class Slow:
 
 @dataclass
 class Harness:
-    """A running server and its connections.
-
-    Attributes:
-        policies: pattern -> keys of `Policy`.
-        secured: all connections carry TLS.
-        address: of the clients that connect from now on; empty: a unix socket.
-    """
+    """A running server and its connections."""
 
     nursery: trio.Nursery
     authenticator: Authenticator = field(default_factory=Anonymous)
     options: TransportOptions = field(default_factory=TransportOptions)
     quotas: Quotas = field(default_factory=Quotas)
-    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    secured: bool = False
-    address: str = ""
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # pattern -> keys of `Policy`
+    secured: bool = False  # all connections carry TLS
+    address: str = ""  # of the clients that connect from now on; empty: a unix socket
     connections: list[Connection] = field(default_factory=list)
     _sockets: list[trio.SocketStream] = field(default_factory=list)
 
@@ -78,8 +72,9 @@ class Harness:
     def counters(self) -> Counters:
         return self.server.broker.counters
 
-    def connect(self, kind: str, *, sockets: bool = False) -> Peer:
+    def connect(self, kind: str, *, sockets: bool = False, address: str = "") -> Peer:
         """A new connection of that transport; over sockets of the system, or in memory."""
+        self.address = address or self.address
         theirs: trio.abc.Stream
         pipe: Pipe
         if sockets:
@@ -119,7 +114,8 @@ class Harness:
         pipe = secured or pipe
         remote = Remote(self.address)
         link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
-        slot = self.server.connection_limits.enter("", lambda error: None)
+        slot = self.server.connection_limits.enter(self.address, lambda error: None)
+        slot.comes_from(self.address)
         connection = Connection(self.server, link, slot)
         self.connections.append(connection)
 
@@ -132,6 +128,12 @@ class Harness:
 
         self.nursery.start_soon(serve)
         return connection
+
+    def session_at(self, place: int = 0) -> Session:
+        """The session of the connection that came at that place."""
+        session = self.connections[place].session
+        assert session is not None
+        return session
 
     def close(self) -> None:
         """Leave no socket open."""

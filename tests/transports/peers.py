@@ -75,25 +75,17 @@ class TcpWire:
 
 
 class WebSocketWire(TcpWire):
-    """STOMP in WebSocket messages.
-
-    Attributes:
-        answers: Pings are answered, as browsers do by themselves.
-        kinds: opcodes of the messages received.
-        pings: how many Pings came; `pongs` the payloads of Pongs.
-        closed: code and reason of the server's Close frame.
-    """
+    """STOMP in WebSocket messages."""
 
     frame_end = b"\0"
 
     def __init__(self, stream: trio.abc.Stream, received: bytes = b"") -> None:
         super().__init__(stream)
-        self.answers = True
-        self.kinds: list[int] = []
+        self.answers = True  # Pings are answered, as browsers do by themselves
         self.messages: list[bytes] = []
-        self.pings: list[float] = []
-        self.pongs: list[bytes] = []
-        self.closed: tuple[int, str] | None = None
+        self.pings: list[float] = []  # times of Pings
+        self.pongs: list[bytes] = []  # payloads of Pongs
+        self.closed: tuple[int, str] | None = None  # code and reason of the server's Close frame
         self._buffer = received
 
     async def send(self, data: bytes) -> None:
@@ -111,7 +103,6 @@ class WebSocketWire(TcpWire):
                 continue
             opcode, payload = frame
             if opcode in (TEXT, BINARY):
-                self.kinds.append(opcode)
                 self.messages.append(payload)
                 return payload
             await self._control(opcode, payload)
@@ -149,15 +140,11 @@ class WebSocketWire(TcpWire):
 
 
 class Peer:
-    """A client.
-
-    Attributes:
-        beats: times of the heart-beats received.
-    """
+    """A client."""
 
     def __init__(self, wire: TcpWire) -> None:
         self.wire = wire
-        self.beats: list[float] = []
+        self.beats: list[float] = []  # times of the heart-beats received
         self._buffer = b""
 
     @property

@@ -35,11 +35,9 @@ class StreamPipe:
         return len(buffers[0])
 
     def peer_has_gone(self) -> bool:
-        """False: a stream does not tell without a read."""
-        return False
+        return False  # a stream does not tell without a read
 
     def has_bytes(self) -> bool:
-        """False: a stream does not tell without a read."""
         return False
 
     async def send_eof(self) -> None:
@@ -55,19 +53,12 @@ class StreamPipe:
 
 
 class ControlledPipe:
-    """A pipe whose other end takes as many bytes as the test lets it: `Pipe` for the server, `end` for the client.
-
-    Attributes:
-        room: bytes that it still takes.
-        written: what it took and the client did not read yet.
-        broken: writing fails.
-        eof: the server has said that nothing more comes.
-        closed: the server has closed it.
-    """
+    """A pipe whose other end takes as many bytes as the test lets it: `Pipe` for the server, `end` for the client."""
 
     def __init__(self, room: float = math.inf) -> None:
-        self.room = room
-        self.written = bytearray()
+        self.room = room  # bytes that it still takes
+        self.written = bytearray()  # what it took and the client did not read yet
+        # Writing fails; the server has said that nothing more comes; the server has closed it.
         self.broken = self.eof = self.closed = False
         self.end = ControlledPipeEnd(self)
         self._incoming = bytearray()

@@ -11,7 +11,7 @@ import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker import Quotas, Session
+from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
 from .harness import Harness
@@ -24,13 +24,6 @@ MakeHarness = Callable[..., Harness]
 def log_of(logs: list[Any]) -> list[Any]:
     """The lines about publishers."""
     return [line for line in logs if line["event"] == "a publisher is held back"]
-
-
-def session_of(harness: Harness, place: int) -> Session:
-    """Of the connection that came at that place."""
-    session = harness.connections[place].session
-    assert session is not None
-    return session
 
 
 @pytest.fixture
@@ -52,7 +45,7 @@ class TestFullQueue:
         before = time.time()
         await filled(harness)
         ((session_id, hold),) = harness.server.back_pressure.blocked.by_session().items()
-        assert (session_id, len(harness.server.back_pressure.blocked)) == (session_of(harness, 0).id, 1)
+        assert (session_id, len(harness.server.back_pressure.blocked)) == (harness.session_at(0).id, 1)
         assert before <= hold.since <= time.time()
         wanted = {"reason": "queue full", "destination": "/queue/a", "receiver": None, "since": hold.since}
         assert hold.row() == wanted
@@ -85,7 +78,7 @@ class TestFullQueue:
         (publisher,) = harness.connections
         holds = harness.server.back_pressure.blocked
         with holds.block(publisher, "queue full", "/queue/a"), holds.block(publisher, "queue full", "/queue/b"):
-            assert holds.by_session()[session_of(harness, 0).id].destination == "/queue/a"
+            assert holds.by_session()[harness.session_at(0).id].destination == "/queue/a"
             assert len(holds) == 2
 
     async def test_a_line_when_it_lasts(self, harness: Harness, autojump_clock: MockClock) -> None:
@@ -95,7 +88,7 @@ class TestFullQueue:
             assert log_of(logs) == []
             await trio.sleep(1000)
         (line,) = log_of(logs)
-        session = session_of(harness, 0)
+        session = harness.session_at(0)
         wanted = {"session": session.id, "login": session.login, "peer": "test", "reason": "queue full", "held": 1}
         assert line["log_level"] == "warning"
         assert line["destination"] == "/queue/a"
@@ -128,7 +121,7 @@ class TestSlowSubscriber:
             await trio.sleep(5)
             (hold,) = harness.server.back_pressure.blocked.by_session().values()
             await trio.sleep(10)
-        reader, sender = session_of(harness, 0), session_of(harness, 1)
+        reader, sender = harness.session_at(0), harness.session_at(1)
         assert (hold.reason, hold.destination, hold.receiver) == ("slow subscriber", None, reader.id)
         (line,) = log_of(logs)
         assert (line["session"], line["receiver"], line["reason"]) == (sender.id, reader.id, "slow subscriber")

@@ -6,14 +6,12 @@ What floods do to a gateway of its own process stands in `tests/attacks`.
 from __future__ import annotations
 
 import random
-import resource
-from collections.abc import Iterator
 
 import pytest
 import structlog.testing
 import trio
 
-from .peers import CONNECT, UPGRADE, frame, read_all, vanish
+from .peers import CONNECT, frame, read_all, vanish
 from .shared_gateway import OpenGateway
 
 pytestmark = pytest.mark.requirement("SES-04")
@@ -52,16 +50,6 @@ async def test_a_tls_hello_is_logged(shared_gateway: OpenGateway, kind: str) -> 
         assert entry["peer"].startswith("127.0.0.1:")
 
 
-async def test_requests_that_are_no_upgrade(shared_gateway: OpenGateway) -> None:
-    async with shared_gateway() as here:
-        for data in (b"\0" * 100, b"POST / HTTP/1.1\r\n\r\n", b"x" * 20_000, CONNECT):
-            stream = await here.dial_stream("websocket")
-            await stream.send_all(data)
-            await here.bystanders_talk()
-            await read_all(stream)
-            await stream.aclose()
-
-
 @requirement("LNG-01", "TXN-08", "WST-10")
 @parametrize(
     ("connected", "data"),
@@ -90,46 +78,3 @@ async def test_clients_that_vanish(shared_gateway: OpenGateway, kind: str, conne
         await here.gone()
         assert here.gateway.broker.context.waiting == 0
         assert here.gateway.broker.memory.used == 0
-
-
-@pytest.fixture
-def many_files() -> Iterator[None]:
-    """500 connections are 1,000 descriptors where both ends are ours; the usual limit is 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@parametrize(
-    ("kind", "data"),
-    [("tcp", b""), ("tcp", CONNECT[:30]), ("websocket", UPGRADE[:30]), ("websocket", UPGRADE)],
-    ids=["tcp silent", "tcp half", "websocket half an upgrade", "websocket upgraded"],
-)
-@pytest.mark.long
-async def test_five_hundred_that_never_log_in(
-    shared_gateway: OpenGateway, kind: str, data: bytes, many_files: None
-) -> None:
-    """All are closed by the connect timeout, and clients that do log in are served meanwhile."""
-    # On a busy machine 500 upgrades take longer than a second, and a client that is cut in its upgrade gets no ERROR.
-    async with shared_gateway(connect_timeout=5.0 if data == UPGRADE else 1.0) as here:
-        streams = []
-        for _ in range(500):
-            streams.append(await here.dial_stream(kind))
-            if data:
-                await streams[-1].send_all(data)
-        await here.bystanders_talk()
-        newcomer = await here.session(kind)
-        await newcomer.settled()
-        await newcomer.send_frame("DISCONNECT")
-        await newcomer.at_end()
-        await newcomer.aclose()
-        with trio.fail_after(20):
-            for stream in streams:
-                last_words = await read_all(stream)
-                if kind == "tcp" or data == UPGRADE:
-                    assert b"connect timeout" in last_words
-                await stream.aclose()
-        counters = here.gateway.broker.counters
-        assert (counters.refused, counters.sessions) == (500, 3)

@@ -12,32 +12,25 @@ from collections.abc import Callable
 import pytest
 import structlog
 import trio
-from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import NotAllowed
 from gateway.codec import ProtocolError
 from gateway.transports import TransportOptions
-from gateway.transports.accept.websocket import WebSocketLink
-from gateway.transports.connection.connection import Connection
 from gateway.transports.flow import connection_limits
 from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
-from gateway.transports.wire.link import TcpLink
 
 from .harness import Harness, Slow
-from .peers import PING, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, until, ws
-from .pipes import ControlledPipe, StreamPipe
+from .peers import PING, UPGRADE, read_all, until, ws
+from .pipes import ControlledPipe
 from .shared_gateway import OpenGateway, SharedGateway
 
 MakeHarness = Callable[..., Harness]
 
 
 class Door:
-    """An admission, and whom it has sent away again.
-
-    Attributes:
-        evicted: names of guests.
-    """
+    """Connection limits, and the names of the connections that had to go."""
 
     def __init__(self, **limits: int) -> None:
         self.admission = ConnectionLimits(Capacity(**limits))  # type: ignore[arg-type]
@@ -195,62 +188,36 @@ class TestHandshakes:
         assert door.evicted == ["3", "2"]
 
 
-class TestFiles:
-    @pytest.fixture
-    def files(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], list[tuple[int, int]]]:
-        """Sets how many the system allows; what is asked for is listed."""
-
-        def allow(soft: int, hard: int) -> list[tuple[int, int]]:
-            asked: list[tuple[int, int]] = []
-            monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
-            monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: asked.append(limits))
-            return asked
-
-        return allow
-
-    @pytest.mark.parametrize(
-        ("soft", "hard", "wanted", "room", "asked"),
-        [
-            (20_000, 20_000, 5_000, 5_000, []),
-            (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 50_000, 50_000, []),
-            (1024, 100_000, 5_000, 5_000, [(5_512, 100_000)]),
-            (1024, resource.RLIM_INFINITY, 5_000, 5_000, [(5_512, resource.RLIM_INFINITY)]),
-            (1024, 4096, 50_000, 4096 - 512, [(4096, 4096)]),
-            (256, 256, 50_000, 128, [(256, 256)]),
-        ],
-    )
-    def test_as_many_as_files_may_be_open(
-        self,
-        files: Callable[[int, int], list[tuple[int, int]]],
-        soft: int,
-        hard: int,
-        wanted: int,
-        room: int,
-        asked: list[tuple[int, int]],
-    ) -> None:
-        calls = files(soft, hard)
-        found, sentence = room_for(wanted)
-        assert (found, calls) == (room, asked)
-        start = f"max_connections is {wanted}, and this process may open {hard} files: {room} connections;"
-        assert sentence.startswith(start) if room < wanted else not sentence
-        capacity = Capacity(max_connections=wanted)
-        assert (within_files(capacity, is_set=True) is capacity) is (room == wanted)
-
-
-def arrive(harness: Harness, kind: str, address: str) -> Peer:
-    """A new connection, as a listener brings it."""
-    theirs, ours = memory_stream_pair()
-    pipe = StreamPipe(ours)
-    link = WebSocketLink(pipe, "test") if kind == "websocket" else TcpLink(pipe, "test")
-    slot = harness.server.connection_limits.enter(address, lambda error: None)
-    slot.comes_from(address)
-
-    async def serve() -> None:
-        await Connection(harness.server, link, slot).serve()
-        slot.leave()
-
-    harness.nursery.start_soon(serve)
-    return Peer(WebSocketWire(theirs) if kind == "websocket" else TcpWire(theirs))
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "room", "asked"),
+    [
+        (20_000, 20_000, 5_000, 5_000, []),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 50_000, 50_000, []),
+        (1024, 100_000, 5_000, 5_000, [(5_512, 100_000)]),
+        (1024, resource.RLIM_INFINITY, 5_000, 5_000, [(5_512, resource.RLIM_INFINITY)]),
+        (1024, 4096, 50_000, 4096 - 512, [(4096, 4096)]),
+        (256, 256, 50_000, 128, [(256, 256)]),
+    ],
+)
+async def test_as_many_connections_as_files_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, wanted: int, room: int, asked: list[tuple[int, int]]
+) -> None:
+    calls: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: calls.append(limits))
+    assert (room_for(wanted)[0], calls) == (room, asked)
+    with structlog.testing.capture_logs() as logs:
+        capacity = within_files(Capacity(max_connections=wanted, max_handshakes=wanted), is_set=True)
+    assert capacity.max_connections == room
+    if room == wanted:
+        assert not logs
+        return
+    start = f"max_connections is {wanted}, and this process may open {hard} files: {room} connections;"
+    assert [line["event"].startswith(start) for line in logs] == [True]
+    found = ConnectionLimits(capacity)
+    refusal = [found.enter("10.0.0.1", lambda error: None) for _ in range(room + 1)][-1].refusal
+    assert refusal is not None
+    assert refusal.detail.endswith(f"(max_connections is {wanted}, but the process may not open more files)")
 
 
 class TestConnection:
@@ -259,7 +226,9 @@ class TestConnection:
     async def test_too_many_handshakes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """Also of those that an authenticator is busy with."""
         harness = make_harness(options=TransportOptions(capacity=Capacity(max_handshakes=2)), authenticator=Slow(5.0))
-        first, second, third = (arrive(harness, "tcp", address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2"))
+        first, second, third = (
+            harness.connect("tcp", address=address) for address in ("1.1.1.1", "2.2.2.2", "2.2.2.2")
+        )
         await second.send_frame("CONNECT", accept_version="1.2", host="h")
         await wait_all_tasks_blocked()
         error = await second.at_end_after_error()
@@ -286,7 +255,7 @@ class TestConnection:
     ) -> None:
         capacity = Capacity(max_handshakes=1, most_turned_away=2)
         harness = make_harness(options=TransportOptions(capacity=capacity, close_linger=10.0))
-        peers = [arrive(harness, "tcp", "1.1.1.1") for _ in range(10)]
+        peers = [harness.connect("tcp", address="1.1.1.1") for _ in range(10)]
         await wait_all_tasks_blocked()
         assert harness.server.connection_limits.turned_away <= 2
         for peer in peers[:-1]:

@@ -53,6 +53,21 @@ class TestFairGate:
         assert times[-1] - times[0] <= 6, "no round goes by in vain, but where the keeper came before the first"
         assert sorted(number for _, number in passed) == list(range(5))
 
+    async def test_a_single_task_does_not_wait(self, nursery: trio.Nursery) -> None:
+        gate = FairGate()
+        await gate.enter()  # it is open without its keeper
+        nursery.start_soon(gate.run)
+        for _ in range(3):
+            await wait_all_tasks_blocked()
+            before = trio.lowlevel.current_task()._schedule_points
+            await gate.enter()
+            assert trio.lowlevel.current_task()._schedule_points == before
+        with trio.CancelScope() as scope:  # a cancelled task leaves the line
+            scope.cancel()
+            await gate.enter()
+        assert scope.cancelled_caught
+        await gate.enter()
+
     async def test_more_pass_where_rounds_are_long(self, nursery: trio.Nursery, rounds: Rounds) -> None:
         now = 0.0
         gate = FairGate(share=1.0, clock=lambda: now)
@@ -68,9 +83,15 @@ class TestFairGate:
             await gate.enter()
             passed.append(rounds.count)
 
+        nursery.start_soon(gate.run)
+        await wait_all_tasks_blocked()
+        now = 100.0  # no task came: a long wait is no long round
+        for _ in range(5):
+            nursery.start_soon(enter)
+        await wait_all_tasks_blocked()
+        assert len(set(passed)) == 5
+        passed.clear()
         async with trio.open_nursery() as busy:
-            nursery.start_soon(gate.run)
-            await wait_all_tasks_blocked()
             busy.start_soon(others)
             async with trio.open_nursery() as crowd:
                 for _ in range(40):
@@ -78,56 +99,6 @@ class TestFairGate:
             busy.cancel_scope.cancel()
         assert 10 <= len(set(passed)) <= 13, "four in a round, but for the first ones"
         assert max(passed.count(number) for number in passed) <= 7, "nor all of them at once"
-
-    async def test_a_long_wait_is_no_long_round(self, nursery: trio.Nursery, rounds: Rounds) -> None:
-        now = 0.0
-        gate = FairGate(share=1.0, clock=lambda: now)
-        passed: list[int] = []
-
-        async def enter() -> None:
-            await gate.enter()
-            passed.append(rounds.count)
-
-        nursery.start_soon(gate.run)
-        await wait_all_tasks_blocked()
-        now = 100.0  # nobody came
-        for _ in range(5):
-            nursery.start_soon(enter)
-        await wait_all_tasks_blocked()
-        assert len(set(passed)) == 5
-
-    async def test_no_task_is_left_behind_when_its_keeper_goes(self, nursery: trio.Nursery) -> None:
-        gate = FairGate()
-        passed = 0
-
-        async def enter() -> None:
-            nonlocal passed
-            await gate.enter()
-            passed += 1
-
-        async with trio.open_nursery() as keepers:
-            keepers.start_soon(gate.run)
-            await wait_all_tasks_blocked()
-            for _ in range(3):
-                nursery.start_soon(enter)
-            keepers.cancel_scope.cancel()
-        await wait_all_tasks_blocked()
-        assert passed == 3
-
-    async def test_a_single_task_does_not_wait(self, nursery: trio.Nursery) -> None:
-        gate = FairGate()
-        await gate.enter()  # it is open without its keeper
-        nursery.start_soon(gate.run)
-        for _ in range(3):
-            await wait_all_tasks_blocked()
-            before = trio.lowlevel.current_task()._schedule_points
-            await gate.enter()
-            assert trio.lowlevel.current_task()._schedule_points == before
-        with trio.CancelScope() as scope:  # a cancelled task leaves the line
-            scope.cancel()
-            await gate.enter()
-        assert scope.cancelled_caught
-        await gate.enter()
 
 
 async def test_steps_are_all_done_whatever_is_cancelled(nursery: trio.Nursery) -> None:

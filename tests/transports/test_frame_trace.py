@@ -23,9 +23,7 @@ SECRET = "eyJhbGciOi.secret.token"
 
 def id_of(harness: Harness, place: int = 0) -> str:
     """The id of the session of that connection."""
-    session = harness.connections[place].session
-    assert session is not None
-    return session.id
+    return harness.session_at(place).id
 
 
 def told(seen: list[TracedFrame]) -> list[tuple[str, str]]:

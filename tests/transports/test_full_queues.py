@@ -51,9 +51,7 @@ def waiting(harness: Harness, name: str = "/queue/a") -> int:
 
 def done(harness: Harness, place: int = 0) -> int:
     """Frames carried out of the connection that came at that place."""
-    session = harness.connections[place].session
-    assert session is not None
-    return session.frames_in
+    return harness.session_at(place).frames_in
 
 
 async def bodies(peer: Peer, count: int) -> list[int]:

@@ -114,32 +114,6 @@ class TestSocketPipe:
                 await pipe.send_some([b"x", b"y"])
             await pipe.send_eof()
 
-    async def test_close_works_in_a_cancelled_task(self) -> None:
-        theirs, ours = socket_streams()
-        pipe = SocketPipe(ours)
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await pipe.aclose()
-        async with theirs:
-            assert await theirs.receive_some() == b""
-        await pipe.aclose()
-
-    async def test_close_wakes_the_waiting_task(self, nursery: trio.Nursery) -> None:
-        theirs, ours = socket_streams()
-        pipe = SocketPipe(ours)
-        done = trio.Event()
-
-        async def read() -> None:
-            with pytest.raises(trio.ClosedResourceError):
-                await pipe.receive(10)
-            done.set()
-
-        nursery.start_soon(read)
-        await trio.testing.wait_all_tasks_blocked()
-        await pipe.aclose()
-        await done.wait()
-        await theirs.aclose()
-
     @pytest.mark.parametrize(
         "parts", [[b"a" * 100_000, b"b" * 100_000, b"c"], [b"%04d" % number for number in range(3000)]]
     )
@@ -179,6 +153,26 @@ class TestSocketPipe:
             await pipe.send_eof()  # harmless, whatever the system thinks of it
             with pytest.raises(BrokenLink):
                 pipe.send_nowait([b"x"])
+
+    async def test_close_wakes_the_waiting_task_and_works_in_a_cancelled_one(self, nursery: trio.Nursery) -> None:
+        theirs, ours = socket_streams()
+        pipe = SocketPipe(ours)
+        done = trio.Event()
+
+        async def read() -> None:
+            with pytest.raises(trio.ClosedResourceError):
+                await pipe.receive(10)
+            done.set()
+
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await pipe.aclose()
+        await done.wait()
+        async with theirs:
+            assert await theirs.receive_some() == b""
+        await pipe.aclose()
 
 
 async def test_tcp_link() -> None:

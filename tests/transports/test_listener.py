@@ -231,19 +231,6 @@ async def accept_all(acceptor: Acceptor, listening: Listening, count: int) -> in
     return after - before - count  # each close is one
 
 
-async def test_one_in_a_round(listening: Listening) -> None:
-    acceptor = Acceptor(listening.listeners[0], clock=lambda: 0.0)
-    assert await accept_all(acceptor, listening, MANY) == MANY
-    await acceptor.aclose()
-
-
-async def test_more_where_rounds_are_long(listening: Listening) -> None:
-    times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
-    acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
-    assert await accept_all(acceptor, listening, MANY) == MANY / 6
-    await acceptor.aclose()
-
-
 async def test_later_connections_are_waited_for(listening: Listening, nursery: trio.Nursery) -> None:
     times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
     acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
@@ -293,3 +280,11 @@ async def test_no_connection_is_accepted_behind_its_close(tmp_path: Path) -> Non
     with pytest.raises(OSError, match=r"failed to connect|refused"):
         await dial_stream(listening.addresses[0])
     await close(listening)
+
+
+@parametrize(("shares", "rounds"), [(0, MANY), (5.5, MANY / 6)], ids=["one in a round", "more in long rounds"])
+async def test_so_many_are_accepted_in_a_round(listening: Listening, shares: float, rounds: float) -> None:
+    times = iter([each * shares * SHARE_OF_HANDSHAKES for each in range(1000)])
+    acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
+    assert await accept_all(acceptor, listening, MANY) == rounds
+    await acceptor.aclose()

@@ -12,7 +12,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.broker import Quotas
 from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue
 
@@ -118,21 +117,3 @@ class TestConsumer:
         await wait_all_tasks_blocked()
         assert waiting(harness, "/queue/dlq.a") == []
         assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]
-
-    async def test_a_slow_consumer_that_is_cut(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        """It did not say goodbye either."""
-        harness = make_harness(policies=ONE_ATTEMPT, quotas=Quotas(max_outbound=64_000))
-        pipe = ControlledPipe()
-        peer, publisher = harness.connect_through("tcp", pipe), await harness.session("tcp")
-        await peer.connect()
-        await peer.subscribe("/queue/a", id=1, ack="client")
-        await peer.subscribe("/topic/a", id=2)
-        await peer.publish("/queue/a", b"1")
-        await peer.frame("MESSAGE")
-        pipe.room = 0
-        for _ in range(20):
-            await publisher.publish("/topic/a", b"x" * 8000)
-            await publisher.settled()
-        await wait_all_tasks_blocked()
-        assert pipe.closed
-        assert waiting(harness, "/queue/dlq.a") == [b"1"]

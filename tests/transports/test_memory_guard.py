@@ -38,17 +38,11 @@ async def unread(home: Harness, kind: str) -> tuple[ControlledPipe, Peer, Peer]:
 
 
 class Process:
-    """What a process takes, as the test says.
-
-    Attributes:
-        resident: bytes.
-        garbage: bytes of them that `trim` gives back.
-        trims: how often it was asked to.
-    """
+    """What a process takes, as the test says."""
 
     def __init__(self, nbytes: int = 0) -> None:
         self.resident = nbytes
-        self.garbage = 0
+        self.garbage = 0  # bytes of them that `trim` gives back
         self.trims = 0
 
     def read(self) -> int:
@@ -122,13 +116,6 @@ class TestShort:
         await peer.settled()
         assert not len(home.server.back_pressure.blocked)
 
-    async def test_memory_that_no_client_has_blocks_no_publisher(
-        self, home: Harness, autojump_clock: MockClock
-    ) -> None:
-        watched(home, HIGH)
-        await trio.sleep(1)
-        assert not await is_held(home, await home.session("tcp"))
-
     async def test_slow_consumers_are_found_out_sooner(self, home: Harness, autojump_clock: MockClock) -> None:
         """While outboxes have it, each may have little; others who publish do not wait for that."""
         process = watched(home)
@@ -183,6 +170,13 @@ class TestShort:
         await trio.sleep(0.5)
         assert not await is_held(home, worker)
 
+    async def test_memory_that_no_client_has_blocks_no_publisher(
+        self, home: Harness, autojump_clock: MockClock
+    ) -> None:
+        watched(home, HIGH)
+        await trio.sleep(1)
+        assert not await is_held(home, await home.session("tcp"))
+
 
 class TestGivenBack:
     async def test_what_was_freed(self, home: Harness, autojump_clock: MockClock) -> None:
@@ -230,18 +224,6 @@ class TestMark:
         await small.settled()
         assert home.server.memory_guard.closed == 1
 
-    async def test_then_the_next_if_that_does_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
-        process = watched(home)
-        for _ in range(3):
-            await self.large(home, "tcp", 200_000)
-        process.resident = MARK
-        await trio.sleep(0.6)
-        assert home.server.memory_guard.closed == 1
-        await trio.sleep(0.6)
-        assert home.server.memory_guard.closed == 1, "it takes a moment to have an effect"
-        await trio.sleep(5)
-        assert home.server.memory_guard.closed == 1, "what is left is not enough to be worth it"
-
     async def test_as_many_as_it_takes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=Quotas(memory_limit=100 * LIMIT), options=PATIENT)
         process = watched(harness)
@@ -262,6 +244,18 @@ class TestMark:
         assert home.server.memory_guard.reason, "nobody new should come, all the same"
         await peer.publish("/queue/b", b"x")
         await peer.settled()
+
+    async def test_then_the_next_if_that_does_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
+        process = watched(home)
+        for _ in range(3):
+            await self.large(home, "tcp", 200_000)
+        process.resident = MARK
+        await trio.sleep(0.6)
+        assert home.server.memory_guard.closed == 1
+        await trio.sleep(0.6)
+        assert home.server.memory_guard.closed == 1, "it takes a moment to have an effect"
+        await trio.sleep(5)
+        assert home.server.memory_guard.closed == 1, "what is left is not enough to be worth it"
 
 
 class TestLimit:
@@ -327,16 +321,6 @@ class TestIncomplete:
         await consumes(consumer)
         await peer.send(rest)
         await peer.frame("RECEIPT")
-
-    async def test_not_as_long_as_few_are_on_their_way(self, home: Harness, autojump_clock: MockClock) -> None:
-        """A topic's messages flow, large ones too."""
-        await filled(home, 700_000)
-        peer = await home.session("tcp")
-        rest = await begins(peer, 400_000, 100_000, receipt="r")
-        assert home.broker.memory.pressed
-        assert not len(home.server.back_pressure.blocked)
-        await peer.send(rest[:-1])
-        await peer.send(rest[-1:])
 
     async def test_at_the_limit_it_is_refused(self, home: Harness, autojump_clock: MockClock) -> None:
         """By somebody who must be read, for others are held back before."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -97,18 +96,6 @@ async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
         await peer.aclose()
 
 
-async def test_one_that_has_expired_comes_into_force_and_is_told(tmp_path: Path) -> None:
-    async with secured(tmp_path) as gateway:
-        tls_files.write(
-            tmp_path, tls_files.authority().issue_cert("old.example", not_after=datetime(2020, 1, 1, tzinfo=UTC))
-        )
-        with structlog.testing.capture_logs() as logs:
-            gateway.reload()
-        assert (logs[0]["log_level"], logs[0]["kept"]) == ("info", [])
-        assert logs[1]["log_level"] == "warning"
-        assert "has expired" in logs[1]["event"]
-
-
 class TestSettings:
     """Those that come into force without a restart, as whoever dials meets them."""
 
@@ -128,14 +115,6 @@ class TestSettings:
             request = UPGRADE.removesuffix(b"\r\n") + "".join([f"{each}\r\n" for each in fields]).encode()
             await stream.send_all(request + b"\r\n")
             return (await stream.receive_some()).partition(b"\r\n")[0]
-
-    async def test_origins(self) -> None:
-        values: dict[str, object] = {"allowed_origins": "https://old.example"}
-        async with self.opened(values) as gateway:
-            values["allowed_origins"] = "https://*.new.example"
-            gateway.reload()
-            assert b" 403 " in await self.upgrade(gateway, "Origin: https://old.example")
-            assert b" 101 " in await self.upgrade(gateway, "Origin: https://app.new.example")
 
     async def test_proxies(self) -> None:
         """Whom they believe to be in front: the host that it names is the page's own then."""

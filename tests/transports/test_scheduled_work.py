@@ -7,7 +7,6 @@ way: nothing comes early.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable
 
 import pytest
@@ -16,11 +15,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.core.scheduler import Scheduler
-from gateway.transports.wire.link import Buffers
 
 from .harness import Harness
-from .peers import Peer, frame
-from .pipes import ControlledPipe
+from .peers import Peer
 
 parametrize = pytest.mark.parametrize
 MakeHarness = Callable[..., Harness]
@@ -43,29 +40,6 @@ async def read_in_time(peer: Peer, count: int) -> list[str]:
     return received
 
 
-class Epoch:
-    """Stands for the module `time`, with a clock of its own."""
-
-    def __init__(self, offset: float) -> None:
-        self.offset = offset
-
-    def time(self) -> float:
-        return trio.current_time() + self.offset
-
-
-class Recording(ControlledPipe):
-    """Knows how much was written at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes: list[int] = []
-
-    def send_nowait(self, buffers: Buffers) -> int:
-        nbytes = super().send_nowait(buffers)
-        self.writes.append(nbytes)
-        return nbytes
-
-
 class TestDelay:
     @parametrize("milliseconds", [1, 7, 19, 20, 21, 50, 333, 1000, 12_345])
     async def test_in_time_and_never_early(
@@ -80,43 +54,9 @@ class TestDelay:
             await publisher.publish("/queue/a", b"%r" % due, x_delay=milliseconds)
             await read_in_time(consumer, 1)
 
-    async def test_many_in_the_order_of_their_times(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """Each may be the nearest of all when it comes, or not; equal times are in the order of the SENDs."""
-        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
-        await consumer.subscribe("/topic/a")
-        dice = random.Random(7)
-        expected = []
-
-        async def publish() -> None:
-            for delay in [dice.randrange(1, 2000) for _ in range(300)]:
-                expected.append(trio.current_time() + delay / 1000)
-                await publisher.publish("/topic/a", b"%r" % expected[-1], x_delay=delay)
-                await trio.sleep(0.001)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(publish)
-            received = [float(each) for each in await read_in_time(consumer, 300)]
-        assert received == sorted(expected)
-
 
 class TestTurns:
     """What is much is cut into turns, between which outboxes are flushed and others do what they have to do."""
-
-    async def test_many_at_once(self, harness: Harness, autojump_clock: MockClock) -> None:
-        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
-        await consumer.subscribe("/topic/a")
-        await publisher.send(b"".join(frame("SEND", b"1.0", destination="/topic/a", x_delay=1000) for _ in range(3000)))
-        await publisher.settled()
-        begun = trio.Event()
-        harness.broker.scheduler.at(0.999, begun.set)  # in the same slot
-        await begun.wait()
-        seen: set[int] = set()
-        while harness.counters.delivered < 3000:
-            seen.add(harness.counters.delivered)
-            await trio.lowlevel.checkpoint()
-        assert len(seen - {0}) >= 3
-        assert in_time(1.0)
-        await read_in_time(consumer, 3000)
 
     @parametrize("when", ["at a time", "in a turn"])
     async def test_one_fault_stops_nothing_else(self, harness: Harness, when: str, autojump_clock: MockClock) -> None:

@@ -100,19 +100,6 @@ class TestUsersFile:
             for peer in (ada, bob):
                 await peer.aclose()
 
-    async def test_a_change_before_a_login(self, folder: Path) -> None:
-        """A login reads the file, too, and ends nobody: a file may be half written then.  The reload is what counts."""
-        async with opened(folder, f"ada:{HASH}\nbob:{HASH}\n") as gateway:
-            ada = await come(gateway)
-            (folder / "users").write_text(f"bob:{HASH}\n")
-            bob = await come(gateway, login="bob")
-            await ada.settled()
-            gateway.reload()
-            assert (await ada.at_end_after_error())["message"] == "user removed"
-            await bob.settled()
-            for peer in (ada, bob):
-                await peer.aclose()
-
     async def test_a_broken_file_ends_no_session(self, folder: Path) -> None:
         async with opened(folder, f"ada:{HASH}\n") as gateway:
             ada = await come(gateway)

@@ -72,9 +72,7 @@ async def publish(harness: StoredHarness, peer: Peer, destination: str, headers:
 
 def frames(harness: StoredHarness, number: int = 0) -> int:
     """How many frames of a connection were carried out."""
-    session = harness.connections[number].session
-    assert session is not None
-    return session.frames_in
+    return harness.session_at(number).frames_in
 
 
 async def quiet(peer: Peer) -> None:

@@ -7,8 +7,6 @@ import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.transports.connection.connection import Connection
-
 from .harness import Harness
 from .peers import Peer, frame
 from .pipes import ControlledPipe
@@ -96,16 +94,6 @@ async def test_three_in_a_row(harness: Harness, stuck: bool, autojump_clock: Moc
     await taken_over(second)
     assert trio.current_time() < 1.5
     assert len(harness.broker.known) == 1
-
-
-async def test_a_replaced_connection_that_cannot_end_is_not_waited_for(
-    harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await harness.session("tcp", **ADA)
-    monkeypatch.setattr(Connection, "end", lambda connection, error: None)
-    peer = await harness.session("tcp", **ADA)
-    await peer.settled()
-    assert trio.current_time() == pytest.approx(2.0, abs=0.01)
 
 
 async def test_its_place_among_those_of_its_user_is_free(shared_gateway: OpenGateway) -> None:

@@ -95,23 +95,6 @@ async def test_what_is_waited_for_behind_it_is_not(
     assert harness.server.back_pressure.turns.total == 0
 
 
-async def test_a_long_chunk_has_several(harness: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = await harness.session("tcp")
-    session = harness.connections[0].session
-    assert session is not None
-    handle = type(session).handle
-
-    def slow(self: object, each: object) -> None:
-        clock.now += 0.8 * connection._LONGEST_IDLE_TURN
-        handle(self, each)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(type(session), "handle", slow)
-    await peer.send(frame("SEND", destination="/topic/a") * 5)
-    await wait_all_tasks_blocked()
-    assert turns_of(harness) == 3
-    assert harness.server.back_pressure.turns.total == pytest.approx(4e6 * connection._LONGEST_IDLE_TURN)
-
-
 SLOW = frame("SEND", b"slow", destination="/queue/a") * 100
 
 

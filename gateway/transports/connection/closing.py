@@ -85,13 +85,13 @@ def failed(session: Session, error: ProtocolError) -> None:
     """Log that a session ends by an error."""
     if isinstance(error, TooCostly):  # the memory guard has logged more
         return
-    fields: dict[str, object] = {**log_fields(session)}
     if isinstance(error, TakenOver):  # two programs with one client-id end each other: the operator must see it
-        log.info("client-id taken over", **fields, client_id=session.client_id, by=error.by)
+        log.info("client-id taken over", **log_fields(session), client_id=session.client_id, by=error.by)
         return
     # The detail of a malformed frame quotes the client, and an end that was ordered is no failure.
     detail = "" if isinstance(error, MalformedFrame) else error.detail
     say = log.debug if isinstance(error, SessionEnded) and not isinstance(error, AccessLost) else log.info
+    fields: dict[str, object] = {**log_fields(session)}
     if isinstance(error, SlowConsumer):
         fields |= {"limit": error.limit, "waiting_octets": session.outbox.size}
     if isinstance(error, (AccessLost, AccessRefused)) and error.rule:

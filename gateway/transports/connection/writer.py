@@ -34,7 +34,6 @@ class ConnectionWriter:
         self._counters = server.broker.counters
         self._nursery = nursery  # of the connection: the writer task lives in it
         self._outbox = outbox
-        self._in_flight = 0  # how many of the outbox's bytes `rest` stands for
         self._overhead = 0  # how many bytes of `rest` are not the outbox's
         self._relief: trio.Event | None = None
         self._control = b""  # a control frame for the writer's next pause
@@ -72,7 +71,6 @@ class ConnectionWriter:
             self._counters.bytes_out += sent
             outbox.written(in_flight)
             return
-        self._in_flight = in_flight
         self._overhead = sum(map(len, buffers)) - in_flight
         self.rest = buffers
         self._advance(sent)
@@ -123,11 +121,9 @@ class ConnectionWriter:
         # as written that is not; at worst a message is marked as redelivered that the client never got.
         before = min(sent, self._overhead)
         self._overhead -= before
-        credit = sent - before if self.rest else self._in_flight
-        self._in_flight -= credit
         outbox = self._outbox
         if not outbox.closed:
-            outbox.written(credit)
+            outbox.written(sent - before)
             if outbox.size <= outbox.relief:
                 self.release_waiters()
 
@@ -161,12 +157,12 @@ class ConnectionWriter:
     def _take(self) -> bool:
         """Take the next parts of the outbox, and a control frame in front of them; False if there are none."""
         parts = self._outbox.take(_PARTS_PER_WRITE)
-        self._in_flight = sum(map(len, parts))
+        in_flight = sum(map(len, parts))
         control, self._control = self._control, b""
         self.rest = [control] if control else []
         if parts:
-            self.rest += self._pack(parts, self._in_flight)
-        self._overhead = sum(map(len, self.rest)) - self._in_flight
+            self.rest += self._pack(parts, in_flight)
+        self._overhead = sum(map(len, self.rest)) - in_flight
         return bool(self.rest)
 
     async def wait_relief(self) -> None:

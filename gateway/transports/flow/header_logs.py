@@ -11,6 +11,9 @@ from gateway.log_limiter import LogLimiter
 arguments_log = structlog.get_logger("gateway.arguments")
 headers_log = structlog.get_logger("gateway.headers")
 
+_HEARD = "queue arguments of a client are in force, for everybody"
+_NOT_HEARD = "queue arguments of a client are not heard"
+_NO_EFFECT = "a header of SUBSCRIBE has no effect"
 # Lines in a minute, of all clients together.
 _LINES = 20
 
@@ -27,13 +30,14 @@ class HeaderLogs:
         untold = self._arguments.admit((notice.queue, notice.login, notice.heard, tuple(notice.values)))
         if untold is None:
             return
-        sent = {"queue": notice.queue, "values": dict(notice.values)}
-        fields: dict[str, object] = {**sent, "session": notice.session, "login": notice.login, "untold": untold}
+        queue, values, session, login = notice.queue, dict(notice.values), notice.session, notice.login
         if notice.heard:
-            arguments_log.info("queue arguments of a client are in force, for everybody", **fields)
-        else:
-            hint = "the queue was there without them: write them into a [[policy]], or leave them out"
-            arguments_log.warning("queue arguments of a client are not heard", **fields, hint=hint)
+            arguments_log.info(_HEARD, queue=queue, values=values, session=session, login=login, untold=untold)
+            return
+        hint = "the queue was there without them: write them into a [[policy]], or leave them out"
+        arguments_log.warning(
+            _NOT_HEARD, queue=queue, values=values, session=session, login=login, hint=hint, untold=untold
+        )
 
     def tell_misspelt(self, header: Misspelt, session: str, login: str) -> None:
         """A SUBSCRIBE header is not known and looks like one that is.
@@ -43,5 +47,4 @@ class HeaderLogs:
         untold = self._misspelt.admit((header.name, login))
         if untold is not None:
             hint = f"it is not known; did you mean {header.known}?"
-            fields = {"header": header.name, "hint": hint, "session": session, "login": login, "untold": untold}
-            headers_log.warning("a header of SUBSCRIBE has no effect", **fields)
+            headers_log.warning(_NO_EFFECT, header=header.name, hint=hint, session=session, login=login, untold=untold)
