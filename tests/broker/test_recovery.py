@@ -507,7 +507,7 @@ class TestDelayed:
             "x-max-length": "1",
         }
         for body in (b"1", b"2"):
-            client.publish(f"{QUEUE},/queue/b", body, **P, **options, **{"x-max-length": "1"})
+            client.publish(f"{QUEUE},/queue/b", body, **P, **options)
         scene.commit()
         scene = scene.crash()
         scene.wait(1.0)
