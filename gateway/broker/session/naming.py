@@ -93,30 +93,25 @@ class Naming:
             HeaderMissing: it has neither.
             NotAllowed: there is none of that name.
         """
-        subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
-        by_destination = self._by_destination(destination)
-        if subscription_id is not None:
-            if subscription_id in self._subscriptions:
-                return subscription_id
-        elif by_destination is None:
+        key = self._key_of(frame)
+        if key is None:
             hint = _LENIENT.format("takes the destination for it") if self._version.subscription_id else ""
             raise HeaderMissing("UNSUBSCRIBE", "id", hint)
-        elif by_destination in self._subscriptions:
-            return by_destination
-        shown = destination if subscription_id is None else subscription_id
-        raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
+        if key not in self._subscriptions:
+            shown = key if isinstance(key, str) else key[0]
+            raise NotAllowed("unknown subscription", f"this connection has no subscription {shown[:80]!r}")
+        return key
 
     def is_named(self, frame: Frame) -> bool:
         """True if an UNSUBSCRIBE means a subscription that the session has."""
-        subscription_id = frame.headers.get("id")
-        if subscription_id:
-            return subscription_id in self._subscriptions
-        return self._by_destination(frame.headers.get("destination")) in self._subscriptions
+        return self._key_of(frame) in self._subscriptions
 
-    def _by_destination(self, destination: str | None) -> str | tuple[str] | None:
-        """The key of a subscription without an id, where the version has such subscriptions."""
-        if destination is None or not self._version.subscription_id:
-            return None if destination is None else (destination,)
+    def _key_of(self, frame: Frame) -> str | tuple[str] | None:
+        subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
+        if subscription_id is not None or destination is None:
+            return subscription_id
+        if not self._version.subscription_id:
+            return (destination,)
         return destination if self._lenient else None
 
     def delivery_named(self, frame: Frame) -> Delivery:
