@@ -272,19 +272,6 @@ class TestFailures:
         assert expected.items() <= letter.headers.items()
         assert letter.redelivered == (end is Scene.crash)
 
-    def test_with_the_reason_of_the_last_process(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 0.0}}, stored=True)
-        consumer = consumer_of(scene, **ONE)
-        fill(scene, 1)
-        consumer.nack(consumer.message(), reason="no such order")
-        scene.commit()
-        scene = scene.restart(policies={QUEUE: {"time_to_live": 1.0, "dead_letter_expired": True}})
-        consumer = consumer_of(scene, **ONE)
-        message = consumer.message()
-        consumer.nack(message, requeue="false")
-        (letter,) = drain(scene, "/queue/dlq.a")
-        assert (letter.headers["dlq-attempts"], letter.headers.get("reason")) == ("2", None)
-
     @both
     def test_a_back_off_is_over(self, stage: Stage, end: End) -> None:
         scene = stage({QUEUE: {"backoff": 60.0, "backoff_max": 60.0}}, stored=True)
