@@ -49,6 +49,7 @@ class DeliveriesByMessageId:
     def find(self, message_id: str, but_of: str | None = None) -> Delivery | None:
         """The delivery of that message, not to the destination `but_of`; of several, one that no transaction holds."""
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
+        # 1.0 and lenient clients settle their copies of a topic's message one by one.
         free = [each for each in found if not each.held]
         return next(iter(free or found), None)
 
@@ -150,17 +151,14 @@ class Naming:
         )
 
     def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
-        """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription.
-
-        A subscription that is there, and has settled that message, or is to another destination, does not keep the
-        frame from meaning one of another destination.  It never means another subscription's copy of the same topic.
-        """
+        """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription."""
         named = None if self._version is V10 else self._subscriptions.get(frame.headers.get("subscription", ""))
         if named is not None and named.ledger and not self._version.ack_id and message_id in named.ledger:
             return named.ledger[message_id]
         if self.by_message_id is not None:
             if named is not None and (delivery := self.by_message_id.find_in(message_id, named)) is not None:
                 return delivery
+            # Lenient: another subscription may be meant, but never one that has its own copy of the same topic.
             found = self.by_message_id.find(message_id, None if named is None else named.destination)
             if found is not None:
                 return found
