@@ -78,24 +78,28 @@ class Registry:
         """The queue of a new durable or shared subscription."""
         policy = dataclasses.replace(topic.policy, auto_delete=not lasts)
         queue = self.hidden[name] = Queue(self._context, name, policy)
-        storage = self._context.storage
-        if storage is not None and lasts and policy.durable is not False:
-            queue.storage = QueueStorage(self._context, queue, storage, policy.durable)
+        if lasts and policy.durable is not False:
+            self._store(queue)
         queue.start_idle_timer()
         return queue
 
     def create_queue(self, name: str, arguments: ClientArguments | None = None, sender: str = "") -> Queue:
         """Make a queue, with the queue arguments in the frame that creates it; `sender`: id of its session."""
         queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
-        storage = self._context.storage
-        if storage is not None and not name.startswith(names.REPLY_QUEUE):
-            queue.storage = QueueStorage(self._context, queue, storage, queue.policy.durable)
+        if not name.startswith(names.REPLY_QUEUE):
+            self._store(queue)
         if arguments is not None and not name.startswith(names.HIDDEN):
             before = queue.policy
             self._declare(queue, arguments)
             self._tell(queue, before.changes_of(queue.policy), sender, heard=True)
         queue.start_idle_timer()
         return queue
+
+    def _store(self, queue: Queue) -> None:
+        """Have the messages of a queue stored, if there is a store."""
+        storage = self._context.storage
+        if storage is not None:
+            queue.storage = QueueStorage(self._context, queue, storage, queue.policy.durable)
 
     def restore(self, place: Container) -> Queue:
         """Make a queue, or durable subscription, that the store holds, and take its rows over."""
@@ -105,9 +109,10 @@ class Registry:
         elif queue is None:
             queue = self.create_queue(place.name)
         assert isinstance(queue, Queue)  # names of queues and topics differ
-        storage = self._context.storage
-        assert storage is not None  # it holds the queue
-        queue.storage = queue.storage or QueueStorage(self._context, queue, storage, queue.policy.durable)
+        # The policy may be another one now, and keep no new messages in the store.
+        if queue.storage is None:
+            self._store(queue)
+        assert queue.storage is not None  # the store holds the queue
         queue.storage.recover(place)
         arguments = queue.storage.arguments
         if place.kind == "queue" and arguments is not None and not queue.of_client:

@@ -57,10 +57,7 @@ class ScheduledSends:
     """
 
     def __init__(
-        self,
-        context: Context,
-        arrive: Callable[[PreparedSend], None],
-        outlives: Callable[[str, SendOptions], bool],
+        self, context: Context, arrive: Callable[[PreparedSend], None], outlives: Callable[[str, SendOptions], bool]
     ) -> None:
         self._outlives = outlives
         self._context = context

@@ -49,6 +49,7 @@ class DeliveriesByMessageId:
     def find(self, message_id: str, but_of: str | None = None) -> Delivery | None:
         """The delivery of that message, not to the destination `but_of`; of several, one that no transaction holds."""
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
+        # 1.0 and lenient clients settle their copies of a topic's message one by one.
         free = [each for each in found if not each.held]
         return next(iter(free or found), None)
 
@@ -93,30 +94,25 @@ class Naming:
             HeaderMissing: it has neither.
             NotAllowed: there is none of that name.
         """
-        subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
-        by_destination = self._by_destination(destination)
-        if subscription_id is not None:
-            if subscription_id in self._subscriptions:
-                return subscription_id
-        elif by_destination is None:
+        key = self._key_of(frame)
+        if key is None:
             hint = _LENIENT.format("takes the destination for it") if self._version.subscription_id else ""
             raise HeaderMissing("UNSUBSCRIBE", "id", hint)
-        elif by_destination in self._subscriptions:
-            return by_destination
-        shown = destination if subscription_id is None else subscription_id
-        raise NotAllowed("unknown subscription", f"this connection has no subscription {str(shown)[:80]!r}")
+        if key not in self._subscriptions:
+            shown = key if isinstance(key, str) else key[0]
+            raise NotAllowed("unknown subscription", f"this connection has no subscription {shown[:80]!r}")
+        return key
 
     def is_named(self, frame: Frame) -> bool:
         """True if an UNSUBSCRIBE means a subscription that the session has."""
-        subscription_id = frame.headers.get("id")
-        if subscription_id:
-            return subscription_id in self._subscriptions
-        return self._by_destination(frame.headers.get("destination")) in self._subscriptions
+        return self._key_of(frame) in self._subscriptions
 
-    def _by_destination(self, destination: str | None) -> str | tuple[str] | None:
-        """The key of a subscription without an id, where the version has such subscriptions."""
-        if destination is None or not self._version.subscription_id:
-            return None if destination is None else (destination,)
+    def _key_of(self, frame: Frame) -> str | tuple[str] | None:
+        subscription_id, destination = frame.headers.get("id"), frame.headers.get("destination")
+        if subscription_id is not None or destination is None:
+            return subscription_id
+        if not self._version.subscription_id:
+            return (destination,)
         return destination if self._lenient else None
 
     def delivery_named(self, frame: Frame) -> Delivery:
@@ -155,17 +151,14 @@ class Naming:
         )
 
     def _with_message_id(self, frame: Frame, message_id: str) -> Delivery:
-        """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription.
-
-        A subscription that is there, and has settled that message, or is to another destination, does not keep the
-        frame from meaning one of another destination.  It never means another subscription's copy of the same topic.
-        """
+        """The delivery that an ACK or NACK names by its message-id, and perhaps its subscription."""
         named = None if self._version is V10 else self._subscriptions.get(frame.headers.get("subscription", ""))
         if named is not None and named.ledger and not self._version.ack_id and message_id in named.ledger:
             return named.ledger[message_id]
         if self.by_message_id is not None:
             if named is not None and (delivery := self.by_message_id.find_in(message_id, named)) is not None:
                 return delivery
+            # Lenient: another subscription may be meant, but never one that has its own copy of the same topic.
             found = self.by_message_id.find(message_id, None if named is None else named.destination)
             if found is not None:
                 return found

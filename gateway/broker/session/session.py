@@ -43,14 +43,7 @@ _LONGEST_TOKEN = 64 * 1024
 class Session:
     """The session of one connected client.
 
-    Attributes:
-        id: unique; the `session` header of CONNECTED.
-        login: the user's name.
-        access: its rights; None: all.
-        client_id: the `client-id` of CONNECT; empty: none.
-        user: the user of `/user/queue/...`: the login; or the session's id, if the client gave no login.
-        peer: address of the other end.
-        transport: `tcp` or `websocket`.
+    Attributes: those of `Peer`, and
         connected_at: seconds since the epoch.
         frame_end: the bytes behind the body of each frame for it.
         form: of its MESSAGEs: the place of version and `frame_end` in `encoder.FORMS`.
@@ -59,7 +52,6 @@ class Session:
         ended: the client sent DISCONNECT; all that follows it is ignored (DSC-02).
         failed: its ERROR is in the outbox.
         batch: the last batch of the store in which it changed anything.
-        names: the fields that its rows in the records have in common, encoded.
         renewal: the renewal that the connection is asking about; None: there is none.
 
     Args:

@@ -1,7 +1,6 @@
 """SUBSCRIBE: its way to the destination, which is a queue, a topic, or a function of the application.
 
-The destination header becomes a name; rules allow or refuse it; then all is checked that could refuse the frame, and
-the subscription joins the queue or topic of that name, which may be new.
+The destination header becomes a name; the rules allow or refuse it; the subscription joins the queue or topic.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ def subscribe(context: Context, router: Router, subscription: Subscription) -> N
 def _ask_function(context: Context, router: Router, name: str, subscription: Subscription) -> None:
     """A SUBSCRIBE to `/app/` is a request: one MESSAGE comes, with the function's result."""
     peer, application = subscription.peer, context.application
+    # Else a client could fill the queue of a slow function by SUBSCRIBE and UNSUBSCRIBE.
     context.memory.check()
     queue = application.queue_of_subscribe(name) if application is not None else None
     if queue is None:
@@ -76,18 +76,21 @@ def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> N
             f"{subscription.destination[:80]!r} goes with its session; leave out what asks for a durable one",
         )
     registry, replay = router.registry, router.replay
+    # It may be new; then it goes with a SUBSCRIBE that is refused.
     topic = registry.topic(name)
     try:
         replay.check(name, subscription, durable, has_log=topic.stream is not None)
+        # Retained messages were in the stream once, and may be older than those there now.
         if durable is None and replay.begin(topic, subscription):
-            return  # retained messages were in the stream once, and may be older than those there now
+            return
     except NotAllowed:
         registry.forget_if_idle(topic)
         raise
     if durable is None:
         topic.join(subscription)
+    # One that was there knows what the topic retains.
     elif not registry.durable_subscriptions.subscribe(durable, topic, subscription):
-        return  # it was there, and knows what the topic retains
+        return
     router.retained.show(name, subscription, topic)
 
 

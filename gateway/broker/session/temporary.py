@@ -1,7 +1,6 @@
 """Temporary destinations of a session: queues and topics of its own, which go with it.
 
-The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name, which they learn from `reply-to`
-alone, for it cannot be guessed.
+The session calls one `/temp-queue/NAME`.  Others send to it under the canonical name, which `reply-to` tells them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class TemporaryDestinations:
             raise NotAllowed("destination without a name", f"{destination!r} needs a name after the last slash")
         if len(self._names) >= self._most:
             raise NotAllowed("too many temporary destinations", f"a session may have {self._most} (max_subscriptions)")
-        # The canonical name of `/session/events` is never told, so that no other session can send there.
+        # It cannot be guessed; that of `/session/events` is never told, so that no other session can send there.
         name = (REPLY_QUEUE if kind == "temp-queue" else REPLY_TOPIC) + secrets.token_hex(12)
         self._names[destination] = name
         self._registry.temporaries[name] = self._peer

@@ -1,8 +1,4 @@
-"""Transactions: the SENDs, ACKs and NACKs of a session between BEGIN and COMMIT, kept until then.
-
-Everything is checked when its frame comes, so that COMMIT cannot fail half way; COMMIT then carries it out in one go,
-and since nothing else runs meanwhile, others see all of it or nothing (TXN-01).
-"""
+"""Transactions: the SENDs, ACKs and NACKs of a session between BEGIN and COMMIT, kept until then."""
 
 from __future__ import annotations
 
@@ -129,13 +125,16 @@ class Transactions(dict[str, Transaction]):
         """
         transaction = self.of(frame)
         name = _name(frame)
+        # All else was checked when its frame came, so that COMMIT cannot fail half way (TXN-01).
         self._router.check(transaction.sends)
         del self[name]
         transaction.let_go()
         self._context.memory.release(transaction.nbytes)
         records = self._context.records
         records.committed(self._peer, name)
+        # Nothing else runs meanwhile, so that others see all of it or nothing.
         try:
+            # Before the settlements: an acknowledged message makes no room before these were counted.
             for sending in transaction.sends:
                 self._router.send(sending)
             for settlement in transaction.settlements:
@@ -161,6 +160,7 @@ class Transactions(dict[str, Transaction]):
         self._context.memory.release(transaction.nbytes)
         for delivery in transaction.let_go():
             subscription = delivery.subscription
+            # It left them to the transaction; those of others are in their ledgers still.
             if subscription.ended:
                 assert subscription.queue is not None
                 subscription.remove(delivery)

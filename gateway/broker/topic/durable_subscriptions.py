@@ -155,10 +155,7 @@ class DurableSubscriptions:
     """
 
     def __init__(
-        self,
-        context: Context,
-        make_queue: Callable[[str, Topic, bool], Queue],
-        drop_queue: Callable[[str], object],
+        self, context: Context, make_queue: Callable[[str, Topic, bool], Queue], drop_queue: Callable[[str], object]
     ) -> None:
         self._context = context
         self._make_queue = make_queue

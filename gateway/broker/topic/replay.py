@@ -3,8 +3,8 @@
     SUBSCRIBE with from-seq, or resume  ->  a `StreamReader` reads the streams, as fast as the client reads
     it has come to their end            ->  the subscription joins the topic
 
-A client is told of messages that the streams no longer have: the first MESSAGE behind such a gap has `gap:true`, and
-`first-seq`, the first number that was there.  Where no MESSAGE follows, an empty one tells it, without `seq`.
+The first MESSAGE behind a gap, of messages that the streams no longer have, has `gap:true` and `first-seq`, the first
+number that was there.  Where no MESSAGE follows, an empty one tells it, without `seq`.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ class Replay:
         start = options.start
         if start is None and not options.resume and not options.include_seq:
             return False
+        # ActiveMQ's retroactive consumers ask for the past where there is one.
         if start is not None and start.is_optional and topic.stream is None and not has_wildcard(topic.name):
             start = None
         notes = ExtraHeaders(["" if start is None else start.header, options.include_seq], numbered=True)
@@ -113,6 +114,7 @@ class Replay:
             reader.begin_at(start)
         if options.resume:
             self.offsets.hold(subscription, topic, reader)
+            # An empty stream, too: the next process must know that nothing was lost.
             if topic.stream is not None:
                 topic.stream.remember()
         if is_new:

@@ -127,11 +127,11 @@ class Retained:
                 self.stored -= 1
 
     def _expire(self, name: str) -> None:
-        message = self.of(name)
-        assert message is not None  # its date goes with it
+        kept = self._kept.get(name)
+        assert kept is not None  # its date goes with it
         self.forget(name)
         self._context.counters.expired += 1
-        self._context.records.ended("expired", name, message)
+        self._context.records.ended("expired", name, kept.message)
 
     def show(self, name: str, subscription: Subscription, topic: Topic) -> None:
         """Give a new subscriber what is kept for the name or pattern it subscribed to, as fast as it reads."""
@@ -140,11 +140,6 @@ class Retained:
             reader = RetainedReader(self._context, self, subscription, topic, [each.name for each in kept])
             subscription.reader = reader
             reader.offer()
-
-    def of(self, name: str) -> Message | None:
-        """The message that a topic retains."""
-        kept = self._kept.get(name)
-        return None if kept is None else kept.message
 
     def every(self) -> list[RetainedMessage]:
         """The messages that topics retain, in the order in which they came."""
@@ -195,11 +190,11 @@ class RetainedReader:
             # The subscription asks again when it has acknowledged something.
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
                 return
-            message = self._retained.of(self._names.popleft())
-            if message is None or message.number >= self._last or 0 < message.expires <= now:
+            kept = self._retained.find(self._names.popleft())
+            if kept is None or kept.message.number >= self._last or 0 < kept.message.expires <= now:
                 continue
-            if wants(subscription, message, ""):
-                self._topic.give(subscription, message)
+            if wants(subscription, kept.message, ""):
+                self._topic.give(subscription, kept.message)
         self._context.scheduler.later(self.offer)
 
     def end(self) -> None:

@@ -48,7 +48,7 @@ _ENTRY = 32
 _SLACK = 1_024
 # Seconds between two looks for what is too old, and messages that go in one turn: 5 ms.
 _PAUSE, _MOST_AT_ONCE = 1.0, 1_000
-# Behind a kill, numbers go on so far ahead at least: clients may have seen some that were never written.
+# Behind a kill, numbers go on so far ahead at least.
 _AHEAD = 1_000_000
 # Empty streams without a subscriber that are remembered.
 _MOST_RESTING = 10_000
@@ -156,7 +156,7 @@ class Stream:
         return numbered
 
     def remember(self) -> None:
-        """Give the stream a place: a client will come back, and the next process must know that nothing was lost."""
+        """Give the stream a place in the store, if it has none."""
         if self.is_stored and not self._place:
             self._place = self._storage.place(KIND, self.name, self._facts)
 
@@ -337,6 +337,7 @@ class Stream:
         """Go on with all rows; `clean`: the last process told all it knew before it ended."""
         if not clean or self._has_missed:
             self._has_missed = False
+            # Clients may have seen messages that were never written.
             self.next = max(self.next + _AHEAD, int(self._context.scheduler.epoch() * 1e6))
             self._describe()
         self._trim()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.admin.rows import every_destination
-
 from ..client import Scene
 from ..conftest import Stage
 
@@ -144,13 +142,6 @@ class TestPatterns:
             other.publish("/topic/a.b", b"m")
             assert not client.received()
         assert scene.broker.counters.unroutable == 2
-
-    def test_the_operators_list_has_them(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/topic/a.*", "0")
-        client.subscribe("/topic/a", "1")
-        found = [(each.name, len(each.subscriptions)) for each in every_destination(scene.broker)]
-        assert found == [("/topic/a", 1), ("/topic/a.*", 1)]
 
     def test_one_message_is_encoded_once_per_version_for_all_of_them(self, scene: Scene) -> None:
         clients = [scene.connect() for _ in range(3)]

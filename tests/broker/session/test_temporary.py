@@ -96,8 +96,7 @@ class TestReplyTo:
         assert not worker.session.subscriptions
 
     @pytest.mark.parametrize(
-        ("reply_to", "message"),
-        [("/temp-queue/", "destination without a name"), (REPLIES, "subscription id in use")],
+        ("reply_to", "message"), [("/temp-queue/", "destination without a name"), (REPLIES, "subscription id in use")]
     )
     def test_refused(self, client: Client, reply_to: str, message: str) -> None:
         client.subscribe("/topic/a", REPLIES)
@@ -180,14 +179,6 @@ class TestBySubscribe:
         client.unsubscribe("0")
         worker.publish(name, b"m")
         assert client.bodies() == [b"m"]
-
-    def test_its_owner_may_browse_and_select(self, client: Client) -> None:
-        client.publish("/temp-queue/x", b"1", color="blue")
-        client.publish("/temp-queue/x", b"2", color="red")
-        client.subscribe("/temp-queue/x", "0", browser="true")
-        assert client.bodies() == [b"1", b"2", b""]
-        client.subscribe("/temp-queue/x", "1", selector="color = 'red'")
-        assert client.bodies() == [b"2"]
 
     @pytest.mark.parametrize("destination", ["/temp-queue/", "/temp-topic/"])
     @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])

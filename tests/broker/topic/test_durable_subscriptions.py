@@ -8,6 +8,7 @@ import pytest
 
 from gateway.broker.model.destinations import DURABLE
 from gateway.broker.model.policy import OnNack
+from gateway.broker.topic import durable_subscriptions
 from gateway.codec import V10, Version
 
 from ..client import Client, Scene, Step
@@ -207,23 +208,9 @@ class TestNames:
         assert again.bodies() == [b"m"]
         assert len(names(scene)) == 1
 
-    @pytest.mark.parametrize(
-        ("one", "other"),
-        [
-            (("a/b", "c"), ("a", "b/c")),
-            (("a", "b"), ("a/", "b")),
-            (("a%2Fb", "c"), ("a/b", "c")),
-            (("é", ""), ("", "é")),
-        ],
-    )
-    def test_no_two_have_the_same(self, scene: Scene, one: tuple[str, str], other: tuple[str, str]) -> None:
-        for login, client_id in (one, other):
-            known(scene, login=login, client_id=client_id).subscribe(TOPIC, **ACTIVEMQ)
-            known(scene, login=login).subscribe(TOPIC, id=client_id, **RABBITMQ)
-            known(scene).subscribe(TOPIC, **{"x-queue-name": f"{login}/{client_id}"})
-        assert len(set(names(scene))) == 6 - (one == ("a/b", "c"))
-        for client in scene.clients:
-            assert not client.closed
+    def test_no_two_have_the_same(self) -> None:
+        parts = [("a/b", "c"), ("a", "b/c"), ("a", "b"), ("a/", "b"), ("a%2Fb", "c"), ("é", ""), ("", "é"), ("a/b/c",)]
+        assert len({durable_subscriptions.joined(*each) for each in parts}) == len(parts)
 
 
 class TestShared:
@@ -339,14 +326,6 @@ class TestMessages:
         for client in clients:
             client.publish(TOPIC, b"own")
         assert [client.received() for client in clients] == [[], []]
-
-    def test_each_of_two_by_its_selector(self, scene: Scene) -> None:
-        client = consumer(scene, RABBITMQ)
-        client.subscribe(TOPIC, id="2", durable="true", selector="n = 1")
-        publish(scene, b"0")
-        publish(scene, b"1", n="1")
-        found = [(each.subscription, each.body) for each in client.messages()]
-        assert found == [("0", b"0"), ("0", b"1"), ("2", b"1")]
 
     @kinds
     def test_delayed_messages_those_of_a_transaction_and_priorities(self, scene: Scene, headers: Headers) -> None:
@@ -477,17 +456,3 @@ class TestLimits:
         again = known(scene, login="eve")
         again.subscribe("/topic/b", **headers)
         assert not again.closed
-
-    @kinds
-    def test_waiting_messages_count_as_memory(self, stage: Stage, headers: Headers) -> None:
-        scene = stage(memory_limit=4_000)
-        client = consumer(scene, headers, ack="client", **ONE)
-        publisher = known(scene, client_id="")
-        for _ in range(3):
-            publisher.publish(TOPIC, b"x" * 1_300)
-        assert scene.broker.memory.pressed
-        publisher.publish(TOPIC, b"x")
-        assert b"(memory_limit)" in publisher.error().body
-        while messages := client.messages():
-            client.ack(messages[0])
-        assert scene.broker.memory.used == 0

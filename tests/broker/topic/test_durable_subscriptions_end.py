@@ -338,12 +338,7 @@ class TestTakeOver:
 
     @pytest.mark.parametrize(
         ("headers", "login", "client_id"),
-        [
-            (ACTIVEMQ, "eve", "one"),
-            (ACTIVEMQ, "ada", "two"),
-            (ACTIVEMQ, "ada", ""),
-            (RABBITMQ, "ada", "two"),
-        ],
+        [(ACTIVEMQ, "eve", "one"), (ACTIVEMQ, "ada", "two"), (ACTIVEMQ, "ada", ""), (RABBITMQ, "ada", "two")],
     )
     def test_no_other_session_takes_it(self, scene: Scene, headers: Headers, login: str, client_id: str) -> None:
         clients = [known(scene, client_id="one"), known(scene, login=login, client_id=client_id)]

@@ -87,27 +87,6 @@ class TestKill:
         assert consumer(scene, headers).bodies() == [b"m"]
 
     @kinds
-    def test_what_is_not_durable_is_gone(self, scene: Scene, headers: Headers) -> None:
-        consumer(scene, headers).drop()
-        publish(scene, b"1")
-        store(scene, b"2")
-        publish(scene, b"3", persistent="false")
-        scene.commit()
-        assert len(scene.store.rows) == 1
-        scene = scene.crash()
-        assert consumer(scene, headers).bodies() == [b"2"]
-
-    @kinds
-    def test_unacknowledged_ones_are_marked(self, scene: Scene, headers: Headers) -> None:
-        client = consumer(scene, headers, ack="client-individual")
-        store(scene, b"1", b"2", b"3")
-        client.ack(client.messages()[1])
-        scene.commit()
-        scene = scene.crash()
-        messages = consumer(scene, headers, ack="client").messages()
-        assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"3", True)]
-
-    @kinds
     def test_an_orderly_stop_marks_only_those(self, scene: Scene, headers: Headers) -> None:
         client = consumer(scene, {**headers, "prefetch-count": "1"}, ack="client")
         store(scene, b"1", b"2")
@@ -190,36 +169,6 @@ class TestContents:
         assert len(client.messages()) == 2
         assert not scene.store.places
 
-    def test_a_receipt_waits_for_all_rows(self, scene: Scene) -> None:
-        consumer(scene, RABBITMQ).drop()
-        publisher = known(scene, client_id="")
-        publisher.publish(TOPIC, b"m", persistent="true", receipt="stored")
-        publisher.publish(TOPIC, b"m", receipt="behind it")
-        assert publisher.receipts() == []
-        scene.commit()
-        assert publisher.receipts() == ["stored", "behind it"]
-
-    @kinds
-    def test_a_dead_letter_is_as_durable(self, stage: Stage, headers: Headers) -> None:
-        scene = stage({TOPIC: {"on_nack": "dead-letter", "dead_letter": "/queue/dead"}}, stored=True)
-        client = consumer(scene, headers, ack="client")
-        store(scene, b"m")
-        client.nack(client.message(), requeue="false")
-        scene.commit()
-        scene = scene.crash()
-        assert consumer(scene, {}, "/queue/dead").bodies() == [b"m"]
-
-    @kinds
-    def test_what_waits_for_its_back_off(self, stage: Stage, headers: Headers) -> None:
-        scene = stage({TOPIC: {"backoff": 60.0}}, stored=True)
-        client = consumer(scene, headers, ack="client")
-        store(scene, b"m")
-        client.nack(client.message())
-        scene.commit()
-        scene = scene.crash()
-        message = consumer(scene, headers).message()
-        assert (message.body, message.headers["delivery-count"]) == (b"m", "2")
-
 
 class TestEnd:
     @kinds
@@ -269,16 +218,6 @@ class TestEnd:
         scene = scene.crash()
         store(scene, b"other")
         store(scene, b"new", k="v")
-        assert consumer(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
-
-    @kinds
-    def test_another_selector(self, scene: Scene, headers: Headers) -> None:
-        consumer(scene, headers).drop()
-        store(scene, b"old", k="v")
-        consumer(scene, {**headers, "selector": "k = 'v'"}).drop()
-        assert len(scene.store.places) == 1
-        store(scene, b"new", k="v")
-        scene = scene.crash()
         assert consumer(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
 
     def test_by_time(self, stage: Stage) -> None:

@@ -313,14 +313,6 @@ class TestPatterns:
         empty.subscribe("/topic/c")
         assert numbers(come(scene, "/topic/*", **{"x-stream-offset": "last"})) == [2]
 
-    def test_topics_without_a_log_come_live(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        fill(scene, 1)
-        fill(scene, 1, "/topic/b", start=1)
-        client = come(scene, "/topic/*")
-        fill(scene, 1, "/topic/b", start=2)
-        assert numbers(client) == [0, 2]
-
     def test_a_log_that_begins_meanwhile(self, stage: Stage) -> None:
         scene = stage(LOGS, stored=True)
         fill(scene, 6)
@@ -343,26 +335,6 @@ class TestPatterns:
         client.resume()
         found = bodies_and_gaps(got(client))
         assert found == [(number, number == 7) for number in (0, 3, 4, 5, 6, 7, 8, 9)]
-
-    def test_many_logs_by_a_reader_that_does_not_keep_up(self, stage: Stage) -> None:
-        """Some lose what was to be read next, others get more."""
-        scene = stage({"/topic/#": {"log_messages": 3}})
-        for number in range(12):
-            fill(scene, 1, f"/topic/{number % 4}", start=number)
-        client = scene.connect()
-        client.session.outbox.window = 1
-        client.stalled = True
-        client.subscribe("/topic/*", **FIRST)
-        fill(scene, 5, "/topic/3", start=12)
-        fill(scene, 1, "/topic/0", start=17)
-        client.resume()
-        found = got(client)
-        bodies = [int(each.body) for each in found]
-        assert bodies == sorted(set(bodies))
-        assert set(range(12, 17)) - set(bodies) == {12, 13}
-        missed = [int(each.body) for each in found if "gap" in each.headers]
-        assert missed == [14]
-        assert 17 in bodies
 
 
 class TestManyLogs:
@@ -627,15 +599,6 @@ class TestRedelivery:
 
 
 class TestRetained:
-    @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_it_is_in_the_log(self, stage: Stage, ack: str) -> None:
-        scene = stage(LOG)
-        fill(scene, 2)
-        fill(scene, 1, start=2, retain="set")
-        found = got(come(scene, ack=ack, **FIRST))
-        assert [int(each.body) for each in found] == [0, 1, 2]
-        assert "retained" not in found[2].headers
-
     @pytest.mark.parametrize("headers", [{"from-seq": "-1"}, {"x-stream-offset": "next"}, {"include-seq": "n"}])
     def test_a_subscriber_that_is_replayed_nothing_gets_it(self, stage: Stage, headers: dict[str, str]) -> None:
         scene = stage(LOG)

@@ -141,8 +141,7 @@ class TestSubscribers:
         assert kept_for(scene, "/topic/a.b") == [b"a.b"]
 
     @pytest.mark.parametrize(
-        "destination",
-        ["/queue/a", "/topic/a,b", "/temp-topic/x", "/user/ada/queue/x", "/user/ada/topic/x"],
+        "destination", ["/queue/a", "/topic/a,b", "/temp-topic/x", "/user/ada/queue/x", "/user/ada/topic/x"]
     )
     def test_only_topics_that_all_can_subscribe_to_retain(self, scene: Scene, client: Client, destination: str) -> None:
         """A message for one user would stay for ever when that one is gone."""

@@ -71,13 +71,6 @@ class TestNumbers:
         assert kept(scene) == [0, 1, 2, 3, 4, 5]
         assert kept(scene, "/topic/b") == [1]
 
-    def test_also_where_only_a_pattern_is_subscribed(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        client = live(scene, "/topic/*")
-        fill(scene, 3)
-        assert seqs(client.messages())
-        assert kept(scene) == [0, 1, 2]
-
     def test_mail_and_direct_exchanges(self, stage: Stage) -> None:
         scene = stage({"/user/#": {"log_messages": 5}, "/exchange/amq.direct/a": {"log_messages": 5}})
         client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:bob\n\n\0")
@@ -175,14 +168,6 @@ class TestBounds:
         assert T not in scene.broker.destinations
         fill(scene, 1, start=4)
         assert kept(scene) == [4]
-
-    def test_both_age_and_messages(self, stage: Stage) -> None:
-        scene = stage({T: {"log_age": 10.0, "log_messages": 1}})
-        fill(scene, 1)
-        scene.wait(6.0)
-        fill(scene, 1, start=1)
-        scene.wait(6.0)
-        assert kept(scene) == [1]
 
     def test_many_old_ones_go_in_several_turns(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_MOST_AT_ONCE", 3)
