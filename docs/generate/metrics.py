@@ -33,6 +33,7 @@ from gateway.transports.flow.connection_limits import LIMITS
 from gateway.transports.wire.fairness import FairGates
 
 if TYPE_CHECKING:
+    from gateway.observe.spans import Spans
     from gateway.stores.writer import Committer
     from gateway.transports.flow.back_pressure import BlockedPublishers
     from gateway.transports.flow.connection_limits import ConnectionLimits
@@ -112,7 +113,7 @@ def collectors(folder: Path) -> Iterator[Collector]:
     yield JournalCollector(journal)
     journal.start()
     journal.close()
-    yield SpanCollector(SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0))
+    yield SpanCollector(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
 
 
 def _table(collector: Collector) -> Iterator[str]:

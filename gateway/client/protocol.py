@@ -64,7 +64,6 @@ class ClientProtocol:
             self.receive_interval = max(receive, theirs) / 1000
 
     def encode(self, command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-        """A frame in the version agreed."""
         return frame(command, headers, body, version=self.version)
 
     def acks(self, subscription: str, handles: Sequence[str], receipt: str = "") -> bytes:
@@ -86,7 +85,6 @@ class ClientProtocol:
         return (begin + ("\n\n\0" + begin).join(handles) + last).encode()
 
     def nack(self, subscription: str, handle: str, headers: Mapping[str, str]) -> bytes:
-        """A NACK with more headers."""
         about = {"id": handle} if self.version is V12 else {"subscription": subscription, "message-id": handle}
         return self.encode("NACK", about | dict(headers))
 

@@ -59,8 +59,6 @@ class Function:
 
 
 class _Functions:
-    """The functions for one kind of frame."""
-
     def __init__(self) -> None:
         self.all: dict[tuple[str, ...], Function] = {}  # by the words of its template
         self._by_name: dict[str, Function] = {}
@@ -138,7 +136,6 @@ class Handlers:
         return register
 
     def functions(self) -> Iterator[Function]:
-        """All functions."""
         yield from self._of_send.all.values()
         yield from self._of_subscribe.all.values()
 

@@ -4,14 +4,11 @@
                                                                   |  returned: its messages, and ACK
                                                                   '  failed:   NACK
 
-Each function has one subscription, in mode client-individual, with its concurrency as `prefetch-count`.  So back-off,
-attempts, dead letters, limits and order are those of every queue.
+Each function has one subscription, in mode client-individual, with its concurrency as `prefetch-count`.  A worker takes
+the next message only after all output of the last one is written, or was waited for (`settle`): so a function that
+writes more than its consumers read is blocked like any publisher.
 
-A worker takes the next message only after all output of the last one is written, or was waited for (`settle`, as at the
-end of a turn of a connection): so a function that writes more than its consumers read is blocked like any publisher.
-
-If the session ends, by an operator or by a fault, the running functions are cancelled, their messages are requeued, and
-after a pause a new session begins.
+If the session ends, the running functions are cancelled, their messages are requeued, and a new session begins.
 """
 
 from __future__ import annotations
@@ -56,8 +53,6 @@ class _Backlog:
 
 
 class _Failure(NamedTuple):
-    """The headers of the NACK for a failed request."""
-
     reason: str
     requeue: bool = True
 
@@ -114,7 +109,6 @@ class Runner:
         return session
 
     async def run(self) -> None:
-        """Run the functions until cancelled."""
         while True:
             try:
                 async with trio.open_nursery() as nursery:
@@ -261,7 +255,6 @@ def _in_a_header(text: str) -> str:
 
 
 def _shown(function: Function, request: Request) -> dict[str, object]:
-    """The fields of a request in the log."""
     return {
         "function": f"{function.kind} {function.template.text}",
         "destination": request.destination,

@@ -1,18 +1,12 @@
 """Buffer of rows between the event loop and the thread that writes.
 
 There is one list.  The loop appends to it; the thread copies its start and then deletes that.  Each of these is one
-operation of the interpreter, so no row needs a lock.  Each count is written by one side: the loop counts bytes that
-`entered`, the thread bytes that are `settled`; the difference waits.
-
-The loop sets `wake` when the thread sleeps without a deadline, and after each step of bytes; otherwise a row costs one
-comparison.  The order in `_ring` and `is_empty` ensures that the thread never sleeps while there are rows: the loop
-appends, then looks at the alarm; the thread sets the alarm, then looks at the rows.
+operation of the interpreter, so no row needs a lock.  The loop counts bytes that `entered`, the thread bytes that are
+`settled`; the difference waits.
 
 Beyond the limit rows are dropped and counted, until a quarter of the limit is free; then a row tells their number.
-With `holds` publishers are held back instead (`is_behind`), from three quarters of the limit down to a half; rows
-beyond the limit are dropped then, too.  Publishers are not held back for a disk that takes nothing.
-
-Sizes are bytes of the records; in memory each row costs about 40 more.
+With `holds` publishers are held back instead (`is_behind`), from three quarters of the limit down to a half, but not
+for a disk that takes nothing.  Sizes are bytes of the records; in memory each row costs about 40 more.
 """
 
 from __future__ import annotations
@@ -76,14 +70,15 @@ class RowBuffer:
     # the loop
 
     def _enter(self, row: Piece) -> None:
-        """Append a row."""
         self._append(row)
         self._entered += bytes_of(row)
         if self._entered > self._alarm:
             self._ring()
 
     def _ring(self) -> None:
-        """Wake the thread: it sleeps, or a step is full."""
+        """Wake the thread: it sleeps, or a step is full; otherwise a row costs one comparison."""
+        # The loop appends, then looks at the alarm; the thread sets the alarm, then looks at the rows (`is_empty`).  So
+        # the thread never sleeps while there are rows.
         queued = self._entered - self._settled
         if queued > self._limit:
             self._append = self._refuse
@@ -114,7 +109,6 @@ class RowBuffer:
         self.rows_dropped += 1
 
     def end(self) -> None:
-        """Drop all further rows."""
         self.tell_missing()
         self._append = self._give_up
 

@@ -2,14 +2,11 @@
 
     DIR/<gateway>/lock               the lock, and in it the epoch of its last owner
     DIR/<gateway>/<epoch>-<n>.open   the segment that grows
-    DIR/<gateway>/<epoch>-<n>.seg    a complete segment
+    DIR/<gateway>/<epoch>-<n>.seg    a complete segment: readers take it, and may remove it
 
-A segment begins with its first record, and is complete after some bytes or seconds: it is renamed, and the writer never
-touches it again.  Readers take files that end with `.seg`, and may remove them.
-
-A record that could not be written whole is cut off again, so that the same rows can be written once more.  If that
-fails, too, the file is set aside, as is the file of a dead process: as soon as possible the torn end is cut off, and
-the file completed.  Damage inside of it stays; readers leave it out (`repair`).
+A record that could not be written whole is cut off, so that the same rows can be written again.  If that fails, too,
+the file is set aside, as is the file of a dead process: as soon as possible its torn end is cut off, and it is
+completed.  Damage inside of it stays; readers leave it out (`repair`).
 """
 
 from __future__ import annotations
@@ -111,7 +108,6 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
 
 
 def reason_of(error: OSError) -> str:
-    """The system's reason."""
     return error.strerror or str(error)
 
 

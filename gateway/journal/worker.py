@@ -5,11 +5,8 @@
            it is time             ->  write one record
            the disk takes nothing ->  say so, keep the record, and try again after a second
 
-`step` does the work and returns the time to sleep; the thread only calls it.  So tests call it themselves, with their
-own clock.
-
-Rows that the disk does not take wait in the buffer, which is bounded: a short failure loses none, a long one is
-counted.
+`step` does the work and returns the time to sleep, so tests call it with their own clock.  Rows that the disk does not
+take wait in the buffer, which is bounded: a short failure loses none, a long one is counted.
 """
 
 from __future__ import annotations
@@ -59,7 +56,6 @@ class Worker:
         return self._buffer.waiting + (self._held[0] if self._held else 0)
 
     def start(self) -> None:
-        """Start the thread."""
         # A daemon, because a disk that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()

@@ -94,7 +94,6 @@ class Journal(Rows):
         )
 
     def start(self) -> None:
-        """Start writing."""
         self.worker.start()
 
     def close(self, seconds: float = 5.0) -> int:

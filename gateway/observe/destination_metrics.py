@@ -1,15 +1,12 @@
 """Metrics of destinations: sums over all of them, and single ones that the operator names.
 
     round     looks at every destination once; its sums are shown until the next round is complete
-    scrape    continues the round with a limited number of destinations
+    scrape    continues the round with a limited number of destinations, so it takes a bounded time
 
-So a scrape takes a bounded time (10 ms for 10,000 destinations with messages), and up to that number the sums are those
-of the scrape.  Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
+Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
 
-The setting `metrics_destinations` names single destinations.  Their names become a label, so their number is limited,
-and a destination that is shown stays until it is deleted: otherwise a time series would come and go with the order of
-the round.  A name without wildcards always has its place, because clients can create any number of destinations that
-match a pattern.  Names are compared with patterns in rounds, too.
+Names of single destinations become a label, so their number is limited, and one that is shown stays until it is
+deleted.  A name without wildcards always has its place: clients can create any number that match a pattern.
 """
 
 from __future__ import annotations
@@ -77,7 +74,6 @@ class DestinationCollector(Collector):
         self._found: dict[str, None] = {}  # by patterns
 
     def collect(self) -> Iterator[Metric]:
-        """The sums, and the single destinations."""
         self._look()
         last = self._last
         yield GaugeMetricFamily(

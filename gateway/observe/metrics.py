@@ -194,7 +194,6 @@ class BrokerCollector(Collector):
         self._held = held
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the broker."""
         broker = self._broker
         version = {"version": gateway.__version__, "python": platform.python_version()}
         yield InfoMetricFamily("gateway_build", "Version of the gateway and of Python.", value=version)
@@ -217,14 +216,11 @@ class BrokerCollector(Collector):
 
 
 class StoreCollector(Collector):
-    """Reads the storage of the broker and the writer of the store."""
-
     def __init__(self, storage: Storage, committer: Committer) -> None:
         self._storage = storage
         self._committer = committer
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the store."""
         storage, committer = self._storage, self._committer
         yield GaugeMetricFamily(
             "gateway_store_failed",
@@ -257,13 +253,10 @@ class StoreCollector(Collector):
 
 
 class JournalCollector(Collector):
-    """Reads the journal and its writer."""
-
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the journal."""
         journal, worker = self._journal, self._journal.worker
         yield GaugeMetricFamily(
             "gateway_journal_failed", "1 while the journal cannot be written; else 0.", bool(journal.failure)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gateway.transports.flow.memory_guard import MemoryGuard
     from gateway.transports.wire.fairness import FairGates
 
+Family = CounterMetricFamily | GaugeMetricFamily
+
 
 class OverloadCollector(Collector):
     """Reads the counts of the transports."""
@@ -40,35 +42,26 @@ class OverloadCollector(Collector):
         self._fair_gates = fair_gates
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of overload."""
-        for name, text, label, values in self._counters():
-            yield labelled(CounterMetricFamily, name, text, label, values)
-        yield labelled(
-            GaugeMetricFamily,
-            "gateway_sessions_held",
-            "Sessions that are not read now.",
-            "reason",
-            self._blocked.by_reason(),
-        )
-        yield labelled(
-            GaugeMetricFamily,
-            "gateway_turnstile_waiting",
-            "Connections that wait for their turn to be read: senders of much data, and new connections.",
-            "line",
-            self._fair_gates.waiting,
-        )
+        for family, name, text, label, values in self._by_label():
+            yield labelled(family, name, text, label, values)
         for name, text, value in self._gauges():
             yield GaugeMetricFamily(name, text, value)
         text = "Sessions ended because memory was full and they cost most."
         yield CounterMetricFamily("gateway_memory_closed", text, self._guard.closed)
 
-    def _counters(self) -> Iterator[tuple[str, str, str, Mapping[str, int]]]:
-        """Name, help, label, and the number by its value."""
+    def _by_label(self) -> Iterator[tuple[type[Family], str, str, str, Mapping[str, int]]]:
+        """Kind, name, help, label, and the number by the label's value."""
+        limits, blocked, slow = self._limits, self._blocked, self._broker.context.slow_consumers
         text = "Connections refused, or closed, by a limit."
-        yield "gateway_connections_over_limit", text, "limit", self._limits.refusals
-        yield "gateway_holds", "Times a session was not read for a while.", "reason", self._blocked.totals
+        yield CounterMetricFamily, "gateway_connections_over_limit", text, "limit", limits.refusals
+        text = "Sessions that are not read now."
+        yield GaugeMetricFamily, "gateway_sessions_held", text, "reason", blocked.by_reason()
+        text = "Connections that wait for their turn to be read: senders of much data, and new connections."
+        yield GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", self._fair_gates.waiting
+        text = "Times a session was not read for a while."
+        yield CounterMetricFamily, "gateway_holds", text, "reason", blocked.totals
         text = "Sessions ended because the client did not read, by the limit of its outbox."
-        yield "gateway_slow_consumers_over_limit", text, "limit", self._broker.context.slow_consumers.by_limit
+        yield CounterMetricFamily, "gateway_slow_consumers_over_limit", text, "limit", slow.by_limit
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
         """Name, help and value."""

@@ -10,14 +10,17 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-LONGEST_LOOK = 1.0  # Seconds; a scrape has ten of them by default
+if TYPE_CHECKING:
+    from .spans import Spans
+
+LONGEST_LOOK = 1.0  # seconds; a scrape has ten of them by default
 
 
 class DiskCollector(Collector):
@@ -45,7 +48,6 @@ class DiskCollector(Collector):
                 self._found[name] = os.statvfs(folder)
 
     def collect(self) -> Iterator[Metric]:
-        """Free and total space."""
         free = GaugeMetricFamily("gateway_disk_free_bytes", "Free space of the disk.", labels=["place"])
         size = GaugeMetricFamily("gateway_disk_size_bytes", "Size of the disk.", labels=["place"])
         for name, disk in list(self._found.items()):
@@ -77,7 +79,6 @@ class HealthCollector(Collector):
         self._functions_failed = functions_failed
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of health."""
         yield GaugeMetricFamily(
             "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not self._not_ready()
         )
@@ -100,28 +101,11 @@ class HealthCollector(Collector):
             )
 
 
-class SpanSender(Protocol):
-    """The counts of `gateway.observe.spans`, whose packages are optional."""
-
-    sent: int
-    dropped: int
-    left_out: int
-    failure: str
-
-    @property
-    def waiting(self) -> int:
-        """Spans that wait."""
-        ...
-
-
 class SpanCollector(Collector):
-    """Reads the counts of spans."""
-
-    def __init__(self, spans: SpanSender) -> None:
+    def __init__(self, spans: Spans) -> None:
         self._spans = spans
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of spans."""
         spans = self._spans
         for name, text, value in (
             ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),

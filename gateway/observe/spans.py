@@ -3,12 +3,9 @@
     loop     `tell` puts a mark into the queue, or counts it as dropped if the queue is full
     thread   once a second, or when there are many: marks -> spans -> OTLP over HTTP
 
-A slow or missing collector costs the gateway these spans only: the queue is bounded, and the log has one line when that
-begins and one when it ends.
+A slow or missing collector costs the gateway these spans only, and one line of the log when that begins and ends.
 
-This module needs the packages of the extra `otel`, and is imported only where messages are traced.  The packages read
-the variables `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_SERVICE_NAME`,
-`OTEL_RESOURCE_ATTRIBUTES` and so on.
+The packages of the extra `otel` are needed; they read `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME` and so on.
 """
 
 from __future__ import annotations
@@ -119,7 +116,6 @@ class Spans:
         return True
 
     def tell(self, mark: Mark) -> None:
-        """Queue a mark."""
         waiting = self._waiting
         if len(waiting) >= QUEUE:
             self.dropped += 1
@@ -129,7 +125,6 @@ class Spans:
             self._wake.set()
 
     def start(self) -> None:
-        """Start sending."""
         sys.setswitchinterval(_SWITCH)
         self._thread.start()
 
@@ -148,7 +143,6 @@ class Spans:
 
     @property
     def waiting(self) -> int:
-        """Number of spans that wait."""
         return len(self._waiting)
 
     # in the thread
@@ -247,7 +241,6 @@ class _Words(logging.Handler):
         self._logger = logging.getLogger("opentelemetry")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the last line."""
         self.last = record.getMessage()
 
     def __enter__(self) -> Self:

@@ -34,7 +34,6 @@ class TimingCollector(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        """Every histogram."""
         for (name, text), find in self._sources:
             found = find()
             if found is not None:

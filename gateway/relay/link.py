@@ -1,11 +1,10 @@
 """Connection that reconnects, with one line of the log when it is lost and one when it works again.
 
-After a failure there is a pause, which doubles from 0.1 to 30 s.  A part of it is random, so that many relays do not
-reconnect at the same moment.  The pause is short again after a connection that lasted longer than the pause before it,
-or after the server has confirmed something: a server that accepts and closes is asked less and less often.
+After a failure there is a pause, which doubles from 0.1 to 30 s, partly random.  It is short again after a connection
+that lasted longer than the pause before it, or after the server has confirmed something.
 
-At the first connection a refusal is final: login or destination is wrong, and a repetition does not help.  Later the
-relay waits, because an operator may be changing the server.
+At the first connection a refusal is final: login or destination is wrong.  Later the relay waits, because an operator
+may be changing the server.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ _PASSING = (
 
 
 class LinkLost(Exception):
-    """A link is lost."""
-
     def __init__(self, link: ServerLink, error: StompError) -> None:
         super().__init__(str(error))
         self.link = link
@@ -119,7 +116,6 @@ class ServerLink:
             raise LinkLost(self, error) from None
 
     def works(self) -> None:
-        """Log the end of a loss."""
         if self._away_since:
             log.info(f"the {self.role} works again", server=self._name, seconds=self._away())
             self._away_since = 0.0

@@ -5,8 +5,6 @@
     to = "stomps://b@two:61614"
     destinations = ["/queue/orders", "/topic/prices.>=/topic/prices"]
 
-`http = "127.0.0.1:9000"` before the tables is the address of the pages for monitoring.
-
 Paths in the file are relative to its folder.  Passcodes stand in files or, for the command line, in the environment.
 """
 
@@ -48,7 +46,6 @@ class Route:
 
     @property
     def is_pattern(self) -> bool:
-        """True if the source has wildcards."""
         return any(sign in self.source for sign in "*#>")
 
 

@@ -55,7 +55,6 @@ class RelayStatus:
     # In the relay's own thread.
 
     def turns(self) -> None:
-        """The thread is not stuck."""
         self._turned = time.monotonic()
 
     def passed(self, route: str, nbytes: int) -> None:
@@ -75,12 +74,10 @@ class RelayStatus:
 
     @property
     def held(self) -> int:
-        """Number of messages that have come and are not confirmed."""
         return self._held()
 
     @property
     def ends(self) -> dict[str, str]:
-        """The addresses of both servers."""
         return {"source": address(self.plan.source), "target": address(self.plan.target)}
 
     def idle(self) -> float | None:

@@ -59,7 +59,6 @@ class BatchWriter:
         self._deletes = deletes
 
     def write(self) -> None:
-        """Write the whole batch."""
         batch = self._batch
         # First the rows whose numbers the batch uses again; the others when their contents may be in use by new rows.
         self._remove(_ROWS, [row for row in batch.gone if row in batch.rows])
@@ -82,7 +81,6 @@ class BatchWriter:
             self.hidden += marked.rowcount
 
     def _put(self, batch: Batch) -> None:
-        """Write new and changed rows."""
         self._insert("places", list(batch.places.values()))
         texts = _texts([content.headers for content in batch.contents.values()])
         contents = list(zip(batch.contents, texts, [content.body for content in batch.contents.values()], strict=True))

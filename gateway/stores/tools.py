@@ -8,8 +8,7 @@ An export has one line of JSON for each row:
     {"row": 5, "place": 1, "content": 5, "rank": 5, "size": 400, "transient": 0, "facts": null}
     {"seen": "00ff", "until": 1763715600.5}
 
-The token goes with it, so that message ids known to clients stay valid.  Therefore the old file must not be used beside
-the new one.
+The token goes with it, so that message ids stay valid; the old file must not be used beside the new one.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@
                           ->  storage.written()    back on the loop: receipts go out
     storage.take_reads()  ->  store.read(rows)     in the same thread, behind the batch that may hold the rows
 
-A failed write or read is tried again until it succeeds; `storage` knows the consequences for clients.  Writes and reads
-take turns, and each has a pause of its own after a failure: a disk with an unreadable place can still be written, and
-other places can be read meanwhile.
-
-Damaged messages are left out of their page (`repair`): they stay in the file, and no consumer gets them before the file
-is repaired.
+A failed write or read is tried again until it succeeds, each after a pause of its own: a disk with an unreadable place
+can still be written.  Damaged messages are left out of their page (`repair`) and stay in the file.
 """
 
 from __future__ import annotations
@@ -107,7 +103,6 @@ class Committer:
         return not (self._asked.is_set() or self._readings or self._storage.unwritten)
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._wait()
             self._asked = trio.Event()
@@ -133,7 +128,6 @@ class Committer:
         await self._much.wait()
 
     async def _wait(self) -> None:
-        """Wait for `ask`, or for the time of the next attempt."""
         dates = [date for date in (self._due, *[each.due for each in self._readings]) if date]
         if not dates:
             await self._asked.wait()
@@ -155,7 +149,6 @@ class Committer:
         return batch is not None or has_read
 
     async def _write(self, batch: Batch) -> None:
-        """Try to write a batch."""
         started = time.perf_counter()
         try:
             await trio.to_thread.run_sync(self._store.write, batch, limiter=self._thread)
@@ -232,7 +225,6 @@ class Housekeeper:
         self._is_missed = False
 
     async def run(self) -> None:
-        """Look after the store until cancelled."""
         while True:
             await self._look()
             await self._tidy()
@@ -240,7 +232,6 @@ class Housekeeper:
                 await self._committer.much()
 
     async def _look(self) -> None:
-        """Check that the file is in its place, and that the disk has space."""
         storage = self._storage
         try:
             reason = await self._committer.call(self._store.shortage)
