@@ -150,7 +150,3 @@ class TestCalling:
             ValueError, match=rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
         ):
             Handlers().send("/app/{name}")(call)  # type: ignore[type-var]
-
-    def test_a_field_called_like_the_request(self) -> None:
-        with pytest.raises(ValueError, match=r"is called with \(request, request\): multiple values"):
-            Handlers().send("/app/{request}")(no_name)

@@ -41,11 +41,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "segment"
 
 
-def test_whole(path: Path) -> None:
-    found = Found(path, FIRST + SECOND + THIRD)
-    assert (found.seqs, found.lost) == ([1, 3, 5], (0, 0))
-
-
 @pytest.mark.parametrize("end", [b"", bytes(3), bytes(5000)])
 def test_torn_at_every_octet(end: bytes, path: Path) -> None:
     """What a power cut leaves behind it: nothing, or zeros."""
@@ -65,14 +60,6 @@ def test_a_flipped_bit_anywhere_loses_one_record(path: Path) -> None:
         found = Found(path, bytes(damaged))
         assert found.seqs == ([3, 5] if place < EACH else [1, 5])
         assert found.lost == (0, EACH)
-
-
-def test_two_in_one_file(path: Path) -> None:
-    damaged = bytearray(FIRST + SECOND + THIRD)
-    damaged[20] ^= 1
-    damaged[2 * EACH + 20] ^= 1
-    found = Found(path, bytes(damaged) + of(7)[:9])
-    assert (found.seqs, found.lost) == ([3], (0, 2 * EACH + 9))
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", bytes(4), b"\x64\0\0\0"])

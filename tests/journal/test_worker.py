@@ -172,14 +172,6 @@ class TestFailing:
         assert len(rows_of(tmp_path)) == 1
         desk.journal.close()
 
-    def test_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        desk = Desk(tmp_path)
-        desk.tell()
-        desk.step()
-        desk.tell(3)
-        Fault(monkeypatch, "writev", errno.ENOSPC)
-        assert desk.journal.close() == 3
-
     def test_completing_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The next start completes it."""
         desk = Desk(tmp_path)

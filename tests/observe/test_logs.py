@@ -191,11 +191,6 @@ class TestLevel:
 
 
 class TestLibraries:
-    @pytest.mark.parametrize("name", logs.FOREIGN)
-    def test_same_form(self, stream: io.StringIO, name: str) -> None:
-        logging.getLogger(name).warning("half %s", "closed")
-        assert [(line["level"], line["event"]) for line in lines(stream)] == [("warning", "half closed")]
-
     @pytest.mark.parametrize(("level", "count"), [("debug", 1), ("info", 0), ("error", 0)])
     def test_their_info_is_our_debug(self, level: str, count: int) -> None:
         stream = io.StringIO()

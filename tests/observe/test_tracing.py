@@ -115,13 +115,6 @@ class TestWhoIsTraced:
         first, second = received(session).split("\0")[:2]
         assert (SAMPLED in first, SAMPLED in second) == (False, True)
 
-    def test_the_ratio_is_one_of_messages(self) -> None:
-        scene = Scene(ratio=0.25)
-        session = scene.session()
-        for _ in range(1_000):
-            handle(session, "SEND", destination="/queue/a")
-        assert 200 < len(scene.marks) < 300
-
 
 class TestWhatAMessageCarries:
     def test_the_same_trace_and_the_flags_of_its_sender(self) -> None:

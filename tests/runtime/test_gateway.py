@@ -82,16 +82,6 @@ class TestOpen:
         assert not path.exists()
         assert await refused(v4)
 
-    async def test_one_kind_may_have_no_address(self) -> None:
-        async with running(websocket="") as gateway:
-            assert gateway.addresses["websocket"] == []
-            peer = await connected(gateway, "tcp")
-            await peer.aclose()
-        async with running(tcp="") as gateway:
-            assert gateway.addresses["tcp"] == []
-            peer = await connected(gateway, "websocket")
-            await peer.aclose()
-
     async def test_the_log_says_where(self) -> None:
         with structlog.testing.capture_logs() as logs:
             async with running() as gateway:

@@ -42,10 +42,6 @@ def home() -> Iterator[Path]:
 
 
 class TestMaking:
-    def test_leaves_nothing_beside_it(self, path: Path) -> None:
-        file.make(path)
-        assert list(path.parent.iterdir()) == [path]
-
     def test_is_for_its_owner_only(self, store: SQLiteStore, path: Path) -> None:
         store.write(new([1]))
         assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}
@@ -93,12 +89,6 @@ class TestOpening:
     def test_a_folder(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is a folder: name a file"):
             SQLiteStore.open(tmp_path)
-
-    def test_another_kind_of_file(self, path: Path) -> None:
-        path.write_text("[[policy]]\n" * 1000)
-        with pytest.raises(StoreDamaged, match=r"store\.db is damaged: file is not a database"):
-            SQLiteStore.open(path)
-        assert path.read_text() == "[[policy]]\n" * 1000
 
     def test_another_database(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection:

@@ -44,10 +44,6 @@ class TestLook:
         with pytest.raises(StoreError, match=r"a\.db cannot be made: there is no folder .*/no$"):
             look(tmp_path / "no" / "a.db")
 
-    def test_of_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="is a folder: name a file"):
-            look(tmp_path)
-
     def test_of_a_log_alone(self, tmp_path: Path) -> None:
         (tmp_path / "a.db-wal").write_bytes(b"x")
         with pytest.raises(StoreError, match="only its log"):

@@ -95,11 +95,6 @@ def test_many_places() -> None:
     assert table.asked < 100
 
 
-def test_other_errors_are_told() -> None:
-    with pytest.raises(StoreError, match=r"^store\.db: malformed"):
-        found(Table([1, 2], [range(2, 3)], code=sqlite3.SQLITE_NOMEM))
-
-
 def test_other_errors_are_told_in_the_search_too() -> None:
     class Failing(Table):
         def read(self, start: int) -> Iterator[tuple[int, str]]:
