@@ -87,10 +87,7 @@ class Journal(Rows):
             on_mended=lambda mended: call_soon(partial(on_mended, mended)),
         )
         self.worker = Worker(
-            self,
-            self.segments,
-            on_relief=lambda: call_soon(on_relief),
-            on_state=lambda: call_soon(on_state),
+            self, self.segments, on_relief=lambda: call_soon(on_relief), on_state=lambda: call_soon(on_state)
         )
 
     def start(self) -> None:

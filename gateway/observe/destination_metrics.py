@@ -159,9 +159,7 @@ class DestinationCollector(Collector):
         )
         nbytes = GaugeMetricFamily("gateway_destination_waiting_bytes", "Memory of these messages.", labels=label)
         unacknowledged = GaugeMetricFamily(
-            "gateway_destination_messages_unacknowledged",
-            "Messages delivered and not acknowledged.",
-            labels=label,
+            "gateway_destination_messages_unacknowledged", "Messages delivered and not acknowledged.", labels=label
         )
         consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)
         known = self._broker.destinations

@@ -16,12 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-    SummaryMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, SummaryMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -173,11 +168,7 @@ class Metrics:
 
 
 def labelled(
-    family: type[CounterMetricFamily | GaugeMetricFamily],
-    name: str,
-    text: str,
-    label: str,
-    values: Mapping[str, float],
+    family: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, label: str, values: Mapping[str, float]
 ) -> Metric:
     """A metric with one time series for each value of its label."""
     made = family(name, text, labels=[label])
@@ -267,7 +258,5 @@ class JournalCollector(Collector):
         yield CounterMetricFamily("gateway_journal_rows_written", "Rows written to the journal.", worker.rows)
         yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written to the journal.", worker.nbytes)
         yield CounterMetricFamily(
-            "gateway_journal_rows_dropped",
-            "Rows dropped because too many waited to be written.",
-            journal.rows_dropped,
+            "gateway_journal_rows_dropped", "Rows dropped because too many waited to be written.", journal.rows_dropped
         )

@@ -83,9 +83,7 @@ class HealthCollector(Collector):
             "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not self._not_ready()
         )
         yield GaugeMetricFamily(
-            "gateway_complaints",
-            "Faults that do not keep clients away; /readyz names them.",
-            len(self._complaints()),
+            "gateway_complaints", "Faults that do not keep clients away; /readyz names them.", len(self._complaints())
         )
         if self._certificate_ends is not None:
             yield GaugeMetricFamily(

@@ -81,11 +81,7 @@ class Spans:
     """
 
     def __init__(
-        self,
-        exporter: SpanExporter,
-        service: str,
-        run: Callable[[], str],
-        clock: Callable[[], int] = time.monotonic_ns,
+        self, exporter: SpanExporter, service: str, run: Callable[[], str], clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self.sent = 0
         self.dropped = 0

@@ -112,14 +112,8 @@ class TestStart:
         ("values", "sentence"),
         [
             ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
-            (
-                {"max_subscriptions": 2},
-                "is wrong: it has too many functions: a session may have 2 (max_subscriptions)",
-            ),
-            (
-                {"max_destinations": 2},
-                "is wrong: it has too many functions: the server may have 2 (max_destinations)",
-            ),
+            ({"max_subscriptions": 2}, "is wrong: it has too many functions: a session may have 2 (max_subscriptions)"),
+            ({"max_destinations": 2}, "is wrong: it has too many functions: the server may have 2 (max_destinations)"),
         ],
     )
     async def test_one_sentence(self, opening: Opening, values: dict[str, object], sentence: str) -> None:

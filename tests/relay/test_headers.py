@@ -35,11 +35,7 @@ def test_a_reply_that_would_be_the_relays() -> None:
 
 @pytest.mark.parametrize(
     ("route", "destination", "target"),
-    [
-        (0, "/queue/other", "/queue/a"),
-        (1, "/topic/b.x", "/topic/b.x"),
-        (2, "/topic/c.x", "/queue/c"),
-    ],
+    [(0, "/queue/other", "/queue/a"), (1, "/topic/b.x", "/topic/b.x"), (2, "/topic/c.x", "/queue/c")],
 )
 def test_where_it_goes(route: int, destination: str, target: str) -> None:
     assert sent(route, destination=destination)["destination"] == target
@@ -53,12 +49,7 @@ class TestDedup:
 
     def test_others_have_others(self) -> None:
         elsewhere = make(StompServer("three"), StompServer("two"), ["/queue/a"], name="here")
-        found = [
-            sent(),
-            sent(message_id="m2"),
-            sent(destination="/queue/b"),
-            sent(plan=elsewhere),
-        ]
+        found = [sent(), sent(message_id="m2"), sent(destination="/queue/b"), sent(plan=elsewhere)]
         assert len({each["dedup-id"] for each in found}) == 4
 
     def test_its_own_stays(self) -> None:

@@ -140,13 +140,7 @@ class TestAway:
 
     def test_topics_of_a_durable_relay(self, pair: Pair) -> None:
         """What was sent while no relay ran comes with the next."""
-        words = (
-            *pair.ends,
-            "--durable",
-            "--client-id",
-            pair.name,
-            f"/topic/{pair.name}=/queue/{pair.name}",
-        )
+        words = (*pair.ends, "--durable", "--client-id", pair.name, f"/topic/{pair.name}=/queue/{pair.name}")
         reader = Reader(pair.target, f"/queue/{pair.name}")
         with relaying(pair.folder, *words) as relay:
 

@@ -122,10 +122,7 @@ class TestExport:
         store._sql("DELETE FROM contents WHERE content IN (5, 3000)")
         store._sql("INSERT INTO contents VALUES (9999, '{}', x'')")
         store.close(clean=True)
-        assert tools.export(closed, io.StringIO()) == [
-            "3 messages have no content",
-            "1 contents belong to no message",
-        ]
+        assert tools.export(closed, io.StringIO()) == ["3 messages have no content", "1 contents belong to no message"]
 
     def test_changes_nothing(self, closed: Path) -> None:
         before = closed.read_bytes()
