@@ -20,16 +20,13 @@ _LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
 class ClientProtocol:
     """One session.
 
-    Attributes:
-        version: the version agreed; 1.0 before CONNECTED.
-        server: the header `server` of CONNECTED, or "".
-        send_interval: seconds within which the server expects a heart-beat; 0: never.
-        receive_interval: seconds within which the server sends one; 0: it does not.
+    `send_interval`: seconds within which the server expects a heart-beat; 0: never.  `receive_interval`: seconds within
+    which the server sends one; 0: it does not.
     """
 
     def __init__(self) -> None:
-        self.version = V10
-        self.server = ""
+        self.version = V10  # the version agreed; 1.0 before CONNECTED
+        self.server = ""  # the header `server` of CONNECTED, or ""
         self.send_interval = self.receive_interval = 0.0
         self._offered = (0, 0)
         self._decoder = Decoder(_LIMITS)

@@ -60,19 +60,11 @@ class _Failure(NamedTuple):
 class Runner:
     """Runs functions for one broker: `gateway.broker.core.ports.Carrier`.
 
-    Attributes:
-        session: the session in the broker; a new one follows when it ends.
-        failures: requests that failed, were rejected, or took too long.
-        must_read: for `settle`: the runner holds messages of other clients, so its waits are bounded.
-
-    Args:
-        settle: flushes the output of a turn, and waits as a connection does.
-
-    Raises:
-        ProtocolError: the broker's limits do not allow so many functions.
+    `settle`: flushes the output of a turn, and waits as a connection does.  Raises ProtocolError: the broker's limits
+    do not allow so many functions.
     """
 
-    must_read = True
+    must_read = True  # for `settle`: the runner holds messages of other clients, so its waits are bounded
 
     def __init__(self, broker: Broker, handlers: Handlers, settle: Callable[[Runner], Awaitable[None]]) -> None:
         self._broker = broker
@@ -84,8 +76,8 @@ class Runner:
         self._stopping = False
         self._at_work = 0
         self._finished = trio.Event()
-        self.failures = 0
-        self.session = self._open()
+        self.failures = 0  # requests that failed, were rejected, or took too long
+        self.session = self._open()  # the session in the broker; a new one follows when it ends
         broker.context.application = handlers
 
     # the session

@@ -27,28 +27,19 @@ _DROPPED = LAYOUTS["journal_dropped"]
 class RowBuffer:
     """The rows that wait.
 
-    Attributes:
-        rows_dropped: number of dropped rows.
-        is_behind: publishers must be held back.
-        failure: reason why rows cannot be written now; empty: none.
-        wake: wakes the thread.
-        step: bytes that are written before the usual time.
-
-    Args:
-        clock: nanoseconds, monotonic.
-        limit: most bytes that wait.
-        holds: hold publishers back before the limit is reached.
+    `clock`: nanoseconds, monotonic.  `limit`: most bytes that wait.  `holds`: hold publishers back before the limit is
+    reached.
     """
 
     def __init__(self, clock: Callable[[], int], limit: int, *, holds: bool) -> None:
         self.clock = clock
-        self.rows_dropped = 0
-        self.is_behind = False
-        self.failure = ""
-        self.wake = threading.Event()
+        self.rows_dropped = 0  # number of dropped rows
+        self.is_behind = False  # publishers must be held back
+        self.failure = ""  # reason why rows cannot be written now; empty: none
+        self.wake = threading.Event()  # wakes the thread
         self._limit = limit
         self._holds = holds
-        self.step = min(_STEP, limit // 8)
+        self.step = min(_STEP, limit // 8)  # bytes that are written before the usual time
         self._rows: list[Piece] = []
         self._append: Callable[[Piece], None] = self._rows.append
         self._entered = 0

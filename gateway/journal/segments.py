@@ -54,17 +54,11 @@ class Sync(enum.Enum):
 
 
 class Mended(NamedTuple):
-    """A segment that was set aside, and was not whole.
+    """A segment that was set aside, and was not whole."""
 
-    Attributes:
-        path: the completed file; it does not exist if no record was whole.
-        torn: bytes that were cut off at its end.
-        damaged: bytes inside that readers leave out.
-    """
-
-    path: Path
-    torn: int
-    damaged: int
+    path: Path  # the completed file; it does not exist if no record was whole
+    torn: int  # bytes that were cut off at its end
+    damaged: int  # bytes inside that readers leave out
 
 
 def order(path: Path) -> tuple[int, int]:
@@ -114,10 +108,6 @@ def reason_of(error: OSError) -> str:
 class Segments:
     """The segments that a gateway writes.  One thread calls, and hands in the time.
 
-    Attributes:
-        begun: number of segments so far.
-        lost: written rows whose file was removed before it was complete.
-
     Args:
         nbytes: size after which a segment is complete.
         seconds: time after which a segment is complete.
@@ -137,8 +127,8 @@ class Segments:
         offset: Callable[[], int] | None = None,
         on_mended: Callable[[Mended], None] = lambda _: None,
     ) -> None:
-        self.begun = 0
-        self.lost = 0
+        self.begun = 0  # number of segments so far
+        self.lost = 0  # written rows whose file was removed before it was complete
         self._folder = folder
         self._facts = facts
         self._sync = sync

@@ -26,20 +26,14 @@ _NANO = 1e-9
 class Worker:
     """Writes the rows of a buffer to segments.
 
-    Attributes:
-        rows: number of written rows.
-        nbytes: number of written bytes.
-
-    Args:
-        on_relief: called when held publishers may go on.
-        on_state: called when `buffer.failure` changes.
+    `on_relief`: called when held publishers may go on.  `on_state`: called when `buffer.failure` changes.
     """
 
     def __init__(
         self, buffer: RowBuffer, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
     ) -> None:
-        self.rows = 0
-        self.nbytes = 0
+        self.rows = 0  # number of written rows
+        self.nbytes = 0  # number of written bytes
         self._buffer = buffer
         self._segments = segments
         self._on_relief = on_relief

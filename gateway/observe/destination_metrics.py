@@ -37,21 +37,13 @@ LONGEST_NAME = 256  # Characters of a name that becomes a label.  A client may s
 
 @dataclass
 class Sums:
-    """Sums of a round.
+    """Sums of a round."""
 
-    Attributes:
-        unconsumed: messages in queues without a consumer, apart from dead letters.
-        unconsumed_queues: number of those queues.
-        dead_letters: messages in dead-letter queues.
-        full: queues that hold publishers back.
-        oldest: number of the oldest waiting message, apart from dead letters; None: no message waits.
-    """
-
-    unconsumed: int = 0
-    unconsumed_queues: int = 0
-    dead_letters: int = 0
-    full: int = 0
-    oldest: int | None = None
+    unconsumed: int = 0  # messages in queues without a consumer, apart from dead letters
+    unconsumed_queues: int = 0  # number of those queues
+    dead_letters: int = 0  # messages in dead-letter queues
+    full: int = 0  # queues that hold publishers back
+    oldest: int | None = None  # number of the oldest waiting message, apart from dead letters; None: no message waits
 
 
 class DestinationCollector(Collector):

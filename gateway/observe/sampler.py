@@ -64,10 +64,6 @@ class Second:
 class Sampler:
     """Takes the samples.
 
-    Attributes:
-        started_at: seconds since the epoch.
-        last: the latest sample; None: before the first.
-
     Args:
         turns: durations of clients' turns.
         cpu: seconds that the process has used.
@@ -94,8 +90,8 @@ class Sampler:
         self._waited = LatencyWindow(records.waited, WINDOW) if records is not None else None
         self._took = LatencyWindow(records.took, WINDOW) if records is not None else None
         self._before: tuple[float, ...] = ()
-        self.started_at = epoch()
-        self.last: Second | None = None
+        self.started_at = epoch()  # seconds since the epoch
+        self.last: Second | None = None  # the latest sample; None: before the first
 
     async def run(self) -> None:
         """Take a sample each second, until cancelled."""

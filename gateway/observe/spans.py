@@ -67,12 +67,6 @@ _SCOPE = InstrumentationScope("gateway", gateway.__version__)
 class Spans:
     """The queue and its thread.
 
-    Attributes:
-        sent: spans that a collector took.
-        dropped: spans that the queue had no room for, or the collector did not take.
-        left_out: messages that were not traced because too many came.
-        failure: reason why the last batch was not taken; empty: it was.
-
     Args:
         exporter: sends spans.
         service: the name of the gateway among others.
@@ -83,10 +77,10 @@ class Spans:
     def __init__(
         self, exporter: SpanExporter, service: str, run: Callable[[], str], clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        self.sent = 0
-        self.dropped = 0
-        self.left_out = 0
-        self.failure = ""
+        self.sent = 0  # spans that a collector took
+        self.dropped = 0  # spans that the queue had no room for, or the collector did not take
+        self.left_out = 0  # messages that were not traced because too many came
+        self.failure = ""  # reason why the last batch was not taken; empty: it was
         self._exporter = exporter
         self._resource = _resource(service)
         self._run = run

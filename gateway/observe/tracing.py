@@ -46,30 +46,20 @@ _SECRET = (REPLY_QUEUE, REPLY_TOPIC)  # a client that knows such a name may send
 class Mark(NamedTuple):
     """Something that happened to a traced message, as the loop writes it down.
 
-    Attributes:
-        operation: `send`, `deliver`, `ack`, ...
-        context: the `traceparent` of the span that is the parent; of a `send` its own.
-        parent: of a `send`, the span id that the client named; empty: none.
-        state: the `tracestate` that came with it.
-        start, end: nanoseconds of the recorder's clock.
-        destination: canonical.
-        client: the session's id; empty: none.
-        number: of the message.
-        size: bytes of the body.
-        facts: what else there is to say, by attribute.
+    `start`, `end`: nanoseconds of the recorder's clock.
     """
 
-    operation: str
-    context: str
-    parent: str
-    state: str
+    operation: str  # `send`, `deliver`, `ack`,
+    context: str  # the `traceparent` of the span that is the parent; of a `send` its own
+    parent: str  # of a `send`, the span id that the client named; empty: none
+    state: str  # the `tracestate` that came with it
     start: int
     end: int
-    destination: str
-    client: str
-    number: int
-    size: int
-    facts: dict[str, str | int]
+    destination: str  # canonical
+    client: str  # the session's id; empty: none
+    number: int  # of the message
+    size: int  # bytes of the body
+    facts: dict[str, str | int]  # what else there is to say, by attribute
 
 
 class Traced(EventLog):

@@ -50,21 +50,12 @@ class LinkLost(Exception):
 
 
 class ServerLink:
-    """The connection to one server.
-
-    Args:
-        role: "source" or "target".
-
-    Attributes:
-        client: the connection; None: it is lost.
-        opened: number of connections so far.
-        fault: the reason of the last loss.
-    """
+    """The connection to one server.  `role`: "source" or "target"."""
 
     def __init__(self, role: str, server: StompServer) -> None:
-        self.client: Client | None = None
-        self.opened = 0
-        self.fault = "it was not reached yet"
+        self.client: Client | None = None  # the connection; None: it is lost
+        self.opened = 0  # number of connections so far
+        self.fault = "it was not reached yet"  # the reason of the last loss
         self.role = role
         self._server = server
         self._name = address(server)

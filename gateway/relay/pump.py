@@ -47,19 +47,13 @@ _LINE_EVERY = 60.0
 
 @dataclass(eq=False)
 class _Held:
-    """A message that has come and is not settled.
-
-    Attributes:
-        refusals: number of ERRORs while no other message was in flight.
-        is_confirmed: by the target.
-        fault: reason to give it back; "": none.
-    """
+    """A message that has come and is not settled."""
 
     frame: Frame
     headers: dict[str, str]
-    refusals: int = 0
-    is_confirmed: bool = False
-    fault: str = ""
+    refusals: int = 0  # number of ERRORs while no other message was in flight
+    is_confirmed: bool = False  # by the target
+    fault: str = ""  # reason to give it back; "": none
 
     @property
     def handle(self) -> str:

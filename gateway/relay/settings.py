@@ -51,20 +51,14 @@ class Route:
 
 @dataclass(frozen=True)
 class RelayPlan:
-    """One direction.
-
-    Attributes:
-        name: of the relay in the header `relayed`; both directions between two servers share it.
-        prefetch: most messages of one route in flight.
-        durable: subscriptions to topics outlive the connection.
-    """
+    """One direction."""
 
     source: StompServer
     target: StompServer
     routes: tuple[Route, ...]
-    name: str = ""
-    prefetch: int = PREFETCH
-    durable: bool = False
+    name: str = ""  # of the relay in the header `relayed`; both directions between two servers share it
+    prefetch: int = PREFETCH  # most messages of one route in flight
+    durable: bool = False  # subscriptions to topics outlive the connection
 
 
 @dataclass(frozen=True)

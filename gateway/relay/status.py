@@ -34,18 +34,12 @@ class Counts:
 class RelayStatus:
     """One direction.
 
-    Args:
-        held: returns the number of messages in flight.
-
-    Attributes:
-        plan: of the direction.
-        links: to both servers, the source first.
-        routes: source of a route -> its counts since the start.
+    `held`: returns the number of messages in flight.  `routes`: source of a route -> its counts since the start.
     """
 
     def __init__(self, plan: RelayPlan, source: ServerLink, target: ServerLink, held: Callable[[], int]) -> None:
         self.plan = plan
-        self.links = (source, target)
+        self.links = (source, target)  # to both servers, the source first
         self.routes = {route.source: Counts() for route in plan.routes}
         self._held = held
         self._told = Counts()

@@ -63,23 +63,8 @@ _LONGEST_WRITE = 10.0
 class Gateway:
     """A running gateway.
 
-    Attributes:
-        broker: the core.
-        blocked_publishers: those that are not read now.
-        connection_limits: counts and limits of connections.
-        turns: durations of clients' turns.
-        fair_gates: queues of bulk senders and of new connections.
-        traces: show the frames of sessions to operators.
-        committer: writes to the store; None: there is no store.
-        journal: None: events are not recorded.
-        addresses: kind of listener -> its addresses, with real ports.
-        in_force: the settings, which a reload may change.
-        reloadables: read again by `reload`.
-        trusted: proxies whose word on a client's address counts.
-        certificates: of the TLS listeners; None: there are none.
-        functions: of the operator; None: there are none.
-        tracing: sends spans to a collector; None: messages are not traced.
-        drained: an operator's drain is complete: no client is connected, and the store has all durable messages.
+    `trusted`: proxies whose word on a client's address counts.  `drained`: an operator's drain is complete: no client
+    is connected, and the store has all durable messages.
     """
 
     def __init__(
@@ -92,26 +77,26 @@ class Gateway:
         reading: Reading | None = None,
     ) -> None:
         self._reading = reading or Reading(lambda: settings)
-        self.in_force = InForce(settings, self._reading)
+        self.in_force = InForce(settings, self._reading)  # the settings, which a reload may change
         self.in_force.on_change.append(self._take)
         self.broker: Broker = server.broker
         self.message_admin = MessageAdmin(server.broker)
-        self.blocked_publishers = server.back_pressure.blocked
-        self.connection_limits = server.connection_limits
+        self.blocked_publishers = server.back_pressure.blocked  # those that are not read now
+        self.connection_limits = server.connection_limits  # counts and limits of connections
         self.memory_guard = server.memory_guard
-        self.turns = server.back_pressure.turns
-        self.fair_gates = server.fair_gates
-        self.traces = server.traces
-        self.committer = server.committer
-        self.journal = journal
-        self.addresses = addresses
-        self.reloadables: list[Reloadable] = []
+        self.turns = server.back_pressure.turns  # durations of clients' turns
+        self.fair_gates = server.fair_gates  # queues of bulk senders and of new connections
+        self.traces = server.traces  # show the frames of sessions to operators
+        self.committer = server.committer  # writes to the store; None: there is no store
+        self.journal = journal  # None: events are not recorded
+        self.addresses = addresses  # kind of listener -> its addresses, with real ports
+        self.reloadables: list[Reloadable] = []  # read again by `reload`
         self.trusted = server.rate_limits.trusted = Trusted(settings.trusted_proxies)
-        self.certificates: TlsCertificates | None = None
-        self.tracing: Spans | None = None
+        self.certificates: TlsCertificates | None = None  # of the TLS listeners; None: there are none
+        self.tracing: Spans | None = None  # sends spans to a collector; None: messages are not traced
         self.drained = False
         self._server = server
-        self.functions = functions
+        self.functions = functions  # of the operator; None: there are none
         self._listening = trio.CancelScope()
         self._own_listeners: list[trio.CancelScope] = []  # within it: those that are not systemd's
         self._drained_by = 0.0

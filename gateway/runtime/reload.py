@@ -84,23 +84,13 @@ class Reading:
 
 
 class InForce:
-    """The settings in force.
+    """The settings in force.  `settings`: of the start.  `read`: reads them again; by default they never change."""
 
-    Attributes:
-        name: for the log.
-        now: the settings.
-        on_change: functions that are called with changed settings.
-
-    Args:
-        settings: of the start.
-        read: reads them again; by default they never change.
-    """
-
-    name = "settings"
+    name = "settings"  # for the log
 
     def __init__(self, settings: Settings, read: Callable[[], Settings] | None = None) -> None:
-        self.now = settings
-        self.on_change: list[Callable[[Settings], None]] = []
+        self.now = settings  # the settings
+        self.on_change: list[Callable[[Settings], None]] = []  # functions that are called with changed settings
         self._read = read or (lambda: settings)
         self._had_file = toml_file.config_file().is_file()
 

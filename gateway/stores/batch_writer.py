@@ -32,9 +32,6 @@ _encode = json.JSONEncoder(separators=(",\n", ":"), check_circular=False).encode
 class BatchWriter:
     """Writes one batch, within a transaction.
 
-    Attributes:
-        hidden: consumed rows that were marked instead of deleted.
-
     Args:
         sql: runs a statement.
         first: place -> a row number that no row of the place is below; a place without an entry has no rows.
@@ -51,7 +48,7 @@ class BatchWriter:
         *,
         deletes: bool = True,
     ) -> None:
-        self.hidden = 0
+        self.hidden = 0  # consumed rows that were marked instead of deleted
         self._sql = sql
         self._batch = batch
         self._first = first

@@ -40,16 +40,11 @@ LITTLE_LEFT = 32 << 20
 class DiskSpace:
     """The disk of a store.
 
-    Attributes:
-        is_short: the last answer of `shortage`.
-
-    Args:
-        sql: runs a statement.
-        reserve: bytes that new messages leave free on a large disk; 0: none on any disk.
+    `sql`: runs a statement.  `reserve`: bytes that new messages leave free on a large disk; 0: none on any disk.
     """
 
     def __init__(self, path: Path, sql: Callable[..., sqlite3.Cursor], reserve: int) -> None:
-        self.is_short = False
+        self.is_short = False  # the last answer of `shortage`
         self._path = path
         self._sql = sql
         self._reserve = reserve

@@ -49,21 +49,13 @@ _CONTENTS = """
 
 
 class Recovered(NamedTuple):
-    """The content of a store when it was opened.
+    """The content of a store when it was opened."""
 
-    Attributes:
-        places: of all containers.
-        rows: in order; to be read to the end before the first write.
-        highest: no row or content ever had a higher number.
-        seen: de-duplication ids, digest -> seconds since the epoch until which they count.
-        clean: the last gateway stopped in order.
-    """
-
-    places: list[Container]
-    rows: Iterator[StoredRow]
-    highest: int
-    seen: dict[bytes, float]
-    clean: bool
+    places: list[Container]  # of all containers
+    rows: Iterator[StoredRow]  # in order; to be read to the end before the first write
+    highest: int  # no row or content ever had a higher number
+    seen: dict[bytes, float]  # de-duplication ids, digest -> seconds since the epoch until which they count
+    clean: bool  # the last gateway stopped in order
 
 
 class SQLiteStore:

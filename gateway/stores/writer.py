@@ -53,25 +53,14 @@ class _Reading(PageReader):
 
 
 class Committer:
-    """The task between storage and store.
-
-    Attributes:
-        commits: number of batches written.
-        seconds: time that writing them took.
-        rows: number of new messages in them.
-        failures: number of failed attempts to write or read.
-        damaged: number of messages left out because of damage.
-
-    Args:
-        flush: writes the outboxes of sessions.
-    """
+    """The task between storage and store.  `flush`: writes the outboxes of sessions."""
 
     def __init__(self, storage: Storage, store: Store, flush: Callable[[], Awaitable[None]]) -> None:
-        self.commits = 0
-        self.seconds = 0.0
-        self.rows = 0
-        self.failures = 0
-        self.damaged = 0
+        self.commits = 0  # number of batches written
+        self.seconds = 0.0  # time that writing them took
+        self.rows = 0  # number of new messages in them
+        self.failures = 0  # number of failed attempts to write or read
+        self.damaged = 0  # number of messages left out because of damage
         self._storage = storage
         self._store = store
         self._flush = flush
