@@ -108,7 +108,8 @@ class ServerLink:
 
     def works(self) -> None:
         if self._away_since:
-            log.info(f"the {self.role} works again", server=self._name, seconds=self._away())
+            seconds = round(time.monotonic() - self._away_since, 1)
+            log.info(f"the {self.role} works again", server=self._name, seconds=seconds)
             self._away_since = 0.0
 
     def has_confirmed(self) -> None:
@@ -139,9 +140,6 @@ class ServerLink:
         if self.client is not None:
             self.client.disconnect()
             self.client = None
-
-    def _away(self) -> float:
-        return round(time.monotonic() - self._away_since, 1)
 
 
 def _is_passing(error: StompError) -> bool:

@@ -69,7 +69,9 @@ def check(path: Path) -> list[str]:
             findings += [f"{path}: {found}" for found in _integrity(connection)]
             for _ in _lines(path, connection, findings):
                 pass  # a line that can be exported can be read
-            findings += [] if findings else _belonging(connection)
+            for query, finding in () if findings else _FINDINGS:
+                (count,) = connection.execute(query).fetchone()
+                findings += [f"{count} {finding}"] if count else []
     except StoreDamaged as error:
         findings.append(str(StoreDamaged(path, error.found, _HOPELESS)))
     return findings
@@ -95,13 +97,6 @@ def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
                 yield from found.splitlines()
     except sqlite3.DatabaseError as error:
         yield f"SQLite's own check ends early: {error}"
-
-
-def _belonging(connection: sqlite3.Connection) -> Iterator[str]:
-    for query, finding in _FINDINGS:
-        (count,) = connection.execute(query).fetchone()
-        if count:
-            yield f"{count} {finding}"
 
 
 def export(path: Path, out: TextIO) -> list[str]:

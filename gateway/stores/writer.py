@@ -184,16 +184,13 @@ class Committer:
         except StoreError as error:
             self.failures += 1
             reading.due = trio.current_time() + _RETRY
-            self._tell(error, len(reading.next_rows))
+            if self._limiter.admit() is not None:
+                log.error("messages cannot be read back for now", reason=str(error), count=len(reading.next_rows))
             return False
         self.damaged += reading.damaged - damaged
         if reading.is_done:
             reading.action(reading.found)
         return True
-
-    def _tell(self, error: StoreError, count: int) -> None:
-        if self._limiter.admit() is not None:
-            log.error("messages cannot be read back for now", reason=str(error), count=count)
 
 
 class Housekeeper:
@@ -225,7 +222,11 @@ class Housekeeper:
         try:
             reason = await self._committer.call(self._store.shortage)
         except StoreError as error:
-            self._miss(error)
+            # The file is not in its place: the store has failed, as after a failed commit.
+            if not storage.is_failing:
+                log.error("the store has failed", reason=str(error))
+            self._is_missed = True
+            storage.failed(str(error), error.public)
             return
         if self._is_missed:
             self._is_missed = False
@@ -240,13 +241,6 @@ class Housekeeper:
         elif storage.is_short:
             log.info("there is room for the store again")
             storage.has_room()
-
-    def _miss(self, error: StoreError) -> None:
-        """The file is not in its place."""
-        if not self._storage.is_failing:
-            log.error("the store has failed", reason=str(error))
-        self._is_missed = True
-        self._storage.failed(str(error), error.public)
 
     async def _tidy(self) -> None:
         """Let the store tidy up while no read and no write waits."""
