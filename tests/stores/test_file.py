@@ -74,13 +74,9 @@ class TestMaking:
         with pytest.raises(StoreError, match=r"no/a\.db cannot be made: there is no folder .*/no$"):
             SQLiteStore.open(tmp_path / "no" / "a.db")
 
-    def test_where_one_may_not_write(self, home: Path) -> None:
-        home.chmod(0o555)
-        with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
-            SQLiteStore.open(home / "a.db")
-
-    def test_where_one_may_not_look(self, home: Path) -> None:
-        home.chmod(0)
+    @pytest.mark.parametrize("mode", [0o555, 0])
+    def test_without_rights(self, home: Path, mode: int) -> None:
+        home.chmod(mode)
         with without_rights(), pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
             SQLiteStore.open(home / "a.db")
 
@@ -105,20 +101,11 @@ class TestOpening:
             with pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
                 SQLiteStore.open(home / "a.db")
 
-    @pytest.mark.parametrize(
-        ("pragma", "value"),
-        [
-            ("synchronous", 2),
-            ("journal_mode", "wal"),
-            ("locking_mode", "exclusive"),
-            ("page_size", file.PAGE),
-            ("secure_delete", 0),
-            ("recursive_triggers", 0),
-        ],
-    )
-    def test_what_is_relied_on(self, store: SQLiteStore, pragma: str, value: int | str) -> None:
+    def test_what_is_relied_on(self, store: SQLiteStore) -> None:
         """Some of it is another by default, and in some distributions of SQLite."""
-        assert store._sql(f"PRAGMA {pragma}").fetchone() == (value,)
+        wanted: dict[str, int | str] = {"synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive"}
+        wanted |= {"page_size": file.PAGE, "secure_delete": 0, "recursive_triggers": 0}
+        assert {name: store._sql(f"PRAGMA {name}").fetchone()[0] for name in wanted} == wanted
 
 
 class TestNeverSilentlyEmpty:
