@@ -24,10 +24,19 @@ from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.storage import Storage
 from gateway.journal import Journal
 from gateway.observe.destination_metrics import MOST_SHOWN, DestinationCollector
-from gateway.observe.metrics import BrokerCollector, JournalCollector, StoreCollector
-from gateway.observe.overload_metrics import OverloadCollector
-from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
-from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
+from gateway.observe.metrics import (
+    ACK,
+    QUEUE,
+    TURN,
+    BrokerCollector,
+    DiskCollector,
+    HealthCollector,
+    JournalCollector,
+    OverloadCollector,
+    SpanCollector,
+    StoreCollector,
+    TimingCollector,
+)
 from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import LIMITS
 from gateway.transports.wire.fairness import FairGates

@@ -17,8 +17,7 @@ from gateway.broker.model.message import Message
 from gateway.config.errors import StartError, unusable
 from gateway.config.settings import Settings
 from gateway.journal import Journal
-from gateway.observe.null_recorder import NullRecorder
-from gateway.observe.tracing import Traced
+from gateway.observe.tracing import NullRecorder, Traced
 
 if TYPE_CHECKING:
     from gateway.observe.spans import Spans

@@ -11,8 +11,7 @@ from gateway.broker import Broker, Session
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies, WhenFull
 from gateway.codec import V12, Frame, Head, ProtocolError
-from gateway.observe.null_recorder import NullRecorder
-from gateway.observe.tracing import Mark, Traced, is_traceparent, shown
+from gateway.observe.tracing import Mark, NullRecorder, Traced, is_traceparent, shown
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"

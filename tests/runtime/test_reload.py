@@ -142,6 +142,11 @@ class TestWhatNeedsARestart:
 OTHERS = 'admin_groups = ["ops"]\nusers_file = "users.txt"\n'
 LOST_TOKEN = "admin_token is not set any more, and without it every program on this machine may use the admin API"
 
+UNFIT = (
+    "beside what needs a restart, settings do not fit together: cookie_keys needs a list of origins, or any page could "
+    "use the cookie of the user who opens it; allowed_origins is ['*'] (gateway.toml line 2)"
+)
+
 
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
@@ -157,10 +162,7 @@ LOST_TOKEN = "admin_token is not set any more, and without it every program on t
         (
             'cookie_keys = "secrets"',
             'admin_token = "old"\nallowed_origins = "*"',
-            (
-                "beside what needs a restart, settings do not fit together: cookie_keys needs a list of origins, or any "
-                "page could use the cookie of the user who opens it; allowed_origins is ['*'] (gateway.toml line 2)"
-            ),
+            (UNFIT),
         ),
     ],
 )
