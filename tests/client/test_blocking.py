@@ -163,8 +163,6 @@ def test_neither_side_waits_for_the_other_to_read(gateway: GatewayProcess, name:
 
 
 class Clock:
-    """The client's time, which the test moves."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
         monkeypatch.setattr(module, "time", self)

@@ -49,7 +49,6 @@ Opening = Callable[..., AbstractAsyncContextManager[Gateway]]
 
 @pytest.fixture
 def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opening:
-    """Opens a gateway with the functions above."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setattr(sys, "modules", sys.modules.copy())

@@ -38,7 +38,6 @@ def scene() -> Iterator[Scene]:
 
 @pytest.fixture
 def reader(scene: Scene) -> Client:
-    """A subscriber of /topic/a."""
     client = scene.connect()
     client.subscribe("/topic/a")
     return client
@@ -50,7 +49,6 @@ def request_of(scene: Scene, body: bytes = b"", *, is_subscribe: bool = False, *
 
 
 def carry_out(scene: Scene, request: Request) -> None:
-    """The function has returned."""
     request.check()
     request.carry_out()
     request.close()

@@ -48,7 +48,6 @@ class Gate:
             self.running -= 1
 
     async def open(self) -> None:
-        """Let the requests go on that wait now."""
         self._lot.unpark_all()
         await wait_all_tasks_blocked()
 

@@ -16,7 +16,6 @@ ROW = LAYOUTS["connected"].pack(LAYOUTS["connected"].rest + len(NAMES), 14, len(
 
 
 def of(first: int, *, epoch: int = EPOCH) -> bytes:
-    """A record of two rows."""
     return b"".join(record(RecordFacts("g1", "r", epoch, 0), first, 2, [ROW, ROW]))
 
 
@@ -25,8 +24,6 @@ EACH = len(FIRST)
 
 
 class Found:
-    """What is found in a file."""
-
     def __init__(self, path: Path, data: bytes) -> None:
         path.write_bytes(data)
         bodies = RecordBodies(path, EPOCH)

@@ -21,7 +21,6 @@ SESSION = ("transport", "peer", "principal", "session")
 
 
 def draw(data: st.DataObject, event: schema.Event) -> dict[str, Any]:
-    """A value for each column of an event."""
     values: dict[str, Any] = {}
     for name in event.columns:
         kind = schema.COLUMNS[schema.INDEX[name]].type
@@ -44,7 +43,6 @@ def draw(data: st.DataObject, event: schema.Event) -> dict[str, Any]:
 
 
 def tell(recorder: Recorder, event: str, now: int, values: dict[str, Any]) -> None:
-    """Call the method of an event."""
     layout = LAYOUTS[event]
     numbers = [values.get(name, 0) for name in layout.numbers]
     texts = [values[name] for name in layout.payload]

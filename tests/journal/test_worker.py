@@ -12,8 +12,6 @@ from tests.journal.desk import Clock, Fault, opened, rows_of
 
 
 class Desk:
-    """A journal, its clock, and what it calls."""
-
     def __init__(self, folder: Path, **options: object) -> None:
         self.folder = folder
         self.clock = Clock()

@@ -18,8 +18,6 @@ from gateway.observe import logs
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
         return True
 
@@ -41,7 +39,6 @@ def _restored() -> Iterator[None]:
 
 @pytest.fixture
 def stream() -> io.StringIO:
-    """Lines in JSON go there."""
     stream = io.StringIO()
     logs.configure("json", stream=stream)
     return stream

@@ -31,14 +31,8 @@ from gateway.transports import Server, TransportOptions
 from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import Capacity
 from gateway.transports.wire.fairness import FairGate
+from tests.observe.everything import Carrier
 from tests.transports.peers import until
-
-
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: Exception) -> None:
-        raise AssertionError(error)
 
 
 class Store:
@@ -62,7 +56,6 @@ class Store:
 
 
 def with_store(store: Store, broker: Broker | None = None) -> Metrics:
-    """The metrics of a broker with a store."""
     broker = broker or Broker()
     broker.storage = Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: committer.ask())
     store.committer = committer = Committer(broker.storage, store, trio.lowlevel.checkpoint)
@@ -70,7 +63,6 @@ def with_store(store: Store, broker: Broker | None = None) -> Metrics:
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
-    """Name and labels -> value."""
     content, _ = metrics.render("")
     return {
         sample.name + "".join(f"{{{key}={value}}}" for key, value in sample.labels.items()): sample.value

@@ -148,7 +148,6 @@ def rules() -> list[dict[str, Any]]:
 
 
 def promtool(*arguments: object) -> str:
-    """What it says; it must find nothing."""
     done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, check=False, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -11,20 +11,18 @@ from trio.testing import MockClock
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.events import EventLog
-from gateway.broker.model.identity import Renewal
 from gateway.broker.model.options import PLAIN
 from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
 from gateway.observe.sampler import Sampler
 from gateway.transports import Server
 from tests.broker.recorder import Notebook
+from tests.observe.everything import Carrier
 
 EPOCH = 1_700_000_000.0
 
 
 class Process:
-    """What the system says of it."""
-
     def __init__(self) -> None:
         self.seconds = 5.0
         self.nbytes = 1_000_000
@@ -37,19 +35,6 @@ class Process:
         if self.fails:
             raise ValueError("the system says nothing")
         return self.nbytes
-
-
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: Exception) -> None:
-        raise AssertionError(error)
-
-    def flush(self) -> None:
-        raise AssertionError("nothing is written")
-
-    def renew(self, renewal: Renewal) -> None:
-        raise AssertionError(renewal)
 
 
 @pytest.fixture
@@ -75,7 +60,6 @@ def sampler_of(server: Server, process: Process) -> Sampler:
 
 @pytest.fixture
 async def running(server: Server, process: Process, nursery: trio.Nursery) -> Sampler:
-    """One that has just begun."""
     found = sampler_of(server, process)
     nursery.start_soon(found.run)
     await trio.sleep(0.5)

@@ -10,24 +10,16 @@ import pytest
 from gateway.broker import Broker, Session
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies, WhenFull
-from gateway.codec import V12, Frame, Head, ProtocolError
+from gateway.codec import V12, Frame, Head
 from gateway.observe.tracing import Mark, NullRecorder, Traced, is_traceparent, shown
+from tests.observe.everything import Carrier
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"
 
 
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: ProtocolError) -> None:
-        raise AssertionError(error)
-
-
 @dataclass
 class Scene:
-    """A broker that traces into a list."""
-
     policies: Policies = field(default_factory=Policies)
     ratio: float = 0.0
     marks: list[Mark] = field(default_factory=list)

@@ -219,7 +219,6 @@ class TestPasscodes:
 
 
 def _users(folder: Path, passcode: str) -> Path:
-    """A users file that has alice alone."""
     path = folder / "users"
     passwords.write_user(path, "alice", passwords.hash_passcode(passcode), None)
     return path

@@ -42,7 +42,6 @@ async def connected(gateway: Gateway, kind: str, number: int = 0) -> Peer:
 
 
 async def refused(address: str) -> bool:
-    """Nobody listens there."""
     try:
         await (await dial_stream(address)).aclose()
     except OSError:

@@ -54,7 +54,6 @@ async def read(gateway: Gateway, count: int, destination: str = "/queue/a") -> l
 
 
 def row(path: str = "store.db") -> dict[str, Any]:
-    """What the file says of itself."""
     with sqlite3.connect(path) as connection:
         connection.row_factory = sqlite3.Row
         found = dict(connection.execute("SELECT * FROM store").fetchone())
@@ -155,7 +154,6 @@ async def nothing() -> bool:
 
 class TestCannotStart:
     async def refused(self, **values: object) -> str:
-        """The one sentence."""
         with pytest.raises(StartError) as caught:
             async with open_gateway(settings(**values), authenticator=Anonymous()):
                 raise AssertionError("it has started")

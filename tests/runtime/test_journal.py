@@ -46,7 +46,6 @@ def write(name: str, text: str) -> None:
 
 
 async def send(gateway: Gateway, *bodies: bytes, destination: str = "/queue/a") -> None:
-    """A client that publishes, and goes."""
     peer = await connected(gateway, "tcp")
     for body in bodies:
         await peer.publish(destination, body)

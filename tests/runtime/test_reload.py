@@ -192,7 +192,6 @@ class TestPage:
 
     @pytest.fixture
     def rows(self) -> list[list[str]]:
-        """The settings of each row."""
         page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text()
         table = page.partition("### Settings that a reload applies\n")[2].partition("\n\nEach row")[0]
         rows = [line.split("|")[1].strip() for line in table.splitlines()[3:]]
@@ -231,8 +230,6 @@ class TestPage:
 
 
 class Thing:
-    """A reloadable whose reload ends so."""
-
     def __init__(self, name: str, fault: str | None = None) -> None:
         self.name = name
         self._fault = fault

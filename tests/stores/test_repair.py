@@ -50,7 +50,6 @@ class Table:
 
 
 def found(table: Table) -> list[int | UnreadableKeys]:
-    """Keys, and what is lost between them."""
     rows = readable(PATH, table, "t", "a, b")  # type: ignore[arg-type]
     return [row if isinstance(row, UnreadableKeys) else row[0] for row in rows]
 

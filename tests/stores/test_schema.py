@@ -14,7 +14,6 @@ from tests.stores.batches import new, opened
 
 @pytest.fixture
 def old(path: Path) -> Path:
-    """A store with three messages."""
     store = opened(path)
     store.write(new([1, 2, 3]))
     store.close(clean=True)

@@ -34,7 +34,6 @@ def damaged(sound: bytes, page: int) -> bytes:
 
 
 def use(path: Path) -> list[int]:
-    """Read all there is."""
     store = opened(path)
     try:
         rows = [row.row for row in store.load().rows]

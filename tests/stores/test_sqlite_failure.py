@@ -31,8 +31,6 @@ ROOM = 1 << 20
 
 
 class PageLimit:
-    """Room as SQLite itself limits it."""
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / "store.db"
 

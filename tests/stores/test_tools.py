@@ -17,7 +17,6 @@ HOPELESS = "Nothing of it can be saved: restore a backup"
 
 @pytest.fixture
 def closed(store: SQLiteStore, path: Path) -> Path:
-    """A store with something of everything."""
     store.write(new(range(1, 2501)))
     batch = Batch(2, places={2: Container(2, "log", "/topic/ä\0", '{"a":1}')}, seen={b"\0\xff": 1e12, b"b": 2e12})
     batch.contents = {3000: Payload({"a": "ä", "b": "\n"}, "Grüße\0".encode())}
