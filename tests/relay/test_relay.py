@@ -194,6 +194,7 @@ class TestPasscodes:
         assert relay.end() == 1
         assert f"/nowhere/{pair.name}" in relay.log.splitlines()[-1]
 
+    @pytest.mark.long
     def test_later_it_is_waited_for(self, pair: Pair) -> None:
         """An operator changed it, and will change it here, too, or there again."""
         (pair.folder / "passcode").write_text("right\n")
