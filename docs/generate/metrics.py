@@ -24,15 +24,25 @@ from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.storage import Storage
 from gateway.journal import Journal
 from gateway.observe.destination_metrics import MOST_SHOWN, DestinationCollector
-from gateway.observe.metrics import BrokerCollector, JournalCollector, StoreCollector
-from gateway.observe.overload_metrics import OverloadCollector
-from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
-from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
+from gateway.observe.metrics import (
+    ACK,
+    QUEUE,
+    TURN,
+    BrokerCollector,
+    DiskCollector,
+    HealthCollector,
+    JournalCollector,
+    OverloadCollector,
+    SpanCollector,
+    StoreCollector,
+    TimingCollector,
+)
 from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import LIMITS
 from gateway.transports.wire.fairness import FairGates
 
 if TYPE_CHECKING:
+    from gateway.observe.spans import Spans
     from gateway.stores.writer import Committer
     from gateway.transports.flow.back_pressure import BlockedPublishers
     from gateway.transports.flow.connection_limits import ConnectionLimits
@@ -112,7 +122,7 @@ def collectors(folder: Path) -> Iterator[Collector]:
     yield JournalCollector(journal)
     journal.start()
     journal.close()
-    yield SpanCollector(SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0))
+    yield SpanCollector(cast("Spans", SimpleNamespace(sent=0, dropped=0, left_out=0, failure="", waiting=0)))
 
 
 def _table(collector: Collector) -> Iterator[str]:

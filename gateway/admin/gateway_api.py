@@ -27,10 +27,17 @@ from gateway.admin.endpoint import JSON, Api, ApiError, ApiModel, Endpoint
 from gateway.config import reference
 from gateway.config.settings import Address, Settings
 from gateway.observe.destination_metrics import DestinationCollector
-from gateway.observe.metrics import Metrics
-from gateway.observe.overload_metrics import OverloadCollector
-from gateway.observe.process_metrics import DiskCollector, HealthCollector, SpanCollector
-from gateway.observe.timing_metrics import ACK, QUEUE, TURN, TimingCollector
+from gateway.observe.metrics import (
+    ACK,
+    QUEUE,
+    TURN,
+    DiskCollector,
+    HealthCollector,
+    Metrics,
+    OverloadCollector,
+    SpanCollector,
+    TimingCollector,
+)
 from gateway.runtime.gateway import Gateway
 
 _AFTER_A_DRAIN = "restart the process when the log says drained: there is no other way back"

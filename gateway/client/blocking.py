@@ -73,7 +73,6 @@ class Client:
 
     @property
     def version(self) -> Version:
-        """The version agreed."""
         return self.protocol.version
 
     @property
@@ -124,11 +123,9 @@ class Client:
     # Writing.
 
     def encode(self, command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-        """A frame in the session's version."""
         return self.protocol.encode(command, headers, body)
 
     def acks(self, subscription: str, handles: Sequence[str], receipt: str = "") -> bytes:
-        """ACK frames for messages of a subscription; the last one asks for the receipt, if there is a name for it."""
         return self.protocol.acks(subscription, handles, receipt)
 
     def send(self, data: bytes) -> None:

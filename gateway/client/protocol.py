@@ -20,16 +20,13 @@ _LIMITS = Limits(headers=10_000, header_line=1024**2, body=1024**3, origin="")
 class ClientProtocol:
     """One session.
 
-    Attributes:
-        version: the version agreed; 1.0 before CONNECTED.
-        server: the header `server` of CONNECTED, or "".
-        send_interval: seconds within which the server expects a heart-beat; 0: never.
-        receive_interval: seconds within which the server sends one; 0: it does not.
+    `send_interval`: seconds within which the server expects a heart-beat; 0: never.  `receive_interval`: seconds within
+    which the server sends one; 0: it does not.
     """
 
     def __init__(self) -> None:
-        self.version = V10
-        self.server = ""
+        self.version = V10  # the version agreed; 1.0 before CONNECTED
+        self.server = ""  # the header `server` of CONNECTED, or ""
         self.send_interval = self.receive_interval = 0.0
         self._offered = (0, 0)
         self._decoder = Decoder(_LIMITS)
@@ -69,7 +66,6 @@ class ClientProtocol:
             self.receive_interval = max(receive, theirs) / 1000
 
     def encode(self, command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
-        """A frame in the version agreed."""
         return frame(command, headers, body, version=self.version)
 
     def acks(self, subscription: str, handles: Sequence[str], receipt: str = "") -> bytes:
@@ -91,7 +87,6 @@ class ClientProtocol:
         return (begin + ("\n\n\0" + begin).join(handles) + last).encode()
 
     def nack(self, subscription: str, handle: str, headers: Mapping[str, str]) -> bytes:
-        """A NACK with more headers."""
         about = {"id": handle} if self.version is V12 else {"subscription": subscription, "message-id": handle}
         return self.encode("NACK", about | dict(headers))
 

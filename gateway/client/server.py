@@ -20,33 +20,24 @@ _ALL = ",".join([version.name for version in VERSIONS])
 class StompServer:
     """A STOMP server and the login there.  Times are in milliseconds.
 
-    Attributes:
-        tls: speak TLS; the certificate must be of `host`.
-        ca: a file of certificates to trust instead of the system's; "": the system's.
-        cert, key: files of the client certificate and of its key, which may stand in `cert`, too; "": none.
-        login, passcode: "": not sent.
-        vhost: the header `host`; "": the value of `host`.
-        versions: offered, with commas.
-        heartbeat: offered in both directions, by a client with heart-beats.
-        headers: more headers of CONNECT.
-        connect_timeout: of the TCP and TLS handshakes, and again of the answer to CONNECT.
-        receipt_timeout: longest wait for a RECEIPT, or for a full socket.
+    `cert`, `key`: files of the client certificate and of its key, which may stand in `cert`, too; "": none.  `login`,
+    `passcode`: "": not sent.
     """
 
     host: str = "localhost"
     port: int = DEFAULT_PORT
-    tls: bool = False
-    ca: str = ""
+    tls: bool = False  # speak TLS; the certificate must be of `host`
+    ca: str = ""  # a file of certificates to trust instead of the system's; "": the system's
     cert: str = ""
     key: str = ""
     login: str = ""
     passcode: str = field(default="", repr=False)
-    vhost: str = ""
-    versions: str = _ALL
-    heartbeat: int = 10_000
-    headers: Mapping[str, str] = field(default_factory=dict)
-    connect_timeout: int = 10_000
-    receipt_timeout: int = 60_000
+    vhost: str = ""  # the header `host`; "": the value of `host`
+    versions: str = _ALL  # offered, with commas
+    heartbeat: int = 10_000  # offered in both directions, by a client with heart-beats
+    headers: Mapping[str, str] = field(default_factory=dict)  # more headers of CONNECT
+    connect_timeout: int = 10_000  # of the TCP and TLS handshakes, and again of the answer to CONNECT
+    receipt_timeout: int = 60_000  # longest wait for a RECEIPT, or for a full socket
 
     def connect_headers(self, beat: int) -> dict[str, str]:
         """The headers of CONNECT, with heart-beats of `beat` milliseconds; 0: none."""

@@ -15,14 +15,4 @@ from .registry import DEAD_LETTERS, OF_SENDS, Handlers
 from .request import CannotSend, Reject, Request
 from .runner import Runner
 
-__all__ = [
-    "DEAD_LETTERS",
-    "OF_SENDS",
-    "CannotSend",
-    "Handlers",
-    "HandlersError",
-    "Reject",
-    "Request",
-    "Runner",
-    "load",
-]
+__all__ = ["DEAD_LETTERS", "OF_SENDS", "CannotSend", "Handlers", "HandlersError", "Reject", "Request", "Runner", "load"]

@@ -37,20 +37,13 @@ TIMEOUT = 30.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the operator.
+    """A function of the operator."""
 
-    Attributes:
-        kind: `send` or `subscribe`.
-        call: the function itself.
-        concurrency: requests that it handles at a time.
-        timeout: seconds that one request may take.
-    """
-
-    kind: str
+    kind: str  # `send` or `subscribe`
     template: Template
-    call: Callable[..., Awaitable[Answer]]
-    concurrency: int
-    timeout: float
+    call: Callable[..., Awaitable[Answer]]  # the function itself
+    concurrency: int  # requests that it handles at a time
+    timeout: float  # seconds that one request may take
 
     @property
     def queue(self) -> str:
@@ -59,8 +52,6 @@ class Function:
 
 
 class _Functions:
-    """The functions for one kind of frame."""
-
     def __init__(self) -> None:
         self.all: dict[tuple[str, ...], Function] = {}  # by the words of its template
         self._by_name: dict[str, Function] = {}
@@ -138,7 +129,6 @@ class Handlers:
         return register
 
     def functions(self) -> Iterator[Function]:
-        """All functions."""
         yield from self._of_send.all.values()
         yield from self._of_subscribe.all.values()
 

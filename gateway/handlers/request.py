@@ -192,7 +192,6 @@ class Request:
             raise _refused(error) from None
 
     def carry_out(self) -> None:
-        """Send the messages."""
         sendings = self._let_go()
         for sending in sendings:
             self._broker.router.send(sending)

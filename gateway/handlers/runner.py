@@ -4,14 +4,11 @@
                                                                   |  returned: its messages, and ACK
                                                                   '  failed:   NACK
 
-Each function has one subscription, in mode client-individual, with its concurrency as `prefetch-count`.  So back-off,
-attempts, dead letters, limits and order are those of every queue.
+Each function has one subscription, in mode client-individual, with its concurrency as `prefetch-count`.  A worker takes
+the next message only after all output of the last one is written, or was waited for (`settle`): so a function that
+writes more than its consumers read is blocked like any publisher.
 
-A worker takes the next message only after all output of the last one is written, or was waited for (`settle`, as at the
-end of a turn of a connection): so a function that writes more than its consumers read is blocked like any publisher.
-
-If the session ends, by an operator or by a fault, the running functions are cancelled, their messages are requeued, and
-after a pause a new session begins.
+If the session ends, the running functions are cancelled, their messages are requeued, and a new session begins.
 """
 
 from __future__ import annotations
@@ -56,8 +53,6 @@ class _Backlog:
 
 
 class _Failure(NamedTuple):
-    """The headers of the NACK for a failed request."""
-
     reason: str
     requeue: bool = True
 
@@ -65,19 +60,11 @@ class _Failure(NamedTuple):
 class Runner:
     """Runs functions for one broker: `gateway.broker.core.ports.Carrier`.
 
-    Attributes:
-        session: the session in the broker; a new one follows when it ends.
-        failures: requests that failed, were rejected, or took too long.
-        must_read: for `settle`: the runner holds messages of other clients, so its waits are bounded.
-
-    Args:
-        settle: flushes the output of a turn, and waits as a connection does.
-
-    Raises:
-        ProtocolError: the broker's limits do not allow so many functions.
+    `settle`: flushes the output of a turn, and waits as a connection does.  Raises ProtocolError: the broker's limits
+    do not allow so many functions.
     """
 
-    must_read = True
+    must_read = True  # for `settle`: the runner holds messages of other clients, so its waits are bounded
 
     def __init__(self, broker: Broker, handlers: Handlers, settle: Callable[[Runner], Awaitable[None]]) -> None:
         self._broker = broker
@@ -89,8 +76,8 @@ class Runner:
         self._stopping = False
         self._at_work = 0
         self._finished = trio.Event()
-        self.failures = 0
-        self.session = self._open()
+        self.failures = 0  # requests that failed, were rejected, or took too long
+        self.session = self._open()  # the session in the broker; a new one follows when it ends
         broker.context.application = handlers
 
     # the session
@@ -114,7 +101,6 @@ class Runner:
         return session
 
     async def run(self) -> None:
-        """Run the functions until cancelled."""
         while True:
             try:
                 async with trio.open_nursery() as nursery:
@@ -261,7 +247,6 @@ def _in_a_header(text: str) -> str:
 
 
 def _shown(function: Function, request: Request) -> dict[str, object]:
-    """The fields of a request in the log."""
     return {
         "function": f"{function.kind} {function.template.text}",
         "destination": request.destination,

@@ -18,26 +18,20 @@ from gateway.broker.model.patterns import MAX_WORDS, ONE, WILDCARDS, split
 class Template:
     """One destination of a function.
 
-    Attributes:
-        text: as the operator wrote it.
-        fields: names of the fields, in order.
-        pattern: the text with a wildcard for each field, for a trie of patterns.
-        shape: the words of the pattern; templates of one shape match the same names.
-
-    Raises:
-        ValueError: it is no template; `str()` is a sentence.
+    `shape`: the words of the pattern; templates of one shape match the same names.  Raises ValueError: it is no
+    template; `str()` is a sentence.
     """
 
     __slots__ = ("_words", "fields", "pattern", "shape", "text")
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = text  # as the operator wrote it
         words = split(text)
         _check(text, words)
         self._words = tuple(_field(word) for word in words)
-        self.fields = tuple(field for field in self._words if field)
+        self.fields = tuple(field for field in self._words if field)  # names of the fields, in order
         self.shape = tuple(ONE if field else word for word, field in zip(words, self._words, strict=True))
-        self.pattern = "/" + "/".join(self.shape)
+        self.pattern = "/" + "/".join(self.shape)  # the text with a wildcard for each field, for a trie of patterns
         if len(set(self.fields)) < len(self.fields):
             raise ValueError(f"{text!r} has two fields of one name")
 

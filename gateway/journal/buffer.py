@@ -1,18 +1,12 @@
 """Buffer of rows between the event loop and the thread that writes.
 
 There is one list.  The loop appends to it; the thread copies its start and then deletes that.  Each of these is one
-operation of the interpreter, so no row needs a lock.  Each count is written by one side: the loop counts bytes that
-`entered`, the thread bytes that are `settled`; the difference waits.
-
-The loop sets `wake` when the thread sleeps without a deadline, and after each step of bytes; otherwise a row costs one
-comparison.  The order in `_ring` and `is_empty` ensures that the thread never sleeps while there are rows: the loop
-appends, then looks at the alarm; the thread sets the alarm, then looks at the rows.
+operation of the interpreter, so no row needs a lock.  The loop counts bytes that `entered`, the thread bytes that are
+`settled`; the difference waits.
 
 Beyond the limit rows are dropped and counted, until a quarter of the limit is free; then a row tells their number.
-With `holds` publishers are held back instead (`is_behind`), from three quarters of the limit down to a half; rows
-beyond the limit are dropped then, too.  Publishers are not held back for a disk that takes nothing.
-
-Sizes are bytes of the records; in memory each row costs about 40 more.
+With `holds` publishers are held back instead (`is_behind`), from three quarters of the limit down to a half, but not
+for a disk that takes nothing.  Sizes are bytes of the records; in memory each row costs about 40 more.
 """
 
 from __future__ import annotations
@@ -33,28 +27,19 @@ _DROPPED = LAYOUTS["journal_dropped"]
 class RowBuffer:
     """The rows that wait.
 
-    Attributes:
-        rows_dropped: number of dropped rows.
-        is_behind: publishers must be held back.
-        failure: reason why rows cannot be written now; empty: none.
-        wake: wakes the thread.
-        step: bytes that are written before the usual time.
-
-    Args:
-        clock: nanoseconds, monotonic.
-        limit: most bytes that wait.
-        holds: hold publishers back before the limit is reached.
+    `clock`: nanoseconds, monotonic.  `limit`: most bytes that wait.  `holds`: hold publishers back before the limit is
+    reached.
     """
 
     def __init__(self, clock: Callable[[], int], limit: int, *, holds: bool) -> None:
         self.clock = clock
-        self.rows_dropped = 0
-        self.is_behind = False
-        self.failure = ""
-        self.wake = threading.Event()
+        self.rows_dropped = 0  # number of dropped rows
+        self.is_behind = False  # publishers must be held back
+        self.failure = ""  # reason why rows cannot be written now; empty: none
+        self.wake = threading.Event()  # wakes the thread
         self._limit = limit
         self._holds = holds
-        self.step = min(_STEP, limit // 8)
+        self.step = min(_STEP, limit // 8)  # bytes that are written before the usual time
         self._rows: list[Piece] = []
         self._append: Callable[[Piece], None] = self._rows.append
         self._entered = 0
@@ -76,14 +61,15 @@ class RowBuffer:
     # the loop
 
     def _enter(self, row: Piece) -> None:
-        """Append a row."""
         self._append(row)
         self._entered += bytes_of(row)
         if self._entered > self._alarm:
             self._ring()
 
     def _ring(self) -> None:
-        """Wake the thread: it sleeps, or a step is full."""
+        """Wake the thread: it sleeps, or a step is full; otherwise a row costs one comparison."""
+        # The loop appends, then looks at the alarm; the thread sets the alarm, then looks at the rows (`is_empty`).  So
+        # the thread never sleeps while there are rows.
         queued = self._entered - self._settled
         if queued > self._limit:
             self._append = self._refuse
@@ -114,7 +100,6 @@ class RowBuffer:
         self.rows_dropped += 1
 
     def end(self) -> None:
-        """Drop all further rows."""
         self.tell_missing()
         self._append = self._give_up
 

@@ -19,22 +19,14 @@ from .segments import order
 
 
 class Segment:
-    """One file.
-
-    Attributes:
-        path: named as a segment.
-        unknown: number of rows left out so far.
-        size: bytes of the file when it was opened; this and the next two are known after the last row.
-        torn: bytes of the torn end.
-        damaged: bytes left out, in place of records.
-    """
+    """One file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = 0
-        self.torn = 0
-        self.damaged = 0
-        self.unknown = 0
+        self.path = path  # named as a segment
+        self.size = 0  # bytes of the file when it was opened; this and the next two are known after the last row
+        self.torn = 0  # bytes of the torn end
+        self.damaged = 0  # bytes left out, in place of records
+        self.unknown = 0  # number of rows left out so far
 
     def records(self) -> Iterator[list[Row]]:
         """The rows of each record: about 1 MiB, unless a body is larger.

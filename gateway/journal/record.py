@@ -78,31 +78,19 @@ class RecordError(Exception):
 
 
 class RecordFacts(NamedTuple):
-    """The fields that all rows of a record share.
-
-    Attributes:
-        run: the start of message-ids.
-        epoch: start of the gateway, microseconds since 1970.
-        offset: nanoseconds from its monotonic clock to 1970.
-    """
+    """The fields that all rows of a record share."""
 
     gateway: str
-    run: str
-    epoch: int
-    offset: int
+    run: str  # the start of message-ids
+    epoch: int  # start of the gateway, microseconds since 1970
+    offset: int  # nanoseconds from its monotonic clock to 1970
 
 
 # layouts
 
 
 class Layout:
-    """The layout of one event's rows.
-
-    Attributes:
-        numbers, names, payload: its columns, in the order of a row.
-        pack: length, code, names_length, time and the numbers to bytes.
-        rest: bytes that `length` counts beside names and payload.
-    """
+    """The layout of one event's rows.  `numbers`, `names`, `payload`: its columns, in the order of a row."""
 
     __slots__ = (
         *("_columns", "_has_message", "_nothing", "_read", "_row"),
@@ -119,8 +107,8 @@ class Layout:
         self._read = [_READERS[schema.COLUMNS[schema.INDEX[name]].type] for name in payload]
         self._nothing = (None,) * len(payload)
         self._has_message = "message_id" in numbers
-        self.pack = self._row.pack
-        self.rest = self._row.size - _LENGTH.size
+        self.pack = self._row.pack  # length, code, names_length, time and the numbers to bytes
+        self.rest = self._row.size - _LENGTH.size  # bytes that `length` counts beside names and payload
         # The place of each column in the tuple that `unpack` builds.  Its first value is None, for missing columns.
         # The id of a message is found before its number.
         given = ["", *schema.OF_EVERY_ROW, "message_id" if self._has_message else "", *[""] * 4]

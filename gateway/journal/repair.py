@@ -26,23 +26,13 @@ _BEFORE_EPOCH = size_of(b"") + struct.calcsize("<BQ")
 
 
 class RecordBodies:
-    """The bodies of a segment's records, in their order; to be iterated over once.
-
-    Attributes:
-        size: bytes of the file when it was opened.
-        place: bytes up to the end of the last body, or of the damage behind it.
-        torn: bytes of the torn end; known after the iteration.
-        damaged: bytes left out so far.
-
-    Args:
-        epoch: of the records.
-    """
+    """The bodies of a segment's records, in their order; to be iterated over once.  `epoch`: of the records."""
 
     def __init__(self, path: Path, epoch: int) -> None:
-        self.size = 0
-        self.place = 0
-        self.torn = 0
-        self.damaged = 0
+        self.size = 0  # bytes of the file when it was opened
+        self.place = 0  # bytes up to the end of the last body, or of the damage behind it
+        self.torn = 0  # bytes of the torn end; known after the iteration
+        self.damaged = 0  # bytes left out so far
         self._path = path
         self._epoch = epoch
         self._last: bytes | None = None

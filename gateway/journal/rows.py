@@ -56,15 +56,12 @@ class Rows(RowBuffer):
     def names_of_session(
         self, transport: str | None, peer: str | None, principal: str | None = None, session: str | None = None
     ) -> bytes:
-        """What the rows of a session have in common."""
         return strings(transport, peer, principal, session)
 
     def names_of_subscription(self, session: bytes, subscription: str | None, ack_mode: str, destination: str) -> bytes:
-        """What the rows of a subscription have in common."""
         return session + strings(subscription, ack_mode, destination)
 
     def names_of_destination(self, destination: str) -> bytes:
-        """What the rows of a destination have in common."""
         return (self._destinations.get(destination) or self._know(destination))[0]
 
     def _know(self, destination: str) -> tuple[bytes, int]:
@@ -94,7 +91,6 @@ class Rows(RowBuffer):
         body: bytes,
         transaction: str | None = None,
     ) -> None:
-        """The broker took a message of a client."""
         name, most = self._destinations.get(destination) or self._know(destination)
         known = self._blocks.get(id(headers))
         block = known[1] if known is not None and known[0] is headers else self._block_of(headers)
@@ -139,7 +135,6 @@ class Rows(RowBuffer):
         self._enter((front, kept, behind) if len(kept) > _APART else front + kept + behind)
 
     def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
-        """A message went to a subscription for the first time."""
         length = len(names)
         row = (
             _pack_delivered(

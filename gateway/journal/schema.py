@@ -120,10 +120,7 @@ EVENTS = (
         "a message became a dead letter; `destination` and `message_id` are those it had, `headers` those it has now",
     ),
     Event(
-        "dropped",
-        8,
-        (*_END, "reason"),
-        "a message was dropped; if only the store had it, size and count are not known",
+        "dropped", 8, (*_END, "reason"), "a message was dropped; if only the store had it, size and count are not known"
     ),
     Event("tx_begun", 9, (*_SESSION, "transaction"), "BEGIN"),
     Event("tx_committed", 10, (*_SESSION, "transaction"), "COMMIT"),

@@ -2,14 +2,11 @@
 
     DIR/<gateway>/lock               the lock, and in it the epoch of its last owner
     DIR/<gateway>/<epoch>-<n>.open   the segment that grows
-    DIR/<gateway>/<epoch>-<n>.seg    a complete segment
+    DIR/<gateway>/<epoch>-<n>.seg    a complete segment: readers take it, and may remove it
 
-A segment begins with its first record, and is complete after some bytes or seconds: it is renamed, and the writer never
-touches it again.  Readers take files that end with `.seg`, and may remove them.
-
-A record that could not be written whole is cut off again, so that the same rows can be written once more.  If that
-fails, too, the file is set aside, as is the file of a dead process: as soon as possible the torn end is cut off, and
-the file completed.  Damage inside of it stays; readers leave it out (`repair`).
+A record that could not be written whole is cut off, so that the same rows can be written again.  If that fails, too,
+the file is set aside, as is the file of a dead process: as soon as possible its torn end is cut off, and it is
+completed.  Damage inside of it stays; readers leave it out (`repair`).
 """
 
 from __future__ import annotations
@@ -57,17 +54,11 @@ class Sync(enum.Enum):
 
 
 class Mended(NamedTuple):
-    """A segment that was set aside, and was not whole.
+    """A segment that was set aside, and was not whole."""
 
-    Attributes:
-        path: the completed file; it does not exist if no record was whole.
-        torn: bytes that were cut off at its end.
-        damaged: bytes inside that readers leave out.
-    """
-
-    path: Path
-    torn: int
-    damaged: int
+    path: Path  # the completed file; it does not exist if no record was whole
+    torn: int  # bytes that were cut off at its end
+    damaged: int  # bytes inside that readers leave out
 
 
 def order(path: Path) -> tuple[int, int]:
@@ -111,16 +102,11 @@ def lock(folder: Path, now: int) -> tuple[int, int]:
 
 
 def reason_of(error: OSError) -> str:
-    """The system's reason."""
     return error.strerror or str(error)
 
 
 class Segments:
     """The segments that a gateway writes.  One thread calls, and hands in the time.
-
-    Attributes:
-        begun: number of segments so far.
-        lost: written rows whose file was removed before it was complete.
 
     Args:
         nbytes: size after which a segment is complete.
@@ -141,8 +127,8 @@ class Segments:
         offset: Callable[[], int] | None = None,
         on_mended: Callable[[Mended], None] = lambda _: None,
     ) -> None:
-        self.begun = 0
-        self.lost = 0
+        self.begun = 0  # number of segments so far
+        self.lost = 0  # written rows whose file was removed before it was complete
         self._folder = folder
         self._facts = facts
         self._sync = sync

@@ -5,11 +5,8 @@
            it is time             ->  write one record
            the disk takes nothing ->  say so, keep the record, and try again after a second
 
-`step` does the work and returns the time to sleep; the thread only calls it.  So tests call it themselves, with their
-own clock.
-
-Rows that the disk does not take wait in the buffer, which is bounded: a short failure loses none, a long one is
-counted.
+`step` does the work and returns the time to sleep, so tests call it with their own clock.  Rows that the disk does not
+take wait in the buffer, which is bounded: a short failure loses none, a long one is counted.
 """
 
 from __future__ import annotations
@@ -29,20 +26,14 @@ _NANO = 1e-9
 class Worker:
     """Writes the rows of a buffer to segments.
 
-    Attributes:
-        rows: number of written rows.
-        nbytes: number of written bytes.
-
-    Args:
-        on_relief: called when held publishers may go on.
-        on_state: called when `buffer.failure` changes.
+    `on_relief`: called when held publishers may go on.  `on_state`: called when `buffer.failure` changes.
     """
 
     def __init__(
         self, buffer: RowBuffer, segments: Segments, *, on_relief: Callable[[], None], on_state: Callable[[], None]
     ) -> None:
-        self.rows = 0
-        self.nbytes = 0
+        self.rows = 0  # number of written rows
+        self.nbytes = 0  # number of written bytes
         self._buffer = buffer
         self._segments = segments
         self._on_relief = on_relief
@@ -59,7 +50,6 @@ class Worker:
         return self._buffer.waiting + (self._held[0] if self._held else 0)
 
     def start(self) -> None:
-        """Start the thread."""
         # A daemon, because a disk that hangs must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()

@@ -87,14 +87,10 @@ class Journal(Rows):
             on_mended=lambda mended: call_soon(partial(on_mended, mended)),
         )
         self.worker = Worker(
-            self,
-            self.segments,
-            on_relief=lambda: call_soon(on_relief),
-            on_state=lambda: call_soon(on_state),
+            self, self.segments, on_relief=lambda: call_soon(on_relief), on_state=lambda: call_soon(on_state)
         )
 
     def start(self) -> None:
-        """Start writing."""
         self.worker.start()
 
     def close(self, seconds: float = 5.0) -> int:

@@ -1,15 +1,12 @@
 """Metrics of destinations: sums over all of them, and single ones that the operator names.
 
     round     looks at every destination once; its sums are shown until the next round is complete
-    scrape    continues the round with a limited number of destinations
+    scrape    continues the round with a limited number of destinations, so it takes a bounded time
 
-So a scrape takes a bounded time (10 ms for 10,000 destinations with messages), and up to that number the sums are those
-of the scrape.  Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
+Known weakness: with a million queues a round takes a hundred scrapes, and the sums are as old.
 
-The setting `metrics_destinations` names single destinations.  Their names become a label, so their number is limited,
-and a destination that is shown stays until it is deleted: otherwise a time series would come and go with the order of
-the round.  A name without wildcards always has its place, because clients can create any number of destinations that
-match a pattern.  Names are compared with patterns in rounds, too.
+Names of single destinations become a label, so their number is limited, and one that is shown stays until it is
+deleted.  A name without wildcards always has its place: clients can create any number that match a pattern.
 """
 
 from __future__ import annotations
@@ -40,21 +37,13 @@ LONGEST_NAME = 256  # Characters of a name that becomes a label.  A client may s
 
 @dataclass
 class Sums:
-    """Sums of a round.
+    """Sums of a round."""
 
-    Attributes:
-        unconsumed: messages in queues without a consumer, apart from dead letters.
-        unconsumed_queues: number of those queues.
-        dead_letters: messages in dead-letter queues.
-        full: queues that hold publishers back.
-        oldest: number of the oldest waiting message, apart from dead letters; None: no message waits.
-    """
-
-    unconsumed: int = 0
-    unconsumed_queues: int = 0
-    dead_letters: int = 0
-    full: int = 0
-    oldest: int | None = None
+    unconsumed: int = 0  # messages in queues without a consumer, apart from dead letters
+    unconsumed_queues: int = 0  # number of those queues
+    dead_letters: int = 0  # messages in dead-letter queues
+    full: int = 0  # queues that hold publishers back
+    oldest: int | None = None  # number of the oldest waiting message, apart from dead letters; None: no message waits
 
 
 class DestinationCollector(Collector):
@@ -77,7 +66,6 @@ class DestinationCollector(Collector):
         self._found: dict[str, None] = {}  # by patterns
 
     def collect(self) -> Iterator[Metric]:
-        """The sums, and the single destinations."""
         self._look()
         last = self._last
         yield GaugeMetricFamily(
@@ -163,9 +151,7 @@ class DestinationCollector(Collector):
         )
         nbytes = GaugeMetricFamily("gateway_destination_waiting_bytes", "Memory of these messages.", labels=label)
         unacknowledged = GaugeMetricFamily(
-            "gateway_destination_messages_unacknowledged",
-            "Messages delivered and not acknowledged.",
-            labels=label,
+            "gateway_destination_messages_unacknowledged", "Messages delivered and not acknowledged.", labels=label
         )
         consumers = GaugeMetricFamily("gateway_destination_subscriptions", "Subscriptions.", labels=label)
         known = self._broker.destinations

@@ -1,19 +1,10 @@
-"""Logs: structlog to standard error, one event a line.
-
-Modules log by `structlog.get_logger("gateway...")`; this module defines the format.  A line about a session names it by
-the field `session`.  The session is not bound to the task, because one client's task does the work of others, too.
-docs/logs.md has every event and field, and a test compares.
+"""Logs: structlog to standard error, one event a line; docs/logs.md has every event and field.
 
 No line is logged per message: a line costs some 10 us, a message some 3.  Lines are written at once, by the thread that
-logs.  Known weakness: a reader of standard error that stops reading stops the gateway, as with every program that logs
-to a pipe.
+logs.  Known weakness: a reader of standard error that stops reading stops the gateway.
 
-Libraries log through the standard library.  The loggers in FOREIGN get the same format.  hypercorn's command sets up
-its logger with its first line, before or after this module.  So a filter catches its lines (`_Diverted`); lines before
-our settings are read have hypercorn's format.
-
-The journal of systemd reads a level in front of each line, like `<4>` (sd-daemon(3)), where standard error is its
-stream.
+Libraries log through the standard library; the loggers in FOREIGN get the same format.  hypercorn's command replaces
+the handlers of its logger with its first line, so a filter catches its lines (`_Diverted`).
 """
 
 from __future__ import annotations
@@ -81,7 +72,6 @@ class _Diverted(logging.Filter):
         self._least = level
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Write the line here, and nowhere else."""
         if record.levelno >= self._least:
             self._handler.handle(record)
         return False
@@ -107,7 +97,7 @@ def _rendering(human: bool, stream: TextIO) -> list[Processor]:
         first = [structlog.processors.format_exc_info, lead_with_event]
         # `default=str`: no value makes a log call fail.
         last = structlog.processors.JSONRenderer(default=str)
-    return [*first, _Prioritized(last) if is_journal(stream) else last]
+    return [*first, partial(_prioritized, last) if is_journal(stream) else last]
 
 
 def is_journal(stream: TextIO) -> bool:
@@ -119,15 +109,10 @@ def is_journal(stream: TextIO) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
-class _Prioritized:
-    """Renders an event, with its priority in front of each line: the journal makes an entry of each."""
-
-    def __init__(self, renderer: _Renderer) -> None:
-        self._renderer = renderer
-
-    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> str:
-        priority = PRIORITIES.get(event["level"], "<6>")  # before the renderer takes the event apart
-        return "\n".join([priority + line for line in str(self._renderer(logger, method, event)).split("\n")])
+def _prioritized(renderer: _Renderer, logger: WrappedLogger, method: str, event: EventDict) -> str:
+    """An event, with its priority in front of each line: the journal makes an entry of each."""
+    priority = PRIORITIES.get(event["level"], "<6>")  # before the renderer takes the event apart
+    return "\n".join([priority + line for line in str(renderer(logger, method, event)).split("\n")])
 
 
 def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
@@ -151,7 +136,6 @@ def _adopt_foreign(human: bool, stream: TextIO, level: int) -> None:
 
 
 def add_logger(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the field `logger`."""
     record = event.get("_record")
     name = record.name if record is not None else getattr(logger, "name", "")
     if name:
@@ -177,7 +161,6 @@ def _escaped(character: str) -> str:
 
 
 def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace the values of keys that name a secret."""
     for key in SECRETS & event.keys():
         event[key] = "(hidden)"
     return event

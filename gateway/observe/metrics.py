@@ -11,14 +11,19 @@ destinations that the operator asks for, a hundred at most (`destination_metrics
 from __future__ import annotations
 
 import collections
+import os
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import trio
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     SummaryMetricFamily,
 )
@@ -27,14 +32,19 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 import gateway
-
-from .process_metrics import DiskCollector
+from gateway.broker.core.histogram import BOUNDS
 
 if TYPE_CHECKING:
     from gateway.broker.broker import Broker
+    from gateway.broker.core.histogram import Histogram
     from gateway.broker.core.storage import Storage
     from gateway.journal import Journal
+    from gateway.observe.spans import Spans
     from gateway.stores.writer import Committer
+    from gateway.transports.flow.back_pressure import BlockedPublishers
+    from gateway.transports.flow.connection_limits import ConnectionLimits
+    from gateway.transports.flow.memory_guard import MemoryGuard
+    from gateway.transports.wire.fairness import FairGates
 
 COUNTERS = (
     ("connections", "gateway_connections", "Transport connections accepted."),
@@ -173,11 +183,7 @@ class Metrics:
 
 
 def labelled(
-    family: type[CounterMetricFamily | GaugeMetricFamily],
-    name: str,
-    text: str,
-    label: str,
-    values: Mapping[str, float],
+    family: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, label: str, values: Mapping[str, float]
 ) -> Metric:
     """A metric with one time series for each value of its label."""
     made = family(name, text, labels=[label])
@@ -194,7 +200,6 @@ class BrokerCollector(Collector):
         self._held = held
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the broker."""
         broker = self._broker
         version = {"version": gateway.__version__, "python": platform.python_version()}
         yield InfoMetricFamily("gateway_build", "Version of the gateway and of Python.", value=version)
@@ -217,14 +222,11 @@ class BrokerCollector(Collector):
 
 
 class StoreCollector(Collector):
-    """Reads the storage of the broker and the writer of the store."""
-
     def __init__(self, storage: Storage, committer: Committer) -> None:
         self._storage = storage
         self._committer = committer
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the store."""
         storage, committer = self._storage, self._committer
         yield GaugeMetricFamily(
             "gateway_store_failed",
@@ -257,13 +259,10 @@ class StoreCollector(Collector):
 
 
 class JournalCollector(Collector):
-    """Reads the journal and its writer."""
-
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of the journal."""
         journal, worker = self._journal, self._journal.worker
         yield GaugeMetricFamily(
             "gateway_journal_failed", "1 while the journal cannot be written; else 0.", bool(journal.failure)
@@ -274,7 +273,198 @@ class JournalCollector(Collector):
         yield CounterMetricFamily("gateway_journal_rows_written", "Rows written to the journal.", worker.rows)
         yield CounterMetricFamily("gateway_journal_written_bytes", "Bytes written to the journal.", worker.nbytes)
         yield CounterMetricFamily(
-            "gateway_journal_rows_dropped",
-            "Rows dropped because too many waited to be written.",
-            journal.rows_dropped,
+            "gateway_journal_rows_dropped", "Rows dropped because too many waited to be written.", journal.rows_dropped
         )
+
+
+# A network disk may take long to answer: a thread asks the disks before a scrape, for so many seconds at most.
+LONGEST_LOOK = 1.0
+
+
+class DiskCollector(Collector):
+    """Free space of the disks that the gateway writes to.
+
+    `folders`: kind of files -> their folder; the kinds become a label.
+    """
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = folders
+        self._found: dict[str, os.statvfs_result] = {}
+        self._thread = trio.CapacityLimiter(1)
+
+    async def look(self) -> None:
+        """Ask the disks, in one thread at most: a disk that hangs blocks that one alone."""
+        if not self._folders or not self._thread.available_tokens:
+            return
+        with trio.move_on_after(LONGEST_LOOK):
+            await trio.to_thread.run_sync(self.look_now, limiter=self._thread, abandon_on_cancel=True)
+
+    def look_now(self) -> None:
+        """Ask the disks, without a limit of time."""
+        for name, folder in self._folders.items():
+            with suppress(OSError):  # store or journal reports it
+                self._found[name] = os.statvfs(folder)
+
+    def collect(self) -> Iterator[Metric]:
+        free = GaugeMetricFamily("gateway_disk_free_bytes", "Free space of the disk.", labels=["place"])
+        size = GaugeMetricFamily("gateway_disk_size_bytes", "Size of the disk.", labels=["place"])
+        for name, disk in list(self._found.items()):
+            free.add_metric([name], disk.f_bavail * disk.f_frsize)
+            size.add_metric([name], disk.f_blocks * disk.f_frsize)
+        yield from (free, size)
+
+
+class HealthCollector(Collector):
+    """Health of the gateway.
+
+    Args:
+        not_ready: the reason why clients must not be sent here; None: they may.
+        complaints: faults that do not keep clients away.
+        certificate_ends: seconds since the epoch; None: there is no certificate.
+        functions_failed: of the operator's functions; None: there are none.
+    """
+
+    def __init__(
+        self,
+        not_ready: Callable[[], str | None],
+        complaints: Callable[[], Mapping[str, str]],
+        certificate_ends: Callable[[], float] | None = None,
+        functions_failed: Callable[[], int] | None = None,
+    ) -> None:
+        self._not_ready = not_ready
+        self._complaints = complaints
+        self._certificate_ends = certificate_ends
+        self._functions_failed = functions_failed
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "gateway_ready", "1 while clients may be sent here; else 0, and /readyz says why.", not self._not_ready()
+        )
+        yield GaugeMetricFamily(
+            "gateway_complaints", "Faults that do not keep clients away; /readyz names them.", len(self._complaints())
+        )
+        if self._certificate_ends is not None:
+            yield GaugeMetricFamily(
+                "gateway_certificate_expiry_timestamp_seconds",
+                "End of the certificate of the TLS listeners.",
+                self._certificate_ends(),
+            )
+        if self._functions_failed is not None:
+            yield CounterMetricFamily(
+                "gateway_handler_failures",
+                "Requests that a function of the setting handlers failed at, refused, or took too long for.",
+                self._functions_failed(),
+            )
+
+
+class SpanCollector(Collector):
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+
+    def collect(self) -> Iterator[Metric]:
+        spans = self._spans
+        for name, text, value in (
+            ("gateway_spans_sent", "Spans that the collector of traces took.", spans.sent),
+            (
+                "gateway_spans_dropped",
+                "Spans dropped because too many waited, or because the collector did not take them.",
+                spans.dropped,
+            ),
+            ("gateway_messages_untraced", "Messages that were not traced, because too many came.", spans.left_out),
+        ):
+            yield CounterMetricFamily(name, text, value)
+        yield GaugeMetricFamily("gateway_spans_waiting", "Spans that wait to be sent.", spans.waiting)
+        yield GaugeMetricFamily(
+            "gateway_spans_failed", "1 while the collector of traces takes nothing; else 0.", bool(spans.failure)
+        )
+
+
+_STEP = 2
+
+TURN = "gateway_turn_seconds", "Time from a chunk of bytes of a client until its effects were handed to the sockets."
+QUEUE = "gateway_queue_seconds", "Time from the SEND to the first delivery."
+ACK = "gateway_ack_seconds", "Time from the delivery to its ACK."
+
+
+class TimingCollector(Collector):
+    """Reads the histograms.
+
+    `sources`: name and help, and a function that returns the histogram; None: it is not shown.
+    """
+
+    def __init__(self, *sources: tuple[tuple[str, str], Callable[[], Histogram | None]]) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        for (name, text), find in self._sources:
+            found = find()
+            if found is not None:
+                yield HistogramMetricFamily(name, text, buckets=buckets(found), sum_value=found.total / 1e6)
+
+
+def buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Upper bound in seconds, and the number of times up to it."""
+    found: list[tuple[str, float]] = []
+    count = 0
+    for number, (bound, own) in enumerate(zip(BOUNDS, histogram.counts, strict=False)):
+        count += own
+        if number % _STEP == 0:
+            found.append((f"{bound / 1e6:g}", count))
+    return [*found, ("+Inf", sum(histogram.counts))]
+
+
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+class OverloadCollector(Collector):
+    """Reads the counts of the transports."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        blocked: BlockedPublishers,
+        limits: ConnectionLimits,
+        guard: MemoryGuard,
+        fair_gates: FairGates,
+    ) -> None:
+        self._broker = broker
+        self._blocked = blocked
+        self._limits = limits
+        self._guard = guard
+        self._fair_gates = fair_gates
+
+    def collect(self) -> Iterator[Metric]:
+        for family, name, text, label, values in self._by_label():
+            yield labelled(family, name, text, label, values)
+        for name, text, value in self._gauges():
+            yield GaugeMetricFamily(name, text, value)
+        text = "Sessions ended because memory was full and they cost most."
+        yield CounterMetricFamily("gateway_memory_closed", text, self._guard.closed)
+
+    def _by_label(self) -> Iterator[tuple[type[Family], str, str, str, Mapping[str, int]]]:
+        """Kind, name, help, label, and the number by the label's value."""
+        limits, blocked, slow = self._limits, self._blocked, self._broker.context.slow_consumers
+        text = "Connections refused, or closed, by a limit."
+        yield CounterMetricFamily, "gateway_connections_over_limit", text, "limit", limits.refusals
+        text = "Sessions that are not read now."
+        yield GaugeMetricFamily, "gateway_sessions_held", text, "reason", blocked.by_reason()
+        text = "Connections that wait for their turn to be read: senders of much data, and new connections."
+        yield GaugeMetricFamily, "gateway_turnstile_waiting", text, "line", self._fair_gates.waiting
+        text = "Times a session was not read for a while."
+        yield CounterMetricFamily, "gateway_holds", text, "reason", blocked.totals
+        text = "Sessions ended because the client did not read, by the limit of its outbox."
+        yield CounterMetricFamily, "gateway_slow_consumers_over_limit", text, "limit", slow.by_limit
+
+    def _gauges(self) -> Iterator[tuple[str, str, float]]:
+        """Name, help and value."""
+        limits, guard, memory = self._limits, self._guard, self._broker.memory
+        yield "gateway_connections_open", "Connections, with or without a login.", limits.connections
+        yield "gateway_handshakes", "Connections that have not logged in yet.", limits.handshakes
+        yield "gateway_incomplete_bytes", "Bytes of messages that are not complete yet.", memory.partial
+        text = "1 while publishers are held back because memory is short; else 0."
+        yield "gateway_memory_short", text, memory.pressed
+        text = "1 while memory is full, and new clients are sent away; else 0."
+        yield "gateway_memory_full", text, bool(guard.reason)
+        yield "gateway_memory_mark_bytes", "Memory that the process may take; 0: the memory guard is off.", guard.mark
+        text = "Memory of the process at the last look; 0: the memory guard is off."
+        yield "gateway_memory_resident_bytes", text, guard.resident

@@ -1,11 +1,8 @@
 """Samples: the rates of the gateway in each of the last seconds, for the console and `gateway top`.
 
 One task wakes once a second, reads the counters of the broker and the system's figures of the process, and keeps the
-difference to the second before.  It also notes the number of the last message, so that the broker can tell ages.
-Nothing is counted for it on the way of a message.  The last `KEPT` samples are kept, 600 bytes each, so 0.4 MiB in all;
-Prometheus keeps older ones (`metrics`).
-
-The lag of the event loop is the delay of this task's wake-up.
+difference to the second before; the lag of the event loop is the delay of its wake-up.  Nothing is counted for it on
+the way of a message.  The last `KEPT` samples are kept, 600 bytes each; Prometheus keeps older ones (`metrics`).
 """
 
 from __future__ import annotations
@@ -61,16 +58,11 @@ class Second:
     p99: float | None
 
     def as_dict(self) -> dict[str, float | None]:
-        """The fields by their names."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 class Sampler:
     """Takes the samples.
-
-    Attributes:
-        started_at: seconds since the epoch.
-        last: the latest sample; None: before the first.
 
     Args:
         turns: durations of clients' turns.
@@ -98,8 +90,8 @@ class Sampler:
         self._waited = LatencyWindow(records.waited, WINDOW) if records.is_on else None
         self._took = LatencyWindow(records.took, WINDOW) if records.is_on else None
         self._before: tuple[float, ...] = ()
-        self.started_at = epoch()
-        self.last: Second | None = None
+        self.started_at = epoch()  # seconds since the epoch
+        self.last: Second | None = None  # the latest sample; None: before the first
 
     async def run(self) -> None:
         """Take a sample each second, until cancelled."""
@@ -138,7 +130,6 @@ class Sampler:
         return self._took.percentiles() if self._took is not None else None
 
     def _note(self) -> None:
-        """Note the number of the last message."""
         self._broker.dates.note(self._broker.router.number)
 
     def _totals(self) -> tuple[float, ...]:

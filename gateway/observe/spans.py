@@ -3,12 +3,9 @@
     loop     `tell` puts a mark into the queue, or counts it as dropped if the queue is full
     thread   once a second, or when there are many: marks -> spans -> OTLP over HTTP
 
-A slow or missing collector costs the gateway these spans only: the queue is bounded, and the log has one line when that
-begins and one when it ends.
+A slow or missing collector costs the gateway these spans only, and one line of the log when that begins and ends.
 
-This module needs the packages of the extra `otel`, and is imported only where messages are traced.  The packages read
-the variables `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`, `OTEL_SERVICE_NAME`,
-`OTEL_RESOURCE_ATTRIBUTES` and so on.
+The packages of the extra `otel` are needed; they read `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME` and so on.
 """
 
 from __future__ import annotations
@@ -70,12 +67,6 @@ _SCOPE = InstrumentationScope("gateway", gateway.__version__)
 class Spans:
     """The queue and its thread.
 
-    Attributes:
-        sent: spans that a collector took.
-        dropped: spans that the queue had no room for, or the collector did not take.
-        left_out: messages that were not traced because too many came.
-        failure: reason why the last batch was not taken; empty: it was.
-
     Args:
         exporter: sends spans.
         service: the name of the gateway among others.
@@ -84,16 +75,12 @@ class Spans:
     """
 
     def __init__(
-        self,
-        exporter: SpanExporter,
-        service: str,
-        run: Callable[[], str],
-        clock: Callable[[], int] = time.monotonic_ns,
+        self, exporter: SpanExporter, service: str, run: Callable[[], str], clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        self.sent = 0
-        self.dropped = 0
-        self.left_out = 0
-        self.failure = ""
+        self.sent = 0  # spans that a collector took
+        self.dropped = 0  # spans that the queue had no room for, or the collector did not take
+        self.left_out = 0  # messages that were not traced because too many came
+        self.failure = ""  # reason why the last batch was not taken; empty: it was
         self._exporter = exporter
         self._resource = _resource(service)
         self._run = run
@@ -119,7 +106,6 @@ class Spans:
         return True
 
     def tell(self, mark: Mark) -> None:
-        """Queue a mark."""
         waiting = self._waiting
         if len(waiting) >= QUEUE:
             self.dropped += 1
@@ -129,7 +115,6 @@ class Spans:
             self._wake.set()
 
     def start(self) -> None:
-        """Start sending."""
         sys.setswitchinterval(_SWITCH)
         self._thread.start()
 
@@ -148,7 +133,6 @@ class Spans:
 
     @property
     def waiting(self) -> int:
-        """Number of spans that wait."""
         return len(self._waiting)
 
     # in the thread
@@ -247,7 +231,6 @@ class _Words(logging.Handler):
         self._logger = logging.getLogger("opentelemetry")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the last line."""
         self.last = record.getMessage()
 
     def __enter__(self) -> Self:

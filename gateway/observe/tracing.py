@@ -5,18 +5,9 @@
     ACK, NACK  `ack`, ...  from then until it was settled: how long the consumer took
     otherwise  `expire`, `drop`, `dead-letter`
 
-`Traced` stands around what the broker tells its recorder (`gateway.broker.core.events`): the journal learns the same as
-ever, and the broker knows nothing of traces.  Where nothing is traced, nothing of this is there.
-
-What a message carries.  The MESSAGE's `traceparent` is that of the `send` span, so that a consumer's span is its child;
-`tracestate` goes through as it came.  That makes a head of its own, encoded for this message alone, so it is done for
-traced messages only: the others keep what their sender wrote.  A message that waits keeps it too, in the store and as a
-dead letter: its spans belong together for as long as it lives.
-
-Who is traced.  As the client's `traceparent` says by its flag; without one, a part of the messages (`trace_ratio`).
-There is a limit for a second, since strangers may set flags, too; beyond it messages go through untouched.  Their flag
-stays, so what happens to them later is told all the same: `spans` bounds how much of it is sent.  What a mark keeps of
-a client's text is bounded, for many marks may wait.
+The flag of a client's `traceparent` decides which messages are traced, and without one `trace_ratio`; a limit for a
+second bounds both.  The MESSAGE's `traceparent` is that of the `send` span, so that a consumer's span is its child.
+That makes a head of its own, encoded for this message alone; untraced messages keep what their sender wrote.
 
 A topic's message is one `deliver` span, with the number of its receivers: a span for each would be more work than the
 message.  The loop only writes down what happened; `spans` makes spans of it, in a thread of its own.
@@ -60,30 +51,20 @@ _SECRET = (REPLY_QUEUE, REPLY_TOPIC)
 class Mark(NamedTuple):
     """Something that happened to a traced message, as the loop writes it down.
 
-    Attributes:
-        operation: `send`, `deliver`, `ack`, ...
-        context: the `traceparent` of the span that is the parent; of a `send` its own.
-        parent: of a `send`, the span id that the client named; empty: none.
-        state: the `tracestate` that came with it.
-        start, end: nanoseconds of the recorder's clock.
-        destination: canonical.
-        client: the session's id; empty: none.
-        number: of the message.
-        size: bytes of the body.
-        facts: what else there is to say, by attribute.
+    `start`, `end`: nanoseconds of the recorder's clock.
     """
 
-    operation: str
-    context: str
-    parent: str
-    state: str
+    operation: str  # `send`, `deliver`, `ack`,
+    context: str  # the `traceparent` of the span that is the parent; of a `send` its own
+    parent: str  # of a `send`, the span id that the client named; empty: none
+    state: str  # the `tracestate` that came with it
     start: int
     end: int
-    destination: str
-    client: str
-    number: int
-    size: int
-    facts: dict[str, str | int]
+    destination: str  # canonical
+    client: str  # the session's id; empty: none
+    number: int  # of the message
+    size: int  # bytes of the body
+    facts: dict[str, str | int]  # what else there is to say, by attribute
 
 
 class Traced(EventLog):
@@ -112,7 +93,6 @@ class Traced(EventLog):
         self._random = random or Random()
 
     def accepted(self, message: Message, destination: str, sender: str) -> None:
-        """The broker took a message; a traced one goes on with a head of its own."""
         super().accepted(message, destination, sender)
         headers = message.head.headers
         given = headers.get(TRACEPARENT, "")
@@ -130,14 +110,12 @@ class Traced(EventLog):
         self._mark("send", message, context, parent, state, message.at, destination, sender)
 
     def delivered(self, subscription: Consumer, message: Message, delivery: Unsettled | None = None) -> None:
-        """A message went to a subscription."""
         super().delivered(subscription, message, delivery)
         if context := context_of(message):
             facts: dict[str, str | int] = {"gateway.attempt": message.attempts or 1}
             self._of(subscription, "deliver", message, context, message.at, facts)
 
     def fanned_out(self, subscriptions: Collection[Consumer], message: Message) -> None:
-        """A topic gave a message to all of these."""
         super().fanned_out(subscriptions, message)
         if (context := context_of(message)) and subscriptions:
             name = self._destination(next(iter(subscriptions)).source, message)
@@ -145,14 +123,12 @@ class Traced(EventLog):
             self._mark("deliver", message, context, "", "", message.at, name, "", facts)
 
     def acknowledged(self, subscription: Consumer, deliveries: Iterable[Unsettled]) -> None:
-        """Deliveries were settled by ACK."""
         super().acknowledged(subscription, deliveries)
         for delivery in deliveries:
             if context := context_of(delivery.message):
                 self._of(subscription, "ack", delivery.message, context, delivery.at)
 
     def rejected(self, subscription: Consumer, deliveries: Iterable[Unsettled], reason: str) -> None:
-        """Deliveries were settled by NACK."""
         super().rejected(subscription, deliveries, reason)
         for delivery in deliveries:
             if context := context_of(delivery.message):

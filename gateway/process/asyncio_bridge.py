@@ -1,25 +1,18 @@
 """Bridge from an asyncio server to the gateway, which runs on trio.
 
 hypercorn's default worker, its uvloop worker and uvicorn call ASGI applications on an asyncio loop.  Then the whole
-application runs in ONE Trio thread beside that loop.  The bridge carries every call (lifespan, http, websocket) into
-the thread, and every `receive` and `send` back out.  So there is one code path: the application always runs on Trio.
+application runs in ONE Trio thread beside that loop.
 
     asyncio loop, main thread                       Trio thread
     lifespan(scope, receive, send)  -- starts -->   trio.run: app(scope, receive', send') in a nursery
     call(scope, receive, send)      -- hands -->    app(scope, receive', send') in a task of that nursery
         receive(), send(message)    <-- asks --     receive'(), send'(message)
 
-Rules, each of which a prototype broke:
-
 * The thread starts with the lifespan, never at import: `--reload` imports the application in the parent too.
-* `startup.failed`, `shutdown.complete` and `shutdown.failed` are held back until the thread has ended, and
-  are sent from here.  Sent earlier, the server goes on without a gateway, or closes its loop under the
-  thread.
-* A gateway that fails after its start ends the process (status 70): asyncio servers would go on serving HTTP
-  without it.
-* A Trio task that waits for asyncio can be cancelled: the cancellation goes out to the asyncio task, and the
-  Trio task goes on only when that has ended.  Cancelled the other way round, a call waits for its Trio task
-  to end.
+* Messages after which a server regards the application as ended are held back until the thread has ended: otherwise the
+  server goes on without a gateway, or closes its loop under the thread.
+* A gateway that fails after its start ends the process: asyncio servers would go on serving HTTP without it.
+* A cancelled Trio task cancels the asyncio task that it waits for, and goes on when that has ended; and vice versa.
 """
 
 from __future__ import annotations
@@ -78,7 +71,6 @@ class Bridge:
             await send(self._last)
 
     async def call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run one call of the application in the Trio thread."""
         assert self._token is not None, "a server calls after startup.complete only"
         done: asyncio.Future[None] = self._loop.create_future()
         scope_of_call = trio.CancelScope()

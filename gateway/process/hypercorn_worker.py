@@ -1,15 +1,10 @@
-"""Worker process in which a server (hypercorn, uvicorn) starts the application.
-
-hypercorn runs the application in a spawned child even with one worker, and treats that child in ways that a broker must
-know:
+"""Worker process in which a server (hypercorn, uvicorn) starts the application: a spawned child, even with one worker.
 
 * The parent sends SIGTERM to all workers when one has ended, and a service manager may send it to the whole group:
   either kills a worker while it drains.  The parent stops workers by an event, so a worker ignores SIGTERM.
 * A killed parent sends no event, so a worker watches for the parent's end.
-* Each worker would be a broker of its own, with messages that the clients of the other never see.  So only one is
-  allowed.
-* hypercorn shows a failed start as a traceback of a hundred lines, the reason last.  So a worker that must not start
-  prints the reason in one line, and exits.
+* Each worker would be a broker of its own, so only one is allowed.
+* hypercorn shows a failed start as a long traceback, so a worker that must not start prints one line, and exits.
 * hypercorn's parent restarts its worker on SIGHUP.  The worker itself, like `gateway serve`, reads its files again.
 """
 

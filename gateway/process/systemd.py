@@ -1,18 +1,11 @@
-"""systemd: the protocols of sd_notify(3) and sd_listen_fds(3).
+"""systemd: the protocols of sd_notify(3) and sd_listen_fds(3), by hand: packages for them need a compiler.
 
-The gateway sends datagrams of `NAME=value` lines to the unix socket `NOTIFY_SOCKET`.  Sending never waits and
-never fails, because the service manager may have gone.
-
-    start    READY=1                                    clients are served
-    SIGHUP   RELOADING=1, MONOTONIC_USEC=...; READY=1   files were read again
-    stop     STOPPING=1                                 the gateway drains
-    always   WATCHDOG=1                                 twice in WATCHDOG_USEC: the loop runs
+The gateway sends datagrams of `NAME=value` lines to the unix socket `NOTIFY_SOCKET`: READY when clients are served,
+RELOADING at SIGHUP, STOPPING when it drains, WATCHDOG twice in WATCHDOG_USEC.  Sending never waits and never fails.
 
 The manager hands over open sockets, descriptors 3 and up: `LISTEN_FDS` has their number, `LISTEN_FDNAMES` their names,
 and `LISTEN_PID` the process.  An address `systemd:NAME` stands for the sockets of that name.  The manager keeps them
 open while the gateway restarts, so clients that connect meanwhile wait and are not refused.
-
-Written by hand, because it is a hundred lines, and the packages for it need a compiler or are not maintained.
 """
 
 from __future__ import annotations
@@ -76,7 +69,6 @@ def _hand_over(pairs: list[tuple[str, socket.socket]]) -> InheritedSockets:
 
 
 def inherited() -> InheritedSockets:
-    """The sockets of this process."""
     return _handed[0] if _handed else _found()
 
 
@@ -130,7 +122,6 @@ def reloading() -> None:
 
 
 def stopping() -> None:
-    """The gateway has begun to stop."""
     notify(STOPPING=1, STATUS="draining")
 
 
@@ -145,5 +136,4 @@ def watchdog() -> float:
 
 
 def alive() -> None:
-    """The loop runs."""
     notify(WATCHDOG=1)

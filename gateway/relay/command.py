@@ -65,12 +65,7 @@ def _of_sides(command: Callable[..., Any]) -> Callable[..., Any]:
 @_of_sides
 @click.option("--client-id", default="", help="The header `client-id` of CONNECT for --from.")
 @click.option("--durable", is_flag=True, help="Subscriptions to topics outlive the connection.")
-@click.option(
-    "--prefetch",
-    default=settings.PREFETCH,
-    show_default=True,
-    help="Most messages of one SOURCE in flight.",
-)
+@click.option("--prefetch", default=settings.PREFETCH, show_default=True, help="Most messages of one SOURCE in flight.")
 @click.option(
     "--name", default="", help="The relay's name in the header `relayed`; by default both servers' addresses."
 )

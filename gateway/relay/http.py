@@ -1,14 +1,8 @@
-"""Pages of a relay for monitoring.
+"""Pages of a relay for monitoring: /healthz (its threads turn), /readyz (both servers are connected), /metrics.
 
-    /healthz    200: its threads turn; 503: one of them is stuck, and the process should be restarted
-    /readyz     200: both servers of each relay are connected; 503, and which is away, and why
-    /metrics    for Prometheus
-
-It has no login, and shows no secret: addresses, names of destinations, numbers.  It is off by default, and belongs on
-an address that only the monitoring reaches.
-
-A request has a thread, and a few seconds in all, even if the client keeps sending.  Beyond a few requests at once,
-connections are closed.
+They have no login, and show no secret.  They are off by default, and belong on an address that only the monitoring
+reaches.  A request has a thread, and a few seconds in all, even if the client keeps sending.  Beyond a few requests at
+once, connections are closed.
 """
 
 from __future__ import annotations
@@ -116,8 +110,6 @@ class _Directions(Collector):
 
 
 class _Pages(BaseHTTPRequestHandler):
-    """One connection, one request."""
-
     server: _Server
     server_version = "stomp-gateway-relay"
     sys_version = ""

@@ -1,11 +1,10 @@
 """Connection that reconnects, with one line of the log when it is lost and one when it works again.
 
-After a failure there is a pause, which doubles from 0.1 to 30 s.  A part of it is random, so that many relays do not
-reconnect at the same moment.  The pause is short again after a connection that lasted longer than the pause before it,
-or after the server has confirmed something: a server that accepts and closes is asked less and less often.
+After a failure there is a pause, which doubles from 0.1 to 30 s, partly random.  It is short again after a connection
+that lasted longer than the pause before it, or after the server has confirmed something.
 
-At the first connection a refusal is final: login or destination is wrong, and a repetition does not help.  Later the
-relay waits, because an operator may be changing the server.
+At the first connection a refusal is final: login or destination is wrong.  Later the relay waits, because an operator
+may be changing the server.
 """
 
 from __future__ import annotations
@@ -39,8 +38,6 @@ _PASSING = (
 
 
 class LinkLost(Exception):
-    """A link is lost."""
-
     def __init__(self, link: ServerLink, error: StompError) -> None:
         super().__init__(str(error))
         self.link = link
@@ -53,21 +50,12 @@ class LinkLost(Exception):
 
 
 class ServerLink:
-    """The connection to one server.
-
-    Args:
-        role: "source" or "target".
-
-    Attributes:
-        client: the connection; None: it is lost.
-        opened: number of connections so far.
-        fault: the reason of the last loss.
-    """
+    """The connection to one server.  `role`: "source" or "target"."""
 
     def __init__(self, role: str, server: StompServer) -> None:
-        self.client: Client | None = None
-        self.opened = 0
-        self.fault = "it was not reached yet"
+        self.client: Client | None = None  # the connection; None: it is lost
+        self.opened = 0  # number of connections so far
+        self.fault = "it was not reached yet"  # the reason of the last loss
         self.role = role
         self._server = server
         self._name = address(server)
@@ -119,9 +107,9 @@ class ServerLink:
             raise LinkLost(self, error) from None
 
     def works(self) -> None:
-        """Log the end of a loss."""
         if self._away_since:
-            log.info(f"the {self.role} works again", server=self._name, seconds=self._away())
+            seconds = round(time.monotonic() - self._away_since, 1)
+            log.info(f"the {self.role} works again", server=self._name, seconds=seconds)
             self._away_since = 0.0
 
     def has_confirmed(self) -> None:
@@ -152,9 +140,6 @@ class ServerLink:
         if self.client is not None:
             self.client.disconnect()
             self.client = None
-
-    def _away(self) -> float:
-        return round(time.monotonic() - self._away_since, 1)
 
 
 def _is_passing(error: StompError) -> bool:

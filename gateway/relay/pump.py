@@ -7,17 +7,10 @@
 No message is acknowledged before the target has confirmed it.  So whatever breaks, a message is at the source, at the
 target, or at both, and then its `dedup-id` tells.
 
-In STOMP a RECEIPT says that the frames before it were received.  At our gateway it says that they were carried out, so
-one RECEIPT is enough for all messages that are sent together; at other servers each message asks for its own.
-
 **Refused.**  An ERROR ends the connection and need not name the message.  So the messages in flight are sent again, one
 by one; a message that is refused twice, while no other is in flight, is the one that the target refuses.
 
-**Away.**  Without the target, messages are held up to the prefetch of their subscriptions, and to `_MOST` bytes; then
-the source is not read.  Without the source, held messages are forgotten: they come again.
-
 The known weakness: one thread serves both sides, so a call to one server must not exceed the patience of the other.
-The times in `settings` ensure that.
 """
 
 from __future__ import annotations
@@ -54,33 +47,24 @@ _LINE_EVERY = 60.0
 
 @dataclass(eq=False)
 class _Held:
-    """A message that has come and is not settled.
-
-    Attributes:
-        refusals: number of ERRORs while no other message was in flight.
-        is_confirmed: by the target.
-        fault: reason to give it back; "": none.
-    """
+    """A message that has come and is not settled."""
 
     frame: Frame
     headers: dict[str, str]
-    refusals: int = 0
-    is_confirmed: bool = False
-    fault: str = ""
+    refusals: int = 0  # number of ERRORs while no other message was in flight
+    is_confirmed: bool = False  # by the target
+    fault: str = ""  # reason to give it back; "": none
 
     @property
     def handle(self) -> str:
-        """Its name in an ACK."""
         return handle_of(self.frame)
 
     @property
     def subscription(self) -> str:
-        """The id of its subscription."""
         return self.frame.headers.get("subscription", "")
 
     @property
     def nbytes(self) -> int:
-        """Its memory."""
         return len(self.frame.body) + self.frame.head.size
 
 

@@ -5,8 +5,6 @@
     to = "stomps://b@two:61614"
     destinations = ["/queue/orders", "/topic/prices.>=/topic/prices"]
 
-`http = "127.0.0.1:9000"` before the tables is the address of the pages for monitoring.
-
 Paths in the file are relative to its folder.  Passcodes stand in files or, for the command line, in the environment.
 """
 
@@ -48,26 +46,19 @@ class Route:
 
     @property
     def is_pattern(self) -> bool:
-        """True if the source has wildcards."""
         return any(sign in self.source for sign in "*#>")
 
 
 @dataclass(frozen=True)
 class RelayPlan:
-    """One direction.
-
-    Attributes:
-        name: of the relay in the header `relayed`; both directions between two servers share it.
-        prefetch: most messages of one route in flight.
-        durable: subscriptions to topics outlive the connection.
-    """
+    """One direction."""
 
     source: StompServer
     target: StompServer
     routes: tuple[Route, ...]
-    name: str = ""
-    prefetch: int = PREFETCH
-    durable: bool = False
+    name: str = ""  # of the relay in the header `relayed`; both directions between two servers share it
+    prefetch: int = PREFETCH  # most messages of one route in flight
+    durable: bool = False  # subscriptions to topics outlive the connection
 
 
 @dataclass(frozen=True)

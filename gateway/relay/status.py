@@ -34,18 +34,12 @@ class Counts:
 class RelayStatus:
     """One direction.
 
-    Args:
-        held: returns the number of messages in flight.
-
-    Attributes:
-        plan: of the direction.
-        links: to both servers, the source first.
-        routes: source of a route -> its counts since the start.
+    `held`: returns the number of messages in flight.  `routes`: source of a route -> its counts since the start.
     """
 
     def __init__(self, plan: RelayPlan, source: ServerLink, target: ServerLink, held: Callable[[], int]) -> None:
         self.plan = plan
-        self.links = (source, target)
+        self.links = (source, target)  # to both servers, the source first
         self.routes = {route.source: Counts() for route in plan.routes}
         self._held = held
         self._told = Counts()
@@ -55,7 +49,6 @@ class RelayStatus:
     # In the relay's own thread.
 
     def turns(self) -> None:
-        """The thread is not stuck."""
         self._turned = time.monotonic()
 
     def passed(self, route: str, nbytes: int) -> None:
@@ -75,12 +68,10 @@ class RelayStatus:
 
     @property
     def held(self) -> int:
-        """Number of messages that have come and are not confirmed."""
         return self._held()
 
     @property
     def ends(self) -> dict[str, str]:
-        """The addresses of both servers."""
         return {"source": address(self.plan.source), "target": address(self.plan.target)}
 
     def idle(self) -> float | None:

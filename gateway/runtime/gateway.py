@@ -6,15 +6,10 @@
       |- a listener per address     each connection a task, with a nursery of its own
       '- (the caller's block)
 
-Store, journal and traces are opened before the first listener, and closed after the last session.
-
 Draining.  Listeners close; every session gets an ERROR with the time to come back, and over WebSocket the close code
 1012; routed messages are written; functions finish; all of it within `drain_timeout`, after which connections are cut.
-Messages in queues without a store are lost then, and the log has their number.
-
-After a drain by an operator the process stays.  Sockets of systemd then stay open and accept, because systemd would go
-on listening, and new clients would wait without an answer: they get the ERROR with the time to come back.  At the end
-of the process new clients wait for the next one.
+After a drain by an operator the process stays, and sockets of systemd stay open: systemd would go on listening, and new
+clients would wait without an answer, so they get the ERROR with the time to come back.
 """
 
 from __future__ import annotations
@@ -38,9 +33,9 @@ from gateway.broker.model.policy import Policies
 from gateway.broker.session.recheck import recheck
 from gateway.codec import ProtocolError
 from gateway.config.errors import StartError as StartError
-from gateway.config.settings import Settings, unusable, wrong
+from gateway.config.settings import Settings, wrong
 from gateway.handlers import HandlersError, Runner, load
-from gateway.journal import Journal, JournalError
+from gateway.journal import Journal
 from gateway.runtime.journal import close_journal, open_journal
 from gateway.runtime.listeners import addresses_of, handler_of, open_all, read_certificates, warnings
 from gateway.runtime.reload import InForce, Reading, Reloadable, reload_all
@@ -68,23 +63,8 @@ _LONGEST_WRITE = 10.0
 class Gateway:
     """A running gateway.
 
-    Attributes:
-        broker: the core.
-        blocked_publishers: those that are not read now.
-        connection_limits: counts and limits of connections.
-        turns: durations of clients' turns.
-        fair_gates: queues of bulk senders and of new connections.
-        traces: show the frames of sessions to operators.
-        committer: writes to the store; None: there is no store.
-        journal: None: events are not recorded.
-        addresses: kind of listener -> its addresses, with real ports.
-        in_force: the settings, which a reload may change.
-        reloadables: read again by `reload`.
-        trusted: proxies whose word on a client's address counts.
-        certificates: of the TLS listeners; None: there are none.
-        functions: of the operator; None: there are none.
-        tracing: sends spans to a collector; None: messages are not traced.
-        drained: an operator's drain is complete: no client is connected, and the store has all durable messages.
+    `trusted`: proxies whose word on a client's address counts.  `drained`: an operator's drain is complete: no client
+    is connected, and the store has all durable messages.
     """
 
     def __init__(
@@ -97,26 +77,26 @@ class Gateway:
         reading: Reading | None = None,
     ) -> None:
         self._reading = reading or Reading(lambda: settings)
-        self.in_force = InForce(settings, self._reading)
+        self.in_force = InForce(settings, self._reading)  # the settings, which a reload may change
         self.in_force.on_change.append(self._take)
         self.broker: Broker = server.broker
         self.message_admin = MessageAdmin(server.broker)
-        self.blocked_publishers = server.back_pressure.blocked
-        self.connection_limits = server.connection_limits
+        self.blocked_publishers = server.back_pressure.blocked  # those that are not read now
+        self.connection_limits = server.connection_limits  # counts and limits of connections
         self.memory_guard = server.memory_guard
-        self.turns = server.back_pressure.turns
-        self.fair_gates = server.fair_gates
-        self.traces = server.traces
-        self.committer = server.committer
-        self.journal = journal
-        self.addresses = addresses
-        self.reloadables: list[Reloadable] = []
+        self.turns = server.back_pressure.turns  # durations of clients' turns
+        self.fair_gates = server.fair_gates  # queues of bulk senders and of new connections
+        self.traces = server.traces  # show the frames of sessions to operators
+        self.committer = server.committer  # writes to the store; None: there is no store
+        self.journal = journal  # None: events are not recorded
+        self.addresses = addresses  # kind of listener -> its addresses, with real ports
+        self.reloadables: list[Reloadable] = []  # read again by `reload`
         self.trusted = server.rate_limits.trusted = Trusted(settings.trusted_proxies)
-        self.certificates: TlsCertificates | None = None
-        self.tracing: Spans | None = None
+        self.certificates: TlsCertificates | None = None  # of the TLS listeners; None: there are none
+        self.tracing: Spans | None = None  # sends spans to a collector; None: messages are not traced
         self.drained = False
         self._server = server
-        self.functions = functions
+        self.functions = functions  # of the operator; None: there are none
         self._listening = trio.CancelScope()
         self._own_listeners: list[trio.CancelScope] = []  # within it: those that are not systemd's
         self._drained_by = 0.0
@@ -209,7 +189,6 @@ class Gateway:
         self.warn()
 
     def warn(self) -> None:
-        """Log warnings on listeners and their keys."""
         for warning in warnings(self.in_force.now, self.certificates):
             log.warning(warning)
 
@@ -298,13 +277,9 @@ def _server_of(
     quotas = within_mark(quotas_of(settings), settings.memory_mark)
     server = Server(authenticator, quotas, options, policies=policies, store=store, authorizer=rules)
     watch_process(server.memory_guard, settings.memory_mark)
-    rules.on_change(partial(_recheck, server.broker))
+    # Sessions that the changed rules no longer allow are ended.
+    rules.on_change(lambda: recheck(server.broker.sessions.values(), server.broker.scheduler))
     return server
-
-
-def _recheck(broker: Broker) -> None:
-    """The rules have changed: sessions that they no longer allow are ended."""
-    recheck(broker.sessions.values(), broker.scheduler)
 
 
 @asynccontextmanager
@@ -343,7 +318,7 @@ async def _keeping(
             closing.push_async_callback(_shielded, partial(_close_store, store, kept))
             Message.run = store.token.encode()
         # The journal is open first: it records the messages that a recovery drops.
-        kept.journal = journal = await _open_the_journal(settings, server, policies)
+        kept.journal = journal = await open_journal(settings, server, policies)
         if journal is not None:
             closing.push_async_callback(_shielded, partial(close_journal, journal, server.broker))
         kept.tracing = tracing = open_tracing(settings, server.broker, journal)
@@ -365,13 +340,6 @@ async def _shielded(close: Callable[[], Awaitable[None]]) -> None:
 
 async def _close_store(store: SQLiteStore, kept: _Kept) -> None:
     await trio.to_thread.run_sync(partial(store.close, clean=kept.is_written))
-
-
-async def _open_the_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
-    try:
-        return await open_journal(settings, server, policies)
-    except JournalError as error:
-        raise StartError(unusable("journal", error)) from None
 
 
 def runner_of(settings: Settings, server: Server) -> Runner | None:

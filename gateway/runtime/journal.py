@@ -21,9 +21,10 @@ from gateway.broker.core.events import EventLog, NullEventLog
 from gateway.broker.gauges import Gauges
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import Policies
+from gateway.config.errors import StartError, unusable
 from gateway.config.kinds import bodies
 from gateway.config.settings import Settings
-from gateway.journal import Journal, Mended
+from gateway.journal import Journal, JournalError, Mended
 from gateway.transports import Server
 
 log = structlog.get_logger("gateway.journal")
@@ -35,26 +36,28 @@ _LONGEST_CLOSE = 5.0
 async def open_journal(settings: Settings, server: Server, policies: Policies) -> Journal | None:
     """Begin to record the events of the broker, if the settings say so.
 
-    Raises JournalError: the folder cannot be used, or another gateway uses it.
+    Raises StartError: the folder cannot be used, or another gateway uses it.
     """
     if settings.journal is None:
         return None
-    journal: Journal = await trio.to_thread.run_sync(
-        partial(
-            Journal,
-            settings.journal,
-            settings.journal_id,
-            run=Message.run.decode(),
-            bodies=_bodies(policies, bodies(settings.journal_bodies)),
-            sync=settings.journal_sync,
-            limit=settings.journal_queue,
-            holds=settings.journal_when_full == "block",
-            call_soon=partial(_call_soon, trio.lowlevel.current_trio_token()),
-            on_relief=server.relieve,
-            on_state=lambda: _tell(journal),
-            on_mended=_tell_mended,
-        )
+    opening: Callable[[], Journal] = partial(
+        Journal,
+        settings.journal,
+        settings.journal_id,
+        run=Message.run.decode(),
+        bodies=_bodies(policies, bodies(settings.journal_bodies)),
+        sync=settings.journal_sync,
+        limit=settings.journal_queue,
+        holds=settings.journal_when_full == "block",
+        call_soon=partial(_call_soon, trio.lowlevel.current_trio_token()),
+        on_relief=server.relieve,
+        on_state=lambda: _tell(journal),
+        on_mended=_tell_mended,
     )
+    try:
+        journal: Journal = await trio.to_thread.run_sync(opening)
+    except JournalError as error:
+        raise StartError(unusable("journal", error)) from None
     broker = server.broker
     broker.records = records = EventLog(broker.sessions, journal)
     if settings.journal_gauges:

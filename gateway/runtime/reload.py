@@ -1,14 +1,8 @@
-"""Reload by SIGHUP, while sessions go on.
+"""Reload by SIGHUP, while sessions go on: certificates, users, keys, rules, and the settings in `RELOADED`.
 
-    certificates, users, keys     files that settings name
-    rules                         the [[rule]] tables of the settings file
-    settings                      the settings file: those of `RELOADED` come into force
-
-Each is a `Reloadable` of its own: one that cannot be used stays as it was, with a sentence in the log, and the others
-are read all the same.
-
-A setting can be reloaded if its users ask for it each time, or follow `on_change`.  The log names changed settings that
-need a restart.  A variable of the environment overrides the file and cannot change, so its setting needs a restart.
+Each part is a `Reloadable` of its own: one that cannot be used stays as it was, with a sentence in the log, and the
+others are read all the same.  The log names changed settings that need a restart.  A variable of the environment
+overrides the file and cannot change, so its setting needs a restart.
 """
 
 from __future__ import annotations
@@ -90,23 +84,13 @@ class Reading:
 
 
 class InForce:
-    """The settings in force.
+    """The settings in force.  `settings`: of the start.  `read`: reads them again; by default they never change."""
 
-    Attributes:
-        name: for the log.
-        now: the settings.
-        on_change: functions that are called with changed settings.
-
-    Args:
-        settings: of the start.
-        read: reads them again; by default they never change.
-    """
-
-    name = "settings"
+    name = "settings"  # for the log
 
     def __init__(self, settings: Settings, read: Callable[[], Settings] | None = None) -> None:
-        self.now = settings
-        self.on_change: list[Callable[[Settings], None]] = []
+        self.now = settings  # the settings
+        self.on_change: list[Callable[[Settings], None]] = []  # functions that are called with changed settings
         self._read = read or (lambda: settings)
         self._had_file = toml_file.config_file().is_file()
 

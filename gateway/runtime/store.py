@@ -1,12 +1,7 @@
 """Store of a running gateway: opened, read into the broker, and at the end a count of the lost messages.
 
-open        takes the lock of the file; in a thread, because the log of a killed process may have to be moved into the
-            file first
-read        before any listener is open, so it may block the loop.  Rows only (the broker's `recovery` says why); a
-            damaged message that must be read with its content is counted and stays in the file
-last words  after all sessions have given back their messages: the number of messages that end with the process
-
-The runtime closes the store.
+The broker is filled before any listener is open, so that may block the loop.  Only rows are read (the broker's
+`recovery` says why); a damaged message that must be read with its content is counted and stays in the file.
 """
 
 from __future__ import annotations

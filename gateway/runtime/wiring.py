@@ -28,7 +28,6 @@ def _fields_of(kind: Any, settings: Settings) -> dict[str, Any]:
 
 
 def quotas_of(settings: Settings) -> Quotas:
-    """Quotas of the broker."""
     return Quotas(**_fields_of(Quotas, settings))
 
 
@@ -44,7 +43,6 @@ def tables_of(settings: Settings) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def options_of(settings: Settings) -> TransportOptions:
-    """Options of the transports."""
     made: dict[str, Any] = {
         "server": f"{settings.server_name}/{__version__}" if settings.server_version else settings.server_name,
         "limits": Limits(settings.max_headers, settings.max_header_line, settings.max_body),

@@ -32,9 +32,6 @@ _encode = json.JSONEncoder(separators=(",\n", ":"), check_circular=False).encode
 class BatchWriter:
     """Writes one batch, within a transaction.
 
-    Attributes:
-        hidden: consumed rows that were marked instead of deleted.
-
     Args:
         sql: runs a statement.
         first: place -> a row number that no row of the place is below; a place without an entry has no rows.
@@ -51,7 +48,7 @@ class BatchWriter:
         *,
         deletes: bool = True,
     ) -> None:
-        self.hidden = 0
+        self.hidden = 0  # consumed rows that were marked instead of deleted
         self._sql = sql
         self._batch = batch
         self._first = first
@@ -59,7 +56,6 @@ class BatchWriter:
         self._deletes = deletes
 
     def write(self) -> None:
-        """Write the whole batch."""
         batch = self._batch
         # First the rows whose numbers the batch uses again; the others when their contents may be in use by new rows.
         self._remove(_ROWS, [row for row in batch.gone if row in batch.rows])
@@ -82,7 +78,6 @@ class BatchWriter:
             self.hidden += marked.rowcount
 
     def _put(self, batch: Batch) -> None:
-        """Write new and changed rows."""
         self._insert("places", list(batch.places.values()))
         texts = _texts([content.headers for content in batch.contents.values()])
         contents = list(zip(batch.contents, texts, [content.body for content in batch.contents.values()], strict=True))

@@ -1,12 +1,11 @@
 """Disk space of a store: how much is left of the disk, and how much the file can give back.
 
 Deleting messages needs space too, in the write-ahead log: on a full disk no message can be consumed any more.  So
-`shortage` reports in time that new messages should be refused.  The reserve covers the log, moving it into the file,
-and all messages until the next look; on a small disk that is a large part.
+`shortage` reports in time that new messages should be refused.
 
 Space inside of the file that deleted messages left counts as free: on a disk of its own a store can only gain space by
-consumption.  But the log needs some free space on the disk itself.  Where that is short, the log is emptied, and the
-file is written anew as soon as little enough is left in it.
+consumption.  But the log needs some of the disk itself.  Where that is short, the log is emptied, and the file is
+written anew as soon as little enough is left in it.
 """
 
 from __future__ import annotations
@@ -41,16 +40,11 @@ LITTLE_LEFT = 32 << 20
 class DiskSpace:
     """The disk of a store.
 
-    Attributes:
-        is_short: the last answer of `shortage`.
-
-    Args:
-        sql: runs a statement.
-        reserve: bytes that new messages leave free on a large disk; 0: none on any disk.
+    `sql`: runs a statement.  `reserve`: bytes that new messages leave free on a large disk; 0: none on any disk.
     """
 
     def __init__(self, path: Path, sql: Callable[..., sqlite3.Cursor], reserve: int) -> None:
-        self.is_short = False
+        self.is_short = False  # the last answer of `shortage`
         self._path = path
         self._sql = sql
         self._reserve = reserve
@@ -73,6 +67,7 @@ class DiskSpace:
         with told(self._path):
             free = self._free_within()
             if free >= MUCH_FREE and self._size() - free <= LITTLE_LEFT:
+                # 0.3 s for 1.1 GB; `incremental_vacuum` takes 46 s for the same, and slows down every write.
                 self._sql("VACUUM")
             self._sql("PRAGMA wal_checkpoint").fetchall()
 

@@ -3,9 +3,8 @@
 A new file is made beside its place and moved there when it is complete.  So an empty file is never a half-made store,
 and is refused as damaged: a gateway does not start with an empty store where there was a full one.
 
-With `locking_mode=EXCLUSIVE` SQLite takes its lock at the start and keeps it until the process ends.  So no second
-gateway can open the file, and no other program can read it; in return no program can delay a commit, or keep the
-write-ahead log from being moved into the file, and there is no shared memory beside the file.
+With `locking_mode=EXCLUSIVE` SQLite keeps its lock until the process ends: no other program can open the file, delay a
+commit, or keep the write-ahead log from being moved into the file.
 """
 
 from __future__ import annotations

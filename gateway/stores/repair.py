@@ -38,7 +38,6 @@ class PageReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether all readable messages are read."""
         return not self._pieces
 
     @property

@@ -50,7 +50,6 @@ END;
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty file."""
     connection.executescript(f"""
         BEGIN;
         {_TABLES}

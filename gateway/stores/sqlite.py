@@ -1,25 +1,13 @@
-"""The store in a file of SQLite.
+"""The store in a file of SQLite.  One `Batch` is one transaction, and with `synchronous=FULL` it is on the disk when
+`write` returns.  A failed batch can be written again, even if the first attempt reached the disk after all.
 
-One `Batch` is one transaction; with `synchronous=FULL` it is on the disk when `write` returns.  A failed write leaves
-the file as it was.  The same batch can be written again, even if the first attempt reached the disk after all.
+All calls block, and one worker thread makes them.  Python gives up its lock with every step of a statement, and gets it
+back late while the event loop is busy.  Therefore there are few statements, each with many values.
 
-All calls are blocking, and one worker thread makes them.  Python gives up its lock with every step of a statement, and
-gets it back late while the event loop is busy.  Therefore there are few statements, each with many values: a hundred
-messages by `executemany` would wait for the lock four hundred times.
+`write` and `read` do only urgent work.  `tidy` does the rest while the store is idle: it moves the write-ahead log into
+the file, deletes the rows of the last process that `load` hides, and shrinks a file that has become nearly empty.
 
-`write` and `read` do only urgent work.  `tidy` does the rest while the store is idle:
-
-* It moves the write-ahead log into the file, so that later commits need not.
-* It deletes the rows of the last process that `load` hides: for a million messages that takes longer than a start
-  should.
-* It shrinks a file that has become nearly empty, by writing the rest anew: 0.3 s for 1.1 GB.  SQLite's own way,
-  `incremental_vacuum`, takes 46 s for the same, and slows down every write.
-
-Writes to a file that was deleted or moved still succeed, by the descriptor, and would be lost at the end of the
-process. So each commit checks whether the files are in their place: 5 us.
-
-Row numbers are never used twice, even if the file no longer has the row.  The file names a number above all of them,
-and raises it in large steps.
+Row numbers are never used twice: the file names a number above all of them, and raises it in large steps.
 """
 
 from __future__ import annotations
@@ -61,21 +49,13 @@ _CONTENTS = """
 
 
 class Recovered(NamedTuple):
-    """The content of a store when it was opened.
+    """The content of a store when it was opened."""
 
-    Attributes:
-        places: of all containers.
-        rows: in order; to be read to the end before the first write.
-        highest: no row or content ever had a higher number.
-        seen: de-duplication ids, digest -> seconds since the epoch until which they count.
-        clean: the last gateway stopped in order.
-    """
-
-    places: list[Container]
-    rows: Iterator[StoredRow]
-    highest: int
-    seen: dict[bytes, float]
-    clean: bool
+    places: list[Container]  # of all containers
+    rows: Iterator[StoredRow]  # in order; to be read to the end before the first write
+    highest: int  # no row or content ever had a higher number
+    seen: dict[bytes, float]  # de-duplication ids, digest -> seconds since the epoch until which they count
+    clean: bool  # the last gateway stopped in order
 
 
 class SQLiteStore:
@@ -187,6 +167,7 @@ class SQLiteStore:
             self._write(batch, reserved)
         except StoreDamaged:
             self._write(batch, reserved, deletes=False)
+        # Writes to a file that was deleted or moved succeed, by the descriptor, and are lost with the process.
         file.refuse_others(self.path, self._files)
         self._reserved = reserved
         self._written += 1

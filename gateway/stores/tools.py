@@ -8,8 +8,7 @@ An export has one line of JSON for each row:
     {"row": 5, "place": 1, "content": 5, "rank": 5, "size": 400, "transient": 0, "facts": null}
     {"seen": "00ff", "until": 1763715600.5}
 
-The token goes with it, so that message ids known to clients stay valid.  Therefore the old file must not be used beside
-the new one.
+The token goes with it, so that message ids stay valid; the old file must not be used beside the new one.
 """
 
 from __future__ import annotations
@@ -70,7 +69,9 @@ def check(path: Path) -> list[str]:
             findings += [f"{path}: {found}" for found in _integrity(connection)]
             for _ in _lines(path, connection, findings):
                 pass  # a line that can be exported can be read
-            findings += [] if findings else _belonging(connection)
+            for query, finding in () if findings else _FINDINGS:
+                (count,) = connection.execute(query).fetchone()
+                findings += [f"{count} {finding}"] if count else []
     except StoreDamaged as error:
         findings.append(str(StoreDamaged(path, error.found, _HOPELESS)))
     return findings
@@ -96,13 +97,6 @@ def _integrity(connection: sqlite3.Connection) -> Iterator[str]:
                 yield from found.splitlines()
     except sqlite3.DatabaseError as error:
         yield f"SQLite's own check ends early: {error}"
-
-
-def _belonging(connection: sqlite3.Connection) -> Iterator[str]:
-    for query, finding in _FINDINGS:
-        (count,) = connection.execute(query).fetchone()
-        if count:
-            yield f"{count} {finding}"
 
 
 def export(path: Path, out: TextIO) -> list[str]:

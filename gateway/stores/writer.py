@@ -4,12 +4,8 @@
                           ->  storage.written()    back on the loop: receipts go out
     storage.take_reads()  ->  store.read(rows)     in the same thread, behind the batch that may hold the rows
 
-A failed write or read is tried again until it succeeds; `storage` knows the consequences for clients.  Writes and reads
-take turns, and each has a pause of its own after a failure: a disk with an unreadable place can still be written, and
-other places can be read meanwhile.
-
-Damaged messages are left out of their page (`repair`): they stay in the file, and no consumer gets them before the file
-is repaired.
+A failed write or read is tried again until it succeeds, each after a pause of its own: a disk with an unreadable place
+can still be written.  Damaged messages are left out of their page (`repair`) and stay in the file.
 """
 
 from __future__ import annotations
@@ -57,25 +53,14 @@ class _Reading(PageReader):
 
 
 class Committer:
-    """The task between storage and store.
-
-    Attributes:
-        commits: number of batches written.
-        seconds: time that writing them took.
-        rows: number of new messages in them.
-        failures: number of failed attempts to write or read.
-        damaged: number of messages left out because of damage.
-
-    Args:
-        flush: writes the outboxes of sessions.
-    """
+    """The task between storage and store.  `flush`: writes the outboxes of sessions."""
 
     def __init__(self, storage: Storage, store: Store, flush: Callable[[], Awaitable[None]]) -> None:
-        self.commits = 0
-        self.seconds = 0.0
-        self.rows = 0
-        self.failures = 0
-        self.damaged = 0
+        self.commits = 0  # number of batches written
+        self.seconds = 0.0  # time that writing them took
+        self.rows = 0  # number of new messages in them
+        self.failures = 0  # number of failed attempts to write or read
+        self.damaged = 0  # number of messages left out because of damage
         self._storage = storage
         self._store = store
         self._flush = flush
@@ -107,7 +92,6 @@ class Committer:
         return not (self._asked.is_set() or self._readings or self._storage.unwritten)
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._wait()
             self._asked = trio.Event()
@@ -133,7 +117,6 @@ class Committer:
         await self._much.wait()
 
     async def _wait(self) -> None:
-        """Wait for `ask`, or for the time of the next attempt."""
         dates = [date for date in (self._due, *[each.due for each in self._readings]) if date]
         if not dates:
             await self._asked.wait()
@@ -155,7 +138,6 @@ class Committer:
         return batch is not None or has_read
 
     async def _write(self, batch: Batch) -> None:
-        """Try to write a batch."""
         started = time.perf_counter()
         try:
             await trio.to_thread.run_sync(self._store.write, batch, limiter=self._thread)
@@ -202,16 +184,13 @@ class Committer:
         except StoreError as error:
             self.failures += 1
             reading.due = trio.current_time() + _RETRY
-            self._tell(error, len(reading.next_rows))
+            if self._limiter.admit() is not None:
+                log.error("messages cannot be read back for now", reason=str(error), count=len(reading.next_rows))
             return False
         self.damaged += reading.damaged - damaged
         if reading.is_done:
             reading.action(reading.found)
         return True
-
-    def _tell(self, error: StoreError, count: int) -> None:
-        if self._limiter.admit() is not None:
-            log.error("messages cannot be read back for now", reason=str(error), count=count)
 
 
 class Housekeeper:
@@ -232,7 +211,6 @@ class Housekeeper:
         self._is_missed = False
 
     async def run(self) -> None:
-        """Look after the store until cancelled."""
         while True:
             await self._look()
             await self._tidy()
@@ -240,12 +218,15 @@ class Housekeeper:
                 await self._committer.much()
 
     async def _look(self) -> None:
-        """Check that the file is in its place, and that the disk has space."""
         storage = self._storage
         try:
             reason = await self._committer.call(self._store.shortage)
         except StoreError as error:
-            self._miss(error)
+            # The file is not in its place: the store has failed, as after a failed commit.
+            if not storage.is_failing:
+                log.error("the store has failed", reason=str(error))
+            self._is_missed = True
+            storage.failed(str(error), error.public)
             return
         if self._is_missed:
             self._is_missed = False
@@ -260,13 +241,6 @@ class Housekeeper:
         elif storage.is_short:
             log.info("there is room for the store again")
             storage.has_room()
-
-    def _miss(self, error: StoreError) -> None:
-        """The file is not in its place."""
-        if not self._storage.is_failing:
-            log.error("the store has failed", reason=str(error))
-        self._is_missed = True
-        self._storage.failed(str(error), error.public)
 
     async def _tidy(self) -> None:
         """Let the store tidy up while no read and no write waits."""

@@ -17,7 +17,6 @@ MakeHall = Callable[..., Hall]
 
 @pytest.fixture
 def handlers() -> Handlers:
-    """Where a test puts its functions."""
     return Handlers()
 
 

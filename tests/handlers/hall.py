@@ -38,7 +38,6 @@ class Hall:
         await self.harness.server.back_pressure.end_turn(runner)
 
     def begin(self) -> Hall:
-        """Run the functions."""
         self._nursery.start_soon(self._run)
         return self
 
@@ -47,12 +46,10 @@ class Hall:
             await self.runner.run()
 
     async def client(self, version: str = "1.2", **headers: object) -> Peer:
-        """A client who is connected."""
         peer = self.harness.connect("tcp")
         await peer.connect(version, **headers)
         return peer
 
     async def ask(self, peer: Peer, destination: str, body: bytes = b"", **headers: object) -> Received:
-        """SEND with a reply-to, and its reply."""
         await peer.publish(destination, body, reply_to="/temp-queue/r", **headers)
         return await peer.frame("MESSAGE")

@@ -49,7 +49,6 @@ Opening = Callable[..., AbstractAsyncContextManager[Gateway]]
 
 @pytest.fixture
 def opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opening:
-    """Opens a gateway with the functions above."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setattr(sys, "modules", sys.modules.copy())
@@ -112,14 +111,8 @@ class TestStart:
         ("values", "sentence"),
         [
             ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
-            (
-                {"max_subscriptions": 2},
-                "is wrong: it has too many functions: a session may have 2 (max_subscriptions)",
-            ),
-            (
-                {"max_destinations": 2},
-                "is wrong: it has too many functions: the server may have 2 (max_destinations)",
-            ),
+            ({"max_subscriptions": 2}, "is wrong: it has too many functions: a session may have 2 (max_subscriptions)"),
+            ({"max_destinations": 2}, "is wrong: it has too many functions: the server may have 2 (max_destinations)"),
         ],
     )
     async def test_one_sentence(self, opening: Opening, values: dict[str, object], sentence: str) -> None:

@@ -70,12 +70,6 @@ class TestLoad:
         assert str(refusal.value).startswith(sentence.format(folder))
         assert "\n" not in str(refusal.value)
 
-    def test_the_line_of_a_decorator_that_refuses(self, folder: Path) -> None:
-        (folder / "mine.py").write_text(GOOD + "@functions.send('/queue/a')\nasync def f(request): ...")
-        with pytest.raises(HandlersError) as refusal:
-            load("mine:functions")
-        assert str(refusal.value).endswith(f"not for '/queue/a' ({folder}/mine.py line 5)")
-
 
 class TestSetting:
     @pytest.mark.parametrize("text", ["a", "a:", ":b", "a:b.c", "a:b:c", "a.py:b c", "./a:b", "a..b:c"])

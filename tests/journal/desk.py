@@ -31,7 +31,6 @@ class Clock:
         return START * 1000 + self.now - EARLIER
 
     def go(self, seconds: float) -> None:
-        """So much time goes by."""
         self.now += round(seconds * 1e9)
 
 
@@ -48,7 +47,6 @@ def as_dict(row: tuple[object, ...]) -> dict[str, object]:
 
 
 def rows_of(folder: Path, suffix: str = ".seg") -> list[dict[str, object]]:
-    """All rows of the gateway."""
     rows: list[dict[str, object]] = []
     for path in found(folder / GATEWAY, suffix):
         segment = Segment(path)
@@ -58,7 +56,6 @@ def rows_of(folder: Path, suffix: str = ".seg") -> list[dict[str, object]]:
 
 
 def names(folder: Path) -> list[str]:
-    """The files of the gateway."""
     return sorted([path.name for path in (folder / GATEWAY).iterdir()])
 
 

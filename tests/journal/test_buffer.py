@@ -22,7 +22,6 @@ def fill(queue: RowBuffer, nbytes: int) -> None:
 
 
 def drain(queue: RowBuffer) -> list[Piece]:
-    """All that waits is written."""
     rows: list[Piece] = []
     while queue.waiting:
         taken = queue.take()

@@ -19,7 +19,6 @@ from gateway.journal.record import (
     headers_of,
     length_of,
     record,
-    size_of,
     string,
     strings,
 )
@@ -84,12 +83,6 @@ class TestFile:
             if data[cut] != garbage:
                 damaged = data[:cut] + bytes([garbage]) + data[cut + 1 :]
                 assert list(bodies(io.BytesIO(damaged), len(damaged))) == left
-
-    @pytest.mark.parametrize("count", [1, 8, 100, 5000])
-    def test_an_end_of_zeros(self, count: int) -> None:
-        """The CRC of nothing is zero: zeros must not be a record without a body."""
-        data = b"".join(record(FACTS, 1, 1, [b"x"])) + bytes(count)
-        assert [size_of(body) for body in bodies(io.BytesIO(data), len(data))] == [len(data) - count]
 
 
 class TestRows:

@@ -16,7 +16,6 @@ ROW = LAYOUTS["connected"].pack(LAYOUTS["connected"].rest + len(NAMES), 14, len(
 
 
 def of(first: int, *, epoch: int = EPOCH) -> bytes:
-    """A record of two rows."""
     return b"".join(record(RecordFacts("g1", "r", epoch, 0), first, 2, [ROW, ROW]))
 
 
@@ -25,8 +24,6 @@ EACH = len(FIRST)
 
 
 class Found:
-    """What is found in a file."""
-
     def __init__(self, path: Path, data: bytes) -> None:
         path.write_bytes(data)
         bodies = RecordBodies(path, EPOCH)
@@ -39,11 +36,6 @@ class Found:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "segment"
-
-
-def test_whole(path: Path) -> None:
-    found = Found(path, FIRST + SECOND + THIRD)
-    assert (found.seqs, found.lost) == ([1, 3, 5], (0, 0))
 
 
 @pytest.mark.parametrize("end", [b"", bytes(3), bytes(5000)])
@@ -65,14 +57,6 @@ def test_a_flipped_bit_anywhere_loses_one_record(path: Path) -> None:
         found = Found(path, bytes(damaged))
         assert found.seqs == ([3, 5] if place < EACH else [1, 5])
         assert found.lost == (0, EACH)
-
-
-def test_two_in_one_file(path: Path) -> None:
-    damaged = bytearray(FIRST + SECOND + THIRD)
-    damaged[20] ^= 1
-    damaged[2 * EACH + 20] ^= 1
-    found = Found(path, bytes(damaged) + of(7)[:9])
-    assert (found.seqs, found.lost) == ([3], (0, 2 * EACH + 9))
 
 
 @pytest.mark.parametrize("length", [b"\xff\xff\xff\xff", bytes(4), b"\x64\0\0\0"])

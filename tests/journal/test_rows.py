@@ -21,7 +21,6 @@ SESSION = ("transport", "peer", "principal", "session")
 
 
 def draw(data: st.DataObject, event: schema.Event) -> dict[str, Any]:
-    """A value for each column of an event."""
     values: dict[str, Any] = {}
     for name in event.columns:
         kind = schema.COLUMNS[schema.INDEX[name]].type

@@ -297,15 +297,17 @@ class TestLock:
             os.close(descriptor)
         assert epochs == [0, 5, 6, 7]
 
-    @pytest.mark.parametrize("name", [".hidden", "a b", "-x", "ü", "x" * 65])
-    def test_an_id_that_is_no_name(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(JournalError, match="cannot name a folder"):
-            lock(tmp_path / name, EPOCH)
-
-    def test_no_folder(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("name", "sentence"),
+        [
+            *[(name, "cannot name a folder") for name in (".hidden", "a b", "-x", "ü", "x" * 65)],
+            ("file/g1", r"the journal cannot be in .*: Not a directory"),
+        ],
+    )
+    def test_a_folder_that_cannot_be_used(self, tmp_path: Path, name: str, sentence: str) -> None:
         tmp_path.joinpath("file").touch()
-        with pytest.raises(JournalError, match=r"the journal cannot be in .*: Not a directory"):
-            lock(tmp_path / "file" / "g1", EPOCH)
+        with pytest.raises(JournalError, match=sentence):
+            lock(tmp_path / name, EPOCH)
 
     def test_a_full_disk(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Fault(monkeypatch, "pwrite", errno.ENOSPC)

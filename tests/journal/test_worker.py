@@ -12,8 +12,6 @@ from tests.journal.desk import Clock, Fault, opened, rows_of
 
 
 class Desk:
-    """A journal, its clock, and what it calls."""
-
     def __init__(self, folder: Path, **options: object) -> None:
         self.folder = folder
         self.clock = Clock()
@@ -171,14 +169,6 @@ class TestFailing:
         assert desk.calls[1:] == ["works"]
         assert len(rows_of(tmp_path)) == 1
         desk.journal.close()
-
-    def test_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        desk = Desk(tmp_path)
-        desk.tell()
-        desk.step()
-        desk.tell(3)
-        Fault(monkeypatch, "writev", errno.ENOSPC)
-        assert desk.journal.close() == 3
 
     def test_completing_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The next start completes it."""

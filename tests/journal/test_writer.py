@@ -14,7 +14,6 @@ from tests.journal.desk import EARLIER, START, Clock, opened, rows_of
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What threads died of."""
     deaths: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda arguments: deaths.append(arguments.exc_value))
     return deaths

@@ -31,7 +31,6 @@ class Collector:
     kinds: set[str] = field(default_factory=set)
 
     def take(self, kind: str, content: bytes) -> None:
-        """A request."""
         self.kinds.add(kind)
         if self.status != 200:
             return
@@ -44,7 +43,6 @@ class Collector:
 
 
 def facts(span: Span) -> dict[str, Any]:
-    """The attributes of a span."""
     found = {}
     for each in span.attributes:
         kind = each.value.WhichOneof("value")

@@ -41,7 +41,6 @@ class Event:
     fields: dict[str, None] = field(default_factory=dict)
 
     def row(self) -> str:
-        """It as a line of the page."""
         names = ", ".join([f"`{name}`" if name != "..." else name for name in self.fields])
         levels = ", ".join(["error" if level == "exception" else level for level in self.levels])
         return f"| `{self.text}` | {levels} | {names} |"
@@ -82,7 +81,6 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _loggers(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Variable -> logger."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             call = node.value
@@ -118,13 +116,11 @@ def _braces(part: ast.expr) -> str:
 
 
 def words() -> str:
-    """The page up to its tables, which people write."""
     page = PAGE.read_text()
     return page[: page.index("\n\n### ")]
 
 
 def tables() -> Iterator[str]:
-    """The page's tables, line by line."""
     logger = None
     for event in events().values():
         if event.logger != logger:

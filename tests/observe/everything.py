@@ -37,6 +37,19 @@ async def fail(request):
 """
 
 
+class Carrier:
+    """A connection that must not be touched."""
+
+    def end(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def flush(self) -> None:
+        raise AssertionError("nothing is written")
+
+    def renew(self, renewal: object) -> None:
+        raise AssertionError(renewal)
+
+
 @asynccontextmanager
 async def everything(
     folder: Path, monkeypatch: pytest.MonkeyPatch, shown: Sequence[str] = ("/queue/orders",)
@@ -70,7 +83,6 @@ async def everything(
 
 
 async def scraped(metrics: Metrics) -> dict[str, Metric]:
-    """Name -> family."""
     content, _ = await metrics.scrape("")
     return {family.name: family for family in text_string_to_metric_families(content.decode())}
 

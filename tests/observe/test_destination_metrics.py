@@ -8,16 +8,10 @@ from gateway.broker import Broker
 from gateway.broker.model.options import PLAIN
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
-from gateway.codec import V12, Frame, Head, ProtocolError
+from gateway.codec import V12, Frame, Head
 from gateway.observe import destination_metrics as module
 from gateway.observe.destination_metrics import DestinationCollector
-
-
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: ProtocolError) -> None:
-        raise AssertionError(error)
+from tests.observe.everything import Carrier
 
 
 def deposit(broker: Broker, *names: str) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import wait_all_tasks_blocked
 
-from gateway.broker import Broker
+from gateway.auth.authenticator import Anonymous
+from gateway.broker import Broker, Quotas
 from gateway.broker.core.counters import Counters
+from gateway.broker.core.histogram import BOUNDS, Histogram
 from gateway.broker.core.metadata import Metadata
 from gateway.broker.core.ports import StoreError
 from gateway.broker.core.storage import Storage
@@ -21,16 +25,14 @@ from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies
 from gateway.codec import V12, Head
 from gateway.journal import Journal
-from gateway.observe.metrics import CAUSES, COUNTERS, Metrics
+from gateway.observe.metrics import CAUSES, COUNTERS, TURN, Metrics, OverloadCollector, TimingCollector, buckets
 from gateway.stores.writer import Committer
+from gateway.transports import Server, TransportOptions
+from gateway.transports.flow.back_pressure import REASONS
+from gateway.transports.flow.connection_limits import Capacity
+from gateway.transports.wire.fairness import FairGate
+from tests.observe.everything import Carrier
 from tests.transports.peers import until
-
-
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: Exception) -> None:
-        raise AssertionError(error)
 
 
 class Store:
@@ -54,7 +56,6 @@ class Store:
 
 
 def with_store(store: Store, broker: Broker | None = None) -> Metrics:
-    """The metrics of a broker with a store."""
     broker = broker or Broker()
     broker.storage = Storage(Metadata(lambda: 0.0, lambda: 0.0), busy=lambda: committer.ask())
     store.committer = committer = Committer(broker.storage, store, trio.lowlevel.checkpoint)
@@ -62,7 +63,6 @@ def with_store(store: Store, broker: Broker | None = None) -> Metrics:
 
 
 def samples(metrics: Metrics) -> dict[str, float]:
-    """Name and labels -> value."""
     content, _ = metrics.render("")
     return {
         sample.name + "".join(f"{{{key}={value}}}" for key, value in sample.labels.items()): sample.value
@@ -205,3 +205,100 @@ def test_of_a_journal(tmp_path: Path) -> None:
     assert found["gateway_journal_rows_written_total"] == 1
     assert found["gateway_journal_written_bytes_total"] > 0
     assert found["gateway_journal_rows_dropped_total"] == 7
+
+
+def test_buckets_count_all_below() -> None:
+    histogram = Histogram()
+    for microseconds in (5, 10, 11, 20, 10**10):
+        histogram.add(microseconds)
+    found = dict(buckets(histogram))
+    assert (found["1e-05"], found["2e-05"], found["5e-05"]) == (2, 4, 4)
+    assert (found["1000"], found["+Inf"]) == (4, 5)
+
+
+def test_bounds_are_one_two_five() -> None:
+    bounds = [float(bound) for bound, _ in buckets(Histogram())]
+    assert bounds[:4] == pytest.approx([1e-05, 2e-05, 5e-05, 1e-04])
+    assert bounds[-2:] == [BOUNDS[-1] / 1e6, float("inf")]
+    assert bounds == sorted(bounds)
+
+
+def test_a_histogram_that_is_not_there_is_not_shown() -> None:
+    histogram = Histogram()
+    histogram.add(2_000_000, times=3)
+    families = list(TimingCollector((TURN, lambda: histogram), (("gateway_x_seconds", "X."), lambda: None)).collect())
+    assert [family.name for family in families] == ["gateway_turn_seconds"]
+    values = {sample.name: sample.value for sample in families[0].samples if "le" not in sample.labels}
+    assert values == {"gateway_turn_seconds_count": 3, "gateway_turn_seconds_sum": 6.0}
+
+
+@pytest.fixture
+async def server() -> Server:
+    return Server(Anonymous(), Quotas(memory_limit=4_000_000), TransportOptions(capacity=Capacity(max_connections=2)))
+
+
+def overload(server: Server) -> Metrics:
+    found = OverloadCollector(
+        server.broker, server.back_pressure.blocked, server.connection_limits, server.memory_guard, server.fair_gates
+    )
+    return Metrics(server.broker, server.back_pressure.blocked, others=[found])
+
+
+async def test_all_limits_are_there_from_the_start(server: Server) -> None:
+    found = samples(overload(server))
+    for reason in REASONS:
+        assert found[f"gateway_sessions_held{{reason={reason}}}"] == 0
+        assert found[f"gateway_holds_total{{reason={reason}}}"] == 0
+    for limit in ("max_connections", "max_connections_per_address", "max_connections_per_user", "max_handshakes"):
+        assert found[f"gateway_connections_over_limit_total{{limit={limit}}}"] == 0
+    for line in ("strangers", "bulk"):
+        assert found[f"gateway_turnstile_waiting{{line={line}}}"] == 0
+    for limit in ("max_outbound", "slow_messages", "browser"):
+        assert found[f"gateway_slow_consumers_over_limit_total{{limit={limit}}}"] == 0
+
+
+async def test_connections_by_limit(server: Server) -> None:
+    guests = [server.connection_limits.enter("10.0.0.1", lambda error: None) for _ in range(3)]
+    guests[0].logs_in("ann")
+    found = samples(overload(server))
+    assert found["gateway_connections_open"] == 2
+    assert found["gateway_handshakes"] == 1
+    assert found["gateway_connections_over_limit_total{limit=max_connections}"] == 1
+
+
+async def test_who_waits_for_a_turn(server: Server) -> None:
+    """The first that comes passes at once; each other one finds those before it in the line."""
+    found: dict[str, list[float]] = {"bulk": [], "strangers": []}
+
+    def waiting(name: str) -> float:
+        return samples(overload(server))[f"gateway_turnstile_waiting{{line={name}}}"]
+
+    async def come(name: str, line: FairGate) -> None:
+        found[name].append(waiting(name))
+        await line.enter()
+
+    async with trio.open_nursery() as keepers:
+        keepers.start_soon(server.fair_gates.run)
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(come, "bulk", server.fair_gates.bulk)
+            for _ in range(3):
+                nursery.start_soon(come, "strangers", server.fair_gates.handshakes)
+        keepers.cancel_scope.cancel()
+    assert found == {"bulk": [0, 0, 1, 2], "strangers": [0, 0, 1]}
+    assert [waiting(name) for name in found] == [0, 0]
+
+
+async def test_memory(server: Server) -> None:
+    server.memory_guard.watch(1_000, "memory_mark", lambda: 1_500, lambda: None)
+    server.memory_guard.tick(0.0)
+    server.memory_guard.closed = 7
+    server.broker.memory.buffer(3_500_000)
+    found = samples(overload(server))
+    assert found["gateway_memory_mark_bytes"] == 1_000
+    assert found["gateway_memory_resident_bytes"] == 1_500
+    assert found["gateway_memory_short"] == 1
+    assert found["gateway_memory_full"] == 1
+    assert found["gateway_memory_closed_total"] == 7
+    assert found["gateway_incomplete_bytes"] == 3_500_000

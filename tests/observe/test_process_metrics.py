@@ -11,8 +11,8 @@ import pytest
 import trio
 from prometheus_client.registry import Collector
 
-from gateway.observe import process_metrics as module
-from gateway.observe.process_metrics import DiskCollector, HealthCollector
+from gateway.observe import metrics as module
+from gateway.observe.metrics import DiskCollector, HealthCollector
 from gateway.transports.wire.certificates import CertificateFiles, TlsCertificates
 from tests.transports.peers import dial, until
 

@@ -148,7 +148,6 @@ def rules() -> list[dict[str, Any]]:
 
 
 def promtool(*arguments: object) -> str:
-    """What it says; it must find nothing."""
     done = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, check=False, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -182,13 +181,14 @@ def test_the_files_are_right() -> None:
     promtool("check", "config", RULES.parent / "prometheus.yml")
 
 
-def test_each_fires_and_is_silent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [10, pytest.param(None, marks=pytest.mark.long)])
+def test_each_fires_and_is_silent(tmp_path: Path, most: int | None) -> None:
     stripped = yaml.safe_load(RULES.read_text())
     for group in stripped["groups"]:
         for rule in group["rules"]:
             del rule["annotations"]  # promtool would compare them word for word; they have a test of their own
     (tmp_path / "rules.yml").write_text(json.dumps(stripped))
-    written = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": list(checks())}
+    written = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": list(checks())[:most]}
     (tmp_path / "tests.yml").write_text(json.dumps(written))
     promtool("test", "rules", tmp_path / "tests.yml")
 

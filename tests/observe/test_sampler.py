@@ -11,20 +11,18 @@ from trio.testing import MockClock
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.events import EventLog, NullEventLog
-from gateway.broker.model.identity import Renewal
 from gateway.broker.model.options import PLAIN
 from gateway.codec import V12, Head, ProtocolError
 from gateway.observe import sampler
 from gateway.observe.sampler import Sampler
 from gateway.transports import Server
 from tests.broker.recorder import Notebook
+from tests.observe.everything import Carrier
 
 EPOCH = 1_700_000_000.0
 
 
 class Process:
-    """What the system says of it."""
-
     def __init__(self) -> None:
         self.seconds = 5.0
         self.nbytes = 1_000_000
@@ -37,19 +35,6 @@ class Process:
         if self.fails:
             raise ValueError("the system says nothing")
         return self.nbytes
-
-
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: Exception) -> None:
-        raise AssertionError(error)
-
-    def flush(self) -> None:
-        raise AssertionError("nothing is written")
-
-    def renew(self, renewal: Renewal) -> None:
-        raise AssertionError(renewal)
 
 
 @pytest.fixture
@@ -75,7 +60,6 @@ def sampler_of(server: Server, process: Process) -> Sampler:
 
 @pytest.fixture
 async def running(server: Server, process: Process, nursery: trio.Nursery) -> Sampler:
-    """One that has just begun."""
     found = sampler_of(server, process)
     nursery.start_soon(found.run)
     await trio.sleep(0.5)
@@ -83,22 +67,23 @@ async def running(server: Server, process: Process, nursery: trio.Nursery) -> Sa
 
 
 class TestSamples:
-    async def test_one_each_second(self, running: Sampler, autojump_clock: MockClock) -> None:
-        await trio.sleep(3)
-        found = running.since(0)
-        assert [each.at - found[0].at for each in found] == [0, 1, 2]
-        assert found[-1] is running.last
-
-    async def test_what_is_counted_becomes_a_rate(
-        self, server: Server, running: Sampler, autojump_clock: MockClock
+    async def test_one_each_second_with_rates(
+        self, server: Server, process: Process, running: Sampler, autojump_clock: MockClock
     ) -> None:
         counters = server.broker.counters
         counters.published, counters.delivered, counters.acknowledged = 7, 30, 20
         counters.fail(ProtocolError("one"))
-        await trio.sleep(2)
-        first, second = running.since(0)
-        assert (first.published, first.delivered, first.acknowledged, first.errors) == (7, 30, 20, 1)
-        assert (second.published, second.delivered, second.acknowledged, second.errors) == (0, 0, 0, 0)
+        process.seconds += 1.25  # of all threads
+        server.back_pressure.turns.add(170, 100)
+        await trio.sleep(3)
+        found = running.since(0)
+        assert [each.at - found[0].at for each in found] == [0, 1, 2]
+        assert found[-1] is running.last
+        first, second, _ = found
+        assert (first.published, first.delivered, first.acknowledged, first.errors, first.cpu) == (7, 30, 20, 1, 1.25)
+        assert (second.published, second.delivered, second.acknowledged, second.errors, second.cpu) == (0, 0, 0, 0, 0.0)
+        assert (first.p50, first.p95, first.p99) == (0.175, 0.198, 0.2)
+        assert (second.p50, second.p95, second.p99) == (None, None, None)
 
     async def test_messages_have_an_age_from_then_on(
         self, server: Server, process: Process, running: Sampler, autojump_clock: MockClock
@@ -122,20 +107,6 @@ class TestSamples:
         (found,) = running.since(0)
         assert (found.sessions, found.connections, found.waiting, found.octets) == (1, 2, 5, 600)
         assert found.memory == 2_000_000
-
-    async def test_cpu_is_a_part_of_a_core(self, process: Process, running: Sampler, autojump_clock: MockClock) -> None:
-        process.seconds += 1.25  # other threads work, too
-        await trio.sleep(2)
-        assert [each.cpu for each in running.since(0)] == [1.25, 0.0]
-
-    async def test_percentiles_are_of_the_turns_of_that_second(
-        self, server: Server, running: Sampler, autojump_clock: MockClock
-    ) -> None:
-        server.back_pressure.turns.add(170, 100)
-        await trio.sleep(2)
-        first, second = running.since(0)
-        assert (first.p50, first.p95, first.p99) == (0.175, 0.198, 0.2)
-        assert (second.p50, second.p95, second.p99) == (None, None, None)
 
 
 class TestSince:

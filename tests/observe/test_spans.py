@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from gateway.observe.process_metrics import SpanCollector
+from gateway.observe.metrics import SpanCollector
 from gateway.observe.spans import MOST_PER_SECOND, QUEUE, Spans
 from gateway.observe.tracing import Mark
 

@@ -12,24 +12,16 @@ from gateway.broker import Broker, Session
 from gateway.broker.core.ports import NullRecorder
 from gateway.broker.model.patterns import Pattern
 from gateway.broker.model.policy import Policies, WhenFull
-from gateway.codec import V12, Frame, Head, ProtocolError
+from gateway.codec import V12, Frame, Head
 from gateway.observe.tracing import Mark, Traced, is_traceparent, shown
+from tests.observe.everything import Carrier
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"
 
 
-class Carrier:
-    """A connection that nobody ends."""
-
-    def end(self, error: ProtocolError) -> None:
-        raise AssertionError(error)
-
-
 @dataclass
 class Scene:
-    """A broker that traces into a list."""
-
     policies: Policies = field(default_factory=Policies)
     ratio: float = 0.0
     marks: list[Mark] = field(default_factory=list)
@@ -121,13 +113,6 @@ class TestWhoIsTraced:
             handle(session, "SEND", destination="/queue/a", traceparent=SAMPLED)
         first, second = received(session).split("\0")[:2]
         assert (SAMPLED in first, SAMPLED in second) == (False, True)
-
-    def test_the_ratio_is_one_of_messages(self) -> None:
-        scene = Scene(ratio=0.25)
-        session = scene.session()
-        for _ in range(1_000):
-            handle(session, "SEND", destination="/queue/a")
-        assert 200 < len(scene.marks) < 300
 
 
 class TestWhatAMessageCarries:

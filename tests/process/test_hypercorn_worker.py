@@ -47,15 +47,6 @@ class TestSpawned:
         with hypercorn_worker.only_one():
             pass  # the place is free again
 
-    def test_other_errors_are_errors(self, parent: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-        class NoSockets(socket.socket):
-            def bind(self, address: object) -> None:
-                raise PermissionError(1, "not permitted")
-
-        monkeypatch.setattr(socket, "socket", NoSockets)
-        with pytest.raises(PermissionError), hypercorn_worker.only_one():
-            pass
-
     async def test_end_of_the_parent(self, parent: socket.socket) -> None:
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:

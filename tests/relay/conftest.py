@@ -20,7 +20,6 @@ __all__ = ["name"]
 
 @pytest.fixture(scope="package")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Where messages come from."""
     with running(tmp_path_factory.mktemp("one") / "gateway") as process:
         yield process
 
@@ -34,13 +33,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
 
 @pytest.fixture
 def source(one: GatewayProcess) -> StompServer:
-    """The first, for a client."""
     return at(one.tcp_port)
 
 
 @pytest.fixture
 def target(two: GatewayProcess) -> StompServer:
-    """The second."""
     return at(two.tcp_port)
 
 

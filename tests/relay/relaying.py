@@ -39,7 +39,6 @@ class Pair(NamedTuple):
 
 
 def eventually(holds: Callable[[], bool], told: Callable[[], str] = str) -> None:
-    """Wait until it holds, for a bounded time."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"not within {PATIENCE:g} s\n{told()}"
@@ -60,7 +59,6 @@ class Relay:
 
     @property
     def log(self) -> str:
-        """All that it has written."""
         return self.path.read_text()
 
     def events(self, event: str) -> list[dict[str, Any]]:
@@ -76,11 +74,9 @@ class Relay:
         return found
 
     def end(self) -> int:
-        """Its status, when it ends by itself."""
         return self.process.wait(PATIENCE)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Its status after a signal."""
         self.process.send_signal(number)
         return self.end()
 
@@ -109,7 +105,6 @@ def running(folder: Path, toml: str = "", **settings: object) -> Iterator[Gatewa
 
 
 def at(port: int, **more: Any) -> StompServer:
-    """The server on a port of this machine."""
     return StompServer(HOST, port, **more)
 
 
@@ -146,7 +141,6 @@ class Listener:
 
 
 def url(gateway: GatewayProcess) -> str:
-    """A gateway, for the command line."""
     return f"stomp://{HOST}:{gateway.tcp_port}"
 
 
@@ -171,7 +165,6 @@ class Reader:
 
     @property
     def bodies(self) -> list[str]:
-        """Of all that has come."""
         return [body for _, body in self.messages]
 
     def read(self, seconds: float = 0.0) -> list[str]:

@@ -31,7 +31,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "relay.md"
 
 
 def ask(port: int, path: str, method: str = "GET", host: str = HOST, **headers: str) -> tuple[int, str]:
-    """Status and body of an answer."""
     connection = http.client.HTTPConnection(host, port, timeout=20)
     try:
         connection.request(method, path, headers=headers)
@@ -140,7 +139,6 @@ def pump() -> Pump:
 
 @pytest.fixture
 def port(pump: Pump) -> Iterator[int]:
-    """Where it is asked how it is."""
     (port,) = free_ports(1)
     with serving(Address(HOST, port), [pump.status]):
         yield port

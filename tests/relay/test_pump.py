@@ -131,6 +131,7 @@ def test_nothing_is_acknowledged_without_a_receipt(source: StompServer, name: st
     reader.client.disconnect()
 
 
+@pytest.mark.long
 def test_a_target_that_never_confirms_does_not_hold_up_the_end(source: StompServer, name: str, tmp_path: Path) -> None:
     send(source, f"/queue/{name}", ["1", "2"])
     with foreign(lambda _: b"") as target:

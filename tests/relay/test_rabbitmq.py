@@ -16,7 +16,6 @@ BODIES = [str(number) for number in range(500)]
 
 @pytest.fixture
 def there(rabbitmq: StompServer) -> str:
-    """Its URL."""
     return f"stomp://guest@{HOST}:{rabbitmq.port}"
 
 

@@ -140,13 +140,7 @@ class TestAway:
 
     def test_topics_of_a_durable_relay(self, pair: Pair) -> None:
         """What was sent while no relay ran comes with the next."""
-        words = (
-            *pair.ends,
-            "--durable",
-            "--client-id",
-            pair.name,
-            f"/topic/{pair.name}=/queue/{pair.name}",
-        )
+        words = (*pair.ends, "--durable", "--client-id", pair.name, f"/topic/{pair.name}=/queue/{pair.name}")
         reader = Reader(pair.target, f"/queue/{pair.name}")
         with relaying(pair.folder, *words) as relay:
 
@@ -200,6 +194,7 @@ class TestPasscodes:
         assert relay.end() == 1
         assert f"/nowhere/{pair.name}" in relay.log.splitlines()[-1]
 
+    @pytest.mark.long
     def test_later_it_is_waited_for(self, pair: Pair) -> None:
         """An operator changed it, and will change it here, too, or there again."""
         (pair.folder / "passcode").write_text("right\n")
@@ -225,7 +220,6 @@ class TestPasscodes:
 
 
 def _users(folder: Path, passcode: str) -> Path:
-    """A users file that has alice alone."""
     path = folder / "users"
     passwords.write_user(path, "alice", passwords.hash_passcode(passcode), None)
     return path

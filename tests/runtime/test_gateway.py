@@ -42,7 +42,6 @@ async def connected(gateway: Gateway, kind: str, number: int = 0) -> Peer:
 
 
 async def refused(address: str) -> bool:
-    """Nobody listens there."""
     try:
         await (await dial_stream(address)).aclose()
     except OSError:
@@ -81,16 +80,6 @@ class TestOpen:
                 await peer.aclose()
         assert not path.exists()
         assert await refused(v4)
-
-    async def test_one_kind_may_have_no_address(self) -> None:
-        async with running(websocket="") as gateway:
-            assert gateway.addresses["websocket"] == []
-            peer = await connected(gateway, "tcp")
-            await peer.aclose()
-        async with running(tcp="") as gateway:
-            assert gateway.addresses["tcp"] == []
-            peer = await connected(gateway, "websocket")
-            await peer.aclose()
 
     async def test_the_log_says_where(self) -> None:
         with structlog.testing.capture_logs() as logs:

@@ -29,7 +29,6 @@ def _nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def answers(gateway: Gateway) -> tuple[int, int, object]:
-    """Liveness, readiness, and the reason."""
     app = site.build(gateway, settings())
     live, ready = await request(app, "/healthz"), await request(app, "/readyz")
     return live.status, ready.status, ready.json.get("error")

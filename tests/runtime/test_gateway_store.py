@@ -14,7 +14,6 @@ import trio
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker.queue.queue import Queue
-from gateway.codec import ProtocolError
 from gateway.journal import Journal
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 from gateway.stores import SQLiteStore, StoreFull
@@ -55,7 +54,6 @@ async def read(gateway: Gateway, count: int, destination: str = "/queue/a") -> l
 
 
 def row(path: str = "store.db") -> dict[str, Any]:
-    """What the file says of itself."""
     with sqlite3.connect(path) as connection:
         connection.row_factory = sqlite3.Row
         found = dict(connection.execute("SELECT * FROM store").fetchone())
@@ -156,7 +154,6 @@ async def nothing() -> bool:
 
 class TestCannotStart:
     async def refused(self, **values: object) -> str:
-        """The one sentence."""
         with pytest.raises(StartError) as caught:
             async with open_gateway(settings(**values), authenticator=Anonymous()):
                 raise AssertionError("it has started")
@@ -210,32 +207,6 @@ class TestStartsAgain:
                     pass
         async with running(store=STORE) as gateway:
             assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
-
-    async def test_a_store_that_cannot_be_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        await fill()
-
-        def load(store: SQLiteStore) -> object:
-            raise StoreFull("store.db cannot be read: input/output error")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(SQLiteStore, "load", load)
-            with pytest.raises(StartError, match="input/output"):
-                async with running(store=STORE):
-                    pass
-        async with running(store=STORE) as gateway:
-            assert gateway.broker.context.waiting == 3
-
-    async def test_a_fault_inside_the_block(self) -> None:
-        with pytest.RaisesGroup(ProtocolError, flatten_subgroups=True, allow_unwrapped=True):
-            async with running(store=STORE) as gateway:
-                peer = await connected(gateway, "tcp")
-                await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-                await peer.frame("RECEIPT")
-                await peer.aclose()
-                raise ProtocolError("a fault", "of the test")
-        assert row()["clean"] == 1
-        async with running(store=STORE) as gateway:
-            assert gateway.broker.context.waiting == 1
 
 
 async def test_what_cannot_be_closed_keeps_nothing_else_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,6 @@ def write(name: str, text: str) -> None:
 
 
 async def send(gateway: Gateway, *bodies: bytes, destination: str = "/queue/a") -> None:
-    """A client that publishes, and goes."""
     peer = await connected(gateway, "tcp")
     for body in bodies:
         await peer.publish(destination, body)
@@ -134,24 +133,6 @@ class TestRows:
         kept = {row["destination"]: row.get("body") for row in accepted}
         assert kept == {"/queue/none": None, "/queue/all": b"hello", "/queue/other": b"he"}
         assert {row["size"] for row in accepted} == {5}
-
-    async def test_behind_a_recovery(self) -> None:
-        """A message of the last process: nobody knows when it came."""
-        async with recording(store="sqlite:store.db") as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.send_frame("SEND", b"x", destination="/queue/a", persistent="true", receipt=1)
-            await peer.frame("RECEIPT")
-            await peer.aclose()
-        first = next(row for row in rows() if row["event"] == "accepted")
-        async with recording(store="sqlite:store.db") as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.subscribe("/queue/a")
-            message = await peer.frame("MESSAGE")
-            await peer.aclose()
-        delivered = rows()[-3]
-        assert delivered["event"] == "delivered"
-        assert delivered["message_id"] == message["message-id"] == first["message_id"]
-        assert "queue_us" not in delivered
 
 
 class TestStart:

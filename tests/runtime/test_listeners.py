@@ -63,65 +63,51 @@ def test_the_lowest_version_of_tls(tmp_path: Path, version: str, lowest: ssl.TLS
     assert certificates.context("tcp").minimum_version is lowest
 
 
+LOGIN = {"users_file": "users.txt", "admin_token": "x"}
+EVERYWHERE = "127.0.0.1:1,0.0.0.0:2"
+WITHOUT_TLS = "0.0.0.0:2 can be reached from other machines without TLS"
+OPEN_ADMIN = "clients must log in, but every program on this machine may use the admin API"
+
+
 class TestWarnings:
-    def test_nothing_to_say(self, tmp_path: Path) -> None:
-        chosen = secured(tmp_path)
-        assert not list(warnings(chosen, read_certificates(chosen)))
-
-    @pytest.mark.parametrize("kind", ["tcp", "websocket"])
-    def test_the_world_without_tls(self, kind: str) -> None:
-        (sentence,) = warnings(settings(**{kind: "127.0.0.1:1,0.0.0.0:2"}, rule=RULES), None)
-        assert sentence.startswith("0.0.0.0:2 can be reached from other machines without TLS")
-        assert "tcp_tls" in sentence
-
-    def test_a_proxy_may_have_it(self) -> None:
-        chosen = settings(
-            websocket="0.0.0.0:2", trusted_proxies="10.0.0.1", users_file="users.txt", admin_token="x", rule=RULES
-        )
-        assert not list(warnings(chosen, None))
-
-    @pytest.mark.parametrize("kind", ["websocket", "websocket_tls"])
-    def test_pages_of_elsewhere_and_no_rules(self, kind: str) -> None:
-        everywhere = {kind: "127.0.0.1:1,0.0.0.0:2", "users_file": "users.txt", "admin_token": "x"}
-        assert RULELESS.format("0.0.0.0:2") in list(warnings(settings(**everywhere), None))
-        assert not any("no rules" in each for each in warnings(settings(**everywhere, rule=RULES), None))
-
-    @pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/ws.sock"])
-    def test_they_may_come_through_a_proxy(self, address: str) -> None:
-        chosen = {"websocket": address, "users_file": "users.txt", "admin_token": "x"}
-        assert not list(warnings(settings(**chosen), None))
-        (sentence,) = warnings(settings(**chosen, trusted_proxies="127.0.0.1,unix"), None)
-        assert sentence == RULELESS.format(address)
-
-    def test_workers_of_elsewhere_are_no_pages(self) -> None:
-        chosen = settings(tcp="0.0.0.0:2", users_file="users.txt", admin_token="x")
-        assert not any("no rules" in each for each in warnings(chosen, None))
-
-    def test_programs_of_this_machine(self) -> None:
-        (sentence,) = warnings(settings(users_file="users.txt"), None)
-        assert "every program on this machine may use the admin API" in sentence
-        assert sentence.endswith(": set admin_token (GATEWAY_ADMIN_TOKEN), or admin_groups")
-        for ways in ({"admin_token": "x"}, {"admin_groups": "ops"}):
-            assert not list(warnings(settings(users_file="users.txt", **ways), None))
+    @pytest.mark.parametrize(
+        ("values", "sentences"),
+        [
+            ({}, []),
+            ({"tcp": EVERYWHERE, "rule": RULES}, [WITHOUT_TLS]),
+            ({"websocket": EVERYWHERE, "rule": RULES}, [WITHOUT_TLS]),
+            # A trusted proxy in front may do TLS.
+            ({"websocket": "0.0.0.0:2", "trusted_proxies": "10.0.0.1", "rule": RULES, **LOGIN}, []),
+            # Browsers reach WebSocket addresses, directly or through a proxy.
+            ({"websocket": EVERYWHERE, **LOGIN}, [WITHOUT_TLS, RULELESS.format("0.0.0.0:2")]),
+            ({"websocket_tls": EVERYWHERE, **LOGIN}, [RULELESS.format("0.0.0.0:2")]),
+            ({"websocket_tls": EVERYWHERE, "rule": RULES, **LOGIN}, []),
+            ({"websocket": "127.0.0.1:1", **LOGIN}, []),
+            ({"websocket": "127.0.0.1:1", "trusted_proxies": "127.0.0.1", **LOGIN}, [RULELESS.format("127.0.0.1:1")]),
+            ({"websocket": "unix:/ws", "trusted_proxies": "unix", **LOGIN}, [RULELESS.format("unix:/ws")]),
+            ({"tcp": "0.0.0.0:2", **LOGIN}, [WITHOUT_TLS]),
+            ({"users_file": "users.txt"}, [OPEN_ADMIN]),
+            ({"users_file": "users.txt", "admin_groups": "ops"}, []),
+            ({"trusted_proxies": "127.0.0.1", "rule": RULES}, ["trusted_proxies is set and no authenticator is"]),
+            ({"tcp_proxy_protocol": True}, ["tcp_proxy_protocol is on and trusted_proxies is empty"]),
+            ({"websocket_proxy_protocol": True}, ["websocket_proxy_protocol is on and trusted_proxies is empty"]),
+        ],
+    )
+    def test_of_settings(self, values: dict[str, object], sentences: list[str]) -> None:
+        found = list(warnings(settings(**values), None))
+        assert len(found) == len(sentences)
+        for sentence, start in zip(found, sentences, strict=True):
+            assert sentence.startswith(start)
 
     def test_a_secret_within_reach(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(file_permissions, "warnings", lambda _: ["somebody can read it"])
-        assert list(warnings(settings(), None)) == ["somebody can read it"]
+        monkeypatch.setattr(file_permissions, "warnings", lambda _: ["every user can read it"])
+        assert list(warnings(settings(), None)) == ["every user can read it"]
 
-    def test_a_proxy_and_nobody_who_asks_for_a_login(self) -> None:
-        (sentence,) = warnings(settings(trusted_proxies="127.0.0.1", rule=RULES), None)
-        assert sentence.startswith("trusted_proxies is set and no authenticator is")
-        assert "GATEWAY_USERS_FILE" in sentence
-
-    @pytest.mark.parametrize("transport", ["tcp", "websocket"])
-    def test_a_door_that_nobody_can_pass(self, transport: str) -> None:
-        (sentence,) = warnings(settings(**{f"{transport}_proxy_protocol": True}), None)
-        assert sentence.startswith(f"{transport}_proxy_protocol is on and trusted_proxies is empty")
-
-    def test_a_certificate_that_has_expired(self, tmp_path: Path) -> None:
+    def test_of_a_certificate(self, tmp_path: Path) -> None:
         chosen = secured(tmp_path)
         certificates = read_certificates(chosen)
         assert certificates is not None
+        assert not list(warnings(chosen, certificates))
         certificates.ends = 0.0
         (sentence,) = warnings(chosen, certificates)
         assert "has expired: it is valid until 1970-01-01 00:00 UTC" in sentence

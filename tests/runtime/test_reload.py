@@ -139,65 +139,52 @@ class TestWhatNeedsARestart:
         assert found.now.admin_token == "of-the-variable"
 
 
-class TestWhatChangesNothing:
-    def refused(self, found: InForce) -> str:
-        settings = found.now
-        found.on_change.append(lambda _: pytest.fail("nothing has changed"))
-        with capture_logs() as logs:
-            sentence = found.reload()
-        assert sentence is not None
-        assert logs == []
-        assert found.now is settings
-        return sentence
+OTHERS = 'admin_groups = ["ops"]\nusers_file = "users.txt"\n'
+LOST_TOKEN = "admin_token is not set any more, and without it every program on this machine may use the admin API"
 
-    @pytest.mark.parametrize(
-        ("text", "sentence"),
-        [
-            ('admin_token = "new"\nmax_body = "1 elephant"', "gateway.toml line 2: max_body is wrong"),
-            ('admin_token = "new"\nadmin_tokn = "x"', "gateway.toml line 2: there is no setting 'admin_tokn'"),
-            ('admin_token = "new"\nallowed_origins = "a.b"', "gateway.toml line 2: allowed_origins is wrong: 'a.b' is"),
-            ('admin_token = "new', "gateway.toml cannot be read"),
-            ('admin_token = "new"\n[[rule]]\n', "gateway.toml line 2: rule"),
-        ],
-    )
-    def test_a_file_that_is_wrong(self, text: str, sentence: str) -> None:
-        found = started('admin_token = "old"')
-        write(text)
-        assert self.refused(found).startswith(sentence)
+UNFIT = (
+    "beside what needs a restart, settings do not fit together: cookie_keys needs a list of origins, or any page could "
+    "use the cookie of the user who opens it; allowed_origins is ['*'] (gateway.toml line 2)"
+)
 
-    def test_a_file_that_is_gone(self) -> None:
-        found = started('admin_groups = ["ops"]\nusers_file = "users.txt"\nadmin_token = "old"')
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("", 'admin_token = "new"\nmax_body = "1 elephant"', "gateway.toml line 2: max_body is wrong"),
+        ("", 'admin_token = "new"\nadmin_tokn = "x"', "gateway.toml line 2: there is no setting 'admin_tokn'"),
+        ("", 'admin_token = "new"\nallowed_origins = "a.b"', "gateway.toml line 2: allowed_origins is wrong: 'a.b' is"),
+        ("", 'admin_token = "new', "gateway.toml cannot be read"),
+        ("", 'admin_token = "new"\n[[rule]]\n', "gateway.toml line 2: rule"),
+        (OTHERS, None, "gateway.toml is gone, and the settings in it with it; restart if that is meant"),
+        ('metrics_token = "x"', 'metrics_token = "x"', f"{LOST_TOKEN}; restart if that is meant"),
+        ("", OTHERS, LOST_TOKEN),  # they do not help before the restart
+        (
+            'cookie_keys = "secrets"',
+            'admin_token = "old"\nallowed_origins = "*"',
+            (UNFIT),
+        ),
+    ],
+)
+def test_what_changes_nothing(before: str, after: str | None, sentence: str) -> None:
+    found = started(f'admin_token = "old"\n{before}')
+    settings = found.now
+    found.on_change.append(lambda _: pytest.fail("nothing has changed"))
+    if after is None:
         Path("gateway.toml").unlink()
-        assert self.refused(found) == ("gateway.toml is gone, and the settings in it with it; restart if that is meant")
+    else:
+        write(after)
+    with capture_logs() as logs:
+        assert (found.reload() or "").startswith(sentence)
+    assert logs == []
+    assert found.now is settings
 
-    def test_a_token_that_is_gone(self) -> None:
-        found = started('admin_token = "old"\nmetrics_token = "x"')
-        write('metrics_token = "x"')
-        assert self.refused(found) == (
-            "admin_token is not set any more, and without it every program on this machine may use the admin API; "
-            "restart if that is meant"
-        )
 
-    def test_but_not_where_others_keep_the_door(self) -> None:
-        others = 'admin_groups = ["ops"]\nusers_file = "users.txt"\n'
-        found = started(f'{others}admin_token = "old"')
-        write(others)
-        assert reloaded(found)[0]["settings"] == "admin_token"
-        assert found.now.admin_token == ""
-
-    def test_they_do_not_help_before_the_restart(self) -> None:
-        found = started('admin_token = "old"')
-        write('admin_groups = ["ops"]\nusers_file = "users.txt"\n')
-        assert "restart if that is meant" in self.refused(found)
-
-    def test_what_does_not_fit_what_needs_a_restart(self) -> None:
-        """Any page could use the cookie of the user who opens it, until the restart."""
-        found = started('cookie_keys = "secrets"')
-        write('allowed_origins = "*"')
-        assert self.refused(found) == (
-            "beside what needs a restart, settings do not fit together: cookie_keys needs a list of origins, or any "
-            "page could use the cookie of the user who opens it; allowed_origins is ['*'] (gateway.toml line 1)"
-        )
+def test_a_token_may_go_where_groups_have_access() -> None:
+    found = started(f'{OTHERS}admin_token = "old"')
+    write(OTHERS)
+    assert reloaded(found)[0]["settings"] == "admin_token"
+    assert found.now.admin_token == ""
 
 
 class TestPage:
@@ -205,7 +192,6 @@ class TestPage:
 
     @pytest.fixture
     def rows(self) -> list[list[str]]:
-        """The settings of each row."""
         page = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text()
         table = page.partition("### Settings that a reload applies\n")[2].partition("\n\nEach row")[0]
         rows = [line.split("|")[1].strip() for line in table.splitlines()[3:]]
@@ -244,8 +230,6 @@ class TestPage:
 
 
 class Thing:
-    """A reloadable whose reload ends so."""
-
     def __init__(self, name: str, fault: str | None = None) -> None:
         self.name = name
         self._fault = fault

@@ -116,20 +116,6 @@ class TestWithACollector:
         assert (deliver.name, deliver.parent_span_id) == ("deliver /queue/a", send.span_id)
         assert deliver.start_time_unix_nano == deliver.end_time_unix_nano, "nobody knows when it came"
 
-    async def test_a_transaction_is_traced_when_it_is_carried_out(self) -> None:
-        with collecting() as collector:
-            async with tracing(collector.endpoint, trace_ratio=0.0) as gateway:
-                peer = await connected(gateway, "tcp")
-                await peer.send_frame("BEGIN", transaction="t")
-                await peer.publish("/queue/a", b"hello", traceparent=SAMPLED, transaction="t")
-                await peer.settled()
-                assert gateway.tracing is not None
-                assert gateway.tracing.waiting == 0
-                await peer.send_frame("COMMIT", transaction="t")
-                await peer.settled()
-                await peer.aclose()
-        assert [span.name for span in collector.spans] == ["send /queue/a"]
-
 
 class TestWithout:
     async def test_nothing_is_traced_unless_it_is_asked_for(self) -> None:

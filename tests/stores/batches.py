@@ -44,7 +44,6 @@ def opened(path: Path) -> SQLiteStore:
 
 
 def rows_of(store: SQLiteStore) -> list[int]:
-    """The numbers of all rows."""
     return [row.row for row in store.load().rows]
 
 

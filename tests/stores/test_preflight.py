@@ -40,27 +40,22 @@ class TestLook:
         look(path)
         store.write(new([2]))
 
-    def test_without_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match=r"a\.db cannot be made: there is no folder .*/no$"):
-            look(tmp_path / "no" / "a.db")
-
-    def test_of_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="is a folder: name a file"):
-            look(tmp_path)
-
-    def test_of_a_log_alone(self, tmp_path: Path) -> None:
-        (tmp_path / "a.db-wal").write_bytes(b"x")
-        with pytest.raises(StoreError, match="only its log"):
-            look(tmp_path / "a.db")
-
     @pytest.mark.parametrize(
-        ("data", "sentence"),
-        [(b"", "it is empty"), (b"nonsense" * 100, "it is no file of SQLite"), (b"SQLite format 3\0", "no file of")],
+        ("name", "data", "sentence"),
+        [
+            ("no/a.db", None, r"a\.db cannot be made: there is no folder .*/no$"),
+            ("a.db-wal", b"x", "only its log"),
+            ("a.db", b"", "it is empty"),
+            ("a.db", b"nonsense" * 100, "it is no file of SQLite"),
+            ("a.db", b"SQLite format 3\0", "it is no file of SQLite"),
+        ],
     )
-    def test_of_something_else(self, path: Path, data: bytes, sentence: str) -> None:
-        path.write_bytes(data)
+    def test_of_what_is_no_store(self, tmp_path: Path, name: str, data: bytes | None, sentence: str) -> None:
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
         with pytest.raises(StoreError, match=sentence):
-            look(path)
+            look(path.with_suffix(".db"))
 
     def test_of_one_that_is_cut_off(self, closed: Path) -> None:
         size = closed.stat().st_size

@@ -50,7 +50,6 @@ class Table:
 
 
 def found(table: Table) -> list[int | UnreadableKeys]:
-    """Keys, and what is lost between them."""
     rows = readable(PATH, table, "t", "a, b")  # type: ignore[arg-type]
     return [row if isinstance(row, UnreadableKeys) else row[0] for row in rows]
 
@@ -93,11 +92,6 @@ def test_many_places() -> None:
     keys = [key for key in found(table) if not isinstance(key, UnreadableKeys)]
     assert keys == [key for key in table.keys if not any(key in each for each in bad)]
     assert table.asked < 100
-
-
-def test_other_errors_are_told() -> None:
-    with pytest.raises(StoreError, match=r"^store\.db: malformed"):
-        found(Table([1, 2], [range(2, 3)], code=sqlite3.SQLITE_NOMEM))
 
 
 def test_other_errors_are_told_in_the_search_too() -> None:

@@ -14,7 +14,6 @@ from tests.stores.batches import new, opened
 
 @pytest.fixture
 def old(path: Path) -> Path:
-    """A store with three messages."""
     store = opened(path)
     store.write(new([1, 2, 3]))
     store.close(clean=True)
@@ -31,8 +30,7 @@ def test_a_newer_one(old: Path) -> None:
     with closing(sqlite3.connect(old)) as connection:
         connection.execute("PRAGMA user_version = 7")
     with pytest.raises(
-        StoreError,
-        match=r"store\.db was made by a newer gateway: it has schema 7, and this one reads 1$",
+        StoreError, match=r"store\.db was made by a newer gateway: it has schema 7, and this one reads 1$"
     ):
         SQLiteStore.open(old)
     assert version_of(old) == 7

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.changes import Batch, Container, Payload, StoredRow
+from gateway.broker.model.changes import Batch, Payload, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, sqlite
 from tests.stores.batches import content_of, contents_of, new, opened, place, rows_of, stored
 
@@ -97,19 +97,8 @@ class TestSharedContents:
         store.write(Batch(4, gone=[21]))
         assert contents_of(store) == [10]
 
-    def test_stays_with_its_own_row(self, store: SQLiteStore) -> None:
-        store.write(new([20]))
-        store.write(Batch(3, rows={21: StoredRow(21, 2, 20, 5, 320)}))
-        store.write(Batch(4, gone=[21]))
-        assert store.read([20]) == [stored(20)]
-
 
 class TestPlaces:
-    def test_come_back(self, store: SQLiteStore) -> None:
-        places = [Container(1, "queue", "/queue/\0ä", '{"a":1}'), Container(7, "log", "/topic/b")]
-        store.write(Batch(1, places={each.number: each for each in places}))
-        assert store.load().places == places
-
     def test_that_were_there_before_are_dropped_with_their_rows(self, store: SQLiteStore, path: Path) -> None:
         store.write(new([1], into=1))
         store.write(new([2], into=2))
@@ -171,15 +160,6 @@ class TestStart:
         assert store.token == token
         assert not store.is_new
         store.close(clean=True)
-
-    def test_after_a_stop_that_was_none(self, store: SQLiteStore, path: Path) -> None:
-        store.write(new([1, 2, 3]))
-        store.close(clean=False)
-        for _ in range(2):  # also when the next one ends before it has begun
-            store = opened(path)
-            found = store.load()
-            assert ([row.row for row in found.rows], found.clean) == ([1, 2, 3], False)
-            store.close(clean=False)
 
     def test_numbers_are_not_given_twice(self, store: SQLiteStore, path: Path) -> None:
         highest = 0

@@ -31,8 +31,6 @@ ROOM = 1 << 20
 
 
 class PageLimit:
-    """Room as SQLite itself limits it."""
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / "store.db"
 
@@ -260,19 +258,6 @@ def failing(store: SQLiteStore, name: str) -> Iterator[None]:
 
 class TestReadOnly:
     """As a system makes a disk that has errors."""
-
-    def test_is_told(self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object, **__: object) -> None:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-        monkeypatch.setattr(errors.tempfile, "TemporaryFile", refuse)
-        with (
-            pytest.raises(StoreReadOnly, match=r"store\.db cannot be used: Read-only file system"),
-            failing(store, "SQLITE_IOERR_WRITE"),
-        ):
-            store.write(new([1]))
-        store.write(new([1]))
-        assert rows_of(store) == [1]
 
     def test_by_sqlite_itself(self, store: SQLiteStore) -> None:
         with (

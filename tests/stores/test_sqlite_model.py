@@ -14,8 +14,6 @@ BATCHES = 30
 
 
 class Model:
-    """What a store should hold."""
-
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.places: dict[int, Container] = {}

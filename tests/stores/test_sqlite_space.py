@@ -33,7 +33,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def much(store: SQLiteStore, path: Path) -> list[int]:
-    """4 MiB of messages."""
     rows = list(range(1, 4001))
     store.write(new(rows, size=1000))
     tidy(store)

@@ -17,7 +17,6 @@ HOPELESS = "Nothing of it can be saved: restore a backup"
 
 @pytest.fixture
 def closed(store: SQLiteStore, path: Path) -> Path:
-    """A store with something of everything."""
     store.write(new(range(1, 2501)))
     batch = Batch(2, places={2: Container(2, "log", "/topic/ä\0", '{"a":1}')}, seen={b"\0\xff": 1e12, b"b": 2e12})
     batch.contents = {3000: Payload({"a": "ä", "b": "\n"}, "Grüße\0".encode())}
@@ -122,10 +121,7 @@ class TestExport:
         store._sql("DELETE FROM contents WHERE content IN (5, 3000)")
         store._sql("INSERT INTO contents VALUES (9999, '{}', x'')")
         store.close(clean=True)
-        assert tools.export(closed, io.StringIO()) == [
-            "3 messages have no content",
-            "1 contents belong to no message",
-        ]
+        assert tools.export(closed, io.StringIO()) == ["3 messages have no content", "1 contents belong to no message"]
 
     def test_changes_nothing(self, closed: Path) -> None:
         before = closed.read_bytes()

@@ -18,7 +18,6 @@ KEPT = 5
 
 
 def rows_after(number: int) -> list[int]:
-    """What the store holds after that batch."""
     return list(range(EACH * max(1, number - KEPT + 1), EACH * (number + 1)))
 
 
