@@ -71,16 +71,6 @@ class TestRows:
 
 
 class TestAuto:
-    def test_gone_when_the_socket_took_it(self, scene: Scene) -> None:
-        consumer = scene.consumer("/queue/a")
-        consumer.stalled = True
-        fill(scene, 3)
-        assert len(scene.store.rows) == 3
-        consumer.resume()
-        assert stored(scene) == 0
-        (batch,) = scene.commit()
-        assert len(batch.gone) == 3
-
     def test_octet_by_octet(self, scene: Scene) -> None:
         consumer = scene.consumer("/queue/a")
         consumer.stalled = True
@@ -108,28 +98,6 @@ class TestAuto:
 
 
 class TestPlaces:
-    def test_one_for_each_queue_with_rows(self, scene: Scene) -> None:
-        client = scene.consumer("/queue/c", ack="client")
-        client.publish("/queue/a", b"m")
-        client.publish("/queue/b", b"m", **P)
-        client.publish("/queue/b", b"m", **P)
-        scene.commit()
-        assert [place.name for place in scene.store.places.values()] == ["/queue/b"]
-        client.publish("/queue/c", b"m", **P)
-        scene.commit()
-        assert [place.name for place in scene.store.places.values()] == ["/queue/b", "/queue/c"]
-
-    def test_kept_as_long_as_the_queue(self, scene: Scene) -> None:
-        consumer = scene.consumer("/queue/a")
-        consumer.stalled = True
-        fill(scene, 1)
-        consumer.resume()
-        assert [len(batch.gone) for batch in scene.commit()] == [1]
-        assert len(scene.store.places) == 1
-        consumer.unsubscribe()
-        assert [batch.dropped for batch in scene.commit()] == [[1]]
-        assert not scene.store.places
-
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
     def test_and_then_it_is(self, scene: Scene, end: Step) -> None:
         consumer = scene.consumer("/queue/a", ack="client")

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.policy import WhenFull
-from gateway.broker.queue.queue import Queue
+from gateway.broker.model.policy import Policy, WhenFull
+from gateway.broker.queue.overflow import Overflow, limits_of
 
 from ..client import Client, Scene
 from ..conftest import Stage
-
-QUEUE = "/queue/a"
-DEAD = "/queue/dlq.a"
+from .helpers import DEAD, QUEUE, queue_of
 
 # Three messages of 1,000 bytes each cost some 4,300 bytes, and in a transaction 4,600.
 both = pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_octets": 5_000}], ids=["messages", "octets"])
@@ -47,10 +45,28 @@ def left(scene: Scene, queue: str = QUEUE) -> str:
     return found
 
 
-def queue_of(scene: Scene) -> Queue:
-    queue = scene.broker.destinations[QUEUE]
-    assert isinstance(queue, Queue)
-    return queue
+@pytest.mark.parametrize("when_full", WhenFull)
+@pytest.mark.parametrize(
+    ("limit", "messages", "nbytes", "reached", "exceeded"),
+    [
+        ({}, 10**9, 10**12, False, False),
+        ({"max_messages": 3}, 2, 10**12, False, False),
+        ({"max_messages": 3}, 3, 0, True, False),
+        ({"max_messages": 3}, 4, 0, True, True),
+        ({"max_octets": 3_000}, 10**9, 2_999, False, False),
+        ({"max_octets": 3_000}, 1, 3_000, True, False),
+        ({"max_octets": 3_000}, 1, 3_001, True, True),
+        ({"max_messages": 3, "max_octets": 3_000}, 1, 3_001, True, True),
+    ],
+)
+def test_a_verdict_for_what_waits(
+    when_full: WhenFull, limit: dict[str, int], messages: int, nbytes: int, reached: bool, exceeded: bool
+) -> None:
+    limits = limits_of(Policy(when_full=when_full, **limit))
+    blocks = when_full is WhenFull.BLOCK
+    assert limits.reached(messages, nbytes) is reached
+    assert limits.verdict(messages, nbytes) is (limits.action if (reached if blocks else exceeded) else None)
+    assert (limits.action is Overflow.BLOCK, limits.keeps_all) == (blocks, blocks or not limit)
 
 
 at_once = pytest.mark.parametrize("fill", [send, send_in_transaction], ids=["one by one", "in a transaction"])
