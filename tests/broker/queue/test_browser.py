@@ -40,16 +40,10 @@ class TestToTheEnd:
 
     @pytest.mark.parametrize("selector", ["n = 1", ""])
     def test_of_an_empty_queue_only_the_mark(self, scene: Scene, selector: str) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE)
+        scene.consumer(QUEUE)
+        client = scene.connect()
         browse(client, selector=selector)
         assert shown(client) == []
-
-    def test_a_queue_that_is_not_there_does_not_stay(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client)
-        assert shown(client) == []
-        assert QUEUE not in scene.broker.destinations
 
     def test_a_message_that_waits_for_a_busy_group_is_shown(self, scene: Scene) -> None:
         """Whether another consumer came upon it or not."""
@@ -126,8 +120,7 @@ class TestTailing:
             assert fill(producer, 1, start=number) == client.bodies()
 
     def test_also_what_is_consumed_at_once(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE)
+        client, consumer = scene.connect(), scene.consumer(QUEUE)
         browse(client, **TAILING)
         bodies = fill(consumer, 3)
         assert client.bodies() == consumer.bodies() == bodies

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.queue import consumers
-from gateway.codec import V10
 
 from ..client import Client, Scene, Step
 from .helpers import QUEUE, consumer, fill, waits
@@ -23,12 +22,6 @@ class TestPriority:
             client.subscribe(QUEUE, ack="client", **{name: priority, "prefetch-count": "3"})
         bodies = fill(low, 8)
         assert (high.bodies(), low.bodies(), waits(scene)) == (bodies[:3], bodies[3:6], ["7", "8"])
-
-    def test_below_0_is_below_those_that_say_nothing(self, scene: Scene) -> None:
-        low, usual = consumer(scene, priority=-1), scene.connect()
-        usual.subscribe(QUEUE)
-        bodies = fill(usual, 3)
-        assert (low.bodies(), usual.bodies()) == ([], bodies)
 
     def test_equal_ones_take_turns(self, scene: Scene) -> None:
         clients = [consumer(scene, 3, 5), consumer(scene, priority=0), consumer(scene, 3, 5)]
@@ -184,13 +177,6 @@ class TestExclusive:
         one = consumer(scene, exclusive=True)
         assert one.bodies() == [b"2", b"3"]
         assert (owner.bodies(), other.bodies()) == ([b"1"], [b"4"])
-
-    def test_at_a_topic_it_changes_nothing(self, scene: Scene) -> None:
-        one, two = scene.connect(), scene.connect(V10)
-        for client in (one, two):
-            client.subscribe("/topic/a", ack="client", exclusive="true")
-        one.publish("/topic/a", b"m")
-        assert one.bodies() == two.bodies() == [b"m"]
 
 
 class TestBound:

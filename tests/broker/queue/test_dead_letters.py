@@ -127,25 +127,6 @@ class TestHeaders:
             "reason": "no such order",
         }
 
-    @pytest.mark.parametrize("nack", [True, False])
-    def test_they_are_the_policys_number_after_the_last(self, stage: Stage, nack: bool) -> None:
-        """Whatever made it fail, and though some deliveries were none of its attempts."""
-        scene = stage({QUEUE: {"max_attempts": 3}})
-        scene.connect().publish(QUEUE, b"m")
-        for _ in range(3):
-            worker = scene.consumer(QUEUE, ack="client")
-            worker.unsubscribe()
-            worker.received()
-            worker.subscribe(QUEUE, ack="client")
-            if nack:
-                worker.nack(worker.message())
-                worker.disconnect()
-            else:
-                worker.drop()
-            scene.wait(1.0)
-        (letter,) = taken(scene, DEAD)
-        assert (letter.headers["dlq-reason"], letter.headers["dlq-attempts"]) == ("max-attempts", "3")
-
     def test_versions_meet(self, scene: Scene) -> None:
         """A reason of 1.2 that 1.0 cannot say must not break its frame."""
         client = scene.connect(V12)
@@ -209,26 +190,13 @@ class TestTargets:
 
     def test_a_topic(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"dead_letter": "/topic/dead.a"}})
-        client, exact, pattern = (scene.connect() for _ in range(3))
-        exact.subscribe("/topic/dead.a")
+        client, exact, pattern = scene.connect(), scene.consumer("/topic/dead.a"), scene.connect()
         pattern.subscribe("/topic/dead.#", ack="client")
         client.publish(QUEUE, b"m")
         reject(client, QUEUE, requeue="false")
         for each in (exact, pattern):
             message = each.message()
             assert (message.headers["destination"], message.headers["dlq-source"]) == ("/topic/dead.a", QUEUE)
-
-    def test_the_group_is_kept(self, scene: Scene) -> None:
-        """Who repairs dead letters gets those of one group in order, too."""
-        producer, readers = scene.connect(), [scene.connect() for _ in range(3)]
-        for reader in readers:
-            reader.subscribe(DEAD, ack="client")
-        for number in range(12):
-            producer.publish(QUEUE, b"%d" % number, JMSXGroupID="ghi"[number % 3])
-            reject(producer, QUEUE, requeue="false")
-        messages = [reader.messages() for reader in readers]
-        assert [[int(each.body) for each in share] for share in messages] == [[*range(k, 12, 3)] for k in range(3)]
-        assert [share[0].headers["JMSXGroupID"] for share in messages] == ["g", "h", "i"]
 
     def test_a_full_queue_must_take_them(self, stage: Stage) -> None:
         scene = stage({DEAD: {"max_messages": 1}}, max_destinations=2)
@@ -260,29 +228,6 @@ class TestDeadLettersOfDeadLetters:
         client.publish(DEAD, b"m")
         reject(client, DEAD, requeue="false")
         assert not scene.broker.destinations
-
-    def test_a_policy_may_send_them_on_and_the_headers_tell_of_the_last_step(self, stage: Stage) -> None:
-        scene = stage({DEAD: {"dead_letter": "/queue/attic"}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m")
-        first_at = milliseconds(scene)
-        reject(client, QUEUE, requeue="false", reason="first")
-        scene.wait(3.0)
-        for _ in range(2):
-            client.subscribe(DEAD, ack="client")
-            client.unsubscribe()
-            client.received()
-        reject(client, DEAD, requeue="false", reason="second")
-        (letter,) = taken(scene, "/queue/attic")
-        assert own_headers(letter) == {
-            "destination": "/queue/attic",
-            "original-destination": QUEUE,
-            "dlq-reason": "rejected",
-            "dlq-source": DEAD,
-            "dlq-attempts": "1",
-            "dlq-first-at": first_at,
-            "reason": "second",
-        }
 
     def test_a_circle_of_full_queues_ends(self, stage: Stage) -> None:
         """Each of the queues is full, and makes a dead letter of its oldest for the next."""

@@ -111,8 +111,7 @@ class TestPlaces:
 
     def test_of_a_queue_that_was_made_again_meanwhile(self, scene: Scene) -> None:
         """Each row is one message, whichever of the two queues it was entered by."""
-        client, consumer, other = scene.connect(), scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
+        client, consumer, other = scene.connect(), scene.consumer("/queue/a", ack="client"), scene.connect()
         client.publish("/queue/a", b"0", **P)
         consumer.begin()
         consumer.ack(consumer.message(), transaction="t")
@@ -133,8 +132,7 @@ class TestPlaces:
         assert marks(scene.crash()) == {1: True}
 
     def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a")
+        client, consumer = scene.connect(), scene.consumer("/queue/a")
         consumer.stalled = True
         client.publish("/queue/a", b"0", **P)
         consumer.unsubscribe()
@@ -181,14 +179,3 @@ class TestNotes:
         scene.commit()
         assert self.facts(scene) == ["{}"]
         assert marks(scene.restart()) == {0: False}
-
-
-class TestOrder:
-    def test_what_comes_after_the_restart_goes_behind(self, scene: Scene) -> None:
-        fill(scene, 3)
-        scene = scene.crash()
-        client = scene.connect()
-        client.publish("/queue/a", b"3", **P)
-        client.publish("/queue/a", b"4")
-        client.publish("/queue/a", b"5", priority="9")
-        assert list(marks(scene)) == [5, 0, 1, 2, 3, 4]

@@ -7,7 +7,6 @@ import gc
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.model.policy import WhenFull
 from gateway.broker.queue.expiry import has_expired
 from gateway.codec import Head
 
@@ -97,33 +96,12 @@ class TestWhileItWaits:
         assert client.bodies() == [b"other"]
         assert scene.broker.counters.expired == 1
 
-    def test_publishers_who_are_held_back_learn_of_the_room(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_messages": 1, "when_full": WhenFull.BLOCK}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m", ttl="1000")
-        assert scene.broker.context.take_full()
-        scene.wait(1.1)
-        assert scene.rooms == 1
-
     def test_on_arrival(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        other.subscribe(QUEUE)
+        client, other = scene.connect(), scene.consumer(QUEUE)
         client.publish(QUEUE, b"m", expires="1", receipt="r")
         assert client.receipts() == ["r"]
         assert not other.received()
         assert scene.broker.counters.expired == 1
-
-    def test_on_its_way_to_a_topics_subscriber(self, stage: Stage) -> None:
-        """Those who must acknowledge have copies that wait; who need not has it already."""
-        scene = stage(max_unacknowledged=1)
-        client = scene.consumer("/topic/a", ack="client")
-        other = scene.consumer("/topic/a")
-        other.publish("/topic/a", b"1")
-        other.publish("/topic/a", b"2", ttl="1000")
-        scene.wait(1.1)
-        client.ack(client.message())
-        assert not client.received()
-        assert other.bodies() == [b"1", b"2"]
 
 
 class TestWhileSomebodyHasIt:
@@ -136,8 +114,7 @@ class TestWhileSomebodyHasIt:
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
     def test_it_does_not_come_back(self, scene: Scene, leave: Step) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(1.1)
         leave(client)

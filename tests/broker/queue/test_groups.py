@@ -83,15 +83,6 @@ class TestBusyOwner:
         assert waits(scene) == ["g2", "g3", "g4"]
         assert go_on(owner) == ["g1", "g2", "g3", "g4"]
 
-    @pytest.mark.parametrize("selector", ["name LIKE '%'", "name NOT LIKE 'g%'"])
-    def test_also_selective_ones(self, scene: Scene, selector: str) -> None:
-        owner = consumer(scene, 1)
-        send(owner, "g1", "g2")
-        other = consumer(scene, selector=selector)
-        send(owner, "g3", "1", "h1", "2")
-        assert names(other) == ["1", "h1", "2"]
-        assert go_on(owner) == ["g1", "g2", "g3"]
-
     def test_many_of_them_cost_a_selective_one_nothing(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1)
@@ -259,13 +250,6 @@ class TestBound:
         shares = [names(one), names(two)]
         assert any(share[-2:] == ["b2", "b3"] for share in shares)
 
-    def test_one_whose_messages_wait_is_not_forgotten(self, scene: Scene) -> None:
-        owner, other = consumer(scene, 1), consumer(scene)
-        send(owner, "g1", "g2")
-        send(owner, *(f"{name}1" for name in "abcdef"), "g3")
-        assert len(names(other)) == 6
-        assert go_on(owner) == ["g1", "g2", "g3"]
-
     @pytest.mark.parametrize("settled", range(4))
     def test_a_forgotten_one_comes_back_with_its_messages(self, scene: Scene, settled: int) -> None:
         owner = consumer(scene)
@@ -350,21 +334,6 @@ class TestGivenBack:
         assert go_on(owner) == numbered("g", *range(prefetch + 1, 6))
         assert names(other) == []
 
-    def test_in_order_although_its_lane_is_long(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Others came upon the group's next message; then much came that the owner does not want."""
-        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
-        owner = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
-        send(owner, "g1", "g2")
-        other = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
-        send(owner, "91", "92")
-        other.ack(other.message())
-        send(owner, "93", *(str(number) for number in range(10)))
-        third = consumer(scene, 1)
-        assert names(third) == ["93"]
-        message = owner.message()
-        owner.nack(message)
-        assert go_on(owner) == ["g1", "g2"]
-
     def test_while_the_lane_of_another_consumer_is_read(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """That one has higher priority, would take what comes back, and has messages of a group parked with it."""
         monkeypatch.setattr(ready, "READS_PER_TURN", 3)
@@ -397,14 +366,6 @@ class TestHandOver:
         owner.ack(owner.messages()[0])
         leave(owner)
         assert go_on(other) == numbered("g", *range(2, 7))
-
-    @leaving
-    def test_to_one_of_the_others(self, scene: Scene, leave: Step) -> None:
-        owner, *others = (consumer(scene, 1) for _ in range(4))
-        send(owner, *numbered("g", *range(6)))
-        leave(owner)
-        shares = [go_on(client) for client in others]
-        assert sorted(shares) == [[], [], numbered("g", *range(6))]
 
     def test_in_the_order_of_arrival_with_the_rest(self, scene: Scene) -> None:
         owner, other = consumer(scene, 2), consumer(scene, 1)

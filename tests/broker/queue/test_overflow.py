@@ -141,8 +141,7 @@ class TestDropOldest:
         self, stage: Stage, limit: dict[str, Any], fill: Fill
     ) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=1)
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client", selector="color IS NULL")
+        client, other = scene.consumer(QUEUE, ack="client", selector="color IS NULL"), scene.connect()
         fill(other, "0")
         (first,) = client.messages()
         fill(other, "123456789" * 20)
@@ -177,23 +176,12 @@ class TestDeadLetter:
             assert said == {"dlq-reason": "queue-full", "dlq-source": QUEUE, "dlq-attempts": "0"}
         assert left(scene) == "345"
 
-    def test_into_a_queue_that_drops(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage(
-            {
-                QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER},
-                DEAD: {"max_messages": 1, "when_full": WhenFull.DROP_OLDEST},
-            }
-        )
-        fill(scene.connect(), "12345")
-        assert (left(scene, DEAD), left(scene)) == ("2", "345")
-
 
 @pytest.mark.parametrize("action", [WhenFull.DROP_OLDEST, WhenFull.DROP_NEWEST, WhenFull.DEAD_LETTER])
 def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(stage: Stage, action: WhenFull) -> None:
     """They count, too; whatever goes, there are never more than the limit, and the books are right."""
     scene = stage({QUEUE: {"max_messages": 2, "when_full": action}}, max_unacknowledged=1)
-    busy, free, client = (scene.connect() for _ in range(3))
-    busy.subscribe(QUEUE, ack="client")
+    busy, free, client = scene.consumer(QUEUE, ack="client"), scene.connect(), scene.connect()
     client.publish(QUEUE, b"1", JMSXGroupID="g")
     first = busy.message()
     free.subscribe(QUEUE, ack="client")
@@ -234,8 +222,7 @@ class TestConflation:
         assert sorted(left(scene)) == ["4", "5", "6"]
 
     def test_what_a_consumer_has_is_not_replaced(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for number in "1234":
             self.news(other, "a", number)
         (first,) = client.messages()
@@ -244,8 +231,7 @@ class TestConflation:
         assert digits(client) == "4"
 
     def test_an_older_one_that_comes_back_goes_if_a_newer_one_waits(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for number in "12":
             self.news(other, "a", number)
         client.drop()
@@ -269,8 +255,8 @@ class TestConflation:
         assert left(scene) == "524"
 
     def test_many_are_replaced_and_nothing_is_kept_of_them(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        other.subscribe(QUEUE, selector="color = 'red'")
+        scene.consumer(QUEUE, selector="color = 'red'")
+        client = scene.connect()
         for number in range(500):
             self.news(client, str(number % 7), str(number % 10))
         queue = queue_of(scene)

@@ -162,8 +162,7 @@ class TestReadingOn:
 
     def test_while_rows_are_still_to_be_written(self, scene: Scene) -> None:
         """Rows are read behind the batch that holds them, also where that is not the one under way."""
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        client, consumer = scene.connect(), scene.consumer(QUEUE, ack="client", **ONE)
         publish(client, range(1), **P)
         batch = scene.vault.take()
         publish(client, range(1, 8), **P)
@@ -201,16 +200,6 @@ class TestReadingOn:
         consumer.unsubscribe()
         assert list(marks(scene)) == list(range(41))
 
-    def test_marks_what_may_have_been_delivered(self, stage: Stage) -> None:
-        """Also where it was handed on at once, as it was read."""
-        scene = stage(stored=True, max_unacknowledged=2)
-        fill(scene, 40)
-        scene = scene.crash()
-        consumer = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "0"})
-        scene.commit()
-        assert len(consumer.messages()) == 40
-        assert all(marks(scene.crash()).values())
-
 
 class TestSelective:
     """Somebody has room and wants nothing of what is in memory: it is read on for him."""
@@ -231,8 +220,7 @@ class TestSelective:
         client.publish(QUEUE, b"20", JMSXGroupID="h", **P)
         scene.commit()
         scene = scene.crash()
-        busy, idle = scene.connect(), scene.connect()
-        busy.subscribe(QUEUE, ack="client", **ONE)
+        busy, idle = scene.consumer(QUEUE, ack="client", **ONE), scene.connect()
         scene.commit()
         idle.subscribe(QUEUE, ack="client", **ONE)
         scene.commit()
@@ -344,31 +332,6 @@ class TestLimits:
         assert not queue_of(scene).full
         assert scene.rooms == 1
 
-    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
-    @pytest.mark.parametrize("way", ["SEND", "COMMIT", "delayed", "SUBSCRIBE", "browser"])
-    def test_of_a_client_that_come_too_late(self, scene: Scene, way: str, headers: dict[str, str]) -> None:
-        """They change nothing; a part of the queue is in the store alone."""
-        fill(scene, 12)
-        client = scene.connect()
-        if way == "COMMIT":
-            client.begin()
-            client.publish(QUEUE, b"12", **P, **headers, transaction="t")
-            client.commit()
-        elif way in ("SEND", "delayed"):
-            client.publish(QUEUE, b"12", **P, **headers, **({"x-delay": "1000"} if way == "delayed" else {}))
-            scene.wait(1.1)
-        else:
-            client.subscribe(
-                QUEUE, ack="auto" if way == "browser" else "client", browser=str(way == "browser").lower(), **headers
-            )
-        scene.commit()
-        assert not client.failures
-        assert [wish.heard for wish in scene.wishes] == [False]
-        client.drop()
-        scene.commit()
-        sent = 13 if way in ("SEND", "COMMIT", "delayed") else 12
-        assert sorted(marks(scene)) == list(range(sent))
-
 
 class TestExpiry:
     @pytest.mark.parametrize("again", [Scene.crash, Scene.commit])
@@ -384,20 +347,6 @@ class TestExpiry:
         assert scene.broker.counters.expired == 10
         scene.commit()
         assert not scene.store.rows
-
-    def test_when_the_consumer_has_left_while_it_was_read(self, scene: Scene) -> None:
-        fill(scene, 3, ttl="1000")
-        scene = scene.crash(0.1)
-        consumer = scene.consumer(QUEUE, ack="client")
-        batch = scene.vault.take()
-        if batch is not None:
-            scene.store.write(batch)
-            scene.vault.storage.written()
-        consumer.unsubscribe()
-        scene.now += 2
-        scene.commit()
-        scene.wait(0.1)
-        assert not scene.broker.destinations
 
     @pytest.mark.parametrize("more", [0, 3])
     def test_thrown_away_while_it_is_read(self, stage: Stage, more: int) -> None:
@@ -420,17 +369,6 @@ class TestExpiry:
 
 
 class TestPurge:
-    def test_all_of_it_goes(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
-        fill(scene, 10)
-        assert count(scene) > 0
-        scene.wait(5.1)
-        assert not scene.broker.destinations
-        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
-        assert scene.broker.counters.dropped == 10
-        scene.commit()
-        assert not scene.store.rows
-
     def test_a_slice_with_each_batch(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         """A million rows at once would hold up all receipts."""
         monkeypatch.setattr(module, "_SLICE", 4)

@@ -378,13 +378,6 @@ def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int
     assert set(asked.count.values()) == {1}
 
 
-def test_a_copy_is_as_heavy_as_its_own_selector(asked: Asked) -> None:
-    copy = filled(unwanted(5, 60_000)).copy(asked, 4_096)
-    assert copy.weight == 4_096
-    assert copy.first() is None
-    assert (copy.tired, asked.count.total()) == (True, 1)
-
-
 def test_the_copy_of_a_deep_lane_is_its_first_turn(asked: Asked) -> None:
     deep = lane_module.READS_PER_TURN * lane_module._COPIED_PER_READ
     copy = filled([new(number, wanted=False) for number in range(deep)]).copy(asked)
@@ -630,8 +623,7 @@ def test_of_one_priority_it_is_exact(stage: Stage, seed: int, groups: str, selec
 
 
 def test_a_less_urgent_one_that_came_back_is_not_forgotten(scene: Scene) -> None:
-    client, other = scene.connect(), scene.connect()
-    client.subscribe(QUEUE, ack="client", **{"prefetch-count": "3"})
+    client, other = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "3"}), scene.connect()
     for _ in range(3):
         other.publish(QUEUE, priority="1")
     for _ in range(200):
@@ -644,8 +636,7 @@ def test_a_less_urgent_one_that_came_back_is_not_forgotten(scene: Scene) -> None
 
 
 def test_the_delivery_that_is_longest_without_an_ack(scene: Scene) -> None:
-    client, other = scene.connect(), scene.connect()
-    client.subscribe(QUEUE, ack="client-individual")
+    client, other = scene.consumer(QUEUE, ack="client-individual"), scene.connect()
     (subscription,) = client.session.subscriptions.values()
     assert subscription.oldest is None
     for _ in range(3):

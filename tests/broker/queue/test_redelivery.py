@@ -110,28 +110,6 @@ class TestBackOff:
         assert not client.received()
         assert other.bodies() == [b"1"]
 
-    def test_a_topics_subscriber_has_it_too(self, stage: Stage) -> None:
-        scene = stage({"/topic/a": {"backoff": 1.0}})
-        client = scene.consumer("/topic/a", ack="client")
-        other = scene.consumer("/topic/a", ack="client")
-        client.publish("/topic/a", b"m")
-        client.nack(client.message())
-        assert other.message()
-        scene.wait(1.1)
-        assert client.message().redelivered
-        assert not other.received()
-
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_and_what_comes_back_behind_it_is_gone_with_it(self, stage: Stage, leave: Step) -> None:
-        scene = stage({"/topic/a": {"backoff": 1.0}})
-        client = scene.consumer("/topic/a", ack="client")
-        client.publish("/topic/a", b"m")
-        client.nack(client.message())
-        leave(client)
-        scene.wait(1.1)
-        assert scene.broker.memory.used == 0
-        assert not scene.broker.destinations
-
 
 class TestAttempts:
     def test_the_last_one_ends_it(self, stage: Stage) -> None:
@@ -160,8 +138,7 @@ class TestAttempts:
     ) -> None:
         """It was probably at work on that one; the others lay in its window."""
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for body in (b"1", b"2", b"3", b"4"):
             other.publish(QUEUE, body)
         client.ack(client.messages()[0])
@@ -174,8 +151,7 @@ class TestAttempts:
     @pytest.mark.parametrize("leave", [Client.disconnect, Client.unsubscribe, be_sent_away])
     def test_an_orderly_end_fails_none(self, stage: Stage, leave: Step) -> None:
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for body in (b"1", b"2"):
             other.publish(QUEUE, body)
         leave(client)
@@ -185,8 +161,7 @@ class TestAttempts:
 
     def test_a_lost_one_and_a_rejected_one_are_two(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_attempts": 2, "backoff": 5.0}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         other.publish(QUEUE, b"m")
         client.drop()
         other.subscribe(QUEUE, ack="client")  # at once: the message is not to blame, as far as anybody knows

@@ -10,7 +10,7 @@ from gateway.codec import V10, V11, V12, Head, Version
 
 from ..client import WITH_NACK, Client, Scene
 from ..conftest import Stage
-from ..topic.logged import LOG, LOGS, T, seqs
+from ..topic.logged import LOG, T, seqs
 from ..topic.logged import fill as fill_log
 from .helpers import QUEUE, fill
 
@@ -100,37 +100,6 @@ class TestSubscribe:
         client.publish(destination)
         client.message()
         assert client.session.outstanding == 0
-
-    @pytest.mark.requirement("SND-04")
-    @pytest.mark.parametrize(
-        "name", ["/topic/c++", "/topic/#general", "/queue/a*", "/exchange/amq.direct/a#b", "/temp-topic/*"]
-    )
-    def test_what_only_looks_like_one_is_a_name(self, scene: Scene, version: Version, name: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(name)
-        client.publish(name)
-        assert client.message().headers["destination"] == name
-
-    @pytest.mark.requirement("SUB-02")
-    @pytest.mark.parametrize("name", ["a*", "*b", "a**", "***"])
-    @pytest.mark.parametrize("command", ["SUBSCRIBE", "SEND"])
-    def test_a_part_of_a_word_is_none(self, scene: Scene, version: Version, command: str, name: str) -> None:
-        client = scene.connect(version)
-        client.send(command, {"destination": f"/topic/{name}", "id": "0", "receipt": "r"})
-        error = client.error()
-        assert error.headers["message"] == "a wildcard inside of a word"
-        assert b"make it a whole word" in error.body
-        assert not scene.broker.destinations
-
-    @pytest.mark.requirement("SUB-02")
-    @pytest.mark.parametrize("name", ["/queue/*", "/queue/a.#", "a.>", "/queue/a/**/b"])
-    def test_queues_have_no_patterns(self, scene: Scene, version: Version, name: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(name, receipt="r")
-        error = client.error()
-        assert error.headers["message"] == "wildcards are for topics"
-        assert error.headers["receipt-id"] == "r"
-        assert not scene.broker.destinations
 
 
 class TestSelector:
@@ -451,17 +420,6 @@ class TestIncludeSeq:
         found = client.messages()
         assert [each.headers["x-stream-offset"] for each in found] == [each.headers["seq"] for each in found]
         assert [each.headers["n"] for each in found] == [each.headers["seq"] for each in found]
-
-    @pytest.mark.parametrize("stored", [False, True])
-    def test_of_what_the_topic_retained(self, stage: Stage, stored: bool) -> None:
-        scene = stage(LOGS, stored=stored)
-        fill_log(scene, 1, retain="set", persistent="true")
-        if stored:
-            scene = scene.restart()
-        client = scene.consumer(T, **{"include-seq": "n"})
-        found = client.message()
-        assert found.headers["n"] == found.headers["seq"]
-        assert found.headers["retained"] == "true"
 
     def test_of_a_browser(self, scene: Scene) -> None:
         sender, browser = scene.connect(), scene.connect()
