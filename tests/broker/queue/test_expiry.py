@@ -85,16 +85,25 @@ class TestWhileItWaits:
         scene.settle()
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
-    def test_between_two_looks_at_the_agenda(self, stage: Stage) -> None:
-        """The agenda is late by some milliseconds; the message is not delivered in these."""
-        scene = stage(max_unacknowledged=1)
+    def test_each_at_its_time_whatever_the_order_of_the_sends(self, scene: Scene) -> None:
         client = scene.connect()
-        client.publish(QUEUE, b"m", ttl="1000")
-        client.publish(QUEUE, b"other")
+        for seconds in (5, 1, 3, 2, 4):
+            client.publish(QUEUE, b"%d" % seconds, ttl=str(seconds * 1000))
+        for left in (4, 3, 2, 1, 0):
+            scene.wait(1.01)
+            assert scene.broker.context.waiting == left
+
+    @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
+    @pytest.mark.parametrize("selector", ["", "n > 0"])
+    def test_between_two_looks_at_the_agenda(self, scene: Scene, selector: str, group: dict[str, str]) -> None:
+        """The agenda is late by some milliseconds; the message is not delivered in these."""
+        client = scene.connect()
+        for number in range(1, 5):
+            client.publish(QUEUE, b"%d" % number, n=str(number), **({"ttl": "1000"} if number != 3 else {}), **group)
         pass_unseen(scene, 1.0)
-        client.subscribe(QUEUE)
-        assert client.bodies() == [b"other"]
-        assert scene.broker.counters.expired == 1
+        client.subscribe(QUEUE, selector=selector)
+        assert client.bodies() == [b"3"]
+        assert scene.broker.counters.expired == 3
 
     def test_on_arrival(self, scene: Scene) -> None:
         client, other = scene.connect(), scene.consumer(QUEUE)
