@@ -57,19 +57,6 @@ class Browser:
         on_end: called when it has seen all, and does not go on.
     """
 
-    __slots__ = (
-        "_behind",
-        "_context",
-        "_ended",
-        "_is_reading",
-        "_new",
-        "_on_end",
-        "_read",
-        "_rows",
-        "_subscription",
-        "_waited",
-    )
-
     def __init__(
         self,
         context: Context,

@@ -61,7 +61,7 @@ class ConsumerSet:
         return None
 
     def next_but(self, avoid: int) -> Subscription | None:
-        """The next consumer in turn, except for the one with the serial `avoid`; None: no other has room."""
+        """The next consumer in turn but the one with the serial `avoid`; None: no other has room."""
         # Once around: the consumer to avoid stays in the rotation, and its turn passes.
         for _ in range(len(self.rotation)):
             consumer = self.next()
@@ -97,18 +97,13 @@ class ConsumerSet:
 
 
 class Consumers:
-    """The consumers of one queue.
-
-    Attributes:
-        all: each with its set, in order of arrival.
-        sets: by priority, highest first; of equal ones, the next in turn first.
-    """
+    """The consumers of one queue."""
 
     __slots__ = ("_exclusive", "all", "sets")
 
     def __init__(self) -> None:
-        self.all: dict[Subscription, ConsumerSet] = {}
-        self.sets: list[ConsumerSet] = []
+        self.all: dict[Subscription, ConsumerSet] = {}  # in order of arrival
+        self.sets: list[ConsumerSet] = []  # highest priority first; of equal ones, the next in turn first
         self._exclusive: Subscription | None = None
 
     # a new message
@@ -210,7 +205,7 @@ class Consumers:
     def list_ready(self) -> None:
         """Put all that have room into their rotations; a consumer that stands by has none."""
         for subscription, consumer_set in self.all.items():
-            if not subscription.listed and subscription.has_room():
+            if subscription.has_room():
                 consumer_set.list(subscription)
 
     def standing_by(self) -> list[Subscription]:
@@ -221,7 +216,7 @@ class Consumers:
         """One consumer gets everything, the others stand by; None: all are equal again."""
         self._exclusive = subscription
         for each in self.all:
-            # Those that stand by have no room from now on, and leave their rotations when it is their turn.
+            # They leave their rotations when it is their turn, for they have no room.
             each.set_standing_by(subscription is not None and each is not subscription)
 
     def leave(self, subscription: Subscription, ready_lists: list[ReadyList]) -> bool:

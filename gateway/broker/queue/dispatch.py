@@ -91,17 +91,14 @@ class Dispatcher:
 
     def place_by_itself(self, message: Message) -> None:
         """Give a kept message without a group to a consumer with room, else to its place."""
-        outlet = self._outlet
         refusing: set[ReadyList] = set()
-        has_consumers = bool(self._consumers.sets)
-        # A more urgent message is still in the store.  To give this one out first would break the order of priorities.
-        if has_consumers and outlet.holds_up(message):
-            self._waiting.add(message)
-            return
-        # `choose` adds the lists that do not want it to `refusing`, so that no selector is asked a second time.
-        consumer = self._consumers.choose(message, refusing) if has_consumers else None
+        consumer = None
+        # Held up, it waits: a more urgent message is still in the store, and would come behind this one.
+        if self._consumers.sets and not self._outlet.holds_up(message):
+            # `choose` adds the lists that do not want it to `refusing`, so that no selector is asked a second time.
+            consumer = self._consumers.choose(message, refusing)
         if consumer is not None:
-            outlet.hand(message, consumer)
+            self._outlet.hand(message, consumer)
         else:
             self._waiting.add(message, refusing)
 
@@ -233,8 +230,7 @@ class Dispatcher:
             return
         if self._outlet.has_expired(message):
             consumer_set.ready_list.pop()
-            group = self.group_of(message)
-            if group is None:
+            if (group := self.group_of(message)) is None:
                 self._expire(message)
             else:
                 self._settle(group)
@@ -385,10 +381,7 @@ class Dispatcher:
 
     def settle_groups(self) -> None:
         """Forget the groups without an owner, after all waiting messages were removed."""
-        self._settle_all(list(self.groups or ()))
-
-    def _settle_all(self, groups: list[Group]) -> None:
-        for group in groups:
+        for group in list(self.groups or ()):
             self._settle(group)
 
     # consumers come and go
@@ -414,8 +407,8 @@ class Dispatcher:
 
     def _free_groups_of(self, owner: Subscription) -> None:
         """Take all groups from a consumer: their tokens go into the ready lists."""
-        if self.groups is not None:
-            self._settle_all(self.groups.leave(owner))
+        for group in self.groups.leave(owner) if self.groups is not None else ():
+            self._settle(group)
 
     def restore(self, messages: Sequence[Message]) -> None:
         """Take messages back, in order, and let those consumers go on that can since another one left.

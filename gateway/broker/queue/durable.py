@@ -42,8 +42,7 @@ class QueueStorage:
     """The rows of one queue.
 
     Attributes:
-        rows: how many there are.
-        transient: how many of them are gone with the process.
+        rows, transient: how many there are; how many of them are gone with the process.
         paged: the messages in the store alone; None: there are none.
 
     Args:
@@ -95,7 +94,7 @@ class QueueStorage:
 
     @property
     def arguments(self) -> ClientArguments | None:
-        """A client's arguments of the queue, as the store kept them."""
+        """The arguments that `declare` kept."""
         found = self._facts.get("hints")
         return ClientArguments(**found) if isinstance(found, dict) else None
 
@@ -148,9 +147,8 @@ class QueueStorage:
 
     def end(self) -> None:
         """The queue is no more; rows that sessions hold are not to come back."""
-        self._goes_with_last = True
         if self.rows:
-            self._kind = ENDED
+            self._goes_with_last, self._kind = True, ENDED
             self._describe()
         else:
             self.forget()

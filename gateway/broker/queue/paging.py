@@ -51,49 +51,23 @@ _SLICE = 5_000
 
 
 class PagedQueue(Protocol):
-    """The queue with the messages that are paged out."""
+    """The queue with the messages that are paged out (see `Queue`)."""
 
     name: str
     in_memory: WaitingMessages
     subscriptions: Collection[Subscription]
 
-    def expire(self, message: Message) -> None:
-        """The time of a kept message is over."""
-
-    def arrive(self, found: list[Stored]) -> None:
-        """Messages were read: they take their places in memory."""
-
-    def look_for_room(self) -> None:
-        """Let publishers go on, if there is room."""
+    def expire(self, message: Message) -> None: ...
+    def arrive(self, found: list[Stored]) -> None: ...
+    def look_for_room(self) -> None: ...
 
 
 class PagedMessages:
-    """The messages of one queue that are in the store alone.
-
-    Attributes:
-        count: how many, also those that are being read.
-        nbytes: bytes that they would cost in memory.
+    """The messages of one queue that are in the store alone; `count` has those that are being read, too.
 
     Args:
         leave: called with each row that is thrown away, negative where it is transient.
     """
-
-    __slots__ = (
-        "_context",
-        "_date",
-        "_due",
-        "_expiring",
-        "_leave_row",
-        "_leaving",
-        "_queue",
-        "_ranks",
-        "_reading",
-        "_reading_rank",
-        "_storage",
-        "_when_left",
-        "count",
-        "nbytes",
-    )
 
     def __init__(self, context: Context, queue: PagedQueue, storage: Storage, leave: Callable[[int], None]) -> None:
         self._context = context
@@ -151,16 +125,14 @@ class PagedMessages:
 
     def add(self, row: int, rank: int, size: int, expires: float = 0.0) -> None:
         """A row stands behind the others of its rank."""
-        rows = self._ranks.get(rank)
-        if rows is None:
-            rows = self._ranks[rank] = PageIndex()
-        rows.add(row, size, expires)
+        if rank not in self._ranks:
+            self._ranks[rank] = PageIndex()
+        self._ranks[rank].add(row, size, expires)
         self._count(1, size)
         if expires:
             self._look_at(expires)
 
     def _look_at(self, expires: float) -> None:
-        """Look for what has expired at that time, or before."""
         if expires < self._due:
             scheduler = self._context.scheduler
             scheduler.cancel(self._date)

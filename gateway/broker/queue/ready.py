@@ -104,15 +104,11 @@ class ReadyList:
         # With one priority the fronts of deque and heap are the oldest, and nothing needs to be remembered.
         is_mixed = last.rank != message.rank or self._late is not None or others[0][0] != message.rank
         if is_mixed and (message.attempts or message.number < last.number):
-            self._remember(message)
-
-    def _remember(self, message: Message) -> None:
-        """Remember a message that may be older than those before it."""
-        if self._late is None:
-            self._late = LazyHeap()
-        # Its entries of messages that have gone are bounded by the places here.
-        self._late.tidy(len(self))
-        self._late.add(message.number, message)
+            if self._late is None:
+                self._late = LazyHeap()
+            # Its entries of messages that have gone are bounded by the places here.
+            self._late.tidy(len(self))
+            self._late.add(message.number, message)
 
     def first(self) -> Message | None:
         """The message that is due; None: there is none, or (`tired`) none was found so far."""

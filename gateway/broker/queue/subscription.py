@@ -33,40 +33,23 @@ def _limit(asked: int | None, default: int) -> int:
 
 
 class ConsumedQueue(Source, Protocol):
-    """The queue of a subscription, as its session uses it."""
+    """The queue of a subscription, as its session uses it (see `Queue`)."""
 
     private: bool
     filled_by_topic: bool
     subscriptions: Collection[Subscription]
 
     @property
-    def waiting(self) -> int:
-        """Messages that no consumer has."""
-
+    def waiting(self) -> int: ...
     @property
-    def nbytes(self) -> int:
-        """Bytes that the waiting messages cost."""
-
-    def accept(self, message: Message) -> None:
-        """Take a new message."""
-
-    def enlist(self, subscription: Subscription) -> None:
-        """A consumer may have room again."""
-
-    def acknowledge(self, deliveries: Iterable[Delivery]) -> None:
-        """Deliveries, all of one subscription, are settled for good."""
-
-    def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None:
-        """Deliveries, all of one subscription, come back by NACK."""
-
-    def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]:
-        """A consumer goes; returns what it did not settle, for `take_back`."""
-
-    def take_back(self, messages: Iterable[Message]) -> None:
-        """Messages come back to their places."""
-
-    def stopped(self) -> None:
-        """Consumers were stopped."""
+    def nbytes(self) -> int: ...
+    def accept(self, message: Message) -> None: ...
+    def enlist(self, subscription: Subscription) -> None: ...
+    def acknowledge(self, deliveries: Iterable[Delivery]) -> None: ...
+    def reject(self, deliveries: Iterable[Delivery], *, requeue: bool = True, reason: str = "") -> None: ...
+    def drop(self, subscription: Subscription, *, lost: bool = False) -> list[Message]: ...
+    def take_back(self, messages: Iterable[Message]) -> None: ...
+    def stopped(self) -> None: ...
 
 
 Returned: TypeAlias = "dict[ConsumedQueue, list[Message]]"
@@ -91,25 +74,20 @@ class FollowedTopic(Protocol):
     """The topic of a subscription, as its session uses it.
 
     Attributes:
-        name: canonical, or a pattern.
         last: the number of the last message that came while a subscriber had to acknowledge; 0: none did.
     """
 
     name: str
     last: int
 
-    def leave(self, subscription: Subscription, *, lost: bool = False) -> None:
-        """A subscriber goes."""
+    def leave(self, subscription: Subscription, *, lost: bool = False) -> None: ...
 
 
 class DeliveryIndex(Protocol):
-    """The deliveries of a session, if its client names them by message-id alone."""
+    """The deliveries of a session that are not settled, if its client names them by message-id alone."""
 
-    def add(self, delivery: Delivery) -> None:
-        """A delivery is to be acknowledged."""
-
-    def remove(self, delivery: Delivery) -> None:
-        """A delivery is settled, or has come back."""
+    def add(self, delivery: Delivery) -> None: ...
+    def remove(self, delivery: Delivery) -> None: ...
 
 
 class Delivery:
@@ -177,7 +155,6 @@ class Subscription:
         key: starts the `ack` handles of its deliveries; unique in the session.
         destination: as the client wrote it.
         ledger: handle -> delivery, oldest first; None in mode auto.
-        delivered: messages that its queue gave it, and as many times.
         held_bytes: cost of the messages in the ledger.
         form: in which its MESSAGEs are written, see `encoder.FORMS`; `frame_end` is a part of it.
         window: bytes in the outbox from which on a queue stops dispatching to it; below 0 while it is paused.

@@ -1,8 +1,7 @@
 """Waiting messages: those of a queue that are in memory and that no consumer has.
 
-A message stands in the ready list of all, and in that of each selector that consumers of the queue have.  Whichever
-consumer takes it clears `Message.waits`; the other lists pass over it when they come to it (see `ready`).  A message of
-a group stands in its group instead, and only the group's first one stands in the lists.
+A message stands in the ready list of all, and in that of each selector that consumers of the queue have (see `ready`).
+A message of a group stands in its group instead, and only the group's first one stands in the lists.
 """
 
 from __future__ import annotations
@@ -28,11 +27,6 @@ class WaitingMessages:
     Attributes:
         ready_lists: the first holds all of them, the others those that one selector may want.
         ready_bytes: bytes that the others cost, as last counted.
-        by_age: oldest first, where the oldest may have to go; None: none did so far.
-        latest: the newest message of each conflation key; None: no message had one so far.
-
-    Args:
-        expire, on_empty: see `Expiry`.
     """
 
     __slots__ = (
@@ -61,8 +55,8 @@ class WaitingMessages:
         self.ready_lists = [ReadyList()]
         self.ready_bytes = 0
         self._expiry: Expiry | None = None
-        self.by_age: LazyHeap | None = None
-        self.latest: dict[str, Message] | None = None
+        self.by_age: LazyHeap | None = None  # oldest first, where the oldest may have to go
+        self.latest: dict[str, Message] | None = None  # the newest message of each conflation key
 
     def add(self, message: Message, refusing: Container[ReadyList] = ()) -> None:
         """Add a message, and put it into the ready lists, but for those whose selector does not want it."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.model.message import DEAD_LETTER, History, Message
+from gateway.broker.model.options import SendOptions
 from gateway.broker.model.policy import WhenFull
-from gateway.codec import V10, V11, V12, Version
+from gateway.broker.queue import dead_letters
+from gateway.codec import V10, V11, V12, Head, Version
 
 from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from ..wire import Received
-
-QUEUE = "/queue/a"
-DEAD = "/queue/dlq.a"
+from .helpers import DEAD, QUEUE
 
 
 def milliseconds(scene: Scene) -> str:
@@ -41,6 +42,50 @@ def reject(client: Client, queue: str, **headers: str) -> None:
     client.nack(client.message(), **headers)
     client.unsubscribe("reject")
     client.received()
+
+
+def message(given: dict[str, str], *, failures: int = 0, reason: str = "", dead: bool = False) -> Message:
+    """A message of a SEND with these headers that has failed so often, for the first time at second 7."""
+    head = Head.of("SEND", given)
+    head.derived = DEAD_LETTER if dead else None
+    found = Message(1, head, b"", SendOptions(priority=7, group="g"))
+    if failures:
+        found.history = History(7.0)
+        found.history.failures, found.history.reason = failures, reason
+    return found
+
+
+FORGED = {"dlq-reason": "expired", "dlq-source": "/queue/b", "dlq-attempts": "99", "dlq-first-at": "1"}
+NEW = {"destination": DEAD, "dlq-reason": "rejected", "dlq-source": QUEUE}
+FIRST = {"original-destination": "a", "dlq-first-at": "7000"}
+
+
+@pytest.mark.parametrize(
+    ("dead", "expected"),
+    [
+        (message({"destination": "a"}), {"dlq-attempts": "0", "original-destination": "a", "dlq-first-at": "9000"}),
+        (message({"destination": "a"}, failures=2, reason="no"), FIRST | {"dlq-attempts": "2", "reason": "no"}),
+        (message({"destination": "a", "reason": "mine"}, failures=1), FIRST | {"dlq-attempts": "1"}),
+        (message({"destination": "a", "color": "red"}, failures=1), FIRST | {"dlq-attempts": "1", "color": "red"}),
+        (message({"destination": "a"} | FORGED, failures=1), FIRST | {"dlq-attempts": "1"}),
+        (message({"destination": "a", "ttl": "9", "expires": "9", "expiration": "9"}, failures=1),
+         FIRST | {"dlq-attempts": "1"}),
+        (message({"original-destination": "x", "dlq-first-at": "3", "reason": "old"}, failures=1, dead=True),
+         {"dlq-attempts": "1", "original-destination": "x", "dlq-first-at": "3"}),
+    ],
+    ids=["not failed", "with a reason", "sender's reason", "other headers", "forged", "expiry", "second death"],
+)  # fmt: skip
+def test_the_head_is_decided_by_message_and_history(dead: Message, expected: dict[str, str]) -> None:
+    head = dead_letters.head_of(dead, "rejected", QUEUE, DEAD, 9.0)
+    assert head.headers == NEW | expected
+    assert head.derived is DEAD_LETTER
+
+
+@pytest.mark.parametrize("row", [0, 5, -5])
+def test_priority_group_and_durability_are_kept(row: int) -> None:
+    dead = message({})
+    dead.row = row
+    assert dead_letters.options_of(dead) == SendOptions(priority=7, group="g", persistent=row == 5)
 
 
 class TestHeaders:
@@ -82,25 +127,6 @@ class TestHeaders:
             "reason": "no such order",
         }
 
-    @pytest.mark.parametrize("nack", [True, False])
-    def test_they_are_the_policys_number_after_the_last(self, stage: Stage, nack: bool) -> None:
-        """Whatever made it fail, and though some deliveries were none of its attempts."""
-        scene = stage({QUEUE: {"max_attempts": 3}})
-        scene.connect().publish(QUEUE, b"m")
-        for _ in range(3):
-            worker = scene.consumer(QUEUE, ack="client")
-            worker.unsubscribe()
-            worker.received()
-            worker.subscribe(QUEUE, ack="client")
-            if nack:
-                worker.nack(worker.message())
-                worker.disconnect()
-            else:
-                worker.drop()
-            scene.wait(1.0)
-        (letter,) = taken(scene, DEAD)
-        assert (letter.headers["dlq-reason"], letter.headers["dlq-attempts"]) == ("max-attempts", "3")
-
     def test_versions_meet(self, scene: Scene) -> None:
         """A reason of 1.2 that 1.0 cannot say must not break its frame."""
         client = scene.connect(V12)
@@ -138,13 +164,6 @@ class TestHeaders:
 
 
 class TestTargets:
-    @pytest.mark.parametrize(("source", "target"), [("/queue/x.y/z", "/queue/dlq.x.y/z"), ("bare", "/queue/dlq.bare")])
-    def test_by_default_a_queue_named_after_the_source(self, scene: Scene, source: str, target: str) -> None:
-        client = scene.connect()
-        client.publish(source, b"m")
-        reject(client, source, requeue="false")
-        assert [each.body for each in taken(scene, target)] == [b"m"]
-
     def test_as_the_policy_says(self, stage: Stage) -> None:
         scene = stage({"/queue/#": {"dead_letter": "/queue/graveyard"}})
         client = scene.connect()
@@ -152,6 +171,13 @@ class TestTargets:
             client.publish(name, b"m")
             reject(client, name, requeue="false")
         assert [each.headers["dlq-source"] for each in taken(scene, "/queue/graveyard")] == ["/queue/a", "/queue/b"]
+
+    @pytest.mark.parametrize(("source", "target"), [("/queue/x.y/z", "/queue/dlq.x.y/z"), ("bare", "/queue/dlq.bare")])
+    def test_by_default_a_queue_named_after_the_source(self, scene: Scene, source: str, target: str) -> None:
+        client = scene.connect()
+        client.publish(source, b"m")
+        reject(client, source, requeue="false")
+        assert [each.body for each in taken(scene, target)] == [b"m"]
 
     @pytest.mark.parametrize("target", ["", QUEUE])
     def test_nowhere_and_its_own_queue_mean_that_it_is_dropped(self, stage: Stage, target: str) -> None:
@@ -164,56 +190,13 @@ class TestTargets:
 
     def test_a_topic(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"dead_letter": "/topic/dead.a"}})
-        client, exact, pattern = (scene.connect() for _ in range(3))
-        exact.subscribe("/topic/dead.a")
+        client, exact, pattern = scene.connect(), scene.consumer("/topic/dead.a"), scene.connect()
         pattern.subscribe("/topic/dead.#", ack="client")
         client.publish(QUEUE, b"m")
         reject(client, QUEUE, requeue="false")
         for each in (exact, pattern):
             message = each.message()
             assert (message.headers["destination"], message.headers["dlq-source"]) == ("/topic/dead.a", QUEUE)
-
-    def test_a_topic_has_none_unless_the_policy_says_so(self, stage: Stage) -> None:
-        scene = stage({"/topic/b": {"dead_letter": "/queue/dead"}})
-        client = scene.connect()
-        for id, name in enumerate("ab"):
-            client.subscribe(f"/topic/{name}", str(id), ack="client")
-            client.publish(f"/topic/{name}", b"m")
-            client.nack(client.message(), requeue="false")
-        assert list(scene.broker.destinations) == ["/topic/a", "/topic/b", "/queue/dead"]
-        (letter,) = taken(scene, "/queue/dead")
-        assert letter.headers["dlq-source"] == "/topic/b"
-        assert scene.broker.counters.dropped == 1
-
-    def test_each_subscriber_of_a_topic_has_dead_letters_of_its_own(self, stage: Stage) -> None:
-        scene = stage({"/topic/#": {"dead_letter": "/queue/dead", "max_attempts": 1}})
-        clients = [scene.connect() for _ in range(3)]
-        for client in clients:
-            client.subscribe("/topic/a", ack="client")
-        clients[0].publish("/topic/a", b"m")
-        clients[0].nack(clients[0].message())
-        clients[1].drop()
-        clients[2].ack(clients[2].message())
-        assert len(taken(scene, "/queue/dead")) == 2
-
-    def test_the_priority_is_kept(self, scene: Scene) -> None:
-        client = scene.connect()
-        for priority in ("1", "9", "5"):
-            client.publish(QUEUE, priority.encode(), priority=priority)
-            reject(client, QUEUE, requeue="false")
-        assert [each.body for each in taken(scene, DEAD)] == [b"9", b"5", b"1"]
-
-    def test_the_group_is_kept(self, scene: Scene) -> None:
-        """Who repairs dead letters gets those of one group in order, too."""
-        producer, readers = scene.connect(), [scene.connect() for _ in range(3)]
-        for reader in readers:
-            reader.subscribe(DEAD, ack="client")
-        for number in range(12):
-            producer.publish(QUEUE, b"%d" % number, JMSXGroupID="ghi"[number % 3])
-            reject(producer, QUEUE, requeue="false")
-        messages = [reader.messages() for reader in readers]
-        assert [[int(each.body) for each in share] for share in messages] == [[*range(k, 12, 3)] for k in range(3)]
-        assert [share[0].headers["JMSXGroupID"] for share in messages] == ["g", "h", "i"]
 
     def test_a_full_queue_must_take_them(self, stage: Stage) -> None:
         scene = stage({DEAD: {"max_messages": 1}}, max_destinations=2)
@@ -222,13 +205,6 @@ class TestTargets:
             client.publish(QUEUE, body)
             reject(client, QUEUE, requeue="false")
         assert len(taken(scene, DEAD)) == 3
-
-    def test_also_where_there_may_be_no_more_destinations(self, stage: Stage) -> None:
-        scene = stage(max_destinations=1)
-        client = scene.connect()
-        client.publish(QUEUE, b"m")
-        reject(client, QUEUE, requeue="false")
-        assert list(scene.broker.destinations) == [DEAD]
 
     @pytest.mark.parametrize("ack", ["auto", "client"])
     @pytest.mark.parametrize("dead_first", [False, True])
@@ -252,29 +228,6 @@ class TestDeadLettersOfDeadLetters:
         client.publish(DEAD, b"m")
         reject(client, DEAD, requeue="false")
         assert not scene.broker.destinations
-
-    def test_a_policy_may_send_them_on_and_the_headers_tell_of_the_last_step(self, stage: Stage) -> None:
-        scene = stage({DEAD: {"dead_letter": "/queue/attic"}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m")
-        first_at = milliseconds(scene)
-        reject(client, QUEUE, requeue="false", reason="first")
-        scene.wait(3.0)
-        for _ in range(2):
-            client.subscribe(DEAD, ack="client")
-            client.unsubscribe()
-            client.received()
-        reject(client, DEAD, requeue="false", reason="second")
-        (letter,) = taken(scene, "/queue/attic")
-        assert own_headers(letter) == {
-            "destination": "/queue/attic",
-            "original-destination": QUEUE,
-            "dlq-reason": "rejected",
-            "dlq-source": DEAD,
-            "dlq-attempts": "1",
-            "dlq-first-at": first_at,
-            "reason": "second",
-        }
 
     def test_a_circle_of_full_queues_ends(self, stage: Stage) -> None:
         """Each of the queues is full, and makes a dead letter of its oldest for the next."""

@@ -71,16 +71,6 @@ class TestRows:
 
 
 class TestAuto:
-    def test_gone_when_the_socket_took_it(self, scene: Scene) -> None:
-        consumer = scene.consumer("/queue/a")
-        consumer.stalled = True
-        fill(scene, 3)
-        assert len(scene.store.rows) == 3
-        consumer.resume()
-        assert stored(scene) == 0
-        (batch,) = scene.commit()
-        assert len(batch.gone) == 3
-
     def test_octet_by_octet(self, scene: Scene) -> None:
         consumer = scene.consumer("/queue/a")
         consumer.stalled = True
@@ -108,28 +98,6 @@ class TestAuto:
 
 
 class TestPlaces:
-    def test_one_for_each_queue_with_rows(self, scene: Scene) -> None:
-        client = scene.consumer("/queue/c", ack="client")
-        client.publish("/queue/a", b"m")
-        client.publish("/queue/b", b"m", **P)
-        client.publish("/queue/b", b"m", **P)
-        scene.commit()
-        assert [place.name for place in scene.store.places.values()] == ["/queue/b"]
-        client.publish("/queue/c", b"m", **P)
-        scene.commit()
-        assert [place.name for place in scene.store.places.values()] == ["/queue/b", "/queue/c"]
-
-    def test_kept_as_long_as_the_queue(self, scene: Scene) -> None:
-        consumer = scene.consumer("/queue/a")
-        consumer.stalled = True
-        fill(scene, 1)
-        consumer.resume()
-        assert [len(batch.gone) for batch in scene.commit()] == [1]
-        assert len(scene.store.places) == 1
-        consumer.unsubscribe()
-        assert [batch.dropped for batch in scene.commit()] == [[1]]
-        assert not scene.store.places
-
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
     def test_and_then_it_is(self, scene: Scene, end: Step) -> None:
         consumer = scene.consumer("/queue/a", ack="client")
@@ -143,8 +111,7 @@ class TestPlaces:
 
     def test_of_a_queue_that_was_made_again_meanwhile(self, scene: Scene) -> None:
         """Each row is one message, whichever of the two queues it was entered by."""
-        client, consumer, other = scene.connect(), scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
+        client, consumer, other = scene.connect(), scene.consumer("/queue/a", ack="client"), scene.connect()
         client.publish("/queue/a", b"0", **P)
         consumer.begin()
         consumer.ack(consumer.message(), transaction="t")
@@ -165,8 +132,7 @@ class TestPlaces:
         assert marks(scene.crash()) == {1: True}
 
     def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a")
+        client, consumer = scene.connect(), scene.consumer("/queue/a")
         consumer.stalled = True
         client.publish("/queue/a", b"0", **P)
         consumer.unsubscribe()
@@ -213,14 +179,3 @@ class TestNotes:
         scene.commit()
         assert self.facts(scene) == ["{}"]
         assert marks(scene.restart()) == {0: False}
-
-
-class TestOrder:
-    def test_what_comes_after_the_restart_goes_behind(self, scene: Scene) -> None:
-        fill(scene, 3)
-        scene = scene.crash()
-        client = scene.connect()
-        client.publish("/queue/a", b"3", **P)
-        client.publish("/queue/a", b"4")
-        client.publish("/queue/a", b"5", priority="9")
-        assert list(marks(scene)) == [5, 0, 1, 2, 3, 4]

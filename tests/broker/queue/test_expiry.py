@@ -7,13 +7,12 @@ import gc
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.model.policy import WhenFull
+from gateway.broker.queue.expiry import has_expired
+from gateway.codec import Head
 
 from ..client import EPOCH, Client, Scene, Step
 from ..conftest import Stage
-
-QUEUE = "/queue/a"
-DEAD = "/queue/dlq.a"
+from .helpers import DEAD, QUEUE
 
 
 def moment(scene: Scene, seconds: float) -> str:
@@ -34,6 +33,13 @@ def pass_unseen(scene: Scene, seconds: float) -> None:
 HEADERS = ["expires", "expiration", "ttl"]
 
 
+@pytest.mark.parametrize(("expires", "over"), [(0.0, False), (5.0, True), (9.0, True), (9.1, False)])
+def test_a_message_expires_at_its_moment(expires: float, over: bool) -> None:
+    message = Message(1, Head.of("SEND", {}), b"")
+    message.expires = expires
+    assert has_expired(message, 9.0) is over
+
+
 class TestWhileItWaits:
     @pytest.mark.parametrize("header", HEADERS)
     def test_it_goes_at_its_time_and_not_before(self, scene: Scene, header: str) -> None:
@@ -49,8 +55,7 @@ class TestWhileItWaits:
 
     def test_by_the_policy(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"time_to_live": 2.0}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m")
+        scene.connect().publish(QUEUE, b"m")
         scene.wait(1.99)
         assert scene.broker.context.waiting == 1
         scene.wait(0.03)
@@ -80,57 +85,32 @@ class TestWhileItWaits:
         scene.settle()
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
-    def test_between_two_looks_at_the_agenda(self, stage: Stage) -> None:
+    def test_each_at_its_time_whatever_the_order_of_the_sends(self, scene: Scene) -> None:
+        client = scene.connect()
+        for seconds in (5, 1, 3, 2, 4):
+            client.publish(QUEUE, b"%d" % seconds, ttl=str(seconds * 1000))
+        for left in (4, 3, 2, 1, 0):
+            scene.wait(1.01)
+            assert scene.broker.context.waiting == left
+
+    @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
+    @pytest.mark.parametrize("selector", ["", "n > 0"])
+    def test_between_two_looks_at_the_agenda(self, scene: Scene, selector: str, group: dict[str, str]) -> None:
         """The agenda is late by some milliseconds; the message is not delivered in these."""
-        scene = stage(max_unacknowledged=1)
         client = scene.connect()
-        client.publish(QUEUE, b"m", ttl="1000")
-        client.publish(QUEUE, b"other")
+        for number in range(1, 5):
+            client.publish(QUEUE, b"%d" % number, n=str(number), **({"ttl": "1000"} if number != 3 else {}), **group)
         pass_unseen(scene, 1.0)
-        client.subscribe(QUEUE)
-        assert client.bodies() == [b"other"]
-        assert scene.broker.counters.expired == 1
-
-    def test_also_one_of_a_group_whose_consumer_is_busy(self, stage: Stage) -> None:
-        scene = stage(max_unacknowledged=1)
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"1", JMSXGroupID="g")
-        first = client.message()
-        other.subscribe(QUEUE, ack="client")
-        other.publish(QUEUE, b"2", JMSXGroupID="g", ttl="1000")
-        other.publish(QUEUE, b"3", JMSXGroupID="g")
-        pass_unseen(scene, 1.0)
-        client.ack(first)
+        client.subscribe(QUEUE, selector=selector)
         assert client.bodies() == [b"3"]
-
-    def test_publishers_who_are_held_back_learn_of_the_room(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_messages": 1, "when_full": WhenFull.BLOCK}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m", ttl="1000")
-        assert scene.broker.context.take_full()
-        scene.wait(1.1)
-        assert scene.rooms == 1
+        assert scene.broker.counters.expired == 3
 
     def test_on_arrival(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        other.subscribe(QUEUE)
+        client, other = scene.connect(), scene.consumer(QUEUE)
         client.publish(QUEUE, b"m", expires="1", receipt="r")
         assert client.receipts() == ["r"]
         assert not other.received()
         assert scene.broker.counters.expired == 1
-
-    def test_on_its_way_to_a_topics_subscriber(self, stage: Stage) -> None:
-        """Those who must acknowledge have copies that wait; who need not has it already."""
-        scene = stage(max_unacknowledged=1)
-        client = scene.consumer("/topic/a", ack="client")
-        other = scene.consumer("/topic/a")
-        other.publish("/topic/a", b"1")
-        other.publish("/topic/a", b"2", ttl="1000")
-        scene.wait(1.1)
-        client.ack(client.message())
-        assert not client.received()
-        assert other.bodies() == [b"1", b"2"]
 
 
 class TestWhileSomebodyHasIt:
@@ -143,8 +123,7 @@ class TestWhileSomebodyHasIt:
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
     def test_it_does_not_come_back(self, scene: Scene, leave: Step) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         client.publish(QUEUE, b"m", ttl="1000")
         scene.wait(1.1)
         leave(client)
@@ -183,15 +162,6 @@ class TestTheHeaderExpires:
         client.publish(destination, b"m", **lived(scene, header, 30.5))
         assert client.message().headers["expires"] == expected
 
-    def test_in_a_transaction_it_counts_from_the_send(self, scene: Scene) -> None:
-        client = scene.consumer(QUEUE)
-        client.begin()
-        expected = moment(scene, 2.0)
-        client.publish(QUEUE, b"m", ttl="2000", transaction="t")
-        scene.wait(1.0)
-        client.commit()
-        assert client.message().headers["expires"] == expected
-
     def test_none_for_a_policys_time_to_live_and_zero_is_none(self, stage: Stage) -> None:
         scene = stage({"/queue/b": {"time_to_live": 1.0}})
         client = scene.connect()
@@ -221,14 +191,6 @@ class TestDeadLetters:
         }
         counters = scene.broker.counters
         assert (counters.expired, counters.dead_lettered, counters.dropped) == (1, 1, 0)
-
-    def test_they_do_not_expire_themselves(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"dead_letter_expired": True}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(100.0)
-        client.subscribe(DEAD)
-        assert client.bodies() == [b"m"]
 
     @pytest.mark.parametrize("headers", [{"expires": "1"}, {"ttl": "1000", "x-delay": "2000"}])
     def test_of_what_was_expired_on_arrival(self, stage: Stage, headers: dict[str, str]) -> None:

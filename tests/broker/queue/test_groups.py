@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.queue import ready
+from gateway.broker.model.policy import WhenFull
+from gateway.broker.queue import groups, ready
 from gateway.broker.queue.groups import Groups
-from gateway.broker.queue.queue import Queue
 from gateway.codec import V12
 
-from ..client import Client, Scene, waiting
+from ..client import Client, Scene, Step
+from ..conftest import Stage
+from ..wire import build
+from .helpers import QUEUE, consumer, go_on, names, queue_of, waits
 
-QUEUE = "/queue/a"
 CLOSE = {"JMSXGroupSeq": "-1"}
 
 
@@ -24,39 +26,6 @@ def send(producer: Client, *names: str, **headers: str) -> None:
 
 def numbered(group: str, *numbers: int) -> list[str]:
     return [f"{group}{number}" for number in numbers]
-
-
-def consumer(scene: Scene, prefetch: int = 1_000, priority: int = 0, selector: str = "") -> Client:
-    """A connection that subscribes /queue/a in mode client-individual."""
-    client = scene.connect()
-    headers = {"prefetch-count": str(prefetch), "x-priority": str(priority), "selector": selector}
-    client.subscribe(QUEUE, ack="client-individual", **headers)
-    return client
-
-
-def names(client: Client) -> list[str]:
-    return [message.body.decode() for message in client.messages()]
-
-
-def go_on(client: Client) -> list[str]:
-    """Acknowledge one by one until nothing comes; returns what came."""
-    found = []
-    while messages := client.messages():
-        for message in messages:
-            found.append(message.body.decode())
-            client.ack(message)
-    return found
-
-
-def queue_of(scene: Scene) -> Queue:
-    queue = scene.broker.destinations[QUEUE]
-    assert isinstance(queue, Queue)
-    return queue
-
-
-def waits(scene: Scene) -> list[str]:
-    queue = scene.broker.destinations.get(QUEUE)
-    return [message.body.decode() for message in waiting(queue)] if isinstance(queue, Queue) else []
 
 
 def known(scene: Scene) -> Groups:
@@ -83,12 +52,6 @@ class TestSticky:
         assert [share[0] for share in shares] == ["a1", "b1", "1"]
         assert shares[0][-2:] == ["a2", "a3"]
         assert sorted(name for share in shares for name in share) == ["1", "2", "3", "a1", "a2", "a3", "b1", "c1"]
-
-    def test_what_waited_goes_to_one(self, scene: Scene) -> None:
-        producer = scene.connect()
-        send(producer, "a1", "b1", "a2", "b2", "a3")
-        clients = [consumer(scene, 1), consumer(scene, 1)]
-        assert [go_on(client) for client in clients] == [["a1", "a2", "a3"], ["b1", "b2"]]
 
     def test_the_owner_gets_it_whatever_its_priority(self, scene: Scene) -> None:
         low = consumer(scene)
@@ -120,15 +83,6 @@ class TestBusyOwner:
         assert waits(scene) == ["g2", "g3", "g4"]
         assert go_on(owner) == ["g1", "g2", "g3", "g4"]
 
-    @pytest.mark.parametrize("selector", ["name LIKE '%'", "name NOT LIKE 'g%'"])
-    def test_also_selective_ones(self, scene: Scene, selector: str) -> None:
-        owner = consumer(scene, 1)
-        send(owner, "g1", "g2")
-        other = consumer(scene, selector=selector)
-        send(owner, "g3", "1", "h1", "2")
-        assert names(other) == ["1", "h1", "2"]
-        assert go_on(owner) == ["g1", "g2", "g3"]
-
     def test_many_of_them_cost_a_selective_one_nothing(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1)
@@ -136,11 +90,6 @@ class TestBusyOwner:
         other = consumer(scene, selector="name = '1'")
         send(owner, *numbered("g", *range(2, 20)), "1")
         assert names(other) == ["1"]
-
-    def test_what_its_owner_has_room_for_it_gets_in_order_with_the_rest(self, scene: Scene) -> None:
-        owner = consumer(scene, 2)
-        send(owner, "g1", "1", "g2", "2", "g3", "3")
-        assert go_on(owner) == ["g1", "1", "g2", "2", "g3", "3"]
 
     def test_what_stands_before_it_goes_first(self, scene: Scene) -> None:
         """Also where somebody else came upon the group's message meanwhile."""
@@ -157,15 +106,6 @@ class TestBusyOwner:
         assert names(consumer(scene, 1)) == ["98"]
         send(owner, *(str(number) for number in range(10)), "99", "g2")
         assert go_on(owner) == ["g1", "99", "g2"]
-
-    def test_what_expires_meanwhile_does_not_come(self, scene: Scene) -> None:
-        owner, other = consumer(scene, 1), consumer(scene)
-        send(owner, "g1")
-        send(owner, "g2", ttl="1000")
-        send(owner, "g3")
-        scene.now += 2.0  # nobody has looked at the agenda yet
-        assert go_on(owner) == ["g1", "g3"]
-        assert names(other) == []
 
     def test_nor_does_it_pile_up(self, scene: Scene) -> None:
         owner, other = consumer(scene, 1), consumer(scene, 1)
@@ -233,3 +173,248 @@ def test_who_leaves_is_forgotten(scene: Scene) -> None:
         client.unsubscribe()
         assert len(known(scene)) == 0
         client.unsubscribe("other")
+
+
+@pytest.fixture
+def three_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue remembers three groups."""
+    monkeypatch.setattr(groups, "MOST_GROUPS", 3)
+
+
+@pytest.mark.usefixtures("three_groups")
+class TestBound:
+    def test_only_so_many_are_remembered(self, scene: Scene) -> None:
+        one = consumer(scene)
+        for name in "abcdefgh":
+            send(one, f"{name}1")
+            one.ack(one.message())
+        assert len(known(scene)) == 3
+        two = consumer(scene)
+        send(one, "f2", "g2", "h2")
+        assert names(one) == ["f2", "g2", "h2"]
+        send(one, "1", "a2", "2")
+        assert "a2" in names(one) + names(two)
+
+    def test_one_with_unacknowledged_messages_is_not_forgotten(self, scene: Scene) -> None:
+        """Else another consumer would get the second message while the first one is at work on the first."""
+        owner = consumer(scene)
+        send(owner, *(f"{name}1" for name in "abcdefgh"))
+        assert len(known(scene)) == 8
+        consumer(scene)
+        send(owner, *(f"{name}2" for name in "abcdefgh"))
+        assert len(names(owner)) == 16
+
+    @pytest.mark.parametrize("end", [Client.commit, Client.abort])
+    def test_nor_is_one_whose_acknowledgements_an_open_transaction_holds(self, scene: Scene, end: Step) -> None:
+        owner = consumer(scene)
+        send(owner, *(f"{name}1" for name in "abcdefgh"))
+        owner.begin()
+        for message in owner.messages():
+            owner.ack(message, transaction="t")
+        send(owner, "i1")
+        assert len(known(scene)) == 9
+        end(owner)
+        owner.ack(owner.message())
+        send(owner, "j1")
+        assert len(known(scene)) == 9
+
+    def test_one_that_goes_while_its_last_message_becomes_a_dead_letter(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The dead letter pushes another one out of a full queue, and that comes back here, of a group that is new."""
+        monkeypatch.setattr(groups, "MOST_GROUPS", 1)
+        full = {"max_messages": 1, "when_full": WhenFull.DEAD_LETTER, "dead_letter": QUEUE}
+        scene = stage({QUEUE: {"dead_letter_expired": True, "dead_letter": "/queue/b"}, "/queue/b": full})
+        owner, reader = consumer(scene, 2), scene.connect()
+        owner.publish("/queue/b", b"h1", JMSXGroupID="h")
+        send(owner, "g1", "1")
+        send(owner, "g2", ttl="1000")
+        scene.now += 2.0  # nobody has looked at the agenda yet
+        for message in owner.messages():
+            owner.ack(message)
+        assert names(owner) == ["h1"]
+        assert [group.name for group in known(scene)] == ["h"]
+        reader.subscribe("/queue/b")
+        assert reader.bodies() == [b"g2"]
+
+    def test_the_one_that_was_silent_longest_chooses_again(self, scene: Scene) -> None:
+        one = consumer(scene)
+        send(one, "a1", "b1", "c1", "a2")
+        two = consumer(scene)
+        one.received()
+        two.publish(QUEUE, b"d1", JMSXGroupID="d")
+        send(one, "a3", "c2")
+        assert b"a3" in (bodies := one.bodies())
+        assert b"c2" in bodies
+        send(one, "b2", "b3")
+        shares = [names(one), names(two)]
+        assert any(share[-2:] == ["b2", "b3"] for share in shares)
+
+    @pytest.mark.parametrize("settled", range(4))
+    def test_a_forgotten_one_comes_back_with_its_messages(self, scene: Scene, settled: int) -> None:
+        owner = consumer(scene)
+        send(owner, "a1", "b1", "c1", "d1")
+        owner.ack(owner.messages()[settled])
+        owner.drop()
+        client = consumer(scene)
+        send(client, "a2", "b2")
+        expected = ["a1", "b1", "c1", "d1", "a2", "b2"]
+        del expected[settled]
+        assert names(client) == expected
+        assert len(known(scene)) <= 4
+
+
+class TestAccount:
+    """What the groups of all queues cost."""
+
+    def test_they_are_counted_until_nobody_has_them(self, scene: Scene) -> None:
+        broker = scene.broker
+        owner, other = consumer(scene), consumer(scene)
+        send(owner, "a1", "b1", "c1")
+        owner.publish("/queue/b", JMSXGroupID="x" * 1_000)
+        assert broker.context.group_bytes == 4 * groups._COST + 3 + 1_000
+        send(owner, "a2", "b2")
+        assert broker.context.group_bytes == 4 * groups._COST + 3 + 1_000
+        for client in (owner, other):
+            for message in client.messages():
+                client.ack(message)
+            client.drop()
+        assert broker.context.group_bytes == groups._COST + 1_000
+        reader = scene.consumer("/queue/b")
+        reader.drop()
+        assert broker.context.group_bytes == 0
+
+    def test_a_queue_that_goes_leaves_nothing(self, scene: Scene) -> None:
+        owner = consumer(scene)
+        send(owner, "a1", "b1")
+        assert go_on(owner) == ["a1", "b1"]
+        queue_of(scene).end()
+        assert (len(known(scene)), scene.broker.context.group_bytes) == (0, 0)
+        send(owner, "a2")
+        owner.drop()
+        assert scene.broker.context.group_bytes == groups._COST + 1
+        assert names(consumer(scene)) == ["a2"]
+
+    def test_they_are_bounded_together(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A queue that needs another one forgets one of its own."""
+        monkeypatch.setattr(groups, "MOST_BYTES", 10 * (groups._COST + 1))
+        client = scene.connect()
+        for number in range(3):
+            client.subscribe(f"/queue/{number}", str(number))
+        for name in "abcdefghijklmnop":
+            for number in range(3):
+                client.publish(f"/queue/{number}", JMSXGroupID=name)
+        assert 10 <= scene.broker.context.group_bytes // (groups._COST + 1) <= 10 + 3
+        assert len(client.messages()) == 48
+
+
+leaving = pytest.mark.parametrize(
+    "leave", [Client.drop, Client.disconnect, Client.unsubscribe], ids=["drop", "disconnect", "unsubscribe"]
+)
+
+
+def carry_out(client: Client, command: str, headers: dict[str, str]) -> None:
+    """One frame, and nothing else: what is to be done in later turns waits."""
+    client._decoder.feed(build(command, headers, version=client.version))
+    for frame in client._decoder.frames():
+        client.session.handle(frame)
+
+
+class TestGivenBack:
+    @pytest.mark.parametrize("prefetch", [1, 2, 3])
+    def test_and_comes_before_those_behind_it(self, scene: Scene, prefetch: int) -> None:
+        owner, other = consumer(scene, prefetch), consumer(scene)
+        send(owner, *numbered("g", 1, 2, 3, 4, 5))
+        first, *rest = owner.messages()
+        owner.nack(first)
+        again, *others = owner.messages()
+        assert again.body == b"g1"
+        for message in (again, *rest, *others):
+            owner.ack(message)
+        assert go_on(owner) == numbered("g", *range(prefetch + 1, 6))
+        assert names(other) == []
+
+    def test_while_the_lane_of_another_consumer_is_read(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """That one has higher priority, would take what comes back, and has messages of a group parked with it."""
+        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
+        one, owner = scene.connect(), consumer(scene, 6, 5, selector="kind = 1")
+        one.subscribe(QUEUE, ack="client", selector="name IN ('h1', '9')")
+        send(one, "g1", "1", "2", "3", "4", "5", "6", kind="1")
+        send(one, *["0"] * 20, kind="0")
+        send(one, "g2", "g3", kind="1")
+        send(one, "h1", kind="0")
+        send(one, "9", kind="1")
+        first, *rest = owner.messages()
+        *_, last = one.messages()
+        for message in rest:
+            carry_out(owner, "ACK", owner.named(message))
+        assert [consumer_set.behind for consumer_set in queue_of(scene).consumers.sets] == [True, False]
+        carry_out(one, "NACK", one.named(last))
+        scene.settle()
+        found = names(owner)
+        assert [name for name in found if name != "9"] == ["6", "g2", "g3"]
+        assert sorted(found + names(one)) == ["6", "9", "g2", "g3", "h1"]
+        assert waits(scene) == ["0"] * 20
+        owner.ack(first)
+
+
+class TestHandOver:
+    @leaving
+    def test_unacknowledged_ones_come_first(self, scene: Scene, leave: Step) -> None:
+        owner, other = consumer(scene, 3), consumer(scene, 2)
+        send(owner, *numbered("g", *range(1, 7)))
+        owner.ack(owner.messages()[0])
+        leave(owner)
+        assert go_on(other) == numbered("g", *range(2, 7))
+
+    def test_in_the_order_of_arrival_with_the_rest(self, scene: Scene) -> None:
+        owner, other = consumer(scene, 2), consumer(scene, 1)
+        send(owner, "g1", "1", "g2", "2", "g3", "3")
+        owner.drop()
+        assert go_on(other) == ["1", "g1", "g2", "2", "g3", "3"]
+
+    def test_what_a_transaction_held_comes_to_the_new_owner(self, scene: Scene) -> None:
+        owner, other = consumer(scene, 2), consumer(scene)
+        send(owner, *numbered("g", 1, 2, 3))
+        owner.begin()
+        owner.ack(owner.messages()[0], transaction="t")
+        owner.unsubscribe()
+        assert names(other) == ["g2", "g3"]
+        owner.abort()
+        assert names(other) == ["g1"]
+
+
+class TestClosing:
+    def test_behind_the_last_one_the_group_chooses_again(self, scene: Scene) -> None:
+        one, two = scene.connect(), scene.connect()
+        for client in (one, two):
+            client.subscribe(QUEUE, ack="client")
+        send(one, "g1")
+        send(one, "g2", **CLOSE)
+        send(one, "g3", "g4")
+        assert (names(one), names(two)) == (["g1", "g2"], ["g3", "g4"])
+
+    @pytest.mark.parametrize("sequence", ["1", "0", "-2"])
+    def test_other_numbers_say_nothing(self, scene: Scene, sequence: str) -> None:
+        one, two = consumer(scene), consumer(scene)
+        for number in range(3):
+            send(one, f"g{number}", JMSXGroupSeq=sequence)
+        assert (len(names(one)), names(two)) == (3, [])
+
+    def test_what_waits_behind_it_is_free(self, scene: Scene) -> None:
+        """Whether others came upon it before or not; and what comes then is behind it."""
+        owner, other = consumer(scene, 1), consumer(scene)
+        send(owner, "g1")
+        send(owner, "g2", **CLOSE)
+        send(owner, "g3")
+        owner.ack(owner.message())
+        send(owner, "g4")
+        assert (names(owner), names(other)) == (["g2"], ["g3", "g4"])
+
+    def test_the_end_of_one_group_does_not_hold_up_another(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "3"})
+        send(client, "h1", "1", "g1", "g2")
+        send(client, "g3", priority="9", **CLOSE)
+        send(client, "h2")
+        client.ack(client.messages()[2])
+        assert names(client) == ["g3", "g2", "h2"]

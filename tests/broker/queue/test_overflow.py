@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.model.policy import WhenFull
-from gateway.broker.queue.queue import Queue
+from gateway.broker.model.policy import Policy, WhenFull
+from gateway.broker.queue.overflow import Overflow, limits_of
 
 from ..client import Client, Scene
 from ..conftest import Stage
-
-QUEUE = "/queue/a"
-DEAD = "/queue/dlq.a"
+from .helpers import DEAD, QUEUE, queue_of
 
 # Three messages of 1,000 bytes each cost some 4,300 bytes, and in a transaction 4,600.
 both = pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_octets": 5_000}], ids=["messages", "octets"])
@@ -47,10 +45,28 @@ def left(scene: Scene, queue: str = QUEUE) -> str:
     return found
 
 
-def queue_of(scene: Scene) -> Queue:
-    queue = scene.broker.destinations[QUEUE]
-    assert isinstance(queue, Queue)
-    return queue
+@pytest.mark.parametrize("when_full", WhenFull)
+@pytest.mark.parametrize(
+    ("limit", "messages", "nbytes", "reached", "exceeded"),
+    [
+        ({}, 10**9, 10**12, False, False),
+        ({"max_messages": 3}, 2, 10**12, False, False),
+        ({"max_messages": 3}, 3, 0, True, False),
+        ({"max_messages": 3}, 4, 0, True, True),
+        ({"max_octets": 3_000}, 10**9, 2_999, False, False),
+        ({"max_octets": 3_000}, 1, 3_000, True, False),
+        ({"max_octets": 3_000}, 1, 3_001, True, True),
+        ({"max_messages": 3, "max_octets": 3_000}, 1, 3_001, True, True),
+    ],
+)
+def test_a_verdict_for_what_waits(
+    when_full: WhenFull, limit: dict[str, int], messages: int, nbytes: int, reached: bool, exceeded: bool
+) -> None:
+    limits = limits_of(Policy(when_full=when_full, **limit))
+    blocks = when_full is WhenFull.BLOCK
+    assert limits.reached(messages, nbytes) is reached
+    assert limits.verdict(messages, nbytes) is (limits.action if (reached if blocks else exceeded) else None)
+    assert (limits.action is Overflow.BLOCK, limits.keeps_all) == (blocks, blocks or not limit)
 
 
 at_once = pytest.mark.parametrize("fill", [send, send_in_transaction], ids=["one by one", "in a transaction"])
@@ -125,8 +141,7 @@ class TestDropOldest:
         self, stage: Stage, limit: dict[str, Any], fill: Fill
     ) -> None:
         scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=1)
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client", selector="color IS NULL")
+        client, other = scene.consumer(QUEUE, ack="client", selector="color IS NULL"), scene.connect()
         fill(other, "0")
         (first,) = client.messages()
         fill(other, "123456789" * 20)
@@ -161,23 +176,12 @@ class TestDeadLetter:
             assert said == {"dlq-reason": "queue-full", "dlq-source": QUEUE, "dlq-attempts": "0"}
         assert left(scene) == "345"
 
-    def test_into_a_queue_that_drops(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage(
-            {
-                QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER},
-                DEAD: {"max_messages": 1, "when_full": WhenFull.DROP_OLDEST},
-            }
-        )
-        fill(scene.connect(), "12345")
-        assert (left(scene, DEAD), left(scene)) == ("2", "345")
-
 
 @pytest.mark.parametrize("action", [WhenFull.DROP_OLDEST, WhenFull.DROP_NEWEST, WhenFull.DEAD_LETTER])
 def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(stage: Stage, action: WhenFull) -> None:
     """They count, too; whatever goes, there are never more than the limit, and the books are right."""
     scene = stage({QUEUE: {"max_messages": 2, "when_full": action}}, max_unacknowledged=1)
-    busy, free, client = (scene.connect() for _ in range(3))
-    busy.subscribe(QUEUE, ack="client")
+    busy, free, client = scene.consumer(QUEUE, ack="client"), scene.connect(), scene.connect()
     client.publish(QUEUE, b"1", JMSXGroupID="g")
     first = busy.message()
     free.subscribe(QUEUE, ack="client")
@@ -218,8 +222,7 @@ class TestConflation:
         assert sorted(left(scene)) == ["4", "5", "6"]
 
     def test_what_a_consumer_has_is_not_replaced(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for number in "1234":
             self.news(other, "a", number)
         (first,) = client.messages()
@@ -228,8 +231,7 @@ class TestConflation:
         assert digits(client) == "4"
 
     def test_an_older_one_that_comes_back_goes_if_a_newer_one_waits(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for number in "12":
             self.news(other, "a", number)
         client.drop()
@@ -253,8 +255,8 @@ class TestConflation:
         assert left(scene) == "524"
 
     def test_many_are_replaced_and_nothing_is_kept_of_them(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        other.subscribe(QUEUE, selector="color = 'red'")
+        scene.consumer(QUEUE, selector="color = 'red'")
+        client = scene.connect()
         for number in range(500):
             self.news(client, str(number % 7), str(number % 10))
         queue = queue_of(scene)

@@ -10,14 +10,15 @@ import pytest
 from gateway.broker.queue import durable as shelf_module
 from gateway.broker.queue import page_index
 from gateway.broker.queue import paging as module
+from gateway.broker.queue.page_index import PageIndex
 from gateway.broker.queue.queue import Queue
 
 from ..client import Client, Scene
 from ..conftest import Stage
 from ..durable import ONE, TWO, P, drain, fill, marks, storage, stored
 from ..store import MemoryStore
+from .helpers import QUEUE, queue_of
 
-QUEUE = "/queue/a"
 SMALL = 1_500  # what memory may hold: about two messages
 
 
@@ -32,12 +33,6 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def scene(stage: Stage) -> Scene:
     return stage(stored=True)
-
-
-def queue(scene: Scene) -> Queue:
-    found = scene.broker.destinations[QUEUE]
-    assert isinstance(found, Queue)
-    return found
 
 
 def count(scene: Scene) -> int:
@@ -71,16 +66,10 @@ class TestSpill:
         client = scene.connect()
         publish(client, range(10), **headers)
         assert 2 <= 10 - count(scene) <= 4
-        assert scene.broker.context.waiting == queue(scene).waiting == 10
-        assert scene.broker.memory.used == queue(scene).nbytes - storage(scene).paged.nbytes  # type: ignore[union-attr]
-        assert scene.broker.memory.used < queue(scene).nbytes
+        assert scene.broker.context.waiting == queue_of(scene).waiting == 10
+        assert scene.broker.memory.used == queue_of(scene).nbytes - storage(scene).paged.nbytes  # type: ignore[union-attr]
+        assert scene.broker.memory.used < queue_of(scene).nbytes
         assert stored(scene) == (10 if headers else 0)
-
-    def test_nobody_waits_for_it(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(10):
-            client.publish(QUEUE, b"m", receipt=str(number))
-        assert client.receipts() == [str(number) for number in range(10)]
 
     def test_nor_for_its_end(self, scene: Scene) -> None:
         client = scene.connect()
@@ -133,13 +122,7 @@ class TestSpill:
     def test_without_a_store_memory_is_all_there_is(self, stage: Stage) -> None:
         scene = stage()
         publish(scene.connect(), range(10), **P)
-        assert len(queue(scene).waiting_messages()) == 10
-
-    def test_not_where_the_policy_wants_nothing_stored(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"durable": False}}, stored=True)
-        publish(scene.connect(), range(10), **P)
-        assert len(queue(scene).waiting_messages()) == 10
-        assert not scene.commit()
+        assert len(queue_of(scene).waiting_messages()) == 10
 
     def test_a_message_larger_than_a_page(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_PAGE_BYTES", 1_000)
@@ -179,8 +162,7 @@ class TestReadingOn:
 
     def test_while_rows_are_still_to_be_written(self, scene: Scene) -> None:
         """Rows are read behind the batch that holds them, also where that is not the one under way."""
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
+        client, consumer = scene.connect(), scene.consumer(QUEUE, ack="client", **ONE)
         publish(client, range(1), **P)
         batch = scene.vault.take()
         publish(client, range(1, 8), **P)
@@ -190,17 +172,6 @@ class TestReadingOn:
             consumer.ack(messages[-1])
         scene.vault.write(batch)
         assert got + consume(scene, consumer) == list(range(8))
-
-    def test_while_the_store_cannot_be_read(self, scene: Scene) -> None:
-        fill(scene, 10)
-        scene = scene.crash()
-        consumer = scene.consumer(QUEUE, ack="client")
-        scene.store.failure = "the disk is gone"
-        scene.commit()
-        assert not consumer.received()
-        assert scene.broker.context.waiting == 10
-        scene.store.failure = ""
-        assert consume(scene, consumer) == list(range(10))
 
     def test_what_cannot_be_read_stays_in_the_store(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         fill(scene, 5)
@@ -229,16 +200,6 @@ class TestReadingOn:
         consumer.unsubscribe()
         assert list(marks(scene)) == list(range(41))
 
-    def test_marks_what_may_have_been_delivered(self, stage: Stage) -> None:
-        """Also where it was handed on at once, as it was read."""
-        scene = stage(stored=True, max_unacknowledged=2)
-        fill(scene, 40)
-        scene = scene.crash()
-        consumer = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "0"})
-        scene.commit()
-        assert len(consumer.messages()) == 40
-        assert all(marks(scene.crash()).values())
-
 
 class TestSelective:
     """Somebody has room and wants nothing of what is in memory: it is read on for him."""
@@ -259,8 +220,7 @@ class TestSelective:
         client.publish(QUEUE, b"20", JMSXGroupID="h", **P)
         scene.commit()
         scene = scene.crash()
-        busy, idle = scene.connect(), scene.connect()
-        busy.subscribe(QUEUE, ack="client", **ONE)
+        busy, idle = scene.consumer(QUEUE, ack="client", **ONE), scene.connect()
         scene.commit()
         idle.subscribe(QUEUE, ack="client", **ONE)
         scene.commit()
@@ -268,20 +228,6 @@ class TestSelective:
 
 
 class TestOrder:
-    def test_more_urgent_ones_go_first(self, scene: Scene) -> None:
-        client = fill(scene, 10)
-        publish(client, range(10, 12), priority="9", **P)
-        scene.commit()
-        consumer = scene.consumer(QUEUE, ack="client", **ONE)
-        assert consume(scene, consumer) == [10, 11, *range(10)]
-
-    def test_less_urgent_ones_in_memory_wait(self, scene: Scene) -> None:
-        client = fill(scene, 4, priority="0")
-        publish(client, range(4, 12), **P)
-        scene.commit()
-        consumer = scene.consumer(QUEUE, ack="client", **ONE)
-        assert consume(scene, consumer) == [*range(4, 12), *range(4)]
-
     def test_all_priorities_in_any_order(self, scene: Scene) -> None:
         client = scene.connect()
         priorities = [int(digit) for digit in "4491049402294094491903"]
@@ -349,45 +295,26 @@ class TestOrder:
         scene.commit()
         for _ in range(turns):
             scene = scene.crash()
-        assert [message.body for message in queue(scene).waiting_messages()] == [b"11", b"10"]
+        assert [message.body for message in queue_of(scene).waiting_messages()] == [b"11", b"10"]
         assert count(scene) == 11
         client = scene.connect()
         client.publish(QUEUE, b"14", _AMQ_LVQ_NAME="a", **P)  # in the place of 10
         assert sorted(marks(scene)) == [*range(9), 11, 12, 13, 14]
-
-    def test_keys_behind_a_restart(self, scene: Scene) -> None:
-        scene.connect().publish(QUEUE, b"0", _AMQ_LVQ_NAME="a", **P)
-        scene.commit()
-        scene = scene.crash()
-        scene.connect().publish(QUEUE, b"1", _AMQ_LVQ_NAME="a", **P)
-        assert list(marks(scene)) == [1]
 
 
 class TestLimits:
     def test_whoever_publishes_waits(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_messages": 8}}, stored=True)
         client = fill(scene, 7)
-        assert not queue(scene).full
+        assert not queue_of(scene).full
         publish(client, range(7, 8), **P)
-        assert queue(scene).full
-        assert scene.broker.context.take_full() == {queue(scene)}
+        assert queue_of(scene).full
+        assert scene.broker.context.take_full() == {queue_of(scene)}
         consumer = scene.consumer(QUEUE, ack="client", **ONE)
         scene.commit()
-        assert not queue(scene).full
+        assert not queue_of(scene).full
         assert scene.rooms == 1
         assert consume(scene, consumer) == list(range(8))
-
-    def test_no_longer_when_it_is_thrown_away(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_messages": 8, "auto_delete": True}}, stored=True)
-        consumer, browser = scene.connect(), scene.connect()
-        consumer.subscribe(QUEUE, ack="client", **ONE)
-        browser.subscribe(QUEUE, browser="true", **{"browser-end": "false"})  # so that the queue stays
-        fill(scene, 9)
-        assert queue(scene).full
-        consumer.unsubscribe()
-        assert queue(scene).waiting == 0
-        assert not queue(scene).full
-        assert scene.rooms == 1
 
     def test_nor_when_it_has_expired(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_messages": 8}}, stored=True)
@@ -395,52 +322,15 @@ class TestLimits:
         scene = scene.crash()
         client = scene.connect()
         publish(client, range(7, 8), ttl="500")
-        assert queue(scene).full
+        assert queue_of(scene).full
         consumer = scene.connect()
         scene.wait(2.0)
         consumer.subscribe(QUEUE, ack="client")
         scene.commit()
         assert not consumer.received()
-        assert queue(scene).waiting == 0
-        assert not queue(scene).full
+        assert queue_of(scene).waiting == 0
+        assert not queue_of(scene).full
         assert scene.rooms == 1
-
-    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
-    @pytest.mark.parametrize("way", ["SEND", "COMMIT", "delayed", "SUBSCRIBE", "browser"])
-    def test_of_a_client_that_come_too_late(self, scene: Scene, way: str, headers: dict[str, str]) -> None:
-        """They change nothing; a part of the queue is in the store alone."""
-        fill(scene, 12)
-        client = scene.connect()
-        if way == "COMMIT":
-            client.begin()
-            client.publish(QUEUE, b"12", **P, **headers, transaction="t")
-            client.commit()
-        elif way in ("SEND", "delayed"):
-            client.publish(QUEUE, b"12", **P, **headers, **({"x-delay": "1000"} if way == "delayed" else {}))
-            scene.wait(1.1)
-        else:
-            client.subscribe(
-                QUEUE, ack="auto" if way == "browser" else "client", browser=str(way == "browser").lower(), **headers
-            )
-        scene.commit()
-        assert not client.failures
-        assert [wish.heard for wish in scene.wishes] == [False]
-        client.drop()
-        scene.commit()
-        sent = 13 if way in ("SEND", "COMMIT", "delayed") else 12
-        assert sorted(marks(scene)) == list(range(sent))
-
-    @pytest.mark.parametrize("headers", [{"x-max-length": "5"}, {"x-max-length-bytes": "3000"}])
-    def test_and_hold_where_the_queue_began_with_them(self, scene: Scene, headers: dict[str, str]) -> None:
-        client = scene.connect()
-        for number in range(30):
-            client.publish(QUEUE, b"%d" % number, **P, **headers)
-        scene.commit()
-        scene = scene.crash()
-        assert set(queue(scene).of_client) >= {"when_full"}
-        left = list(marks(scene))
-        assert left == list(range(30 - len(left), 30))
-        assert 0 < len(left) <= 5
 
 
 class TestExpiry:
@@ -458,49 +348,6 @@ class TestExpiry:
         scene.commit()
         assert not scene.store.rows
 
-    def test_to_the_dead_letters(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"dead_letter_expired": True}}, stored=True)
-        fill(scene, 10, ttl="1000")
-        scene.wait(1.5)
-        scene.commit()
-        scene.wait(0.1)
-        assert set(scene.broker.destinations) == {"/queue/dlq.a"}
-        assert sorted(marks(scene, "/queue/dlq.a")) == list(range(10))
-
-    def test_never_delivered(self, scene: Scene) -> None:
-        client = fill(scene, 10, ttl="1000")
-        publish(client, range(10, 12), **P)
-        scene.commit()
-        scene.now += 2  # no moment for anybody to look at the clock
-        consumer = scene.consumer(QUEUE, ack="client")
-        scene.commit()
-        assert consumer.bodies() == [b"10", b"11"]
-
-    def test_when_the_consumer_has_left_while_it_was_read(self, scene: Scene) -> None:
-        fill(scene, 3, ttl="1000")
-        scene = scene.crash(0.1)
-        consumer = scene.consumer(QUEUE, ack="client")
-        batch = scene.vault.take()
-        if batch is not None:
-            scene.store.write(batch)
-            scene.vault.storage.written()
-        consumer.unsubscribe()
-        scene.now += 2
-        scene.commit()
-        scene.wait(0.1)
-        assert not scene.broker.destinations
-
-    def test_what_stands_behind_comes(self, scene: Scene) -> None:
-        client = fill(scene, 4, ttl="1000")
-        publish(client, range(4, 9), **P)
-        publish(client, range(9, 10), ttl="1000", **P)
-        scene.commit()
-        scene = scene.crash(0.1)
-        scene.wait(2.0)
-        consumer = scene.consumer(QUEUE, ack="client", **ONE)
-        assert consume(scene, consumer) == [4, 5, 6, 7, 8]
-        assert scene.broker.counters.expired == 5
-
     @pytest.mark.parametrize("more", [0, 3])
     def test_thrown_away_while_it_is_read(self, stage: Stage, more: int) -> None:
         """It is not counted twice, nor is what expires afterwards."""
@@ -511,28 +358,17 @@ class TestExpiry:
         scene.vault.write(scene.vault.take())
         scene.wait(1.2)  # expired, and not read so far
         scene.wait(0.5)
-        assert queue(scene).waiting == 0  # nobody has used it
+        assert queue_of(scene).waiting == 0  # nobody has used it
         publish(scene.connect(), range(10, 10 + 2 * more), ttl="200")
         scene.wait(1.1)
         scene.commit()
         scene.wait(1.1)
         scene.commit()
-        assert (queue(scene).waiting, queue(scene).nbytes, storage(scene).rows) == (0, 0, 0)
+        assert (queue_of(scene).waiting, queue_of(scene).nbytes, storage(scene).rows) == (0, 0, 0)
         assert not scene.store.rows
 
 
 class TestPurge:
-    def test_all_of_it_goes(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)
-        fill(scene, 10)
-        assert count(scene) > 0
-        scene.wait(5.1)
-        assert not scene.broker.destinations
-        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
-        assert scene.broker.counters.dropped == 10
-        scene.commit()
-        assert not scene.store.rows
-
     def test_a_slice_with_each_batch(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         """A million rows at once would hold up all receipts."""
         monkeypatch.setattr(module, "_SLICE", 4)
@@ -558,7 +394,7 @@ class TestPurge:
             publish(client, range(start, start + 20), **P)
             scene.vault.write(scene.vault.take())
             consumer.unsubscribe()
-            assert (queue(scene).waiting, count(scene)) == (0, 0)
+            assert (queue_of(scene).waiting, count(scene)) == (0, 0)
         publish(client, range(40, 50), **P)
         scene.vault.write(scene.vault.take())
         assert len(scene.store.rows) > 20
@@ -594,7 +430,7 @@ class TestPurge:
             scene.store.write(batch)
             scene.vault.storage.written()  # now he may have some, and the backlog is asked for
         consumer.unsubscribe()
-        assert queue(scene).waiting == 0
+        assert queue_of(scene).waiting == 0
         next_one.subscribe(QUEUE, ack="client", **ONE)
         publish(scene.connect(), range(10, 20), **P)
         got = []
@@ -645,23 +481,11 @@ class TestBrowsers:
         scene.commit()
 
 
-class TestQueuesComeAndGo:
-    def test_forgotten_and_back(self, scene: Scene) -> None:
-        for start in (0, 20):
-            client = scene.connect()
-            publish(client, range(start, start + 10), **P)
-            scene.commit()
-            assert count(scene) > 0
-            assert sorted(marks(scene)) == list(range(start, start + 10))
-            assert not scene.broker.destinations
-            assert not scene.store.places
-
-
 class TestWhatIsLetGo:
     """A deep backlog is no reason to hold on to messages that have gone."""
 
     def places(self, scene: Scene) -> int:
-        found = queue(scene)
+        found = queue_of(scene)
         ready_lists = sum(len(ready_list) for ready_list in found.in_memory.ready_lists)
         expiry = found.in_memory._expiry
         return ready_lists + (len(expiry._heap.heap) if expiry is not None else 0)
@@ -693,3 +517,41 @@ def test_it_begins_where_the_module_says(monkeypatch: pytest.MonkeyPatch, stage:
     assert count(scene) == 0
     client.publish(QUEUE, b"x" * 1_000_000)
     assert count(scene) == 1
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> PageIndex:
+    monkeypatch.setattr(page_index, "_SLACK", 3)
+    rows = PageIndex()
+    for number in range(1, 11):
+        rows.add(number if number % 3 else -number, 100 + number, 0.0)
+    return rows
+
+
+def test_found_wherever_they_stand(rows: PageIndex) -> None:
+    assert [rows.size_of(row) for row in (1, -3, 10)] == [101, 103, 110]
+    assert [rows.size_of(row) for row in (3, -1, 0, 11)] == [None] * 4
+
+
+def test_removed(rows: PageIndex) -> None:
+    assert [rows.remove(row) for row in (2, -6, 2, 99)] == [102, 106, None, None]
+    assert list(rows.all()[0]) == [1, -3, 4, 5, 7, 8, -9, 10]
+    assert [list(each) for each in rows.all()] == [
+        [1, -3, 4, 5, 7, 8, -9, 10],
+        [101, 103, 104, 105, 107, 108, 109, 110],
+    ]
+    assert len(rows) == 8
+    assert rows.take(3) == [(1, 101), (-3, 103), (4, 104)]
+    assert rows.take(2) == [(5, 105), (7, 107)]
+
+
+def test_most_of_them(rows: PageIndex) -> None:
+    """Their places are forgotten."""
+    rows.take(1)
+    for row in (2, -3, 4, 5, -6, 7):
+        rows.remove(row)
+    assert list(rows.all()[0]) == [8, -9, 10]
+    assert len(rows._rows) < 9
+    assert rows.remove(-9) == 109
+    assert rows.take(5) == [(8, 108), (10, 110)]
+    assert len(rows) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -19,9 +20,20 @@ from hypothesis.stateful import (
 
 from gateway.broker.model.message import Message
 from gateway.broker.model.options import SendOptions
+from gateway.broker.queue import durable, paging
 from gateway.broker.queue import ready as lane_module
+from gateway.broker.queue.consumers import ConsumerSet
+from gateway.broker.queue.dispatch import Dispatcher
+from gateway.broker.queue.paging import PagedMessages
+from gateway.broker.queue.queue import Queue
 from gateway.broker.queue.ready import ReadyList
-from gateway.codec import Head
+from gateway.codec import V12, Head
+
+from ..client import Client, Scene, Step
+from ..conftest import Stage
+from ..durable import fill
+from ..wire import build
+from .helpers import QUEUE, queue_of
 
 WANTED = {"wanted": "yes"}
 
@@ -83,12 +95,6 @@ def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestOrder:
-    def test_an_empty_lane_has_no_first(self) -> None:
-        ready_list = ReadyList()
-        assert ready_list.first() is None
-        assert not ready_list.tired
-        assert (len(ready_list), ready_list.messages()) == (0, [])
-
     def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
         """Conflation: the number is its own, the place is that of the one it replaced."""
         messages = [new(number) for number in range(4)]
@@ -127,15 +133,6 @@ class TestGone:
             message.number for message in sorted(messages[15:], key=lambda message: message.order)
         ]
 
-    def test_at_the_front_they_are_shed(self) -> None:
-        messages = [new(number, priority) for number in range(4) for priority in (4, 5)]
-        ready_list = filled(messages)
-        for index in (0, 1, 2, 3, 6, 7):
-            messages[index].waits = False
-        ready_list.shed()
-        assert len(ready_list) == 4
-        assert drain(ready_list) == [2, 2]
-
     def test_what_comes_back_is_found_once(self) -> None:
         """It still stands at its old place, and waits again."""
         messages = [new(number) for number in range(3)]
@@ -159,16 +156,6 @@ class TestSelector:
         assert ready_list.first() is None
         assert set(asked.count.values()) == {1}
 
-    def test_also_where_urgent_ones_go_first(self, asked: Asked) -> None:
-        """The one behind them was looked at before."""
-        ready_list = filled([new(9)], ReadyList(asked))
-        for number in range(5):
-            assert ready_list.first() is not None
-            ready_list.add(new(number))
-            assert take(ready_list) is not None
-        assert take(ready_list) is not None
-        assert set(asked.count.values()) == {1}
-
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     def test_neighbours_that_share_their_head_are_one_question(self, asked: Asked, order: int) -> None:
         messages = [new(number, wanted=number >= 9) for number in range(12)]
@@ -179,14 +166,6 @@ class TestSelector:
         assert drain(ready_list) == [9, 10, 11]
         # What is wanted is asked about one by one, and so is what stands out of order.
         assert asked.count == ({0: 1, 4: 1, 5: 1, 9: 3} if order == 1 else {0: 4, 4: 1, 5: 4, 9: 3})
-
-    def test_nobody_asks_about_what_has_gone(self, asked: Asked) -> None:
-        messages = [new(number, number % 3) for number in range(9)]
-        ready_list = filled(messages, ReadyList(asked))
-        for message in messages:
-            message.waits = False
-        assert ready_list.first() is None
-        assert not asked.count
 
 
 class TestCopy:
@@ -336,13 +315,6 @@ def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestOldest:
-    def test_of_nothing(self) -> None:
-        assert ReadyList().oldest() is None
-        (gone,) = messages = [new(1)]
-        ready_list = filled(messages)
-        gone.waits = False
-        assert ready_list.oldest() is None
-
     def test_of_one_priority(self) -> None:
         messages = [new(number) for number in range(2, 6)]
         ready_list = filled(messages)
@@ -350,11 +322,6 @@ class TestOldest:
         ready_list.add(back := new(1))
         assert ready_list.oldest() is back
         assert ready_list._late is None
-
-    def test_of_several_it_is_not_the_first_that_is_due(self) -> None:
-        messages = [new(1, 1), new(2, 9), new(3, 1), new(4, 4)]
-        ready_list = filled(messages)
-        assert (ready_list.first(), ready_list.oldest()) == (messages[1], messages[0])
 
     @pytest.mark.parametrize("priority", [1, 4, 9])
     def test_one_that_came_back_among_several(self, priority: int) -> None:
@@ -383,3 +350,300 @@ class TestOldest:
         assert ready_list._late is not None
         assert len(ready_list._late.heap) < 60
         assert ready_list.oldest() is back
+
+
+def unwanted(count: int, size: int) -> list[Message]:
+    """Messages with a header of that many bytes that the selector does not want."""
+    found = [new(number, wanted=False) for number in range(count)]
+    for message in found:
+        message.head = Head.of("SEND", message.head.headers | {"filler": "x" * size})
+    return found
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
+@pytest.mark.parametrize("weight", [4_096, 500, 10])
+@pytest.mark.parametrize("size", [60_000, 5_000])
+def test_what_it_reads_in_a_turn_is_bounded(asked: Asked, size: int, weight: int, order: int) -> None:
+    messages = unwanted(100, size)[::order]
+    ready_list = filled([*messages, new(100)], ReadyList(asked, weight))
+    heaviest = messages[0].head.cost * weight
+    most = lane_module.READS_PER_TURN * lane_module._SCANNED_PER_READ + heaviest
+    before = turns = 0
+    while ready_list.first() is None:
+        assert ready_list.tired
+        assert 1 <= asked.count.total() - before <= most // heaviest
+        before, turns = asked.count.total(), turns + 1
+    assert turns >= 100 * heaviest // most
+    assert drain(ready_list) == [100]
+    assert set(asked.count.values()) == {1}
+
+
+def test_the_copy_of_a_deep_lane_is_its_first_turn(asked: Asked) -> None:
+    deep = lane_module.READS_PER_TURN * lane_module._COPIED_PER_READ
+    copy = filled([new(number, wanted=False) for number in range(deep)]).copy(asked)
+    assert copy.first() is None
+    assert (copy.tired, asked.count.total()) == (True, 0)
+    assert copy.first() is None
+    assert (copy.tired, asked.count.total()) == (True, lane_module.READS_PER_TURN)
+
+
+@pytest.mark.parametrize("size", [10, 60_000])
+def test_a_subscriber_of_a_queue_reads_it_in_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Whatever it costs, others have their turns between them."""
+    turns = []
+
+    def catch_up(dispatcher: Dispatcher, consumer_set: ConsumerSet) -> None:
+        turns.append(consumer_set)
+        original(dispatcher, consumer_set)
+
+    original = Dispatcher._catch_up
+    monkeypatch.setattr(Dispatcher, "_catch_up", catch_up)
+    producer, client = scene.connect(), scene.connect()
+    for _ in range(20):
+        producer.publish("/queue/a", filler="x" * size)
+    producer.publish("/queue/a", b"wanted", color="red")
+    client.subscribe("/queue/a", selector=" OR ".join(["color = 'red'"] * 20))
+    assert client.bodies() == [b"wanted"]
+    assert len(turns) == (0 if size == 10 else 10)
+
+
+SELECTORS = 16
+DEEP = 1_030
+
+
+def subscribe(client: Client, number: int) -> None:
+    """A consumer with a selector of its own, which takes one message at a time."""
+    headers = {"selector": f"n <> {number}", "prefetch-count": "1"}
+    client.subscribe(QUEUE, str(number), "client", **headers)
+
+
+def send(client: Client, count: int) -> None:
+    """So many messages that all of them want."""
+    client.receive(count * build("SEND", {"destination": QUEUE, "n": "100"}, version=V12))
+
+
+@pytest.fixture
+def client(scene: Scene) -> Client:
+    """Sixteen selective consumers, none of whom has room; 1,030 messages wait."""
+    client = scene.connect()
+    for number in range(SELECTORS):
+        subscribe(client, number)
+    send(client, SELECTORS)
+    assert len(client.messages()) == SELECTORS
+    send(client, DEEP)
+    return client
+
+
+def test_they_count_as_memory(scene: Scene, client: Client) -> None:
+    queue = queue_of(scene)
+    assert 8 * 1_024 * SELECTORS <= queue.in_memory.ready_bytes <= 8 * (DEEP + SELECTORS) * SELECTORS
+    held = sum(one.held_bytes for one in client.session.subscriptions.values())
+    assert scene.broker.memory.used == queue.nbytes + held + queue.in_memory.ready_bytes
+
+
+def test_one_more_counts_at_once(scene: Scene, client: Client) -> None:
+    before = queue_of(scene).in_memory.ready_bytes
+    subscribe(client, 50)
+    assert queue_of(scene).in_memory.ready_bytes >= before + 8 * DEEP
+    subscribed = queue_of(scene).in_memory.ready_bytes
+    scene.consumer(QUEUE, "1", "client", **{"x-priority": "3", "selector": "n <> 1", "prefetch-count": "1"})
+    assert queue_of(scene).in_memory.ready_bytes <= subscribed  # it reads the lane of another one
+
+
+@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
+def test_they_go_with_the_consumers(scene: Scene, client: Client, leave: Step) -> None:
+    before = queue_of(scene).in_memory.ready_bytes
+    client.unsubscribe("0")
+    assert queue_of(scene).in_memory.ready_bytes < before
+    leave(client)
+    queue = queue_of(scene)
+    assert (queue.in_memory.ready_bytes, len(queue.in_memory.ready_lists)) == (0, 1)
+    assert scene.broker.memory.used == queue.nbytes
+
+
+def test_they_are_empty_when_the_messages_have_gone(scene: Scene, client: Client) -> None:
+    """Though their consumers stay."""
+    other = scene.connect(client.version)
+    other.subscribe(QUEUE)
+    assert len(other.messages()) == DEEP
+    queue = queue_of(scene)
+    assert (queue.in_memory.ready_bytes, len(queue.in_memory.ready_lists)) == (0, SELECTORS + 1)
+
+
+def test_few_places_are_not_worth_counting(scene: Scene) -> None:
+    client = scene.connect()
+    for number in range(3):
+        subscribe(client, number)
+    send(client, 100)
+    client.unsubscribe("2")
+    assert queue_of(scene).in_memory.ready_bytes == 0
+
+
+def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
+    scene = stage(memory_limit=1_000_000)
+    client = scene.connect()
+    subscribe(client, 0)
+    send(client, DEEP)
+    assert not scene.broker.memory.pressed
+    for number in range(1, 60):
+        subscribe(client, number)
+    assert scene.broker.memory.pressed
+    client.drop()
+    assert not scene.broker.memory.pressed
+
+
+def waiting(queue: Queue) -> list[int]:
+    """All that waits in memory."""
+    return [message.number for message in queue.waiting_messages()]
+
+
+def test_nothing_waits(scene: Scene) -> None:
+    scene.consumer(QUEUE)
+    assert queue_of(scene).oldest() is None
+
+
+@pytest.fixture
+def paged(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Two or three messages are in memory, and the others in the store alone."""
+    monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
+    scene = stage(stored=True)
+    fill(scene, 10)
+    fill(scene, 3, priority="1")
+    return scene
+
+
+def backlog_of(scene: Scene) -> PagedMessages:
+    found = queue_of(scene).storage
+    assert found is not None
+    assert found.paged is not None
+    return found.paged
+
+
+def test_of_what_the_store_alone_has(paged: Scene) -> None:
+    queue, paging = queue_of(paged), backlog_of(paged)
+    last = paged.broker.router.number
+    assert queue.oldest() == last - 12
+    in_memory = queue.waiting_messages()
+    for message in in_memory:
+        queue.take_out(message)
+        queue.let_go(message)
+    queue.close_gaps()
+    left = list(range(last - 12 + len(in_memory), last + 1))
+    assert paging.first_rows() == [left[0], last - 2]
+    for place in (1, 1, 0, -1):  # somebody takes them out of turn
+        _take(paged, left.pop(place))
+        assert paging.first_rows() == [left[0], last - 2]
+    while left:
+        assert queue.oldest() == left[0]
+        _take(paged, left.pop(0))
+    assert queue.oldest() is None
+    paged.broker.forget_if_idle(queue)
+
+
+def _take(scene: Scene, row: int) -> None:
+    """A message leaves the backlog, for good."""
+    backlog_of(scene).claim(row)
+    found = queue_of(scene).storage
+    assert found is not None
+    found.leave_row(row)
+
+
+def test_of_what_is_being_read(paged: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "_PAGE", 2)
+    paged.consumer(QUEUE, ack="client", **{"prefetch-count": "1"})
+    reading = list(backlog_of(paged)._reading)
+    assert len(reading) == 2
+    assert backlog_of(paged).first_rows() == [reading[0], reading[1] + 1, paged.broker.router.number - 2]
+
+
+class Program:
+    """Somebody sends, others consume, give back, and leave; at each step the oldest is looked for.
+
+    Args:
+        priorities, groups: what messages have.
+    """
+
+    def __init__(self, scene: Scene, seed: int, priorities: str, groups: str, *, selectors: bool) -> None:
+        self.drawn = random.Random(seed)
+        self.scene = scene
+        self.sender = scene.connect()
+        self.consumers: list[Client] = []
+        self.priorities, self.groups, self.selectors = priorities, groups, selectors
+
+    def step(self) -> None:
+        (what,) = self.drawn.choices(["send", "come", "ack", "nack", "leave", "wait"], [8, 2, 6, 2, 1, 1])
+        if what == "send":
+            self._send()
+        elif what == "come":
+            self._come()
+        elif what == "wait":
+            self.scene.wait(0.2)
+        elif self.consumers and what == "leave":
+            self.consumers.pop(self.drawn.randrange(len(self.consumers))).drop()
+        elif self.consumers:
+            self._settle(self.drawn.choice(self.consumers), what)
+
+    def _send(self) -> None:
+        drawn = self.drawn
+        headers = {"priority": drawn.choice(self.priorities), "x": drawn.choice("12")}
+        if self.groups and drawn.random() < 0.7:
+            headers["JMSXGroupID"] = drawn.choice(self.groups)
+        for _ in range(drawn.randint(1, 5)):
+            self.sender.publish(QUEUE, b"", **headers)
+
+    def _come(self) -> None:
+        drawn = self.drawn
+        more = {"selector": f"x = '{drawn.choice('12')}'"} if self.selectors and drawn.random() < 0.7 else {}
+        if len(self.consumers) < 4:
+            consumer = self.scene.connect()
+            consumer.subscribe(QUEUE, ack="client-individual", **{"prefetch-count": str(drawn.randint(1, 3))}, **more)
+            self.consumers.append(consumer)
+
+    def _settle(self, consumer: Client, what: str) -> None:
+        subscription = next(iter(consumer.session.subscriptions.values()))
+        if subscription.ledger:
+            handle = self.drawn.choice(list(subscription.ledger))
+            consumer.send(what.upper(), {"id": handle})
+
+
+@pytest.mark.parametrize("selectors", [False, True])
+@pytest.mark.parametrize("groups", ["", "abc"])
+@pytest.mark.parametrize("seed", range(8))
+def test_of_one_priority_it_is_exact(stage: Stage, seed: int, groups: str, selectors: bool) -> None:
+    scene = stage({QUEUE: {"max_attempts": 0, "backoff": 0.1}})
+    program = Program(scene, seed, "4", groups, selectors=selectors)
+    seen = 0
+    for _ in range(150):
+        program.step()
+        queue = scene.broker.destinations.get(QUEUE)
+        if isinstance(queue, Queue):
+            assert queue.oldest() == min(waiting(queue), default=None)
+            seen += queue.waiting > 1
+    assert seen > 20
+
+
+def test_a_less_urgent_one_that_came_back_is_not_forgotten(scene: Scene) -> None:
+    client, other = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "3"}), scene.connect()
+    for _ in range(3):
+        other.publish(QUEUE, priority="1")
+    for _ in range(200):
+        other.publish(QUEUE, priority="5")
+    client.drop()
+    queue = queue_of(scene)
+    assert queue.oldest() == 1
+    queue.in_memory.ready_lists[0].compact()
+    assert queue.oldest() == 1
+
+
+def test_the_delivery_that_is_longest_without_an_ack(scene: Scene) -> None:
+    client, other = scene.consumer(QUEUE, ack="client-individual"), scene.connect()
+    (subscription,) = client.session.subscriptions.values()
+    assert subscription.oldest is None
+    for _ in range(3):
+        other.publish(QUEUE)
+    first, *_ = client.messages()
+    assert subscription.oldest is not None
+    assert subscription.oldest.message.number == 1
+    client.ack(first)
+    assert subscription.oldest is not None
+    assert subscription.oldest.message.number == 2

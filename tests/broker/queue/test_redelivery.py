@@ -5,17 +5,18 @@ For dead letters see test_dead_letters, for expiry test_expiry, for unused queue
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.broker.admin.rows import of_destination
 from gateway.broker.errors import SlowConsumer
-from gateway.broker.model.policy import OnNack
+from gateway.broker.model.policy import OnNack, Policy
+from gateway.broker.queue.redelivery import DeadLetter, Discard, Requeue, RequeueAfter, Verdict, after_loss, after_nack
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-
-QUEUE = "/queue/a"
-DEAD = "/queue/dlq.a"
+from .helpers import DEAD, QUEUE
 
 
 def slip(client: Client) -> None:
@@ -39,6 +40,33 @@ def waiting(scene: Scene, queue: str) -> int:
     """How many messages wait in a queue."""
     rows = {row["name"]: row["waiting"] for row in map(of_destination, scene.broker.destinations.values())}
     return int(str(rows.get(queue, 0)))
+
+
+AGAIN, REJECTED, LAST = Requeue(), DeadLetter("rejected"), DeadLetter("max-attempts")
+
+
+@pytest.mark.parametrize(
+    ("policy", "failures", "requeue", "nack", "loss"),
+    [
+        ({}, 1, True, RequeueAfter(0.1), AGAIN),
+        ({"backoff": 0.0}, 9, True, AGAIN, AGAIN),
+        ({"backoff": 1.0, "backoff_factor": 3.0, "backoff_max": 5.0}, 2, True, RequeueAfter(3.0), AGAIN),
+        ({"backoff": 1.0, "backoff_factor": 3.0, "backoff_max": 5.0}, 3, True, RequeueAfter(5.0), AGAIN),
+        ({"max_attempts": 3}, 3, True, LAST, LAST),
+        ({"max_attempts": 3}, 4, True, LAST, LAST),
+        ({"max_attempts": 0, "backoff": 0.0}, 1_000, True, AGAIN, AGAIN),
+        ({}, 1, False, REJECTED, AGAIN),
+        ({"on_nack": OnNack.DEAD_LETTER}, 1, True, REJECTED, AGAIN),
+        ({"on_nack": OnNack.DROP}, 1, True, Discard("rejected"), AGAIN),
+        ({"on_nack": OnNack.DROP}, 1, False, REJECTED, AGAIN),
+        ({"on_nack": OnNack.DROP, "max_attempts": 1}, 1, True, Discard("rejected"), LAST),
+    ],
+)
+def test_a_verdict_for_each_failure(
+    policy: dict[str, Any], failures: int, requeue: bool, nack: Verdict, loss: Verdict
+) -> None:
+    assert after_nack(Policy(**policy), failures, requeue=requeue) == nack
+    assert after_loss(Policy(**policy), failures) == loss
 
 
 class TestBackOff:
@@ -82,70 +110,6 @@ class TestBackOff:
         assert not client.received()
         assert other.bodies() == [b"1"]
 
-    def test_the_queue_stays_though_nobody_is_there(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 1.0}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.nack(client.message())
-        client.drop()
-        assert list(scene.broker.destinations) == [QUEUE]
-        kept = scene.broker.memory.used
-        assert kept > 0
-        scene.wait(1.1)
-        assert (waiting(scene, QUEUE), scene.broker.memory.used) == (1, kept)
-        other.subscribe(QUEUE)
-        assert other.message().redelivered
-
-    def test_messages_of_a_cumulative_nack_have_each_their_own(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 1.0}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"1")
-        client.nack(client.message())
-        scene.wait(1.1)
-        client.publish(QUEUE, b"2")
-        client.nack(client.messages()[-1])
-        scene.wait(1.1)
-        assert client.bodies() == [b"2"]
-        scene.wait(1.0)
-        assert client.bodies() == [b"1"]
-
-    def test_in_a_transaction_it_begins_with_commit(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 1.0}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.begin()
-        client.nack(client.message(), transaction="t")
-        scene.wait(5.0)
-        assert not client.received()
-        client.commit()
-        scene.wait(0.99)
-        assert not client.received()
-        scene.wait(0.02)
-        assert client.message().redelivered
-
-    def test_a_topics_subscriber_has_it_too(self, stage: Stage) -> None:
-        scene = stage({"/topic/a": {"backoff": 1.0}})
-        client = scene.consumer("/topic/a", ack="client")
-        other = scene.consumer("/topic/a", ack="client")
-        client.publish("/topic/a", b"m")
-        client.nack(client.message())
-        assert other.message()
-        scene.wait(1.1)
-        assert client.message().redelivered
-        assert not other.received()
-
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_and_what_comes_back_behind_it_is_gone_with_it(self, stage: Stage, leave: Step) -> None:
-        scene = stage({"/topic/a": {"backoff": 1.0}})
-        client = scene.consumer("/topic/a", ack="client")
-        client.publish("/topic/a", b"m")
-        client.nack(client.message())
-        leave(client)
-        scene.wait(1.1)
-        assert scene.broker.memory.used == 0
-        assert not scene.broker.destinations
-
 
 class TestAttempts:
     def test_the_last_one_ends_it(self, stage: Stage) -> None:
@@ -174,8 +138,7 @@ class TestAttempts:
     ) -> None:
         """It was probably at work on that one; the others lay in its window."""
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for body in (b"1", b"2", b"3", b"4"):
             other.publish(QUEUE, body)
         client.ack(client.messages()[0])
@@ -188,8 +151,7 @@ class TestAttempts:
     @pytest.mark.parametrize("leave", [Client.disconnect, Client.unsubscribe, be_sent_away])
     def test_an_orderly_end_fails_none(self, stage: Stage, leave: Step) -> None:
         scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         for body in (b"1", b"2"):
             other.publish(QUEUE, body)
         leave(client)
@@ -197,23 +159,9 @@ class TestAttempts:
         assert other.bodies() == [b"1", b"2"]
         assert scene.broker.counters.dead_lettered == 0
 
-    def test_what_a_lost_transaction_held_is_unacknowledged_again(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_attempts": 1}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
-        for body in (b"1", b"2"):
-            client.publish(QUEUE, body)
-        client.begin()
-        client.ack(client.messages()[-1], transaction="t")
-        client.drop()
-        other.subscribe(QUEUE)
-        assert other.bodies() == [b"2"]
-        assert waiting(scene, DEAD) == 1
-
     def test_a_lost_one_and_a_rejected_one_are_two(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"max_attempts": 2, "backoff": 5.0}})
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(QUEUE, ack="client")
+        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
         other.publish(QUEUE, b"m")
         client.drop()
         other.subscribe(QUEUE, ack="client")  # at once: the message is not to blame, as far as anybody knows

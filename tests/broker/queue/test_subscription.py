@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.codec import V10, V11, V12, Version
+from gateway.broker.model.message import OVERHEAD, Message
+from gateway.broker.queue.subscription import ExtraHeaders
+from gateway.codec import V10, V11, V12, Head, Version
 
 from ..client import WITH_NACK, Client, Scene
+from ..conftest import Stage
+from ..topic.logged import LOG, T, seqs
+from ..topic.logged import fill as fill_log
+from .helpers import QUEUE, fill
 
 with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 in_1_2 = pytest.mark.parametrize("version", [V12], ids=["1.2"])
-
-
-def fill(producer: Client, count: int, destination: str = "/queue/a") -> list[bytes]:
-    """Send so many numbered messages; returns their bodies."""
-    bodies = [b"%d" % number for number in range(1, count + 1)]
-    for body in bodies:
-        producer.publish(destination, body)
-    return bodies
 
 
 def left_behind(scene: Scene, client: Client, destination: str = "/queue/a") -> list[bytes]:
@@ -29,14 +27,6 @@ def left_behind(scene: Scene, client: Client, destination: str = "/queue/a") -> 
 
 
 class TestSubscribe:
-    @pytest.mark.requirement("SUB-01", "SND-01")
-    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-    def test_messages_come(self, scene: Scene, version: Version, destination: str) -> None:
-        client, producer = scene.connect(version), scene.connect(version)
-        client.subscribe(destination)
-        producer.publish(destination, b"m")
-        assert client.bodies() == [b"m"]
-
     @pytest.mark.requirement("SUB-03")
     @with_nack
     def test_the_id_is_required(self, scene: Scene, version: Version) -> None:
@@ -83,16 +73,6 @@ class TestSubscribe:
         assert error.headers["message"] == "subscription id in use"
         assert error.headers["receipt-id"] == "r"
 
-    @pytest.mark.requirement("SUB-07")
-    def test_ids_are_scoped_to_the_connection(self, scene: Scene, version: Version) -> None:
-        one, two = scene.connect(version), scene.connect(version)
-        for client in (one, two):
-            client.subscribe("/topic/a")
-        one.unsubscribe()
-        one.publish("/topic/a", b"m")
-        assert two.bodies() == [b"m"]
-        assert not one.received()
-
     @pytest.mark.requirement("SUB-09")
     @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
@@ -121,48 +101,6 @@ class TestSubscribe:
         client.message()
         assert client.session.outstanding == 0
 
-    @pytest.mark.requirement("SUB-02")
-    @pytest.mark.parametrize("name", ["*", "a.*", "#", "a.#", "a.>", "a/**", "*.b", "a/*"])
-    def test_a_topic_may_be_a_pattern(self, scene: Scene, version: Version, name: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(f"/topic/{name}", receipt="r")
-        assert client.receipts() == ["r"]
-        client.publish("/topic/a.b" if name != "*" else "/topic/a")
-        assert client.message().headers["destination"] in ("/topic/a.b", "/topic/a")
-        client.publish("/topic/c.d.e" if name != "#" else "/queue/a.b")
-        assert not client.received()
-
-    @pytest.mark.requirement("SND-04")
-    @pytest.mark.parametrize(
-        "name", ["/topic/c++", "/topic/#general", "/queue/a*", "/exchange/amq.direct/a#b", "/temp-topic/*"]
-    )
-    def test_what_only_looks_like_one_is_a_name(self, scene: Scene, version: Version, name: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(name)
-        client.publish(name)
-        assert client.message().headers["destination"] == name
-
-    @pytest.mark.requirement("SUB-02")
-    @pytest.mark.parametrize("name", ["a*", "*b", "a**", "***"])
-    @pytest.mark.parametrize("command", ["SUBSCRIBE", "SEND"])
-    def test_a_part_of_a_word_is_none(self, scene: Scene, version: Version, command: str, name: str) -> None:
-        client = scene.connect(version)
-        client.send(command, {"destination": f"/topic/{name}", "id": "0", "receipt": "r"})
-        error = client.error()
-        assert error.headers["message"] == "a wildcard inside of a word"
-        assert b"make it a whole word" in error.body
-        assert not scene.broker.destinations
-
-    @pytest.mark.requirement("SUB-02")
-    @pytest.mark.parametrize("name", ["/queue/*", "/queue/a.#", "a.>", "/queue/a/**/b"])
-    def test_queues_have_no_patterns(self, scene: Scene, version: Version, name: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(name, receipt="r")
-        error = client.error()
-        assert error.headers["message"] == "wildcards are for topics"
-        assert error.headers["receipt-id"] == "r"
-        assert not scene.broker.destinations
-
 
 class TestSelector:
     @pytest.mark.requirement("SUB-11")
@@ -174,13 +112,6 @@ class TestSelector:
         for number in range(5):
             client.publish(destination.replace("*", "a"), b"%d" % number, n=str(number))
         assert client.bodies() == [b"2", b"4"]
-
-    @pytest.mark.parametrize("selector", ["", "  "])
-    def test_an_empty_one_is_none(self, scene: Scene, version: Version, selector: str) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", selector=selector)
-        client.publish("/queue/a", b"m")
-        assert client.bodies() == [b"m"]
 
     @pytest.mark.requirement("SUB-11")
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
@@ -217,7 +148,7 @@ class TestHeaders:
         for id in ("0", "1", "2"):
             client.subscribe("/topic/a", id, ack="client")
         client.subscribe("/queue/a", "3", ack="client")
-        fill(client, 3, "/topic/a")
+        fill(client, 3, destination="/topic/a")
         fill(client, 3)
         acks = [each.headers["ack"] for each in client.messages()]
         assert len(set(acks)) == 12
@@ -239,15 +170,6 @@ class TestHeaders:
         assert len(set(ids)) == 1
         assert version is V11 or len({each["id"] for each in acks}) == 4
 
-    @with_nack
-    def test_also_in_mode_auto(self, scene: Scene, version: Version) -> None:
-        one, two = scene.connect(version), scene.connect(version)
-        one.subscribe("/queue/a", ack="client")
-        one.publish("/queue/a")
-        one.drop()
-        two.subscribe("/queue/a")
-        assert two.message().headers["delivery-count"] == "2"
-
 
 class TestLedger:
     @pytest.mark.requirement("ACK-01", "ACK-02", "ACK-03", "ACK-07")
@@ -258,14 +180,6 @@ class TestLedger:
         client.publish("/queue/a")
         client.ack(client.message())
         assert left_behind(scene, client) == []
-
-    @pytest.mark.requirement("ACK-06")
-    def test_not_acknowledged_is_not_consumed(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        bodies = fill(client, 5)
-        assert client.bodies() == bodies
-        assert left_behind(scene, client) == bodies
 
     @pytest.mark.requirement("ACK-04")
     def test_in_mode_client_an_ack_covers_all_before_it(self, scene: Scene, version: Version) -> None:
@@ -324,17 +238,194 @@ class TestLedger:
         client.drop()
         assert other.bodies() == [b"1", b"2"]
 
-    @with_nack
-    def test_a_redelivered_message_stands_behind_those_that_came_before_it(
-        self, scene: Scene, version: Version
-    ) -> None:
-        """The order of an ACK is the order of delivery, not that of the messages."""
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
+
+def large(producer: Client, count: int, nbytes: int) -> None:
+    """Send so many messages that cost a little more than so many bytes each."""
+    for _ in range(count):
+        producer.publish(QUEUE, b" " * (nbytes - OVERHEAD))
+
+
+class TestWindow:
+    def test_so_many_are_sent_unacknowledged(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=3).connect()
+        client.subscribe(QUEUE, ack="client")
+        fill(client, 8)
+        messages = client.messages()
+        assert [each.body for each in messages] == [b"1", b"2", b"3"]
+        client.ack(messages[1])
+        messages[:2] = []
+        messages += client.messages()
+        assert [each.body for each in messages] == [b"3", b"4", b"5"]
+        client.ack(messages[-1])
+        assert client.bodies() == [b"6", b"7", b"8"]
+
+    @pytest.mark.requirement("TXN-03", "TXN-04")
+    def test_an_ack_in_a_transaction_makes_room_when_it_commits(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=1).connect()
+        client.subscribe(QUEUE, ack="client")
+        fill(client, 2)
+        message = client.message()
+        client.begin()
+        client.ack(message, transaction="t")
+        client.abort()
+        client.begin()
+        client.ack(message, transaction="t")
+        assert not client.received()
+        client.commit()
+        assert client.bodies() == [b"2"]
+
+
+class TestPrefetch:
+    @pytest.mark.parametrize("name", ["prefetch-count", "activemq.prefetchSize", "x-prefetch", "credit"])
+    @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
+    def test_so_many_messages(self, scene: Scene, name: str, destination: str) -> None:
+        client = scene.consumer(destination, ack="client", **{name: "3"})
+        bodies = fill(client, 8, destination=destination)
+        messages = client.messages()
+        assert [message.body for message in messages] == bodies[:3]
+        client.ack(messages[1])
+        assert client.bodies() == bodies[3:5]
+
+    @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
+    def test_0_sets_no_limit(self, stage: Stage, destination: str) -> None:
+        client = stage(max_unacknowledged=2).connect()
+        client.subscribe(destination, ack="client", **{"prefetch-count": "0"})
+        fill(client, 500, destination=destination)
+        assert len(client.messages()) == 500
+
+    def test_room_comes_back_with_each_way_of_settling(self, stage: Stage) -> None:
+        client = stage({QUEUE: {"max_attempts": 2, "dead_letter": ""}}).connect()
+        client.subscribe(QUEUE, ack="client-individual", **{"prefetch-count": "1"})
+        fill(client, 6)
+        client.ack(client.message())
+        client.nack(client.message(), requeue="false")
+        client.nack(client.message())
+        client.nack(client.message())
+        client.begin()
+        client.ack(client.message(), transaction="t")
+        assert not client.received()
+        client.commit()
+        client.begin()
+        client.nack(client.message(), transaction="t", requeue="false")
+        client.commit()
+        assert client.bodies() == [b"6"]
+
+
+class TestBytes:
+    @pytest.mark.parametrize("destination", [QUEUE, "/topic/a"])
+    @pytest.mark.parametrize("headers", [{"consumer-window-size": "3000"}, {"credit": "100,3000"}])
+    def test_a_ceiling_in_octets(self, scene: Scene, headers: dict[str, str], destination: str) -> None:
+        client = scene.consumer(destination, ack="client", **headers)
+        for _ in range(8):
+            client.publish(destination, b" " * (1_000 - OVERHEAD))
+        messages = client.messages()
+        assert len(messages) == 3
+        client.ack(messages[0])
+        assert len(client.messages()) == 1
+        assert client.session.outstanding == 3
+
+    def test_one_that_is_larger_goes_alone(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "1000"})
+        large(client, 3, 50_000)
+        for _ in range(3):
+            client.ack(client.message())
+        assert not client.received()
+
+    def test_0_is_one_message_at_a_time_as_at_artemis(self, scene: Scene) -> None:
+        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "0"})
         fill(client, 3)
-        first, _, _ = client.messages()
-        client.nack(first)
-        again = client.message()
-        assert again.body == b"1"
-        client.ack(again)
-        assert left_behind(scene, client) == []
+        for number in (1, 2, 3):
+            message = client.message()
+            assert message.body == b"%d" % number
+            client.ack(message)
+
+    def test_minus_1_sets_no_limit_as_at_artemis(self, stage: Stage) -> None:
+        client = stage(max_unacknowledged=2, max_unacknowledged_octets=1_000).connect()
+        client.subscribe(QUEUE, ack="client", **{"consumer-window-size": "-1"})
+        large(client, 10, 2_000)
+        assert len(client.messages()) == 10
+
+
+def message(number: int, derived: object = None) -> Message:
+    head = Head.of("SEND", {"destination": T})
+    head.derived = derived
+    return Message(number, head, b"")
+
+
+class TestLines:
+    def test_the_number_of_a_log(self) -> None:
+        notes = ExtraHeaders(["a", "b"], numbered=True)
+        assert notes.of(message(5, derived=77)) == b"a:77\nb:77\n"
+
+    def test_of_a_queue(self) -> None:
+        assert ExtraHeaders(["a"], numbered=False).of(message(5, derived=77)) == b"a:5\n"
+
+    @pytest.mark.parametrize("derived", [None, object(), "7"])
+    def test_of_a_topic_without_a_log_there_is_none(self, derived: object) -> None:
+        assert ExtraHeaders(["a"], numbered=True).of(message(5, derived)) == b""
+
+    def test_a_sender_cannot_write_one_there(self, stage: Stage) -> None:
+        client = stage().connect()
+        client.subscribe("/topic/*", **{"include-seq": "n"})
+        client.publish("/topic/b", b"m", n="5")
+        assert client.message().headers["n"] == ""
+
+    def test_a_name_once(self) -> None:
+        assert ExtraHeaders(["a", "", "a"], numbered=True).of(message(5, derived=7)) == b"a:7\n"
+
+    def test_a_gap_is_told_once_and_with_its_message(self) -> None:
+        notes = ExtraHeaders(["a"], numbered=True)
+        notes.tell_gap(message(5), 70)
+        assert notes.of(message(4, derived=69)) == b"a:69\n"
+        assert notes.of(message(5, derived=70)) == b"gap:true\nfirst-seq:70\na:70\n"
+        assert notes.of(message(5, derived=70)) == b"a:70\n"
+
+    def test_whether_there_will_be_any(self) -> None:
+        assert not ExtraHeaders([], numbered=True)
+        assert not ExtraHeaders([""], numbered=True)
+        assert ExtraHeaders(["a"], numbered=True)
+        notes = ExtraHeaders([], numbered=True)
+        notes.tell_gap(message(5), 70)
+        assert notes
+        notes.of(message(5))
+        assert not notes
+
+
+class TestIncludeSeq:
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_of_a_topic(self, stage: Stage, ack: str) -> None:
+        scene = stage(LOG)
+        client = scene.consumer(T, ack=ack, **{"include-seq": "my-number"})
+        fill_log(scene, 3)
+        found = client.messages()
+        assert [int(each.headers["my-number"]) for each in found] == seqs(found)
+        assert [int(each.headers["seq"]) for each in found] == list(range(seqs(found)[0], seqs(found)[0] + 3))
+
+    @pytest.mark.parametrize("ack", ["auto", "client"])
+    def test_of_a_pattern_what_has_one(self, stage: Stage, ack: str) -> None:
+        scene = stage(LOG)
+        client = scene.consumer("/topic/*", ack=ack, **{"include-seq": "n"})
+        fill_log(scene, 1)
+        fill_log(scene, 1, "/topic/b")
+        first, second = client.messages()
+        assert first.headers["n"] == first.headers["seq"]
+        assert "n" not in second.headers
+        assert "seq" not in second.headers
+
+    def test_under_the_name_of_rabbitmqs_streams_too(self, stage: Stage) -> None:
+        scene = stage(LOG)
+        fill_log(scene, 2)
+        client = scene.consumer(T, **{"x-stream-offset": "first", "include-seq": "n"})
+        fill_log(scene, 1, start=2)
+        found = client.messages()
+        assert [each.headers["x-stream-offset"] for each in found] == [each.headers["seq"] for each in found]
+        assert [each.headers["n"] for each in found] == [each.headers["seq"] for each in found]
+
+    def test_of_a_browser(self, scene: Scene) -> None:
+        sender, browser = scene.connect(), scene.connect()
+        for _ in range(2):
+            sender.publish("/queue/a", b"x")
+        browser.subscribe("/queue/a", browser="true", **{"include-seq": "n"})
+        first, second, end = browser.messages()
+        assert int(first.headers["n"]) < int(second.headers["n"])
+        assert end.headers["browser"] == "end"

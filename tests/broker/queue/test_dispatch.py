@@ -1,4 +1,4 @@
-"""Consumers that want only some of the messages: who is asked about what, in which order, and how often."""
+"""Dispatch: consumers that want only some of the messages, long lists that are read in turns, and returns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from gateway.broker import selectors
 from gateway.broker.queue import ready
 from gateway.broker.queue.queue import Queue
 
-from ..client import Client, Scene, waiting
+from ..client import Client, Scene, Step
+from ..conftest import Stage
+from ..durable import ONE, TWO, P, marks
+from .helpers import QUEUE, go_on, names, queue_of, waits
 
-QUEUE = "/queue/a"
 RED, BLUE = "color = 'red'", "color = 'blue'"
 Asked = Counter[str]
 
@@ -25,36 +27,12 @@ def send(producer: Client, *names: str, **headers: str) -> None:
         producer.publish(QUEUE, name.encode(), **({"color": color} if color else {}), name=name, **headers)
 
 
-def names(client: Client) -> list[str]:
-    return [message.body.decode() for message in client.messages()]
-
-
-def consumer(scene: Scene, selector: str = "", prefetch: int = 1_000, priority: int = 0) -> Client:
+def selective(scene: Scene, selector: str = "", prefetch: int = 1_000, priority: int = 0) -> Client:
     """A connection that subscribes /queue/a in mode client."""
     client = scene.connect()
     headers = {"selector": selector, "prefetch-count": str(prefetch), "x-priority": str(priority)}
     client.subscribe(QUEUE, ack="client", **headers)
     return client
-
-
-def go_on(client: Client) -> list[str]:
-    """Acknowledge one by one until nothing comes; returns what came."""
-    found = []
-    while messages := client.messages():
-        for message in messages:
-            found.append(message.body.decode())
-            client.ack(message)
-    return found
-
-
-def queue_of(scene: Scene) -> Queue:
-    queue = scene.broker.destinations[QUEUE]
-    assert isinstance(queue, Queue)
-    return queue
-
-
-def waits(scene: Scene) -> list[str]:
-    return [message.body.decode() for message in waiting(queue_of(scene))]
 
 
 @pytest.fixture
@@ -78,38 +56,32 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 class TestWhoGetsWhat:
     def test_each_what_it_wants_in_order(self, scene: Scene) -> None:
-        red, blue, producer = consumer(scene, RED), consumer(scene, BLUE), scene.connect()
+        red, blue, producer = selective(scene, RED), selective(scene, BLUE), scene.connect()
         send(producer, "red1", "blue2", "3", "blue4", "red5")
         assert (names(red), names(blue), waits(scene)) == (["red1", "red5"], ["blue2", "blue4"], ["3"])
 
     def test_what_nobody_wants_waits_and_is_not_overtaken(self, scene: Scene) -> None:
-        red, producer = consumer(scene, RED), scene.connect()
+        red, producer = selective(scene, RED), scene.connect()
         send(producer, "1", "red2", "3", "blue4", "5")
         assert names(red) == ["red2"]
-        blue, plain = consumer(scene, BLUE), consumer(scene)
+        blue, plain = selective(scene, BLUE), selective(scene)
         send(producer, "6")
         assert (names(blue), names(plain)) == (["blue4"], ["1", "3", "5", "6"])
 
     def test_a_busy_selective_one_holds_nobody_up(self, scene: Scene) -> None:
-        red, plain, producer = consumer(scene, RED, 1), consumer(scene), scene.connect()
+        red, plain, producer = selective(scene, RED, 1), selective(scene), scene.connect()
         send(producer, *(f"red{number}" for number in range(10)))
         assert sorted(names(red) + names(plain)) == [f"red{number}" for number in range(10)]
 
     def test_from_the_middle_of_a_deep_queue(self, scene: Scene) -> None:
         producer = scene.connect()
         send(producer, *(f"{'red' if number % 100 == 50 else ''}{number}" for number in range(300)))
-        red = consumer(scene, RED, 1)
+        red = selective(scene, RED, 1)
         assert go_on(red) == ["red50", "red150", "red250"]
         assert len(waits(scene)) == 297
 
-    def test_plain_and_selective_ones_take_turns(self, scene: Scene) -> None:
-        clients = [consumer(scene), consumer(scene, RED), consumer(scene, BLUE)]
-        send(scene.connect(), *(f"red{number}" for number in range(8)))
-        shares = [names(client) for client in clients]
-        assert [len(share) for share in shares] == [4, 4, 0]
-
     def test_in_order_also_what_came_back(self, scene: Scene) -> None:
-        red, plain, producer = consumer(scene, RED, 2), consumer(scene, prefetch=1), scene.connect()
+        red, plain, producer = selective(scene, RED, 2), selective(scene, prefetch=1), scene.connect()
         send(producer, "0", "red1", "2", "red3", "red4", "red5")
         first, second = red.messages()
         red.nack(second)
@@ -124,17 +96,17 @@ class TestLanes:
     """Which messages wait for whom is kept per selector, however many have it."""
 
     def test_equal_selectors_share_one(self, scene: Scene, asked: Asked) -> None:
-        plain = consumer(scene, prefetch=1)
+        plain = selective(scene, prefetch=1)
         send(plain, "1", "2", "red3", "4", "red5", "red6")
-        clients = [consumer(scene, RED, 1, number) for number in range(3)]
+        clients = [selective(scene, RED, 1, number) for number in range(3)]
         assert len(queue_of(scene).in_memory.ready_lists) == 2
         assert [names(client) for client in clients] == [["red3"], ["red5"], ["red6"]]
         assert set(asked.values()) == {1}
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
     def test_it_goes_with_the_last_of_them(self, scene: Scene, order: tuple[int, ...]) -> None:
-        consumer(scene)
-        clients = [consumer(scene, RED, priority=number % 2) for number in range(3)]
+        selective(scene)
+        clients = [selective(scene, RED, priority=number % 2) for number in range(3)]
         for left, index in enumerate(reversed(order)):
             assert len(queue_of(scene).in_memory.ready_lists) == (2 if left < 3 else 1)
             clients[index].drop()
@@ -143,21 +115,12 @@ class TestLanes:
     def test_asked_once_about_what_waits(self, scene: Scene, asked: Asked) -> None:
         producer = scene.connect()
         send(producer, *(f"{'red' if number % 10 == 0 else ''}{number}" for number in range(200)))
-        red = consumer(scene, RED, 1)
+        red = selective(scene, RED, 1)
         assert len(go_on(red)) == 20
         assert set(asked.values()) == {1}
 
-    def test_and_about_what_comes_while_it_is_busy(self, scene: Scene, asked: Asked) -> None:
-        red, producer = consumer(scene, RED, 1), scene.connect()
-        send(producer, "red0")
-        for number in range(1, 200):
-            send(producer, f"{'red' if number % 10 == 0 else ''}{number}")
-        assert len(go_on(red)) == 20
-        # The one that met a consumer whose window turned out to be full was asked about when it came, too.
-        assert asked.total() <= 201
-
     def test_what_came_back_does_not_cost_more_with_each_that_comes(self, scene: Scene, asked: Asked) -> None:
-        one, two, producer = consumer(scene, RED, 1), consumer(scene, RED, 1), scene.connect()
+        one, two, producer = selective(scene, RED, 1), selective(scene, RED, 1), scene.connect()
         send(producer, "red1", "red2", "red3")
         one.drop()
         asked.clear()
@@ -169,7 +132,7 @@ class TestLanes:
 
     def test_a_publisher_does_not_pay_for_busy_ones(self, scene: Scene, asked: Asked) -> None:
         for number in range(20):
-            consumer(scene, f"color = 'red' AND {number} = {number}", 1)
+            selective(scene, f"color = 'red' AND {number} = {number}", 1)
         producer = scene.connect()
         send(producer, *(f"red{number}" for number in range(21)))
         asked.clear()
@@ -178,7 +141,7 @@ class TestLanes:
 
     def test_stale_places_do_not_pile_up(self, scene: Scene) -> None:
         """The plain consumers never read the selective one's lane, and the other way round."""
-        red, plain, producer = consumer(scene, RED, 1), consumer(scene, prefetch=1), scene.connect()
+        red, plain, producer = selective(scene, RED, 1), selective(scene, prefetch=1), scene.connect()
         send(producer, "red0", "1")
         for number in range(2, 400):
             send(producer, f"red{number}", f"{number}")
@@ -217,7 +180,7 @@ class TestTurns:
     def test_a_deep_queue_is_read_in_turns(self, held: Scene, asked: Asked) -> None:
         producer = held.connect()
         send(producer, *(str(number) for number in range(20)), "red20")
-        red = consumer(held, RED)
+        red = selective(held, RED)
         assert asked.total() == 3
         held.broker.scheduler.proceed()
         assert asked.total() == 6
@@ -225,19 +188,10 @@ class TestTurns:
         assert names(red) == ["red20"]
         assert asked.total() == 21
 
-    def test_also_where_they_are_urgent(self, held: Scene, asked: Asked) -> None:
-        producer = held.connect()
-        send(producer, "1", priority="0")
-        send(producer, *(str(number) for number in range(2, 20)), "red20", priority="9")
-        red = consumer(held, RED)
-        assert asked.total() <= 4
-        turns(held)
-        assert names(red) == ["red20"]
-
     def test_what_comes_does_not_overtake(self, held: Scene) -> None:
         producer = held.connect()
         send(producer, *(str(number) for number in range(10)), "red10", "red11")
-        red = consumer(held, RED)
+        red = selective(held, RED)
         send(producer, "red12")
         assert not red.session.outbox.parts
         turns(held)
@@ -249,16 +203,16 @@ class TestTurns:
         """Who comes while the lane is read, at whatever priority, reads on where it stands."""
         producer = held.connect()
         send(producer, *(str(number) for number in range(10)), "red10", "red11", "red12")
-        clients = [consumer(held, RED, 1, number) for number in (0, 5, 0)]
+        clients = [selective(held, RED, 1, number) for number in (0, 5, 0)]
         send(producer, "red13")
         turns(held)
         assert sorted(name for client in clients for name in names(client)) == ["red10", "red11", "red12"]
         assert waits(held)[-1] == "red13"
 
     def test_what_came_back_meanwhile_is_first(self, held: Scene) -> None:
-        plain, producer = consumer(held, prefetch=1), held.connect()
+        plain, producer = selective(held, prefetch=1), held.connect()
         send(producer, "red0", *(str(number) for number in range(1, 11)), "red11")
-        red = consumer(held, RED)
+        red = selective(held, RED)
         plain.drop()
         send(producer, "red12")
         turns(held)
@@ -268,18 +222,18 @@ class TestTurns:
     def test_the_consumer_leaves_while_its_lane_is_read(self, held: Scene, leave: Callable[[Client], None]) -> None:
         producer = held.connect()
         send(producer, *(str(number) for number in range(10)), "red10")
-        red = consumer(held, RED)
+        red = selective(held, RED)
         leave(red)
         send(producer, "red11")
         turns(held)
-        later = consumer(held, RED)
+        later = selective(held, RED)
         turns(held)
         assert names(later) == ["red10", "red11"]
 
     def test_the_consumer_has_no_room_any_more_when_it_is_its_turn(self, held: Scene) -> None:
         producer = held.connect()
         send(producer, *(str(number) for number in range(10)), "red10")
-        red = consumer(held, RED)
+        red = selective(held, RED)
         red.stalled = True
         red.session.outbox.append(b"\n" * (red.session.outbox.window + 1))
         turns(held)
@@ -287,3 +241,121 @@ class TestTurns:
         red.resume()
         turns(held)
         assert red.written.endswith(b"red10\0\n")
+
+
+STORED = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+
+
+def publish(client: Client, *bodies: str, **headers: str) -> None:
+    for body in bodies:
+        client.publish(QUEUE, body.encode(), **P, **headers)
+
+
+def consumer_of(scene: Scene, ack: str = "client", **headers: str) -> Client:
+    consumer = scene.consumer(QUEUE, ack=ack, **headers)
+    if scene.broker.storage is not None:
+        scene.commit()
+    return consumer
+
+
+def got(*consumers: Client) -> list[str]:
+    """What has come to each of them, in a word."""
+    return [b"".join(consumer.bodies()).decode() for consumer in consumers]
+
+
+class TestNack:
+    @STORED
+    def test_several_at_once_in_order(self, stage: Stage, stored: bool) -> None:
+        scene = stage(stored=stored)
+        consumer = consumer_of(scene, **{"prefetch-count": "4"})
+        publish(consumer, "1", "2", "3", "4", "5")
+        messages = consumer.messages()
+        consumer.nack(messages[2])
+        assert got(consumer) == ["123"]
+        assert marks_of(scene) == [5]
+
+
+class TestLeaving:
+    @STORED
+    @pytest.mark.parametrize(
+        "leave",
+        [Client.unsubscribe, Client.disconnect, Client.drop, lambda client: client.send("BOGUS")],
+        ids=["unsubscribe", "disconnect", "drop", "error"],
+    )
+    def test_the_rest_gets_all_in_order(self, stage: Stage, stored: bool, leave: Step) -> None:
+        scene = stage(stored=stored)
+        first, second = consumer_of(scene, **TWO), consumer_of(scene, **ONE)
+        publish(first, "1", "2", "3", "4", "5")
+        assert got(first, second) == ["13", "2"]
+        leave(first)
+        second.unsubscribe()
+        third = consumer_of(scene)
+        assert got(third) == ["12345"]
+
+
+class TestNobodyCanReadThem:
+    @STORED
+    @pytest.mark.parametrize("attempts", [1, 10])
+    def test_of_a_temporary_queue(self, stage: Stage, stored: bool, attempts: int) -> None:
+        scene = stage({"/reply-queue/#": {"max_attempts": attempts}}, stored=stored)
+        client = scene.consumer("/temp-queue/a", ack="client", **ONE)
+        client.publish("/temp-queue/a", b"1", **P)
+        client.publish("/temp-queue/a", b"2", **P)
+        assert scene.broker.memory.used > 0
+        client.drop()
+        assert scene.broker.memory.used == 0
+        assert not scene.broker.destinations
+
+
+class TestForgottenMeanwhile:
+    """Somebody held a message of a queue that nobody else used any more."""
+
+    def held(self, scene: Scene) -> Client:
+        """A client in whose transaction lies the ACK of `1`, and the queue is gone."""
+        client = consumer_of(scene)
+        publish(client, "1")
+        client.begin()
+        client.ack(client.message(), transaction="t")
+        client.unsubscribe()
+        assert not scene.broker.destinations
+        return client
+
+    @STORED
+    @pytest.mark.parametrize("end", [Client.abort, Client.drop])
+    def test_the_queue_comes_back_with_it(self, stage: Stage, stored: bool, end: Step) -> None:
+        scene = stage(stored=stored)
+        end(self.held(scene))
+        assert set(scene.broker.destinations) == {QUEUE}
+        assert marks_of(scene) == [1]
+
+    @STORED
+    def test_it_goes_to_the_queue_of_that_name(self, stage: Stage, stored: bool) -> None:
+        scene = stage(stored=stored)
+        client = self.held(scene)
+        publish(client, "2", "3")
+        client.abort()
+        queue = scene.broker.destinations[QUEUE]
+        assert isinstance(queue, Queue)
+        assert queue.stored == (3 if stored else 0)
+        assert marks_of(scene) == [1, 2, 3]
+        assert not scene.broker.destinations
+
+    @pytest.mark.parametrize("settle", [Client.commit, Client.abort])
+    def test_and_each_keeps_its_rows(self, stage: Stage, settle: Callable[[Client], None]) -> None:
+        scene = stage(stored=True)
+        client = self.held(scene)
+        publish(client, "2")
+        settle(client)
+        scene.commit()
+        scene = scene.crash()
+        assert list(marks(scene)) == ([2] if settle is Client.commit else [1, 2])
+
+
+def marks_of(scene: Scene) -> list[int]:
+    """The numbers of what waits, which is consumed."""
+    last = consumer_of(scene, "auto")
+    found = [int(body) for body in last.bodies()]
+    last.unsubscribe()
+    if scene.broker.storage is not None:
+        scene.commit()
+    return found
