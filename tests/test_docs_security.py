@@ -258,7 +258,7 @@ def played(title: str, folder: Path) -> Iterator[Scene]:
         yield scene
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -285,6 +285,7 @@ def test_all_ways_have_an_example() -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_cookie_of_starlette(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with played("Cookie of Starlette and FastAPI", tmp_path) as scene:
@@ -304,6 +305,7 @@ async def _logged_in(app: Any) -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_the_cookie_of_flask(tmp_path: Path) -> None:
     with played("Cookie of Flask and Quart", tmp_path) as scene:
         compile((tmp_path / "app.py").read_text(), "app.py", "exec")
@@ -319,6 +321,7 @@ def test_settings_are_read(block: Block, tmp_path: Path, monkeypatch: pytest.Mon
     assert not load().anonymous
 
 
+@pytest.mark.long
 def test_rules_are_explained(tmp_path: Path) -> None:
     scene = Scene("Authorization", tmp_path)
     scene.prepare()
