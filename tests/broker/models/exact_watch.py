@@ -49,11 +49,13 @@ class Given(NamedTuple):
 
     Attributes:
         left: what waited there at that moment.
+        reading: the subscriptions whose ready list was being read in turns: they get nothing past it.
     """
 
     subscription: Subscription
     message: Message
     left: frozenset[Name]
+    reading: frozenset[Subscription]
 
 
 class Slow(NamedTuple):
@@ -97,7 +99,8 @@ class Exact(Model):
         def delivered(subscription: Subscription, message: Message) -> None:
             assert subscription.queue is not None  # it is the queue that calls
             left = [name_of(each.body, each.head.headers) for each in waiting(subscription.queue)]
-            stream.append(Given(subscription, message, frozenset(left)))
+            reading = [each for each, group in subscription.queue.consumers.all.items() if group.behind]
+            stream.append(Given(subscription, message, frozenset(left), frozenset(reading)))
             deliver(subscription, message)
 
         def slow(slow_consumers: SlowConsumers, session: Session, error: SlowConsumer) -> None:
@@ -227,7 +230,7 @@ class Exact(Model):
         return consumer.store, name_of(given.message.body, given.message.head.headers)
 
     def _deliver(self, given: Given) -> None:
-        subscription, message, left = given
+        subscription, message, left, reading = given
         client = self._client(subscription.peer)
         consumer = self._consumer(client, subscription.id)
         store, name = self._store_of(given)
@@ -236,7 +239,7 @@ class Exact(Model):
         found = [each for each in store.copies if each.name == name]
         assert found, f"{consumer.id} gets {name}, which {store.name} does not have"
         (copy,) = found
-        self._check_delivery(copy, consumer, left)
+        self._check_delivery(copy, consumer, left, reading)
         frames = self._frames[client]
         if not (client.stalled and any(isinstance(error, SlowConsumer) for error in client.failures)):
             self._pass_by(client, frames, consumer)
@@ -270,7 +273,9 @@ class Exact(Model):
             if copy.message is not None:
                 self.names.append((consumer.client, consumer.id, copy.message))
 
-    def _check_delivery(self, copy: Copy, consumer: Consumer, left: frozenset[Name]) -> None:
+    def _check_delivery(
+        self, copy: Copy, consumer: Consumer, left: frozenset[Name], reading: frozenset[Subscription]
+    ) -> None:
         """Whether a consumer may get a message; `left`: what waited in the broker's queue when it did."""
         store, now, step = copy.store, self.scene.now, self.step
         assert copy.at is None, f"{copy} is with {copy.at.id} already"
@@ -290,7 +295,8 @@ class Exact(Model):
                 assert not store.is_for(other, consumer, step, left), f"{copy} overtakes {other}"
         if store.owner_of(copy) is None:
             for rival in store.consumers:
-                if rival is not consumer and self._could_have(rival, copy):
+                is_reading = rival.client.session.subscriptions.get(rival.id) in reading
+                if rival is not consumer and not is_reading and self._could_have(rival, copy):
                     assert rival.priority <= consumer.priority or copy.avoid is rival, f"{rival.id} has priority"
                     assert copy.avoid is not consumer, f"{rival.id} had room, too"
 
