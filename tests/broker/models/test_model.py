@@ -237,12 +237,12 @@ def examples(count: int) -> settings:
 
 
 PROFILES = {
-    "everything": (everything, 25),
-    "one queue": (one_queue, 25),
-    "kills": (kills, 20),
-    "rows": (rows, 6),
+    "everything": (everything, 50),
+    "one queue": (one_queue, 30),
+    "kills": (kills, 40),
+    "rows": (rows, 15),
     "journal": (partial(rows, journal=True), 6),
-    "replay": (replay, 20),
+    "replay": (replay, 30),
 }
 
 
