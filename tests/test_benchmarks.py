@@ -26,8 +26,10 @@ def run(*arguments: str, report: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["q100", *(each.name for each in SCENARIOS if each.parts or each.settings)])
+OTHERS = [each.name for each in SCENARIOS if each.parts or each.settings]
+
+
+@pytest.mark.parametrize("name", ["q100", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)])
 def test_a_short_run(name: str, tmp_path: Path) -> None:
     rows = run(name, report=tmp_path / "report.json")
     assert rows

@@ -228,7 +228,6 @@ def played(title: str, folder: Path) -> Iterator[Scene]:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_clients_come_in(title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     gateway.kill()
 
 
-@pytest.fixture(params=["kill", "stop"])
+@pytest.fixture(params=["kill", pytest.param("stop", marks=pytest.mark.long)])
 def end(request: pytest.FixtureRequest) -> Callable[[GatewayProcess], None]:
     """One of the ways in which a gateway ends."""
     return GatewayProcess.kill if request.param == "kill" else GatewayProcess.stop

@@ -109,9 +109,10 @@ def may_mount() -> bool:
 
 
 Disk = FileSystem | Told
-DISKS: list[type[Disk]] = [FileSystem, Told] if may_mount() else [Told]
+MOUNTED = pytest.param(FileSystem, marks=pytest.mark.long)
+DISKS = [MOUNTED, Told] if may_mount() else [Told]
 # Where rights keep nobody out, a file system must.
-GUARDS: list[type[Disk]] = [FileSystem] if may_mount() else [Told]
+GUARDS = [MOUNTED] if may_mount() else [Told]
 
 
 @pytest.fixture

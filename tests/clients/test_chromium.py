@@ -44,6 +44,7 @@ def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
         )
 
 
+@pytest.mark.long
 def test_the_demo_page_straight_from_the_gateway(chromium: Driver) -> None:
     with start_gateway() as gateway:
         chromium.run(

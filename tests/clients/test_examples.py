@@ -195,7 +195,7 @@ def test_live_prices() -> None:
         assert len(each) > 3, "all symbols have their turn while the prices pour in"
 
 
-@pytest.mark.parametrize("file", ["work_queue.py", "live_prices.py"])
+@pytest.mark.parametrize("file", ["work_queue.py", pytest.param("live_prices.py", marks=pytest.mark.long)])
 def test_without_its_policy_a_program_says_so(file: str) -> None:
     with start_gateway() as gateway:
         program = ended(file, gateway)

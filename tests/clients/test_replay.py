@@ -80,7 +80,7 @@ def publisher(gateway: GatewayProcess, topic: str) -> Iterator[Publisher]:
             found.stop()
 
 
-@pytest.fixture(params=["node", "chromium"])
+@pytest.fixture(params=["node", pytest.param("chromium", marks=pytest.mark.long)])
 def run(request: pytest.FixtureRequest, gateway: GatewayProcess, ws_relay: Forwarder, name: str) -> Run:
     """Run a scenario; in node with a log in memory, in Chromium behind nginx with one in the store."""
     driver: Driver = request.getfixturevalue(request.param)

@@ -148,6 +148,7 @@ def test_stompest(broker: tuple[GatewayProcess, int], tmp_path: Path) -> None:
     judge(outcomes, STOMPEST_FAILURES)
 
 
+@pytest.mark.long
 def test_stomp_py(broker: tuple[GatewayProcess, int], tmp_path: Path) -> None:
     process, tls_port = broker
     project = unpacked("stomp.py", tmp_path)

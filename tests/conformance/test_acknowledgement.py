@@ -38,25 +38,8 @@ def test_acknowledging_by_the_shortest_form(stomp: Scene) -> None:
     assert stomp.left_in(queue) == []
 
 
-@requirement("ACK-01")
-def test_an_anonymous_subscription_of_10_acknowledges(stomp: Scene) -> None:
-    queue, peer = stomp.queue(), stomp.connect()
-    peer.put(queue, b"1", b"2")
-    peer.request("SUBSCRIBE", {"destination": queue, "ack": "client"})
-    peer.ack(peer.message())
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == [b"2"]
-
-
 @requirement("ACK-04")
 def test_client_mode_is_cumulative(stomp: Scene) -> None:
-    assert_cumulative(stomp)
-
-
-@requirement("ACK-07", "ACK-06")
-@columns("1.0")
-def test_client_mode_is_cumulative_in_10_too(stomp: Scene) -> None:
-    """The document of 1.0 does not say so; this gateway has one meaning of the mode."""
     assert_cumulative(stomp)
 
 
@@ -99,20 +82,6 @@ def test_what_is_not_acknowledged_comes_again_in_order(stomp: Scene) -> None:
             assert stomp.left_in(queue) == [*bodies, b"later"]
 
 
-@requirement("ACK-06", "XTR-05", "SUB-05")
-def test_what_two_subscriptions_held_comes_again_in_order(stomp: Scene) -> None:
-    queue, bodies = stomp.queue(), [b"%d" % number for number in range(8)]
-    peer = stomp.connect()
-    peer.subscribe(queue, id="one", ack="client")
-    peer.subscribe(queue, id="two", ack="client")
-    peer.put(queue, *bodies)
-    held = {message["subscription"] for message in peer.messages(8)}
-    waiting = stomp.watch(queue)
-    peer.link.close()
-    assert [message.body for message in waiting.messages(8)] == bodies
-    assert held == {"one", "two"}
-
-
 @requirement("ACK-06", "MSG-02", "NAK-03", "ACK-13")
 def test_a_redelivered_message_says_so(stomp: Scene) -> None:
     queue = stomp.queue()
@@ -122,18 +91,6 @@ def test_a_redelivered_message_says_so(stomp: Scene) -> None:
     again = stomp.watch(queue).message()
     assert (again["redelivered"], again["message-id"]) == ("true", first["message-id"])
     assert int(again["delivery-count"]) == 2
-
-
-@requirement("ACK-06")
-def test_a_redelivery_can_be_acknowledged(stomp: Scene) -> None:
-    queue = stomp.queue()
-    first, _ = stomp.holder(queue, b"1", b"2")
-    stomp.end(first, "reset")
-    second = stomp.connect()
-    second.subscribe(queue, ack="client")
-    second.ack(second.messages(2)[0])
-    stomp.end(second, "reset")
-    assert stomp.left_in(queue) == [b"2"]
 
 
 @requirement("ACK-06", "XTR-03")
@@ -222,17 +179,6 @@ def test_ack_of_a_message_of_another_session(stomp: Scene) -> None:
     other.send("ACK", {**other.settlement(message), "receipt": "r"})
     other.refusal()
     owner.ack(message)
-
-
-@requirement("ACK-10")
-def test_ack_of_a_message_in_auto_mode(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    peer.put(queue, b"x")
-    message = peer.message()
-    headers = {"message-id": message["message-id"], "subscription": "0", "id": message["message-id"]}
-    peer.send("ACK", headers | {"receipt": "r"})
-    peer.refusal()
 
 
 @requirement("ACK-10")

@@ -124,12 +124,6 @@ def test_bodies_of_many_sizes_arrive_unchanged(stomp: Scene) -> None:
         assert stomp.sent(body=body).body == body
 
 
-@requirement("BOD-11")
-def test_octets_that_mean_something_elsewhere_are_only_octets_here(stomp: Scene) -> None:
-    for body in [b"\n", b"\r\n", b"\n\n\n", b"\r\n\0\r\n", b" ", b"\xef\xbb\xbf", b"\\n\\c:"]:
-        assert stomp.sent(body=body).body == body
-
-
 @requirement("BOD-12", "RCP-01", "LEN-15")
 def test_receipt_and_connected_have_no_body(stomp: Scene) -> None:
     """Counted or not: the octet behind the empty line is NUL."""
@@ -165,15 +159,6 @@ def test_of_repeated_headers_the_first_counts(stomp: Scene) -> None:
     peer.request("ACK", [*peer.settlement(message).items(), ("id", "no"), ("message-id", "no"), ("subscription", "no")])
     peer.request("ABORT", [("transaction", "t"), ("transaction", "u")])
     assert not peer.inbox
-
-
-@requirement("HDR-01", "NEG-02")
-@columns("1.1", "1.2")
-def test_of_repeated_headers_of_connect_the_first_counts(stomp: Scene) -> None:
-    headers = [*stomp.opening().items(), ("accept-version", "1.0"), ("heart-beat", "0,0"), ("heart-beat", "abc")]
-    peer = stomp.greet(stomp.open(), headers)
-    assert peer.connected is not None
-    assert peer.connected["version"] == stomp.version
 
 
 @requirement("HDR-02")

@@ -59,13 +59,6 @@ def test_what_a_version_cannot_say_is_left_out(stomp: Scene) -> None:
         assert not {"a", "d", "e"} & {name for name, _ in message.headers}
 
 
-@requirement("FRM-03", "XTR-02")
-def test_a_cr_of_11_is_escaped_for_12(stomp: Scene) -> None:
-    for to in ["1.1", "1.2"]:
-        message = stomp.sent({"k": b"v\r"}, to=to)
-        assert message.raw(b"k") == {"1.1": b"v\r", "1.2": b"v\\r"}[to]
-
-
 @requirement("XTR-02", "MSG-01", "SND-04")
 def test_a_destination_is_the_same_in_all_versions(stomp: Scene) -> None:
     for name in ["a:b", "a\\b", "a\\nb", "漢字"]:
@@ -88,24 +81,6 @@ def test_one_message_to_all_versions_at_once(stomp: Scene) -> None:
         message = watcher.message()
         assert (message.body, message["l"]) == (b"\0x", "w")
         assert message.get("k") == (None if watcher.version == "1.0" and "\n" in value else value)
-
-
-@requirement("XTR-02", "ACK-06")
-def test_a_redelivery_may_change_the_version(stomp: Scene) -> None:
-    for to in VERSIONS:
-        queue = stomp.queue()
-        stomp.connect(version="1.2").put(queue, b"x", headers={"k": "a:b"})
-        first = stomp.connect()
-        first.subscribe(queue, ack="client")
-        first.message()
-        stomp.end(first, "reset")
-        second = stomp.connect(version=to)
-        second.subscribe(queue, ack="client")
-        message = second.message()
-        assert (message["k"], message["redelivered"]) == ("a:b", "true")
-        second.ack(message)
-        stomp.end(second, "reset")
-        assert stomp.left_in(queue) == []
 
 
 @requirement("XTR-03")
@@ -152,17 +127,6 @@ def test_every_current_subscriber_of_a_topic_gets_a_copy(stomp: Scene) -> None:
         watcher.barrier()
         assert [frame.body for frame in watcher.inbox] == [b"now"]
     assert late.seen(topic) == []
-
-
-@requirement("XTR-04", "ACK-06")
-def test_a_topic_keeps_nothing_for_later(stomp: Scene) -> None:
-    topic = stomp.topic()
-    peer = stomp.connect()
-    peer.subscribe(topic, ack="client")
-    peer.put(topic, b"x")
-    peer.message()
-    stomp.end(peer, "reset")
-    assert stomp.watch(topic).seen(topic) == []
 
 
 @requirement("XTR-05", "FRM-09")

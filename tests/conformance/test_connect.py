@@ -90,12 +90,6 @@ def test_spaces_of_credentials_are_trimmed_in_10_alone(stomp: Scene, guarded: Sc
         refused_connect(guarded, headers)
 
 
-@requirement("CON-05", "HDR-01")
-def test_of_two_passcodes_the_first_counts(stomp: Scene, guarded: Scene) -> None:
-    more = [("login", "fred"), ("passcode", "wrong"), ("passcode", "xyzzy")]
-    refused_connect(guarded, [*guarded.opening().items(), *more])
-
-
 @requirement("CON-05", "CON-11", "ERR-05")
 def test_frames_behind_a_refused_connect_have_no_effect(stomp: Scene, guarded: Scene) -> None:
     queue = guarded.queue()
@@ -181,19 +175,6 @@ def assert_frames_behind_connect_are_handled(stomp: Scene, **login: str) -> None
 @requirement("CON-11", "CON-01", "NEG-08")
 def test_frames_right_behind_connect(stomp: Scene) -> None:
     assert_frames_behind_connect_are_handled(stomp)
-
-
-@requirement("CON-11", "FRM-09")
-def test_frames_right_behind_connect_cut_anywhere(stomp: Scene) -> None:
-    queue = stomp.queue()
-    subscribe = octets("SUBSCRIBE", {"id": "0", "destination": queue, "receipt": "r"})
-    whole, opening = stomp.opening_octets() + subscribe, stomp.opening_octets()
-    for cut in range(len(opening) - 2, len(opening) + 12):
-        peer = stomp.open()
-        peer.raw(whole[:cut])
-        peer.raw(whole[cut:])
-        peer.receipt("r")
-        assert [frame.command for frame in peer.frames] == ["CONNECTED", "RECEIPT"]
 
 
 @requirement("CON-12", "SES-04")

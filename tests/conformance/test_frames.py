@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from .requirements import SOCKETS
@@ -56,19 +54,6 @@ def test_lines_may_end_in_cr_lf(stomp: Scene) -> None:
     assert (message["k"], message["destination"], message.body) == ("v", queue, b"\r\nbody\r\n")
 
 
-@requirement("FRM-02")
-def test_each_line_chooses_its_end(stomp: Scene) -> None:
-    for ends in ["\r\n|\n|\n|\n", "\n|\r\n|\n|\n", "\n|\n|\r\n|\n", "\n|\n|\n|\r\n", "\r\n|\n|\r\n|\n"]:
-        peer, queue = stomp.connect(), stomp.queue()
-        peer.subscribe(queue)
-        command, first, second, blank = ends.split("|")
-        for body in ("one", "two"):
-            peer.raw(f"SEND{command}destination:{queue}{first}k:v{second}{blank}{body}\0".encode())
-        for body in (b"one", b"two"):
-            message = peer.message()
-            assert (message["k"], message.body) == ("v", body)
-
-
 @requirement("FRM-03", "NEG-08")
 def test_a_cr_before_lf_is_data_in_11(stomp: Scene) -> None:
     queue = stomp.queue()
@@ -76,25 +61,6 @@ def test_a_cr_before_lf_is_data_in_11(stomp: Scene) -> None:
     producer.raw(f"SEND\ndestination:{queue}\nk:v\r\nl:\r\nm:w\n\nx\0".encode())
     message = watcher.message()
     assert (message.raw(b"k"), message.raw(b"l"), message.raw(b"m")) == (b"v\r", b"\r", b"w")
-
-
-@requirement("FRM-03")
-def test_a_cr_belongs_to_the_destination_in_11(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, producer = stomp.watch(queue), stomp.connect()
-    producer.raw(f"SEND\ndestination:{queue}\r\n\nx\0".encode())
-    producer.barrier()
-    assert watcher.seen(queue) == []
-    watcher.subscribe(queue + "\r", id="with CR")
-    assert watcher.message().raw(b"destination") == queue.encode() + b"\r"
-
-
-@requirement("FRM-03")
-def test_a_cr_makes_no_empty_line_and_no_command_in_11(stomp: Scene) -> None:
-    for frame in [b"SEND\ndestination:/queue/x\n\r\nbody\0", b"SEND\r\ndestination:/queue/x\n\nbody\0"]:
-        peer = stomp.connect()
-        peer.raw(frame + b"\n\0")
-        peer.refusal()
 
 
 @requirement("FRM-04")
@@ -107,18 +73,6 @@ def test_ends_of_line_between_frames(stomp: Scene) -> None:
     peer.raw(b"\n")
     peer.raw(third)
     assert [message.body for message in peer.messages(3)] == [b"1", b"2", b"3"]
-
-
-@requirement("FRM-04", "FRM-02")
-@columns("1.2")
-def test_cr_lf_between_frames(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    frame = octets("SEND", {"destination": queue}, b"x")
-    peer.raw(b"\r\n\r\n\n\r\n" + frame + b"\r\n")
-    peer.raw(b"\r")
-    peer.raw(b"\n" + frame)
-    assert [message.body for message in peer.messages(2)] == [b"x", b"x"]
 
 
 @requirement("FRM-05", "DSC-03")
@@ -163,17 +117,6 @@ def test_header_names_are_case_sensitive(stomp: Scene) -> None:
     stomp.refuses("SEND", {"Destination": "/queue/x"}, b"x")
 
 
-@requirement("FRM-07")
-def test_a_receipt_in_other_letters_is_a_user_header(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.send("SEND", {"destination": queue, "Receipt": "r", "Content-Length": "1"}, b"abc")
-    message = watcher.message()
-    assert (message["Receipt"], message["Content-Length"], message.body) == ("r", "1", b"abc")
-    peer.barrier()
-    assert not peer.inbox
-
-
 @requirement("FRM-08")
 def test_a_header_line_needs_a_colon_and_a_name(stomp: Scene) -> None:
     for line in [b"nocolon", b":value", b":", b" ", b"k:v\nnocolon", b":empty:name"]:
@@ -203,15 +146,6 @@ def test_one_octet_per_write(stomp: Scene) -> None:
 
 
 @requirement("FRM-09")
-def test_many_frames_in_one_write(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    bodies = [b"%d" % number for number in range(300)]
-    peer.raw(b"".join(octets("SEND", {"destination": queue}, body) for body in bodies))
-    assert [message.body for message in peer.messages(300)] == bodies
-
-
-@requirement("FRM-09")
 def test_every_cut_of_a_frame(stomp: Scene) -> None:
     """In the command, a name, a character, an escape, before and behind the empty line, in the body, before NUL."""
     peer, queue, body = stomp.connect(), stomp.queue(), b"\0\n\0"
@@ -223,18 +157,6 @@ def test_every_cut_of_a_frame(stomp: Scene) -> None:
         peer.raw(frame[cut:])
         message = peer.message()
         assert (message["k"], message.body) == ("é:", body), f"cut behind octet {cut}"
-
-
-@requirement("FRM-09")
-@columns("1.2")
-def test_a_cut_between_cr_and_lf(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    frame = octets("SEND", {"destination": queue, "k": "v"}, b"x", eol=b"\r\n")
-    for cut in [place for place, octet in enumerate(frame) if octet == 10]:
-        peer.raw(frame[:cut])
-        peer.raw(frame[cut:])
-        assert peer.message()["k"] == "v"
 
 
 @requirement("FRM-10")
@@ -274,22 +196,6 @@ def test_a_colon_in_a_value_is_part_of_it(stomp: Scene) -> None:
     assert (message["when"], message["url"]) == ("12:30:00", "http://x/:")
 
 
-@requirement("FRM-04")
-def test_nuls_between_frames_change_nothing(stomp: Scene) -> None:
-    """RabbitMQ and ActiveMQ take them, and there are clients that end a frame twice."""
-    for noise in [b"\0", b"\n\0", b"\0\n\0\r\n", b"\0" * 2_000]:
-        peer, queue = stomp.open(), stomp.queue()
-        peer.raw(noise)
-        peer.send("CONNECT", stomp.opening())
-        peer.take("CONNECTED")
-        peer.raw(noise)
-        peer.subscribe(queue)
-        peer.raw(noise + octets("SEND", {"destination": queue}, b"one") + noise)
-        peer.publish(queue, b"two")
-        peer.raw(noise)
-        assert [message.body for message in peer.messages(2)] == [b"one", b"two"]
-
-
 @requirement("FRM-11")
 @columns(*SOCKETS)
 def test_an_lf_stands_behind_each_frame_over_tcp_alone(stomp: Scene) -> None:
@@ -313,17 +219,6 @@ def test_what_is_not_stomp_opens_no_session(stomp: Scene) -> None:
         peer.refused()
         assert [frame.command for frame in peer.frames] in ([], ["ERROR"])
         stomp.is_well()
-
-
-@requirement("FRM-13")
-def test_random_octets_open_no_session(stomp: Scene) -> None:
-    for size in (16, 200, 5_000):
-        noise = os.urandom(size)
-        peer = stomp.open()
-        peer.flood(noise)
-        peer.refused()
-        assert [frame.command for frame in peer.frames] in ([], ["ERROR"]), noise
-    stomp.is_well()
 
 
 @requirement("FRM-13", "SES-04")

@@ -64,14 +64,6 @@ def test_the_case_of_commands_is_free(stomp: Scene) -> None:
         peer.ends()
 
 
-@requirement("LEN-03", "CON-01")
-def test_the_case_of_connect_is_free(stomp: Scene) -> None:
-    for command in ["connect", "cOnNeCt", "stomp"]:
-        peer = stomp.open()
-        peer.raw(octets(command, {"login": "fred"}))
-        assert (peer.take("CONNECTED").get("version") or "1.0") == "1.0"
-
-
 @requirement("LEN-05", "ENC-12")
 def test_leading_spaces_of_a_value_are_stripped(stomp: Scene) -> None:
     message = stomp.sent({"k": "   v w", "l": " "})
@@ -122,17 +114,6 @@ def test_control_octets_in_what_the_server_must_give_back_are_refused(stomp: Sce
             headers = {"destination": stomp.queue(), "id": "1", "receipt": "r"}
             peer.send("SUBSCRIBE", headers | {name: f"{headers[name]}{octet}x"})
             peer.refusal()
-
-
-@requirement("LEN-07", "XTR-02")
-def test_control_octets_of_others_are_left_out_for_10(stomp: Scene) -> None:
-    for version in ["1.1", "1.2"]:
-        queue = stomp.queue()
-        watcher, producer = stomp.watch(queue), stomp.connect(version=version)
-        producer.publish(queue, b"x", {"k": "a\tb", "l": "w", "m": "\x01", "n\x1f": "v"})
-        message = watcher.message()
-        assert (message["l"], message.body) == ("w", b"x")
-        assert not [name for name, _ in message.headers if name in ("k", "m", "n\x1f", "n")]
 
 
 @requirement("LEN-10", "ENC-10")

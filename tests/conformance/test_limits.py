@@ -38,15 +38,6 @@ def test_a_header_line_that_is_too_long(stomp: Scene) -> None:
         assert watcher.seen(queue) == []
 
 
-@requirement("SES-04", "LIM-02", "LIM-04")
-def test_a_header_line_without_end(stomp: Scene) -> None:
-    peer = stomp.connect()
-    peer.raw(b"SEND\ndestination:/queue/x\nk:")
-    for _ in range(64):
-        peer.flood(b"v" * 16 * KIB)
-    peer.refusal()
-
-
 @requirement("SES-04", "LIM-03", "LIM-04")
 @columns(*SOCKETS)
 def test_a_body_announced_as_too_large_is_refused_before_it_comes(stomp: Scene) -> None:
@@ -78,24 +69,6 @@ def test_the_largest_body_is_carried(stomp: Scene) -> None:
         watcher, peer = stomp.watch(queue), stomp.connect()
         peer.send("SEND", {"destination": queue} | ({"content-length": len(body)} if counted else {}), body)
         assert watcher.message().body == body
-
-
-@requirement("SES-04", "LIM-01", "LIM-02", "LIM-04")
-def test_a_connect_that_is_too_large(stomp: Scene) -> None:
-    """Limits are smaller before CONNECTED: a stranger gets less memory."""
-    for more in ({f"h{number}": "v" for number in range(2_000)}, {"big": "v" * 100 * KIB}):
-        peer = stomp.open()
-        peer.flood(octets("CONNECT", stomp.opening() | more))
-        peer.refusal()
-    stomp.is_well()
-
-
-@requirement("LIM-05")
-def test_ordinary_sizes(stomp: Scene) -> None:
-    headers = {f"h{number}": str(number) for number in range(100)} | {"long": "v" * 4_096}
-    message = stomp.sent(headers, b"b" * 200_000)
-    assert {name: message[name] for name in headers} == headers
-    assert message.body == b"b" * 200_000
 
 
 @requirement("LIM-05", "LIM-01", "LIM-02")
@@ -185,15 +158,3 @@ def test_the_receipt_of_disconnect_is_readable(stomp: Scene) -> None:
         peer.request("DISCONNECT")
         peer.ends()
         assert not peer.link.was_reset
-
-
-@requirement("DSC-01", "LNG-03")
-def test_the_receipt_of_disconnect_is_readable_behind_much_else(stomp: Scene) -> None:
-    peer, topic = stomp.connect(), stomp.topic()
-    peer.subscribe(topic)
-    for _ in range(40):
-        peer.publish(topic, b"x" * 50_000)
-    peer.request("DISCONNECT")
-    assert len(peer.messages(40)) == 40
-    peer.ends()
-    assert not peer.link.was_reset

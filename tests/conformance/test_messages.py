@@ -92,17 +92,6 @@ def test_a_sender_cannot_set_the_headers_of_the_server(stomp: Scene) -> None:
             stomp.end(peer, "disconnect")
 
 
-@requirement("MSG-06", "BOD-05")
-def test_headers_of_the_server_come_once(stomp: Scene) -> None:
-    """The reader notes each of them that is there twice."""
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    twice = [("destination", queue), ("destination", queue), ("content-length", 1), ("content-length", 1)]
-    peer.send("SEND", [*twice, ("content-type", "a"), ("content-type", "b"), ("message-id", "x"), ("ack", "y")], b"x")
-    message = peer.message()
-    assert (message.all("content-type"), message.all("content-length")) == (["a"], ["1"])
-
-
 # -- ERROR
 
 WRONG = {
@@ -143,15 +132,6 @@ def test_an_error_names_the_receipt(stomp: Scene) -> None:
         assert peer.refusal()["receipt-id"] == "which-one"
 
 
-@requirement("ERR-02")
-@columns(*VERSIONS)
-def test_an_error_without_receipt_names_none(stomp: Scene) -> None:
-    peer = stomp.connect()
-    peer.request("SEND", {"destination": stomp.topic()})
-    peer.send("SEND")
-    assert peer.refusal().get("receipt-id") is None
-
-
 @requirement("ERR-05", "ERR-04", "LNG-02")
 @columns(*VERSIONS)
 def test_frames_behind_the_bad_one_have_no_effect(stomp: Scene) -> None:
@@ -166,17 +146,6 @@ def test_frames_behind_the_bad_one_have_no_effect(stomp: Scene) -> None:
             peer.raw(octets("SEND") + late * 10)
         peer.refusal()
         assert watcher.seen(queue) == []
-
-
-@requirement("ERR-05", "RCP-05")
-@columns(*VERSIONS)
-def test_frames_before_the_bad_one_have_their_effect(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    good = octets("SEND", {"destination": queue}, b"good")
-    peer.raw(good * 3 + octets("SEND") + good)
-    peer.refusal()
-    assert watcher.seen(queue) == [b"good"] * 3
 
 
 @requirement("SES-04", "ERR-04", "ACK-06")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .scene import Scene
-from .wire import Peer, octets
+from .wire import Peer
 
 requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
 
@@ -38,27 +38,6 @@ def test_commit_carries_out_all_in_order(stomp: Scene) -> None:
     assert other.seen(second) == [b"x"]
 
 
-@requirement("TXN-01", "MSG-06")
-def test_a_committed_message_tells_nothing_of_the_transaction(stomp: Scene) -> None:
-    topic = stomp.topic()
-    watcher, peer = stomp.watch(topic), stomp.connect()
-    begin(peer)
-    peer.publish(topic, b"x", {"transaction": "t", "receipt": "r", "k": "v"})
-    peer.receipt("r")
-    commit(peer)
-    message = watcher.message()
-    assert (message.get("transaction"), message.get("receipt"), message["k"]) == (None, None, "v")
-
-
-@requirement("TXN-01", "TXN-10")
-def test_an_empty_transaction(stomp: Scene) -> None:
-    peer = stomp.connect()
-    begin(peer)
-    commit(peer)
-    begin(peer)
-    abort(peer)
-
-
 @requirement("TXN-02")
 def test_abort_undoes(stomp: Scene) -> None:
     queue = stomp.queue()
@@ -89,54 +68,6 @@ def test_an_aborted_ack_does_not_hold(stomp: Scene) -> None:
     abort(peer)
     stomp.end(peer, "reset")
     assert stomp.left_in(queue) == [b"1", b"2"]
-
-
-@requirement("TXN-04", "TXN-03")
-def test_an_aborted_ack_can_be_given_again(stomp: Scene) -> None:
-    queue = stomp.queue()
-    peer, (message,) = stomp.holder(queue, b"1")
-    begin(peer)
-    peer.ack(message, "t")
-    abort(peer)
-    peer.ack(message)
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == []
-
-
-@requirement("TXN-04", "TXN-08")
-def test_an_ack_that_was_never_committed_does_not_hold(stomp: Scene) -> None:
-    for end in ["disconnect", "close", "reset"]:
-        queue = stomp.queue()
-        peer, (message,) = stomp.holder(queue, b"1")
-        begin(peer)
-        peer.ack(message, "t")
-        stomp.end(peer, end)  # type: ignore[arg-type]
-        assert stomp.left_in(queue) == [b"1"]
-
-
-@requirement("TXN-04", "UNS-07")
-def test_an_aborted_ack_does_not_hold_after_unsubscribe_either(stomp: Scene) -> None:
-    """The message is held by nothing but the transaction by then."""
-    for end in ["ABORT", "DISCONNECT"]:
-        queue = stomp.queue()
-        peer, (message,) = stomp.holder(queue, b"1")
-        begin(peer)
-        peer.ack(message, "t")
-        peer.request("UNSUBSCRIBE", {"id": "0"})
-        peer.request(end, {"transaction": "t"})
-        assert stomp.watch(queue).message().body == b"1"
-
-
-@requirement("TXN-03", "UNS-07")
-def test_a_committed_ack_holds_after_unsubscribe_too(stomp: Scene) -> None:
-    queue = stomp.queue()
-    peer, messages = stomp.holder(queue, b"1", b"2")
-    begin(peer)
-    peer.ack(messages[0], "t")
-    peer.request("UNSUBSCRIBE", {"id": "0"})
-    commit(peer)
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == [b"2"]
 
 
 @requirement("TXN-05", "RCP-03", "ERR-02")
@@ -191,17 +122,6 @@ def test_begin_with_an_id_in_use(stomp: Scene) -> None:
     peer.refusal()
 
 
-@requirement("TXN-10")
-def test_an_id_can_be_used_again(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    for body, end in ((b"1", commit), (b"2", abort), (b"3", commit)):
-        begin(peer)
-        peer.publish(queue, body, {"transaction": "t"})
-        end(peer)
-    assert watcher.seen(queue) == [b"1", b"3"]
-
-
 @requirement("TXN-11")
 def test_ids_belong_to_the_connection(stomp: Scene) -> None:
     queue = stomp.queue()
@@ -217,62 +137,6 @@ def test_ids_belong_to_the_connection(stomp: Scene) -> None:
     begin(two)
     stranger.send("COMMIT", {"transaction": "t", "receipt": "r"})
     stranger.refusal()
-
-
-@requirement("TXN-12")
-def test_transactions_do_not_touch_each_other(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    for id in ("a", "b", "c"):
-        begin(peer, id)
-        peer.publish(queue, id.encode(), {"transaction": id})
-    peer.put(queue, b"plain")
-    assert watcher.seen(queue) == [b"plain"]
-    abort(peer, "a")
-    commit(peer, "b")
-    assert watcher.seen(queue) == [b"b"]
-    commit(peer, "c")
-    assert watcher.seen(queue) == [b"c"]
-
-
-@requirement("TXN-12", "TXN-03", "TXN-01")
-def test_sends_and_acks_in_one_transaction(stomp: Scene) -> None:
-    """The usual worker: take one, send one, acknowledge, all or nothing."""
-    source, target = stomp.queue(), stomp.queue()
-    peer, messages = stomp.holder(source, b"1", b"2")
-    begin(peer, "done")
-    peer.publish(target, b"result 1", {"transaction": "done"})
-    peer.ack(messages[0], "done")
-    commit(peer, "done")
-    begin(peer, "undone")
-    peer.publish(target, b"result 2", {"transaction": "undone"})
-    peer.ack(messages[1], "undone")
-    stomp.end(peer, "reset")
-    assert stomp.left_in(source) == [b"2"]
-    assert stomp.left_in(target) == [b"result 1"]
-
-
-@requirement("TXN-12")
-def test_a_whole_transaction_in_one_write(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    transaction = {"transaction": "t"}
-    one = octets("BEGIN", transaction) + octets("SEND", {"destination": queue} | transaction, b"x")
-    peer.raw((one + octets("COMMIT", transaction) + one + octets("ABORT", transaction)) * 2)
-    peer.barrier()
-    assert watcher.seen(queue) == [b"x", b"x"]
-
-
-@requirement("TXN-13")
-def test_an_aborted_nack_did_not_happen(stomp: Scene) -> None:
-    queue = stomp.queue()
-    peer, messages = stomp.holder(queue, b"1", b"2", ack="client-individual")
-    begin(peer)
-    peer.nack(messages[0], "t")
-    abort(peer)
-    peer.ack(messages[0])
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == [b"2"]
 
 
 @requirement("TXN-13", "NAK-01", "NAK-03")

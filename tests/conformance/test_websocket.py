@@ -109,17 +109,6 @@ def test_one_frame_over_several_messages(stomp: Scene) -> None:
         assert peer.message().body == body
 
 
-@requirement("WST-04", "FRM-09")
-def test_a_frame_and_a_half_per_message(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    stream = b"".join(octets("SEND", {"destination": queue}, b"%d" % number) for number in range(30))
-    step = len(stream) // 20
-    for start in range(0, len(stream), step):
-        peer.raw(stream[start : start + step])
-    assert [message.body for message in peer.messages(30)] == [b"%d" % number for number in range(30)]
-
-
 @requirement("WST-04")
 def test_a_fragmented_message(stomp: Scene) -> None:
     """Cut in the middle of a character too, and with a ping in between, as RFC 6455 allows."""
@@ -161,16 +150,6 @@ def test_the_octets_of_a_slow_message_count_as_life(stomp: Scene) -> None:
         websocket(peer).tcp.send(bytes([octet]))
     websocket(peer).tcp.send(stream[5:])
     peer.receipt("r")
-
-
-@requirement("WST-04", "FRM-09")
-def test_many_messages_in_one_packet(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    bodies = [b"%d" % number for number in range(200)]
-    frames = [frame_octets(TEXT, octets("SEND", {"destination": queue}, body)) for body in bodies]
-    websocket(peer).tcp.send(b"".join([*frames, frame_octets(PING, b"last")]))
-    assert [message.body for message in peer.messages(200)] == bodies
 
 
 @requirement("WST-04")
@@ -310,24 +289,6 @@ def test_an_unmasked_connect_opens_no_session(stomp: Scene) -> None:
         peer.ends()
         assert not peer.frames
         stomp.is_well()
-
-
-@requirement("WST-09")
-def test_two_octets_are_enough_to_judge(stomp: Scene) -> None:
-    """A client that masks nothing may have sent all it has to say."""
-    for octets_sent in (frame_octets(TEXT, b"", masked=False), frame_octets(3, b"", masked=False), b"\x81\x7e"):
-        peer = stomp.connect()
-        websocket(peer).tcp.send(octets_sent)
-        peer.ends()
-        assert websocket(peer).close_code in (None, 1002)
-
-
-@requirement("WST-09")
-def test_a_new_message_within_a_fragmented_one(stomp: Scene) -> None:
-    peer = stomp.connect()
-    websocket(peer).frame(TEXT, b"\n", fin=False)
-    websocket(peer).frame(TEXT, b"\n")
-    peer.ends()
 
 
 @requirement("WST-10", "TXN-08", "ACK-06")

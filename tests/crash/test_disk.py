@@ -28,7 +28,7 @@ _ORDERS = QUEUES[0]
 _MOST = 5_000
 
 
-@pytest.fixture(params=["file system", "limit"])
+@pytest.fixture(params=["limit", pytest.param("file system", marks=pytest.mark.long)])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
     """Both kinds; where no file system can be mounted, the limit twice."""
     with ExitStack() as stack:
@@ -180,7 +180,7 @@ async def test_a_full_disk(disk: Disk, tmp_path: Path) -> None:
     await scene.end()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_killed_with_a_full_disk(disk: Disk, tmp_path: Path) -> None:
     scene = Scene(disk, tmp_path)
     async with scene.life() as process:

@@ -11,30 +11,27 @@ from .plan import PLACES, Life, Plan
 from .points import POINTS, set_point
 from .round import Round
 
-_ROUNDS = 12
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)  # twenty on an idle machine
-async def test_what_was_promised_holds() -> None:
-    outcomes = await run_rounds(1, _ROUNDS, most_lives=2)
-    assert len(outcomes) == _ROUNDS
-    assert sum(outcome.kills for outcome in outcomes) >= _ROUNDS
+@pytest.mark.timeout(300)  # twelve rounds take twenty on an idle machine
+@pytest.mark.parametrize(("first", "count"), [(1, 3), pytest.param(4, 12, marks=pytest.mark.long)])
+async def test_what_was_promised_holds(first: int, count: int) -> None:
+    outcomes = await run_rounds(first, count, most_lives=2)
+    assert len(outcomes) == count
+    assert sum(outcome.kills for outcome in outcomes) >= count
     assert not [str(outcome) for outcome in outcomes if outcome.complaints], summary(outcomes, 0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lie", "point", "lives", "kind"),
     [
         ("early-receipts", "write:15", 1, "lost"),
         ("half-commits", "committed:15", 1, "half"),  # between the halves
         ("forgetful", "write:15", 1, "doubled"),
-        ("unmarked", "write:15", 1, "unmarked"),
-        ("renamed", "write:15", 1, "id"),
-        ("renumbered", "write:15", 2, "number"),
-        ("hasty", "write:15", 1, "missed"),
-        ("silent", "write:15", 1, "missed"),
+        pytest.param("unmarked", "write:15", 1, "unmarked", marks=pytest.mark.long),
+        pytest.param("renamed", "write:15", 1, "id", marks=pytest.mark.long),
+        pytest.param("renumbered", "write:15", 2, "number", marks=pytest.mark.long),
+        pytest.param("hasty", "write:15", 1, "missed", marks=pytest.mark.long),
+        pytest.param("silent", "write:15", 1, "missed", marks=pytest.mark.long),
     ],
 )
 async def test_a_lie_is_found(lie: str, point: str, lives: int, kind: str, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class TestImage:
     def test_the_linter_is_content(self) -> None:
         checked(str(BIN / "hadolint"), "--failure-threshold", "style", str(DOCKERFILE))
 
-    @pytest.mark.slow
+    @pytest.mark.long
     @pytest.mark.timeout(600)
     def test_it_is_built_and_runs(self, tmp_path: Path) -> None:
         """As a user without rights, on a file system that is read-only but for the volume and /tmp."""

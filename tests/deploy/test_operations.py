@@ -50,7 +50,7 @@ def settings(title: str) -> str:
     return "".join(fenced) or "\n".join(re.findall(r"^    (\S+ = .*)$", section(title), re.MULTILINE))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_installation(tmp_path: Path) -> None:
     """From the wheel to copies of the store, as root of a machine that has nothing of it."""

@@ -64,7 +64,7 @@ def left(public: Public, count: int) -> list[str]:
     return bodies
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_nothing_that_was_promised_is_lost(gateway: GatewayProcess, public: Public) -> None:
     page, raw, python = every = [Books("page"), Books("raw"), Books("python")]

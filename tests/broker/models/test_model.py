@@ -1,446 +1,254 @@
-"""Anything that clients may do, in any order, on a few destinations; after each step the broker is what the model says.
+"""Anything that clients may do, in any order: after each step the broker is what the model says.
 
 No message is lost, none is given to two who could both consume it, none is delivered again without being marked, each
-consumer sees each publisher's messages in order, nobody gets what he does not want or what is somebody else's, nothing
+consumer sees each publisher's messages in order, no consumer gets what it does not want or what is another's, nothing
 comes too early or too late, and the accounts are right at every step and zero in the end.
 
-The number of examples is small enough for every run of the tests; to search longer, set MODEL_EXAMPLES.
+The number of examples is small enough for every run of the tests, ten times as large under `long`; to search longer,
+set MODEL_EXAMPLES.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
-from gateway.codec import V10, V12
+from gateway.broker.core.ports import Recorder
+from gateway.broker.model.message import Message
+from gateway.broker.model.policy import OnNack, WhenFull
+from gateway.broker.model.policy import SlowConsumerAction as Slow
+from gateway.broker.queue import durable, page_index, paging, ready
+from gateway.broker.topic import stream, stream_reader
+from gateway.journal import Journal, Segment, found
+from tests.journal.desk import as_dict
 
-from ..admin.operators import Operator
-from ..client import ALL, EPOCH, Client, Scene
-from .model_books import SELECTORS, Consumer, Copy, Name, Rules, Sent, Settlement, Store, Transaction
-from .model_compare import name_of
-from .model_draw import pick
-from .model_watch import Watch
-from .simple_broker import DEDUP_WINDOW, Model
+from ..client import WITH_NACK, Scene
+from ..recorder import Notebook, Notes, RecordedScene, row_of_journal
+from . import streams
+from .batches import POLICIES, Batches
+from .batches import QUEUES as DURABLE
+from .exact import DEDUP_WINDOW
+from .exact_books import Rules
+from .exact_watch import MOVED, Exact
+from .program import EXPIRIES, QUARTER, Clients, Setup, pick
+from .rows import Rows
+from .streams import Streams
 
 QUEUES = ["/queue/plain", "/queue/few", "/queue/retry", "/queue/last", "/queue/brief"]
-MOVED = "/queue/moved"
 TOPICS = ["/topic/a.b", "/topic/a.c", "/topic/a.*"], ["/topic/slow.a", "/topic/slow.b", "/topic/slow.*"]
-MODES = ["client", "auto", "client-individual"]
-# Three of these fill the window of an outbox.
-LARGE = 3_000
-# Clients act at whole quarters of a second, and messages come and come back then; they expire between.
-QUARTER = 0.25
-EXPIRIES = [125, 375, 1125]
-
-# What SENDs ask for, beside nothing.
-WISHES = ["", "", "", "priority", "group", "group", "delay", "ttl", "key", "dedup", "retain", "large", "large"]
-# What SUBSCRIBEs ask for.
-DEMANDS = [
-    "",
-    "",
-    "",
-    "selector",
-    "selector",
-    "prefetch",
-    "octets",
-    "priority",
-    "exclusive",
-    "browser",
-    "no-local",
-    "slow",
-]
-TWO_WISHES = st.lists(st.sampled_from(WISHES), min_size=2, max_size=2, unique=True)
-TWO_DEMANDS = st.lists(st.sampled_from(DEMANDS), min_size=2, max_size=2, unique=True)
 
 
-def dead_letters_of(queue: str) -> str:
-    return queue.replace("/queue/", "/queue/dlq.")
+def everything(data: st.DataObject) -> Setup:
+    """Queues and topics with all sorts of rules, and no store: each delivery is foreseen."""
+    draw = data.draw
+    rules = {
+        "/queue/few": Rules(
+            max_messages=3, when_full=draw(st.sampled_from(["drop-oldest", "drop-newest", "dead-letter", "block"]))
+        ),
+        "/queue/retry": Rules(
+            max_attempts=3,
+            backoff=QUARTER,
+            backoff_max=2 * QUARTER,
+            dead_letter_expired=True,
+            on_nack=draw(st.sampled_from(["redeliver", "redeliver", "dead-letter", "drop"])),
+        ),
+        "/queue/last": Rules(conflate_by="symbol", time_to_live=EXPIRIES[2] / 1000),
+        "/queue/brief": Rules(auto_delete=True),
+        "/topic/slow.#": Rules(
+            slow_consumer=draw(st.sampled_from(["drop-oldest", "drop-newest", "conflate", "disconnect"])),
+            slow_messages=2,
+            conflate_by="symbol",
+        ),
+    }
+    queues = draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=2, unique=True))
+    topics = draw(st.sampled_from(TOPICS))
+    several = [",".join([*queues, topics[0]]), ", ".join(topics[:2])]
+    dead_letters = [name.replace("/queue/", "/queue/dlq.") for name in queues]
+    return Setup(
+        [partial(Exact, rules=rules)],
+        {pattern: each.policy() for pattern, each in rules.items()},
+        sends=[*queues * 3, *topics[:2], *several],
+        subscribes=[*queues * 4, *dead_letters, MOVED, *topics, "/topic/#"],
+        wishes="  priority group group delay ttl key dedup retain large large".split(" "),
+        demands="  selector selector prefetch octets priority exclusive browser no-local slow".split(" "),
+        quotas={"max_unacknowledged": 3, "max_outbound": 64 * 1024, "dedup_window": DEDUP_WINDOW},
+        often=("publish",) * 5 + ("settle",) * 12 + ("subscribe", "subscribe", "resume", "wait", "end", "operate"),
+    )
 
 
-def name_of_row(row: dict[str, object]) -> Name:
-    """What tells a message from all others in its queue, as an operator sees it."""
-    headers = row["headers"]
-    assert isinstance(headers, dict)
-    return name_of(str(row["body"]).encode(), headers)
+def one_queue(data: st.DataObject) -> Setup:
+    """Many consumers of one queue, whose ready lists are read in short turns."""
+    rules = {QUEUES[0]: Rules(max_attempts=0, backoff=pick(data, [0.0, 0.0, QUARTER]))}
+    selective = pick(data, ["", "selector"])
+    return Setup(
+        [partial(Exact, rules=rules)],
+        {QUEUES[0]: rules[QUEUES[0]].policy()},
+        sends=QUEUES[:1],
+        subscribes=QUEUES[:1],
+        wishes="  group priority ttl large".split(" "),
+        demands=[*"  prefetch prefetch octets priority exclusive".split(" "), selective, selective],
+        quotas={"max_outbound": 16 * 1024},
+        small=[(ready, "READS_PER_TURN", 2)],
+        consumers=8,
+        transactions=1,
+    )
 
 
-class Clients(RuleBasedStateMachine):
-    """Up to four clients of a broker with small windows: three messages unacknowledged, 8 KiB unread.
+def kills(data: st.DataObject) -> Setup:
+    """Durable queues on a store that fails, process after process."""
+    return Setup(
+        [Batches],
+        POLICIES,
+        sends=list(DURABLE),
+        subscribes=[*DURABLE, "/queue/dlq.a", "/queue/dlq.b"],
+        wishes=["", "priority", "persistent", "persistent"],
+        demands=["", "", "selector", "selector", "prefetch", "priority", "exclusive"],
+        versions=WITH_NACK,
+        stored=True,
+        fails=True,
+        receipts=True,
+        small=SMALL_PAGES,
+        often=("publish", "settle", "publish", "settle", "subscribe", "take_batch", "write_batch", "write", "drain"),
+        clients=6,
+        consumers=6,
+    )
 
-    One rule, which draws what to do from what is possible: with a rule for each, ACKs would be too rare.
-    """
+
+def rows(data: st.DataObject, *, journal: bool = False) -> Setup:
+    """Destinations of all kinds, a store, and a recorder whose rows must add up: in memory, or read from a journal."""
+    queues = [pick(data, [each for each in RECORDED if "queue" in each]) for _ in range(3)]
+    topics = [pick(data, [each for each in RECORDED if "topic" in each]) for _ in range(3)]
+    dead_letters = [name.replace("/queue/", "/queue/dlq.") for name in queues]
+    also = ["/topic/a.b", "/exchange/amq.topic/a", "/amq/queue/a", f"{queues[0]},{topics[0]}"]
+    patterns = ["/topic/*", "/topic/#", "/topic/a.*", "/exchange/amq.topic/a"]
+    journals = Journals() if journal else None
+    read = partial(Rows, notes=journals.read, each_step=False) if journals else partial(Rows, notes=recorded_by)
+    return Setup(
+        [partial(read, logs=LOGS)],
+        RECORDED,
+        sends=[*(queues + topics) * 2, *also],
+        subscribes=[*queues * 2, *topics, *patterns, *dead_letters],
+        logs=LOGS,
+        wishes=["", "", *WISHES.split()],
+        demands=["", "", *DEMANDS.split(), "log first", "log resume", "log seq"],
+        demands_at_once=1,
+        versions=WITH_NACK,
+        quotas={"max_retained": 2, "dedup_window": 10_000.0},
+        stored=True,
+        recorder=journals.make if journals else lambda: cast(Recorder, Notebook()),
+        small=SMALL_PAGES[:3],
+        ends_empty=False,
+        often=("publish", "settle") * 4 + ("subscribe", "begin", "end", "connect") * 3,
+    )
+
+
+def replay(data: st.DataObject) -> Setup:
+    """Topics with logs, and readers that come back; with a store, process after process."""
+    return Setup(
+        [Streams],
+        streams.POLICIES,
+        sends=streams.TOPICS,
+        subscribes=[*streams.TOPICS, "/topic/*"],
+        logs=[*streams.TOPICS, "/topic/*"],
+        wishes=["", "", "large"],
+        wishes_at_once=1,
+        demands=[*[f"log {each}" for each in "first last seq resume resume-first".split()], "", "prefetch"],
+        versions=WITH_NACK,
+        quotas={"max_outbound": 64 * 1024},
+        stored=pick(data, [False, True]),
+        small=[(stream_reader, "_PAGE", 2), (stream, "_TAIL", 2), (stream, "_SLACK", 3)],
+        often=("publish", "publish", "settle", "settle", "subscribe", "resume"),
+        consumers=5,
+        transactions=0,
+        waits=(1.0, 6.0),
+        away=(1.0,),
+    )
+
+
+WISHES = "persistent persistent priority past key dedup retain long-delay long-ttl group large"
+DEMANDS = "selector prefetch sequence browser exclusive no-local durable durable shared"
+LOGS = ("/topic/c", "/topic/f")
+RECORDED: Mapping[str, Mapping[str, object]] = {
+    "/queue/a": {"max_attempts": 2},
+    "/queue/b": {"max_messages": 2, "when_full": WhenFull.DROP_OLDEST},
+    "/queue/c": {"max_messages": 2, "when_full": WhenFull.DROP_NEWEST, "on_nack": OnNack.DROP},
+    "/queue/d": {"max_messages": 2, "when_full": WhenFull.DEAD_LETTER, "dead_letter_expired": True},
+    "/queue/e": {"auto_delete": True, "conflate_by": "symbol", "on_nack": OnNack.DEAD_LETTER},
+    "/queue/f": {"idle_timeout": 10.0, "time_to_live": 7.0, "backoff": 2.0},
+    "/queue/g": {"dead_letter": "/topic/a", "max_attempts": 1, "dead_letter_expired": True},
+    "/queue/h": {"dead_letter": "", "max_attempts": 1, "dead_letter_expired": True},
+    "/topic/a": {},
+    "/topic/b": {"slow_consumer": Slow.CONFLATE, "conflate_by": "symbol", "slow_messages": 2},
+    "/topic/c": {"log_messages": 4, "dead_letter": "/queue/a", "max_attempts": 1},
+    "/topic/d": {"slow_consumer": Slow.DROP_OLDEST, "slow_messages": 2, "dead_letter_expired": True},
+    "/topic/e": {"slow_consumer": Slow.DISCONNECT, "slow_messages": 2},
+    "/topic/f": {"slow_consumer": Slow.DROP_NEWEST, "slow_messages": 2, "log_messages": 4},
+}
+SMALL_PAGES = ((durable, "MOST_IN_MEMORY", 2_000), (paging, "_LOW", 2), (paging, "_PAGE", 3), (page_index, "_SLACK", 2))
+
+
+def recorded_by(scene: Scene) -> Notes:
+    return cast(Notebook, cast(RecordedScene, scene).recorder)
+
+
+class Journals:
+    """Journals of processes, one after the other; each is closed to be read."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        self.count = 0
+        self.folder = TemporaryDirectory()
+        self.run = Message.run.decode()
+        self.journals: list[Journal] = []
 
-    @initialize(data=st.data())
-    def start(self, data: st.DataObject) -> None:
-        rules = {
-            "/queue/few": Rules(
-                max_messages=3,
-                when_full=data.draw(st.sampled_from(["drop-oldest", "drop-newest", "dead-letter", "block"])),
-            ),
-            "/queue/retry": Rules(
-                max_attempts=3,
-                backoff=QUARTER,
-                backoff_max=2 * QUARTER,
-                dead_letter_expired=True,
-                on_nack=data.draw(st.sampled_from(["redeliver", "redeliver", "dead-letter", "drop"])),
-            ),
-            "/queue/last": Rules(conflate_by="symbol", time_to_live=EXPIRIES[2] / 1000),
-            "/queue/brief": Rules(auto_delete=True),
-            "/topic/slow.#": Rules(
-                slow_consumer=data.draw(st.sampled_from(["drop-oldest", "drop-newest", "conflate", "disconnect"])),
-                slow_messages=2,
-                conflate_by="symbol",
-            ),
-        }
-        policies = {pattern: each.policy() for pattern, each in rules.items()}
-        self.scene = Scene(policies, max_unacknowledged=3, max_outbound=64 * 1024, dedup_window=DEDUP_WINDOW)
-        self.model = Model(self.scene, rules)
-        self.watch = Watch(self.model, self.patch)
-        self.queues = data.draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=2, unique=True))
-        self.topics = data.draw(st.sampled_from(TOPICS))
-        for _ in range(3):
-            self.connect(data)
-        for _ in range(data.draw(st.integers(1, 5))):
-            self.subscribe(data)
+    def make(self) -> Recorder:
+        self.journals.append(Journal(Path(self.folder.name), f"g{len(self.journals)}", run=self.run))
+        return cast(Recorder, self.journals[-1])
 
-    @rule(data=st.data())
-    def step(self, data: st.DataObject) -> None:
-        model, clients = self.model, self.clients
-        stalled = sum(client.stalled for client in clients)
-        possible: dict[Callable[[st.DataObject], None], bool] = {
-            self.connect: len(clients) < 4,
-            self.leave: len(clients) > 1,
-            self.stall: stalled < len(clients),
-            self.resume: stalled > 0,
-            self.subscribe: bool(clients),
-            self.unsubscribe: bool(model.consumers),
-            self.publish: bool(clients),
-            self.settle: bool(self.settleable),
-            self.begin: bool(clients) and len(model.transactions) < 3,
-            self.end: bool(model.transactions),
-            self.wait: True,
-            self.trespass: bool(self.watch.names) and len(clients) > 1,
-            self.operate: bool(self.model.queues),
-        }
-        often = [
-            *[self.publish] * 5,
-            *[self.settle] * 12,
-            self.subscribe,
-            self.subscribe,
-            self.resume,
-            self.wait,
-            self.end,
-            self.operate,
-        ]
-        pick(data, [each for each in [*often, *possible] if possible[each]])(data)
-
-    @invariant()
-    def agrees(self) -> None:
-        if hasattr(self, "watch"):
-            self.watch.look()
-
-    def teardown(self) -> None:
-        try:
-            if hasattr(self, "watch"):
-                self.scene.finish()
-        finally:
-            self.patch.undo()
-
-    # what there is
-
-    @property
-    def clients(self) -> list[Client]:
-        return [client for client in self.scene.clients if not client.closed]
-
-    @property
-    def settleable(self) -> list[Copy]:
-        return [copy for each in self.model.consumers for copy in each.ledger if copy.transaction is None]
-
-    def transaction(self, data: st.DataObject, client: Client) -> Transaction | None:
-        """One of the client's, more often than none if it has any."""
-        own = [each for each in self.model.transactions if each.client is client]
-        return pick(data, [None, *own, *own])
-
-    def next(self) -> int:
-        """A number for a body or an id that nobody had before."""
-        self.count += 1
-        return self.count
-
-    # what can be done
-
-    def connect(self, data: st.DataObject) -> None:
-        self.scene.connect(pick(data, ALL)).stalled = data.draw(st.booleans())
-
-    def leave(self, data: st.DataObject) -> None:
-        client = pick(data, self.clients)
-        graceful = data.draw(st.booleans())
-        self.model.leave(client, taken=graceful, lost=not graceful)
-        if graceful:
-            client.disconnect()
-        else:
-            client.drop()
-
-    def stall(self, data: st.DataObject) -> None:
-        pick(data, [client for client in self.clients if not client.stalled]).stalled = True
-
-    def resume(self, data: st.DataObject) -> None:
-        client = pick(data, [client for client in self.clients if client.stalled])
-        self.model.written(client)
-        client.resume()
-
-    def wait(self, data: st.DataObject) -> None:
-        end = self.scene.now + QUARTER * data.draw(st.integers(1, 6))
-        while (due := self.model.next) is not None and due <= end:
-            self.scene.now = due - 0.02
-            self.scene.wait(0.01)  # nothing comes early
-            self.watch.look()
-            self.scene.now = due
-            if data.draw(st.integers(0, 3)) == 3:
-                self.act_late(data)
-            self.model.pass_time()
-            self.scene.broker.scheduler.tick()
-            self.scene.settle()
-            self.watch.look()
-        self.scene.now = end
-
-    def act_late(self, data: st.DataObject) -> None:
-        """Somebody does something when it is time for something else, but the broker was not told the time yet."""
-        stalled = any(client.stalled for client in self.clients)
-        possible: dict[Callable[[st.DataObject], None], bool] = {
-            self.subscribe: bool(self.clients),
-            self.unsubscribe: bool(self.model.consumers),
-            self.settle: bool(self.settleable),
-            self.leave: bool(self.clients),
-            self.resume: stalled,
-        }
-        acts = [act for act in possible if possible[act]]
-        if acts:
-            pick(data, acts)(data)
-            self.watch.look()
-
-    def subscribe(self, data: st.DataObject) -> None:
-        client = pick(data, self.clients)
-        others = [MOVED, *map(dead_letters_of, self.queues)]
-        letters = [name for name in others if name in self.scene.broker.destinations]
-        destination = data.draw(st.sampled_from([*self.queues * 4, *letters, *self.topics, "/topic/#"]))
-        mode = data.draw(st.sampled_from(MODES))
-        consumer = Consumer(client, str(self.next()), destination, mode)
-        headers: dict[str, str] = {}
-        for demand in data.draw(TWO_DEMANDS):
-            self.demand(data, demand, consumer, headers)
-        self.model.subscribe(consumer)
-        client.subscribe(destination, consumer.id, consumer.mode, **headers)
-
-    def demand(self, data: st.DataObject, what: str, consumer: Consumer, headers: dict[str, str]) -> None:
-        of_queue = consumer.destination.startswith("/queue/")
-        if what == "selector":
-            headers["selector"] = consumer.selector = data.draw(st.sampled_from(list(SELECTORS)))
-        elif what == "prefetch" and consumer.prefetch is None:
-            consumer.prefetch = data.draw(st.sampled_from([1, 0, 5]))
-            headers["prefetch-count"] = str(consumer.prefetch)
-        elif what == "octets" and consumer.prefetch is None:
-            consumer.prefetch, consumer.nbytes = 0, 4_000
-            headers["consumer-window-size"] = "4000"
-        elif what == "priority":
-            consumer.priority = data.draw(st.sampled_from([1, -1]))
-            headers["x-priority"] = str(consumer.priority)
-        elif what == "exclusive":
-            consumer.exclusive = True
-            headers["exclusive"] = "true"
-        elif what == "browser" and of_queue:
-            consumer.mode = "auto"
-            consumer.browser = data.draw(st.sampled_from(["end", "on"]))
-            headers |= {"browser": "true", "browser-end": str(consumer.browser == "end").lower()}
-        elif what == "local" and not of_queue:
-            consumer.no_local = True
-            headers["no-local"] = "true"
-        elif what == "slow" and not of_queue:
-            consumer.slow = 2
-            headers["activemq.maximumPendingMessageLimit"] = "2"
-
-    def unsubscribe(self, data: st.DataObject) -> None:
-        consumer: Consumer = pick(data, self.model.consumers)
-        self.model.unsubscribe(consumer)
-        consumer.client.unsubscribe(consumer.id)
-
-    def publish(self, data: st.DataObject) -> None:
-        client = pick(data, self.clients)
-        several = ",".join([*self.queues, self.topics[0]]), ", ".join(self.topics[:2])
-        destination = data.draw(st.sampled_from([*self.queues * 3, *self.topics[:2], *several]))
-        transaction = self.transaction(data, client)
-        wishes = data.draw(TWO_WISHES)
-        what: dict[str, object] = {}
-        headers: dict[str, str] = {}
-        for wish in wishes:
-            self.wish(data, wish, destination, what, headers)
-        control = {} if transaction is None else {"transaction": transaction.name}
-        large = "large" in wishes
-        for _ in range(data.draw(st.integers(1, 5))):
-            own = data.draw(st.sampled_from([{}, {"kind": "red"}, {"kind": "blue", "n": "2"}]))
-            body = b"%d." % self.next() + b" " * (LARGE if large else 0)
-            if "dedup" in wishes:
-                what["dedup_id"] = headers["dedup-id"] = str(self.count % 4)
-            parts = tuple(part.strip() for part in destination.split(","))
-            sent = Sent(client, body, parts, own | headers, **what)  # type: ignore[arg-type]
-            self.model.publish(sent, transaction)
-            client.publish(destination, body, **own, **headers, **control)
-            if transaction is None:
-                self.watch.look()
-                if client.closed:
-                    break
-
-    def wish(
-        self, data: st.DataObject, wish: str, destination: str, what: dict[str, object], headers: dict[str, str]
-    ) -> None:
-        now = self.scene.now
-        if wish == "priority":
-            what["priority"] = data.draw(st.sampled_from([9, 0]))
-            headers["priority"] = str(what["priority"])
-        elif wish == "group":
-            what["group"] = headers["JMSXGroupID"] = data.draw(st.sampled_from(["g", "h"]))
-            if data.draw(st.integers(0, 3)) == 3:
-                what["closes_group"] = True
-                headers["JMSXGroupSeq"] = "-1"
-        elif wish == "delay":
-            quarters = data.draw(st.sampled_from([1, 3, 0]))
-            if data.draw(st.booleans()):
-                what["delay"] = quarters * QUARTER
-                headers["x-delay"] = str(int(quarters * QUARTER * 1000))
-            else:
-                what["moment"] = now + quarters * QUARTER
-                headers["_AMQ_SCHED_DELIVERY"] = str(int((EPOCH + now + quarters * QUARTER) * 1000))
-        elif wish == "ttl":
-            life = data.draw(st.sampled_from(EXPIRIES))
-            what["expires"] = now + life / 1000
-            if data.draw(st.booleans()):
-                headers["ttl"] = str(life)
-            else:
-                headers["expires"] = str(int((EPOCH + now) * 1000) + life)
-        elif wish == "key":
-            key = data.draw(st.sampled_from(["x", "y"]))
-            if data.draw(st.booleans()):
-                headers["symbol"] = key
-            else:
-                what["key"] = headers["_AMQ_LVQ_NAME"] = key
-        elif wish == "retain" and "queue" not in destination:
-            what["retain"] = headers["retain"] = data.draw(st.sampled_from(["set", "set", "remove"]))
-
-    def settle(self, data: st.DataObject) -> None:
-        copy = pick(data, self.settleable)
-        consumer, message = copy.at, copy.message
-        assert consumer is not None
-        assert message is not None
-        client = consumer.client
-        transaction = self.transaction(data, client)
-        headers = {} if transaction is None else {"transaction": transaction.name}
-        acknowledged = client.version is V10 or data.draw(st.booleans())
-        settlement = Settlement(self.model.covered(copy), acknowledged)
-        if not acknowledged:
-            settlement.requeue = data.draw(st.sampled_from([True, True, False]))
-            settlement.reason = data.draw(st.sampled_from(["", "bad"]))
-            headers |= {"reason": settlement.reason} if settlement.reason else {}
-            headers |= {} if settlement.requeue else {"requeue": "false"}
-        self.model.settle(settlement, transaction)
-        (client.ack if acknowledged else client.nack)(message, **headers)
-
-    def trespass(self, data: st.DataObject) -> None:
-        """Settle what somebody else has, or what was settled before."""
-        client = pick(data, self.clients)
-        id, message = pick(data, self.watch.names[-20:])[1:]
-        own = [copy for each in self.model.consumers if each.client is client for copy in each.ledger]
-        if client.version is V12:
-            headers = {"id": message.headers.get("ack", "1-1")}
-            own = [copy for copy in own if copy.message and copy.message.headers["ack"] == headers["id"]]
-        else:
-            headers = {"message-id": message.message_id}
-            own = [copy for copy in own if copy.message and copy.message.message_id == message.message_id]
-            if client.version is not V10:
-                headers["subscription"] = id
-                own = [copy for copy in own if copy.at and copy.at.id == id]
-        if not any(copy.transaction is None for copy in own):
-            self.watch.failing = client
-            client.send(data.draw(st.sampled_from(["ACK", "NACK"])), headers)
-
-    def operate(self, data: st.DataObject) -> None:
-        """An operator looks at a queue, and does something to what waits there."""
-        store: Store = pick(data, list(self.model.queues.values()))
-        operator = Operator(self.scene)
-        if store.name not in self.scene.broker.destinations:
-            return
-        rows = operator.browse(store.name).messages
-        copies = [*store.waiting, *[copy for copy in store.copies if copy.back is not None]]
-        ids = {name_of_row(row): str(row["id"]) for row in rows}
-        assert set(ids) == {copy.name for copy in copies}, store.name
-        what = data.draw(st.sampled_from(["purge", "delete", "move", "move", "redrive", "redrive"]))
-        if what == "purge":
-            assert operator.purge(store.name).done == len(copies)
-            for copy in copies:
-                self.model.end(copy, "dropped")
-            self.model.freed(store)
-            return
-        chosen = [copy for copy in copies if data.draw(st.booleans())]
-        if what == "delete":
-            assert operator.delete(store.name, [ids[copy.name] for copy in chosen]).done == len(chosen)
-            for copy in chosen:
-                self.model.end(copy, "dropped")
-        elif what == "move" and store.name != MOVED:
-            taken = {copy.sent.body for copy in self.model.queue(MOVED).copies}
-            bodies: dict[bytes, Copy] = {copy.sent.body: copy for copy in chosen if copy.sent.body not in taken}
-            chosen = [copy for copy in chosen if bodies.get(copy.sent.body) is copy]
-            assert operator.move(store.name, MOVED, [ids[copy.name] for copy in chosen]).done == len(chosen)
-            for copy in chosen:
-                self.model.moved(copy, MOVED)
-        elif what == "redrive":
-            outcome = operator.redrive(store.name, [ids[copy.name] for copy in chosen])
-            stay = {id for id, _ in outcome.refused}
-            gone = [copy for copy in chosen if ids[copy.name] not in stay]
-            assert outcome.done == len(gone)
-            assert all(copy.source for copy in gone)
-            for copy in chosen:
-                full = self.model.rules_of(copy.source).max_messages
-                assert copy in gone or not copy.source or full
-            for copy in gone:
-                self.model.redriven(copy)
-        self.model.freed(store)
-
-    def begin(self, data: st.DataObject) -> None:
-        transaction = Transaction(pick(data, self.clients), str(self.next()))
-        self.model.transactions.append(transaction)
-        transaction.client.begin(transaction.name)
-
-    def end(self, data: st.DataObject) -> None:
-        transaction: Transaction = pick(data, self.model.transactions)
-        if data.draw(st.booleans()):
-            self.model.commit(transaction)
-            transaction.client.commit(transaction.name)
-        else:
-            self.model.abort(transaction)
-            transaction.client.abort(transaction.name)
+    def read(self, scene: Scene) -> Notes:
+        journal = self.journals[-1]
+        journal.start()
+        assert journal.close() == 0
+        assert journal.rows_dropped == 0
+        segments = [Segment(path) for path in found(Path(self.folder.name) / f"g{len(self.journals) - 1}")]
+        rows = [as_dict(row) for segment in segments for row in segment]
+        assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
+        return Notes([row_of_journal(row, self.run) for row in rows])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)  # when it fails, the search for a short example may take 300 s
-def test_the_broker_does_what_the_model_says() -> None:
-    run_state_machine_as_test(
-        Clients,
-        settings=settings(
-            max_examples=int(os.environ.get("MODEL_EXAMPLES", "100")),
-            # The same examples each time: a failure is of the change at hand.  MODEL_EXAMPLES=2000 looks for others.
-            derandomize="MODEL_EXAMPLES" not in os.environ,
-            stateful_step_count=50,
-            deadline=None,
-            database=None,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-        ),
+def examples(count: int) -> settings:
+    return settings(
+        max_examples=int(os.environ.get("MODEL_EXAMPLES", str(count))),
+        # The same examples each time: a failure is of the change at hand.  MODEL_EXAMPLES=2000 looks for others.
+        derandomize="MODEL_EXAMPLES" not in os.environ,
+        stateful_step_count=50,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
     )
+
+
+PROFILES = {
+    "everything": (everything, 50),
+    "one queue": (one_queue, 30),
+    "kills": (kills, 40),
+    "rows": (rows, 15),
+    "journal": (partial(rows, journal=True), 6),
+    "replay": (replay, 30),
+}
+
+
+@pytest.mark.timeout(400)  # when it fails, the search for a short example may take 300 s
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])])
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_broker_does_what_the_model_says(name: str, times: int) -> None:
+    profile, count = PROFILES[name]
+    run_state_machine_as_test(partial(Clients, profile), settings=examples(count * times))

@@ -7,11 +7,19 @@ import dataclasses
 import pytest
 
 from gateway.broker import Quotas
+from gateway.broker.model.message import Message
+from gateway.codec import Head
 from gateway.config.settings import Settings
 
 from ..client import Client
 from ..conftest import Stage
-from ..models.simple_broker import cost_of
+from ..wire import build
+
+
+def cost_of(client: Client, headers: dict[str, str], body: bytes) -> int:
+    """What keeping that SEND costs."""
+    block = build("SEND", headers, version=client.version).index(b"\n\n")
+    return Message(0, Head("SEND", headers, -1, block), body).size
 
 
 def refusal(client: Client, setting: str) -> str:

@@ -1,4 +1,4 @@
-"""What the model of the broker keeps: lists, and what the rules of destinations mean, read a second time.
+"""Copies of messages and the stores they are in: what the exact books keep.
 
 Nothing here is fast or clever, and nothing is taken from the broker but the names of its policies, which it must be
 given.  A `Copy` is one message in one `Store`; a store is a queue, or what one subscription of a topic has not got.
@@ -6,24 +6,14 @@ given.  A `Copy` is one message in one `Store`; a store is a queue, or what one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gateway.broker.model.policy import OnNack, SlowConsumerAction, WhenFull
-from gateway.broker.queue.subscription import Subscription
 
-from ..client import Client
 from ..wire import Received
-
-# What a consumer may want, and what that means; in SQL no header is neither equal nor unequal to anything.
-SELECTORS: dict[str, Callable[[Mapping[str, str]], bool]] = {
-    "": lambda headers: True,
-    "kind = 'red'": lambda headers: headers.get("kind") == "red",
-    "kind <> 'red'": lambda headers: headers.get("kind", "red") != "red",
-    "kind IS NULL OR n > 1": lambda headers: "kind" not in headers or int(headers.get("n", 0)) > 1,
-}
-
+from .program import Consumer, Sent, Transaction
 
 Name = tuple[bytes, str, str]
 """What tells a message from all others in its store: body, destination, and where it died, if it did."""
@@ -54,34 +44,6 @@ class Rules:
             "on_nack": OnNack(self.on_nack),
             "slow_consumer": SlowConsumerAction(self.slow_consumer),
         }
-
-
-@dataclass(frozen=True, eq=False)
-class Sent:
-    """A SEND.
-
-    Attributes:
-        destinations: one, or several with commas between them.
-        headers: those that subscribers see.
-        expires: on the scene's clock; 0: never.
-        delay: seconds.
-        moment: the same on the scene's clock; 0: not given.
-        retain: set, remove, or nothing.
-    """
-
-    client: Client
-    body: bytes
-    destinations: tuple[str, ...]
-    headers: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 4
-    expires: float = 0.0
-    delay: float = 0.0
-    moment: float = 0.0
-    group: str | None = None
-    closes_group: bool = False
-    dedup_id: str = ""
-    retain: str = ""
-    key: str | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -255,51 +217,6 @@ class Store:
                 del self.groups[group]
 
 
-@dataclass(eq=False, repr=False)
-class Consumer:
-    """A subscription.
-
-    Attributes:
-        prefetch: unacknowledged messages at most; None: the server's default; 0: any number.
-        nbytes: the same in bytes; None: as good as any number.
-        browser: empty; `end`: it ends with what waits; `on`: it does not.
-        slow: messages that wait for it at most; None: as the rules say.
-        store: where its messages come from; None for a topic in mode auto that holds publishers back.
-        ledger: what it has not acknowledged, in order of delivery.
-        retained: what it is still to be shown of what was retained when it came, and the numbers.
-        due: what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses.
-        latest: number of the latest message that it was the first to get, by priority.
-        seen: the broker's name of it.
-    """
-
-    client: Client
-    id: str
-    destination: str
-    mode: str = "auto"
-    selector: str = ""
-    prefetch: int | None = None
-    nbytes: int | None = None
-    priority: int = 0
-    exclusive: bool = False
-    no_local: bool = False
-    browser: str = ""
-    slow: int | None = None
-    store: Store | None = None
-    ended: bool = False
-    ledger: list[Copy] = field(default_factory=list)
-    retained: list[tuple[Sent, str, int]] = field(default_factory=list)
-    due: list[Due] = field(default_factory=list)
-    latest: dict[int, float] = field(default_factory=dict)
-
-    def wants(self, sent: Sent) -> bool:
-        return SELECTORS[self.selector](sent.headers)
-
-    @property
-    def subscription(self) -> Subscription:
-        """What the broker has for it, as long as it has not ended."""
-        return self.client.session.subscriptions[self.id]
-
-
 @dataclass(frozen=True, eq=False)
 class Due:
     """A message that somebody must be told, and that is not taken from anybody else thereby.
@@ -317,27 +234,3 @@ class Due:
 
     def is_due(self, now: float) -> bool:
         return (self.copy is None or self.copy.waits) and not 0 < self.expires <= now
-
-
-@dataclass(eq=False)
-class Settlement:
-    """An ACK, or a NACK with what it says."""
-
-    copies: list[Copy]
-    acknowledged: bool
-    requeue: bool = True
-    reason: str = ""
-
-
-@dataclass(eq=False, repr=False)
-class Transaction:
-    """What will happen at COMMIT."""
-
-    client: Client
-    name: str
-    sends: list[Sent] = field(default_factory=list)
-    settlements: list[Settlement] = field(default_factory=list)
-
-    @property
-    def held(self) -> list[Copy]:
-        return [copy for settlement in self.settlements for copy in settlement.copies]
