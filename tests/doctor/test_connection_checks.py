@@ -187,6 +187,11 @@ class TestClientCertificates:
         assert "the certificate has no authority that clients trust" in lines[0]
         assert not any("client certificate" in line for line in lines)
 
+    async def test_a_file_without_one_is_a_fault(self, there: Demanding) -> None:
+        (line,) = await self.faults(there, there.key)
+        assert "has no certificate with its key in PEM" in line
+        assert "Name files in PEM by --ca, --cert and --key" in line
+
 
 class TestProxyHeader:
     @pytest.mark.parametrize("kind", ["tcp", "websocket"])
@@ -262,3 +267,21 @@ async def test_another_program_is_a_fault(gateway: GatewayProcess, nursery: trio
     assert "'220 mail.example.org ESMTP [2J'" in fault.detail
     assert "Another program has this port" in fault.remedy
     assert "which is not HTTP" in only(await look(websocket=(websocket(port),)), "upgrade").detail
+
+
+async def test_files_of_certificates_must_be_usable(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("nothing")
+    (found,) = await look(ca=file)
+    assert "it has no certificate in PEM" in found.detail
+    (found,) = await look(ca=tmp_path / "other.pem")
+    assert "no such file" in found.detail.lower()
+
+
+async def test_a_firewall_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def drop(*_: object, **__: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(trio, "open_tcp_stream", drop)
+    found = await look(tcp=(tcp(61613),), patience=0.1)
+    assert [each.detail for each in found] == ["no answer from 127.0.0.1:61613 within 0.1 s"]

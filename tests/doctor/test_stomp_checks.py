@@ -187,6 +187,11 @@ class TestSession:
         assert only(found, "message").detail == "a message of 6 bytes is refused: ERROR the end: of it"
         assert "heartbeat_send = 250" in only(found, "heart-beats", Level.WARN).remedy
 
+    async def test_the_text_of_another_error_is_shown(self, nursery: trio.Nursery) -> None:
+        port = await served(nursery, saying(b"ERROR\nmessage:too many sessions\n\nclose one\0"))
+        fault = only(await look(tcp=(tcp(port),)), "session")
+        assert f"{fault}".endswith("ERROR too many sessions: close one. Follow the text of the ERROR")
+
 
 class TestSilence:
     async def test_a_sound_relay_passes_heart_beats(self, gateway: GatewayProcess, nursery: trio.Nursery) -> None:
@@ -281,3 +286,10 @@ class TestClientAddress:
         target = websocket(await relay(nursery, gateway.ws_port), host="localhost")
         found = await look(websocket=(target,), settings=settings_of(gateway, http=[f"{HOST}:{admin}"]))
         assert words in only(found, "client address", level).detail
+
+    async def test_a_tcp_proxy_that_does_not_name_its_clients(
+        self, gateway: GatewayProcess, nursery: trio.Nursery
+    ) -> None:
+        found = await look(tcp=(tcp(await relay(nursery, gateway.tcp_port)),), settings=settings_of(gateway))
+        remedy = only(found, "client address").remedy
+        assert 'tcp_proxy_protocol = true, trusted_proxies = ["127.0.0.1"]' in remedy
