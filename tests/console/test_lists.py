@@ -98,3 +98,16 @@ def test_sessions_and_subscriptions(visit: Visit, front: Front, many: Client) ->
         expect(page.get_by_role("heading", level=1)).to_have_text(client.session)
         visit.open(f"sessions?q={client.session}&transport=tcp")
         expect(rows(page)).to_have_count(1)
+
+
+def test_a_row_that_moves_keeps_the_focus(visit: Visit, many: Client) -> None:
+    many.send("/queue/moving.a")
+    many.send("/queue/moving.b")
+    page = visit.open("destinations?q=moving&sort=-waiting")
+    link = page.get_by_role("link", name="/queue/moving.a")
+    link.focus()
+    for more, overtaking in enumerate("abab", start=1):
+        for _ in range(more):
+            many.send(f"/queue/moving.{overtaking}")
+        expect(rows(page).first).to_contain_text(f"/queue/moving.{overtaking}")
+        expect(link).to_be_focused()

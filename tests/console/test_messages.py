@@ -285,3 +285,34 @@ def test_pages_of_messages(visit: Visit, client: Client) -> None:
     page.get_by_role("button", name="Next").click()
     expect(page.get_by_text(f"{shown + 1}–60 of 60 messages")).to_be_visible()
     expect(page.get_by_role("button", name="Next")).to_be_disabled()
+
+
+def test_a_selector(visit: Visit, client: Client) -> None:
+    for number in range(4):
+        client.send("/queue/chosen", f"body {number}", number=str(number))
+    page = visit.open("destination?name=/queue/chosen")
+    field = page.get_by_label("Selector")
+    field.fill("number = '2'")
+    page.keyboard.press("Enter")
+    expect(rows(page)).to_have_count(1)
+    expect(page.get_by_text("1–1 of 1 message")).to_be_visible()
+    visit.tolerated += ("400",)
+    field.fill("number = = 2")
+    client.send("/queue/chosen", "body 2 again", number="2")
+    expect(rows(page)).to_have_count(2)
+    expect(field).to_have_value("number = = 2")  # what one writes outlives what comes meanwhile
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").get_by_text("The messages cannot be shown")).to_be_visible()
+
+
+def test_a_refusal_is_shown(visit: Visit, client: Client) -> None:
+    client.send("/queue/refused")
+    page = visit.open("destination?name=/queue/refused")
+    page.get_by_role("button", name="Move all").click()
+    page.get_by_role("dialog").get_by_label("To the destination").fill("/queue/")
+    visit.tolerated += ("400",)
+    confirm(page, "Move them")
+    expect(page.get_by_role("alert").get_by_text("without a name")).to_be_visible()
+    expect(rows(page)).to_have_count(1)
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.get_by_role("button", name="Dismiss")).to_have_count(0)
