@@ -174,5 +174,13 @@ def test_before_connected(tmp_path: Path) -> None:
     assert [set(row) - set(schema.OF_EVERY_ROW) for row in rows_of(tmp_path)] == [{"transport", "peer", "reason"}]
 
 
+def test_a_column_that_is_left_out_is_not_known(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.record("dropped", journal.clock(), journal.names_of_destination("/queue/a"), message_id=7)
+    journal.close()
+    (row,) = rows_of(tmp_path)
+    assert set(row) - set(schema.OF_EVERY_ROW) == {"destination", "message_id"}
+
+
 def test_row_is_what_the_schema_has() -> None:
     assert as_dict(tuple([None] * len(schema.COLUMNS))) == {}

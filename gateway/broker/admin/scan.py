@@ -92,7 +92,10 @@ class QueueScan:
         self._missed: set[int] = set()  # rows that came into memory meanwhile
         found = queue.storage.paged if queue.storage is not None and paged else None
         self._paged: PagedMessages | None = found
-        self._rows, self._sizes = self._find_rows(found)
+        self._rows, self._sizes = array("q"), array("q")
+        if found is not None:
+            # A row has the number of its message, except in the queue of a durable subscription.
+            self._rows, self._sizes = found.all_rows(only if not queue.filled_by_topic else None)
         self._resting = list(queue.resting)
         self._ready_list = queue.in_memory.ready_lists[0].copy()
         self._groups: list[Group] = queue.groups
@@ -102,12 +105,6 @@ class QueueScan:
     def cancel(self) -> None:
         """End the scan without any further call."""
         self._visitor = None
-
-    def _find_rows(self, paged: PagedMessages | None) -> tuple[array[int], array[int]]:
-        if paged is None:
-            return array("q"), array("q")
-        # A row has the number of its message, except in the queue of a durable subscription.
-        return paged.all_rows(self._only if not self._queue.filled_by_topic else None)
 
     # turns
 

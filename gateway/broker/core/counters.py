@@ -90,11 +90,6 @@ class Counters:
         return sum(self.failures.values())
 
     @property
-    def logins_failed(self) -> int:
-        """Credentials that were refused."""
-        return sum(self.failed_logins.values())
-
-    @property
     def refused(self) -> int:
         """Connections that ended before CONNECTED."""
         return sum(self.refusals.values())

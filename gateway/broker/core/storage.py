@@ -94,7 +94,7 @@ class Storage:
     @property
     def unwritten(self) -> bool:
         """True if anything is still to be written."""
-        return self._has_changed()
+        return bool(self._batch or self._new or self._noted or self._under_way)
 
     def check(self) -> None:
         """Refuse a durable message while the store cannot take it.
@@ -373,6 +373,3 @@ class Storage:
         if not self._asked:
             self._asked = True
             self._busy()
-
-    def _has_changed(self) -> bool:
-        return bool(self._batch or self._new or self._noted or self._under_way)

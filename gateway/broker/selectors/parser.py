@@ -135,7 +135,9 @@ class _Parser:
         """A value with its predicate, or the value itself, if none follows."""
         condition: Condition
         if token := self._take(*COMPARISONS):
-            condition = self._comparison(COMPARISONS[token.text], value, self._value())
+            comparison, other = COMPARISONS[token.text], self._value()
+            self._check_pair(comparison, value, other)
+            condition = evaluate.compare(comparison, value, other)
         elif self._take("IS"):
             condition = self._is_null(value)
         elif self._next.kind in ("NOT", "BETWEEN", "IN", "LIKE"):
@@ -143,10 +145,6 @@ class _Parser:
         else:
             return value
         return Value(Kind.CONDITION, value.column, condition)
-
-    def _comparison(self, comparison: Comparison, left: Value, right: Value) -> Condition:
-        self._check_pair(comparison, left, right)
-        return evaluate.compare(comparison, left, right)
 
     def _check_pair(self, comparison: Comparison, left: Value, right: Value) -> None:
         """Refuse a comparison whose result no header can change: it is a mistake."""

@@ -59,7 +59,12 @@ class TestJudged:
         judge(scene)
         assert memory.pressed
         memory.release(3_500)
-        assert scene.pressure == [True, False]
+        memory.keep(3_001)
+        assert memory.pressed
+        memory.release(1)
+        assert not memory.pressed, "at 3/4 of the limit it ends"
+        memory.release(3_000)
+        assert scene.pressure == [True, False] * 2
 
     def test_exhausted(self, scene: Scene) -> None:
         client, other = scene.connect(), scene.connect()
