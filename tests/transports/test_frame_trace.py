@@ -186,24 +186,6 @@ class TestViews:
             await peer.settled()
             assert told(await taken(one)) == [("in", "SEND"), ("out", "RECEIPT")]
 
-    async def test_a_view_waits_for_frames(self, harness: Harness, nursery: trio.Nursery) -> None:
-        peer = await harness.session("tcp")
-        turns: list[int] = []
-
-        async def read(view: TraceView) -> None:
-            while True:
-                await view.wait()
-                turns.append(len(view.take()[0]))
-
-        with harness.server.traces.view(id_of(harness)) as view:
-            nursery.start_soon(read, view)
-            await wait_all_tasks_blocked()
-            assert turns == []
-            await peer.settled()
-            await wait_all_tasks_blocked()
-            assert sum(turns) == 2
-            nursery.cancel_scope.cancel()
-
     async def test_there_may_be_four(self, harness: Harness) -> None:
         await harness.session("tcp")
         traces, name = harness.server.traces, id_of(harness)
