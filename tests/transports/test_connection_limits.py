@@ -295,17 +295,6 @@ class TestListeners:
             peer = await here.session(kind)
             await peer.aclose()
 
-    async def test_half_open_connections_keep_no_client_out(self, shared_gateway: OpenGateway, kind: str) -> None:
-        """They say nothing: not even an upgrade request, or no CONNECT behind it."""
-        async with shared_gateway(max_handshakes=5) as here:
-            silent = [await here.dial_stream(kind) for _ in range(20)]
-            half = [await here.dial(kind)]
-            peers = [await here.session(kind) for _ in range(3)]
-            await here.bystanders_talk()
-            assert here.gateway.admission.refusals["max_handshakes"] >= 15
-            for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
-                await trio.aclose_forcefully(stream)
-
 
 class TestCollector:
     """Connections are no work for the collector that stops the loop."""
