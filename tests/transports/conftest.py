@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import trio
 from gateway.transports.connection import connection
 from gateway.transports.flow import back_pressure
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .shared_gateway import OpenGateway, open_shared_gateway
 
 
@@ -30,7 +30,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def make_harness(nursery: trio.Nursery) -> AsyncIterator[Callable[..., Harness]]:
+async def make_harness(nursery: trio.Nursery) -> AsyncIterator[MakeHarness]:
     """A harness with other parts than the usual: authenticator, options, quotas."""
     harnesses: list[Harness] = []
 
@@ -44,7 +44,7 @@ async def make_harness(nursery: trio.Nursery) -> AsyncIterator[Callable[..., Har
 
 
 @pytest.fixture
-async def harness(make_harness: Callable[..., Harness]) -> Harness:
+async def harness(make_harness: MakeHarness) -> Harness:
     """The usual harness."""
     return make_harness()
 

@@ -7,7 +7,6 @@ import random
 import resource
 import weakref
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import structlog
@@ -21,12 +20,10 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow import connection_limits
 from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 
-from .harness import Harness, Slow
+from .harness import MakeHarness, Slow
 from .peers import PING, UPGRADE, read_all, until, ws
 from .pipes import ControlledPipe
 from .shared_gateway import OpenGateway, SharedGateway
-
-MakeHarness = Callable[..., Harness]
 
 
 class Door:

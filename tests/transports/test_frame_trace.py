@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import structlog
 import trio
@@ -14,7 +12,7 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow import frame_trace
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import frame
 
 Q, T = "/queue/a", "/topic/a"
@@ -255,7 +253,7 @@ class TestEnds:
         ids=["disconnect", "error", "malformed"],
     )
     async def test_with_the_session(
-        self, make_harness: Callable[..., Harness], data: bytes, frames: list[tuple[str, str]]
+        self, make_harness: MakeHarness, data: bytes, frames: list[tuple[str, str]]
     ) -> None:
         harness = make_harness(options=TransportOptions(close_linger=0.0))
         peer = await harness.session("tcp")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from gateway.config import settings
 from gateway.runtime.gateway import Gateway, open_gateway
 from gateway.transports.connection import session_expiry
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, dial
 
 HASH = passwords.hash_passcode("right")
@@ -172,7 +172,7 @@ class Directory:
 
 
 @pytest.fixture
-async def harness(make_harness: Callable[..., Harness], autojump_clock: MockClock) -> Harness:
+async def harness(make_harness: MakeHarness, autojump_clock: MockClock) -> Harness:
     return make_harness(authenticator=Directory())
 
 
