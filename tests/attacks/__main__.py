@@ -3,14 +3,11 @@
     python -m tests.attacks                       all of them
     python -m tests.attacks --seconds 5 loris     those whose name has one of these words
 
-The neighbour's p99 latency is taken in turn when all is quiet, beside a process that does nothing but burn a core, and
-under the attack, several times; of each the least counts, for what else the machine does can only add to it.  The
-gateway has the first core, and all clients are on the others, where burner and attacker run when the neighbour does
-not (SCHED_IDLE), as if they were on machines of their own.  Beside it stands what took the gateway itself longest, in
-milliseconds of its CPU (`probe`): one turn of a task, and a round of all that could go on.
+The neighbour's p99 latency is taken when all is quiet, beside a process that burns a core, and under the attack; of
+each the least counts.  The gateway has the first core, and all clients are on the others, where burner and attacker run
+when the neighbour does not (SCHED_IDLE).  Beside it stands what took the gateway itself longest (`probe`).
 
-Status 1 if a latency is more than three times its quiet value, and more than a busy machine may take; or if anything
-that `make test` looks at is not as it must be.
+Status 1 if a latency is more than three times its quiet value, or if `test_attacks` would fail.
 """
 
 from __future__ import annotations

@@ -21,32 +21,23 @@ handlers = Handlers()
 
 
 class Turns(trio.abc.Instrument):
-    """The longest turn and round so far.
-
-    Attributes:
-        turn, round: seconds.
-        where: the task of that turn.
-    """
+    """The longest turn and round so far, in seconds."""
 
     def __init__(self) -> None:
         self.turn = self.round = 0.0
-        self.where = ""
+        self.where = ""  # the task of that turn
         self._began = self._woke = time.thread_time()
 
     def after_io_wait(self, timeout: float) -> None:
-        """A round begins."""
         self._woke = time.thread_time()
 
     def before_io_wait(self, timeout: float) -> None:
-        """A round ends."""
         self.round = max(self.round, time.thread_time() - self._woke)
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A turn begins."""
         self._began = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """A turn ends."""
         took = time.thread_time() - self._began
         if took > self.turn:
             self.turn, self.where = took, task.name

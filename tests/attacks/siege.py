@@ -36,11 +36,7 @@ class Neighbour:
         return self._process.pid
 
     def measured(self) -> dict[str, Any]:
-        """What it measured since this was asked last.
-
-        Raises:
-            AssertionError: it lost its connection, or a message.
-        """
+        """What it measured since this was asked last; fails if it lost its connection, or a message."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:

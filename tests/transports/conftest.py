@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,26 +11,26 @@ import trio
 from gateway.transports.connection import connection
 from gateway.transports.flow import back_pressure
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .shared_gateway import OpenGateway, open_shared_gateway
 
 
 @pytest.fixture(autouse=True)
 def turns_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a busy machine ends turns in the middle of a chunk.  Who tests their length hands in a clock of his own."""
+    """Else a busy machine ends turns in the middle of a chunk.  Tests of their length hand in a clock of their own."""
     for module in (back_pressure, connection):
         monkeypatch.setattr(module, "perf_counter", lambda: 1.0)
 
 
 @pytest.fixture(params=["tcp", "websocket"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """The transport: whatever takes this runs over both."""
+    """The transport: a test that takes this runs over both."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
-async def make_harness(nursery: trio.Nursery) -> AsyncIterator[Callable[..., Harness]]:
+async def make_harness(nursery: trio.Nursery) -> AsyncIterator[MakeHarness]:
     """A harness with other parts than the usual: authenticator, options, quotas."""
     harnesses: list[Harness] = []
 
@@ -44,13 +44,13 @@ async def make_harness(nursery: trio.Nursery) -> AsyncIterator[Callable[..., Har
 
 
 @pytest.fixture
-async def harness(make_harness: Callable[..., Harness]) -> Harness:
+async def harness(make_harness: MakeHarness) -> Harness:
     """The usual harness."""
     return make_harness()
 
 
 @pytest.fixture
 def shared_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenGateway:
-    """Opens a shared_gateway, whatever settings lie in the working directory."""
+    """Opens a shared gateway; settings in the working directory do not count."""
     monkeypatch.chdir(tmp_path)
     return open_shared_gateway

@@ -7,7 +7,7 @@ TLS.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,3 +145,7 @@ class Harness:
         peer = self.connect(kind, sockets=sockets)
         await peer.connect(version, **headers)
         return peer
+
+
+MakeHarness = Callable[..., Harness]
+"""A harness with other parts than the usual: authenticator, options, quotas, policies."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +19,11 @@ from gateway.transports.connection.connection import Connection
 from gateway.transports.wire.certificates import TlsCertificates
 
 from . import tls_files
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import CONNECT, UPGRADE, Peer, TcpWire, WebSocketWire, read_all, response_of, socket_streams, until
 from .test_proxy_protocol import SSL, addresses, binary
 
 parametrize = pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 HEADER = b"PROXY TCP4 203.0.113.7 198.51.100.1 40312 61613\r\n"
 UNIX = Trusted(["unix"])

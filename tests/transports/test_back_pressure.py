@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import structlog.testing
 import trio
@@ -11,11 +9,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker import Quotas
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import frame
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 
 class TestBackPressure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,11 +13,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer
 from .test_full_queues import MOST, sends
-
-MakeHarness = Callable[..., Harness]
 
 
 def log_of(logs: list[Any]) -> list[Any]:

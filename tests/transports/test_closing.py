@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import trio
@@ -12,12 +12,11 @@ from gateway.broker.core import freeing as module
 from gateway.broker.errors import SessionEnded
 from gateway.transports.connection import connection
 
-from .harness import Harness, Slow
+from .harness import Harness, MakeHarness, Slow
 from .peers import CONNECT, TEXT, frame, ws
 from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 
 class TestEnd:

@@ -7,8 +7,6 @@ matters.  What frames mean is the broker's and tested there; here it is when the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import structlog.testing
 import trio
@@ -19,11 +17,10 @@ from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.transports import TransportOptions
 
-from .harness import Harness, Slow
+from .harness import Harness, MakeHarness, Slow
 from .peers import CONNECT, frame
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 
 class TestHandshake:

@@ -7,7 +7,6 @@ import random
 import resource
 import weakref
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 import structlog
@@ -21,12 +20,10 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow import connection_limits
 from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 
-from .harness import Harness, Slow
+from .harness import MakeHarness, Slow
 from .peers import PING, UPGRADE, read_all, until, ws
 from .pipes import ControlledPipe
 from .shared_gateway import OpenGateway, SharedGateway
-
-MakeHarness = Callable[..., Harness]
 
 
 class Door:
@@ -294,17 +291,6 @@ class TestListeners:
             await here.gone()
             peer = await here.session(kind)
             await peer.aclose()
-
-    async def test_half_open_connections_keep_no_client_out(self, shared_gateway: OpenGateway, kind: str) -> None:
-        """They say nothing: not even an upgrade request, or no CONNECT behind it."""
-        async with shared_gateway(max_handshakes=5) as here:
-            silent = [await here.dial_stream(kind) for _ in range(20)]
-            half = [await here.dial(kind)]
-            peers = [await here.session(kind) for _ in range(3)]
-            await here.bystanders_talk()
-            assert here.gateway.connection_limits.refusals["max_handshakes"] >= 15
-            for stream in [*silent, *(each.wire.stream for each in half), *(each.wire.stream for each in peers)]:
-                await trio.aclose_forcefully(stream)
 
 
 class TestCollector:

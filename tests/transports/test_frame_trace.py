@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import structlog
 import trio
@@ -14,7 +12,7 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow import frame_trace
 from gateway.transports.flow.frame_trace import NoSession, TooManyViews, TracedFrame, TraceView
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import frame
 
 Q, T = "/queue/a", "/topic/a"
@@ -186,24 +184,6 @@ class TestViews:
             await peer.settled()
             assert told(await taken(one)) == [("in", "SEND"), ("out", "RECEIPT")]
 
-    async def test_a_view_waits_for_frames(self, harness: Harness, nursery: trio.Nursery) -> None:
-        peer = await harness.session("tcp")
-        turns: list[int] = []
-
-        async def read(view: TraceView) -> None:
-            while True:
-                await view.wait()
-                turns.append(len(view.take()[0]))
-
-        with harness.server.traces.view(id_of(harness)) as view:
-            nursery.start_soon(read, view)
-            await wait_all_tasks_blocked()
-            assert turns == []
-            await peer.settled()
-            await wait_all_tasks_blocked()
-            assert sum(turns) == 2
-            nursery.cancel_scope.cancel()
-
     async def test_there_may_be_four(self, harness: Harness) -> None:
         await harness.session("tcp")
         traces, name = harness.server.traces, id_of(harness)
@@ -273,7 +253,7 @@ class TestEnds:
         ids=["disconnect", "error", "malformed"],
     )
     async def test_with_the_session(
-        self, make_harness: Callable[..., Harness], data: bytes, frames: list[tuple[str, str]]
+        self, make_harness: MakeHarness, data: bytes, frames: list[tuple[str, str]]
     ) -> None:
         harness = make_harness(options=TransportOptions(close_linger=0.0))
         peer = await harness.session("tcp")

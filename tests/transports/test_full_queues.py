@@ -6,8 +6,6 @@ many in one chunk and counts how many were carried out (`done`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -18,12 +16,11 @@ from gateway.broker.queue.queue import Queue
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import open_gateway
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, dial, frame
 from .pipes import ControlledPipe
 
 parametrize = pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 MOST = 10
 POLICIES = {"/queue/a": {"max_messages": MOST}, "/queue/b": {"max_messages": MOST}}

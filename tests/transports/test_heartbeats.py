@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import structlog.testing
 import trio
@@ -14,12 +12,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.transports import TransportOptions
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import CLOSE, PING, ws
 from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 
 class TestHeartbeats:

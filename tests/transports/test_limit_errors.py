@@ -6,7 +6,6 @@ are in `test_connection_limits` and `test_memory_guard`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow.connection_limits import LIMITS as OF_ADMISSION
 from gateway.transports.flow.rate_limits import LIMITS as OF_RATES
 
-from .harness import Harness
+from .harness import MakeHarness
 from .peers import CONNECT, frame
 
 NO_BODY = "CONNECT and STOMP need none"
@@ -66,7 +65,7 @@ CASES: list[tuple[str, int, str, dict[str, Any], bytes]] = [
 
 @pytest.mark.parametrize(("setting", "value", "message", "options", "data"), CASES)
 async def test_the_error_names_the_limit_and_its_value(
-    make_harness: Callable[..., Harness],
+    make_harness: MakeHarness,
     kind: str,
     setting: str,
     value: int,

@@ -15,12 +15,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, frame
 from .pipes import ControlledPipe
 
 parametrize = pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 End = Callable[[Harness, Peer, ControlledPipe], Awaitable[None]]
 
 ONE_ATTEMPT = {"#": {"max_attempts": 1}}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import structlog
 import trio
@@ -12,11 +10,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, frame
 from .pipes import ControlledPipe
-
-MakeHarness = Callable[..., Harness]
 
 LIMIT = 1_000_000
 MARK = 4_000_000

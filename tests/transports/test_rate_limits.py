@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,10 +16,8 @@ from gateway.transports import TransportOptions
 from gateway.transports.flow.rate_limits import BYTES, FRAMES, LIMITS, RateLimit, RateLimits
 from gateway.transports.wire.forwarded import Trusted
 
-from .harness import Harness
+from .harness import MakeHarness
 from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame, response_of, until, ws
-
-MakeHarness = Callable[..., Harness]
 
 
 def limit_of(frames: int, nbytes: int, now: float) -> RateLimit:

@@ -7,7 +7,6 @@ way: nothing comes early.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import structlog.testing
@@ -16,11 +15,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.core.scheduler import Scheduler
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer
 
 parametrize = pytest.mark.parametrize
-MakeHarness = Callable[..., Harness]
 
 LATEST = 0.021  # seconds behind the moment that was asked for: a slot of the wheel, and what floats lose
 ROUNDING = 1e-9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import trio
@@ -12,11 +11,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from gateway.broker import Quotas
 from gateway.transports import TransportOptions
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, Received, frame
 
 QUOTAS = Quotas(max_outbound=64_000)  # high mark 48,000, window 8,000
-MakeHarness = Callable[..., Harness]
 
 
 class Outbox:

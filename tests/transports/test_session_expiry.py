@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -17,7 +17,7 @@ from gateway.broker.model.destinations import EVENTS, RENEW
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.transports import TransportOptions
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, Received
 
 SECRET = "planted-secret"
@@ -74,7 +74,7 @@ class Tokens:
 
 
 @pytest.fixture
-async def tokens(make_harness: Callable[..., Harness]) -> AsyncIterator[Tokens]:
+async def tokens(make_harness: MakeHarness) -> AsyncIterator[Tokens]:
     issuer, options = Issuer(), TransportOptions(token_warning=60.0, connect_timeout=5.0)
     with structlog.testing.capture_logs() as lines:
         yield Tokens(make_harness(authenticator=issuer, options=options), issuer, lines)

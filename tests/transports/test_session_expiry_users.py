@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from gateway.config import settings
 from gateway.runtime.gateway import Gateway, open_gateway
 from gateway.transports.connection import session_expiry
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import Peer, dial
 
 HASH = passwords.hash_passcode("right")
@@ -152,30 +152,27 @@ class TestGroups:
 
 
 class Directory:
-    """An authenticator whose users can be taken out; of some the test says nothing."""
+    """An authenticator whose users can be taken out."""
 
     name = "directory"
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
-        self.asked = 0
 
     async def authenticate(self, credentials: Credentials) -> Identity | None:
-        login = credentials.login or ""
-        return Identity(login, review=None if login.startswith("token") else self._review)
+        return Identity(credentials.login or "", review=self._review)
 
     def _review(self, identity: Identity) -> Identity:
-        self.asked += 1
         if identity.user in self.gone:
             raise SessionEnded("user removed", "for a test")
         return identity
 
     def reload(self) -> str | None:
-        return "a fault" if not self.gone else None
+        return None
 
 
 @pytest.fixture
-async def harness(make_harness: Callable[..., Harness], autojump_clock: MockClock) -> Harness:
+async def harness(make_harness: MakeHarness, autojump_clock: MockClock) -> Harness:
     return make_harness(authenticator=Directory())
 
 

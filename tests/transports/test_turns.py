@@ -6,7 +6,6 @@ For turns that end because they deliver much see `test_back_pressure`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 import trio
@@ -16,7 +15,7 @@ from gateway.broker import Quotas
 from gateway.transports.connection import connection
 from gateway.transports.flow import back_pressure
 
-from .harness import Harness
+from .harness import Harness, MakeHarness
 from .peers import frame
 
 
@@ -75,7 +74,7 @@ async def test_the_frames_are_measured_with_what_they_cause(
 
 
 async def test_what_is_waited_for_behind_it_is_not(
-    make_harness: Callable[..., Harness], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    make_harness: MakeHarness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A publisher that is held for a reader that does not read."""
     for module in (connection, back_pressure):

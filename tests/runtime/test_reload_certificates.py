@@ -16,8 +16,8 @@ from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 
-from . import tls_files
-from .peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream
+from ..transports import tls_files
+from ..transports.peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream
 
 
 @asynccontextmanager
