@@ -91,8 +91,8 @@ class TestReplyTo:
     def test_a_worker_may_pass_it_on(self, scene: Scene, client: Client, worker: Client) -> None:
         name, other = address(client, worker), scene.connect()
         assert address(worker, other, name) == name
-        other.publish(name, b"from somebody else")
-        assert client.bodies() == [b"from somebody else"]
+        other.publish(name, b"from another client")
+        assert client.bodies() == [b"from another client"]
         assert not worker.session.subscriptions
 
     @pytest.mark.parametrize(
