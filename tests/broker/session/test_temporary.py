@@ -23,11 +23,6 @@ def address(client: Client, worker: Client, destination: str = REPLIES) -> str:
 
 
 @pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
-@pytest.fixture
 def worker(scene: Scene) -> Client:
     return scene.connect()
 
