@@ -9,7 +9,7 @@ import pytest
 
 from gateway.codec import Version
 
-from .client import ALL, Scene
+from .client import ALL, Client, Scene
 
 Stage = Callable[..., Scene]
 
@@ -32,6 +32,18 @@ def stage() -> Iterator[Stage]:
 def scene(stage: Stage) -> Scene:
     """A broker with the default quotas."""
     return stage()
+
+
+@pytest.fixture
+def client(scene: Scene) -> Client:
+    """A client of 1.2."""
+    return scene.connect()
+
+
+@pytest.fixture
+def other(scene: Scene) -> Client:
+    """Another one."""
+    return scene.connect()
 
 
 @pytest.fixture(params=ALL, ids=lambda version: version.name)

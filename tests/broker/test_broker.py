@@ -32,7 +32,7 @@ def test_an_operator_ends_one_session_and_no_other(scene: Scene) -> None:
     assert (error.headers["message"], error.body) == ("session ended", b"maintenance")
     assert list(scene.broker.sessions) == [other.session.id]
     assert not scene.broker.end_session(client.session.id, "again")
-    assert not scene.broker.end_session("nope", "nobody")
+    assert not scene.broker.end_session("nope", "no session")
 
 
 class TestForgotten:

@@ -18,6 +18,7 @@ from gateway.broker.errors import (
 from gateway.codec import V10, Frame, Head, MalformedFrame, ProtocolError, Version, encoder
 
 from .client import Scene
+from .conftest import Stage
 from .wire import Received, parse
 
 
@@ -115,6 +116,15 @@ def test_nothing_goes_out_behind_the_error(scene: Scene, stalled: bool) -> None:
     client.drop()
     other.subscribe("/queue/a")
     assert other.bodies() == [b"late"]
+
+
+def test_nor_a_receipt_that_waited_for_the_store(stage: Stage) -> None:
+    scene = stage(stored=True)
+    client = scene.connect()
+    client.publish("/queue/a", b"m", persistent="true", receipt="r")
+    client.session.fail(NotAllowed("no"))
+    scene.commit()
+    assert [frame.command for frame in client.received()] == ["ERROR"]
 
 
 def test_nor_when_an_operator_ends_the_session(scene: Scene) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.model.policy import WhenFull
+
 from ..client import Scene
 from ..conftest import Stage
 
@@ -188,6 +190,20 @@ class TestLimits:
         client.publish("b", b"m")
         assert not client.closed
         assert [each.body[:1] for each in reader.messages()] == [b"x"]
+
+    def test_a_dead_letter_into_a_full_queue_holds_no_publisher_back(self, stage: Stage) -> None:
+        scene = stage(
+            {
+                "/queue/a": {"max_messages": 1, "when_full": WhenFull.DEAD_LETTER, "dead_letter": "/queue/dead"},
+                "/queue/dead": {"max_messages": 1},
+            }
+        )
+        client = scene.connect()
+        for _ in range(4):
+            client.publish("/queue/a", b"m")
+        assert not scene.broker.context.take_full()
+        client.publish("/queue/dead", b"m")
+        assert scene.broker.context.take_full() == {scene.broker.destinations["/queue/dead"]}
 
     def test_under_pressure_everything_still_flows(self, stage: Stage) -> None:
         """Between the mark and the limit SENDs take the long way, and arrive all the same."""

@@ -15,11 +15,6 @@ LATER = {"x-delay": "1000"}
 both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
 
-@pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
 def moment(scene: Scene, seconds: float) -> str:
     """So many seconds from now, in milliseconds since the epoch."""
     return str(int((EPOCH + scene.now + seconds) * 1000))

@@ -14,16 +14,6 @@ from ..conftest import Stage
 later = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
 
 
-@pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
-@pytest.fixture
-def other(scene: Scene) -> Client:
-    return scene.connect()
-
-
 class TestCommands:
     @pytest.mark.parametrize("command", ["BOGUS", "MESSAGE", "RECEIPT", "CONNECTED", "ERROR"])
     def test_an_unknown_command_is_refused(self, client: Client, command: str) -> None:

@@ -23,11 +23,6 @@ def address(client: Client, worker: Client, destination: str = REPLIES) -> str:
 
 
 @pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
-@pytest.fixture
 def worker(scene: Scene) -> Client:
     return scene.connect()
 
@@ -91,8 +86,8 @@ class TestReplyTo:
     def test_a_worker_may_pass_it_on(self, scene: Scene, client: Client, worker: Client) -> None:
         name, other = address(client, worker), scene.connect()
         assert address(worker, other, name) == name
-        other.publish(name, b"from somebody else")
-        assert client.bodies() == [b"from somebody else"]
+        other.publish(name, b"from another client")
+        assert client.bodies() == [b"from another client"]
         assert not worker.session.subscriptions
 
     @pytest.mark.parametrize(

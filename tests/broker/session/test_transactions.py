@@ -8,16 +8,6 @@ from ..client import Client, Scene, Step
 from ..conftest import Stage
 
 
-@pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
-@pytest.fixture
-def other(scene: Scene) -> Client:
-    return scene.connect()
-
-
 class TestSends:
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
     def test_nothing_before_commit_all_behind_it_in_order(

@@ -205,6 +205,18 @@ class TestGaps:
         assert bodies[jump:] == list(range(10, 20))
         assert found[jump].headers["first-seq"] == found[jump].headers["seq"]
 
+    @BOTH
+    def test_overtaken_behind_the_last_message_that_was_there(self, stage: Stage, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 3}}, stored=stored)
+        fill(scene, 3)
+        client = come(scene, ack="client", **FIRST, **{"prefetch-count": "1"})
+        found = got(client)
+        found += _acknowledge(client, found)
+        fill(scene, 5, start=3)
+        while more := _acknowledge(client, found):
+            found += more
+        assert bodies_and_gaps(found) == [(number, number == 5) for number in (0, 1, 2, 5, 6, 7)]
+
     def test_while_it_is_being_read(self, stage: Stage) -> None:
         """Rows that are cut before they are read."""
         scene = stage({T: {"log_messages": 10}}, stored=True)

@@ -17,11 +17,6 @@ from ..wire import build
 TOPIC = "/topic/a"
 
 
-@pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
 def kept_for(scene: Scene, name: str, **headers: str) -> list[bytes]:
     """The messages that a new subscriber gets."""
     client = scene.connect()

@@ -24,16 +24,6 @@ def fill(producer: Client, count: int) -> list[bytes]:
     return bodies
 
 
-@pytest.fixture
-def client(scene: Scene) -> Client:
-    return scene.connect()
-
-
-@pytest.fixture
-def other(scene: Scene) -> Client:
-    return scene.connect()
-
-
 def test_every_subscriber_gets_every_message_in_order(scene: Scene) -> None:
     clients = [scene.connect(version) for version in ALL * 2]
     for number, client in enumerate(clients):
