@@ -15,8 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway import __version__
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
-from gateway.observe.latency import Percentiles
-from gateway.observe.sampler import STEP, Sampler, Second
+from gateway.observe.sampler import STEP, Percentiles, Sampler, Second
 
 if TYPE_CHECKING:
     from gateway.config.settings import Settings
