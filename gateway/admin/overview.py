@@ -16,8 +16,7 @@ from starlette.responses import JSONResponse, Response
 from gateway import __version__
 from gateway.admin.endpoint import Api, ApiModel, Endpoint, decimal
 from gateway.config.settings import Settings
-from gateway.observe.latency import Percentiles
-from gateway.observe.sampler import STEP, Sampler, Second
+from gateway.observe.sampler import STEP, Percentiles, Sampler, Second
 from gateway.runtime.gateway import Gateway
 
 

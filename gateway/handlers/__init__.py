@@ -4,14 +4,12 @@
     registry    the functions, and the queue of each
     request     one message, and the answers of its function
     runner      the session that runs the functions: a client of the broker without a connection
-    loading     the module that the setting `handlers` names
 
 A function is a consumer like any other: its messages wait in its queue, are acknowledged when the function returns, and
 are redelivered when it fails.  The broker knows nothing of Python functions.
 """
 
-from .loading import HandlersError, load
-from .registry import DEAD_LETTERS, OF_SENDS, Handlers
+from .registry import DEAD_LETTERS, OF_SENDS, Handlers, HandlersError, load
 from .request import CannotSend, Reject, Request
 from .runner import Runner
 

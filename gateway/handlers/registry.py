@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from gateway import plugins
 from gateway.broker.model.destinations import APP, HANDLERS
 from gateway.broker.model.trie import PatternTrie
 
@@ -164,3 +165,18 @@ def _check(call: Callable[..., object], template: Template) -> None:
 
 def _name_of(call: object) -> str:
     return getattr(call, "__qualname__", None) or repr(call)
+
+
+class HandlersError(Exception):
+    """The functions cannot be loaded; `str()` is one sentence."""
+
+
+def load(text: str) -> Handlers:
+    """Import the operator's module.  Raises HandlersError: it cannot be imported, or the attribute is no `Handlers`."""
+    try:
+        found: Handlers = plugins.load(
+            text, lambda value: isinstance(value, Handlers), "a gateway.handlers.Handlers", hints=True
+        )
+    except plugins.PluginError as error:
+        raise HandlersError(str(error)) from error
+    return found

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import structlog
 import trio
 from pydantic import ConfigDict
 
-from gateway.broker.core.histogram import Histogram
-from gateway.observe.latency import LatencyWindow, Percentiles
+from gateway.broker.core.histogram import BOUNDS, Histogram
 from gateway.transports.flow.process_memory import resident
 
 if TYPE_CHECKING:
@@ -33,6 +32,57 @@ KEPT = 600  # samples: ten minutes
 WINDOW = 10  # steps of the current percentiles
 
 _RATES = ("published", "delivered", "acknowledged", "errors")
+
+
+class Percentiles(NamedTuple):
+    """Milliseconds within which 50 %, 95 % and 99 % were done."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class LatencyWindow:
+    """The last steps of a histogram, which only grows: the difference of two has the times between them.
+
+    Within a bucket times are taken to lie evenly, so the error of a percentile is less than the width of its bucket.
+    """
+
+    def __init__(self, histogram: Histogram, steps: int) -> None:
+        self._histogram = histogram
+        self._before: deque[list[int]] = deque([list(histogram.counts)], maxlen=steps + 1)
+
+    def step(self) -> Percentiles | None:
+        """End a step; returns its percentiles, None: it had no times."""
+        self._before.append(list(self._histogram.counts))
+        return percentiles(_between(self._before[-2], self._before[-1]))
+
+    def percentiles(self) -> Percentiles | None:
+        """Of all steps of the window; None: they had no times."""
+        return percentiles(_between(self._before[0], self._before[-1]))
+
+
+def _between(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    return [late - early for early, late in zip(before, after, strict=True)]
+
+
+def percentiles(counts: Sequence[int]) -> Percentiles | None:
+    """Percentiles of the counts of buckets; None: all are 0."""
+    total = sum(counts)
+    if not total:
+        return None
+    return Percentiles(*[round(_percentile(counts, total * part) / 1000, 3) for part in (0.5, 0.95, 0.99)])
+
+
+def _percentile(counts: Sequence[int], wanted: float) -> float:
+    """The time in microseconds within which `wanted` were done; a time above all bounds counts as the last bound."""
+    low = 0
+    for bound, count in zip(BOUNDS, counts, strict=False):
+        if wanted <= count:
+            return low + (bound - low) * wanted / count
+        wanted -= count
+        low = bound
+    return low
 
 
 @dataclass(frozen=True, slots=True)

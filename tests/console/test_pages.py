@@ -147,11 +147,3 @@ def test_a_laptop_shows_all_columns(visiting: Callable[..., Visit], front: Front
             page.wait_for_function(
                 "[...document.querySelectorAll('.scroll')].every((each) => each.scrollWidth <= each.clientWidth)"
             )
-
-
-def test_the_token_is_in_no_address(visit: Visit) -> None:
-    asked: list[str] = []
-    visit.page.on("request", lambda request: asked.append(request.url))
-    visit.open("sessions")
-    assert asked
-    assert not [url for url in asked if TOKEN in url or "token=" in url]

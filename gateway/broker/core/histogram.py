@@ -2,7 +2,7 @@
 
 The buckets are the same everywhere: six to a decade, from 10 microseconds to 1,000 seconds.  A quantile that is read
 out of one is wrong by some 5 % where times spread, and by two thirds at worst, where all of them are equal.  Counts
-only grow; for those of the last seconds, a reader keeps the earlier ones (`gateway/observe/latency.py`).
+only grow; for those of the last seconds, a reader keeps the earlier ones (`gateway/observe/sampler.py`).
 """
 
 from __future__ import annotations
