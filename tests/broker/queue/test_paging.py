@@ -276,7 +276,6 @@ class TestOrder:
         assert [int(body) for body in consumer.bodies()] == [*range(filled + 2), 99]
 
     def test_keys_come_before_the_backlog(self, scene: Scene) -> None:
-        """They are in memory, where a newer one finds them."""
         client = fill(scene, 9)
         in_memory = 9 - count(scene)
         for number in range(9, 12):
