@@ -208,10 +208,6 @@ class Consumers:
             if subscription.has_room():
                 consumer_set.list(subscription)
 
-    def standing_by(self) -> list[Subscription]:
-        """The consumers beside the exclusive one."""
-        return [each for each in self.all if each.stands_by]
-
     def _make_exclusive(self, subscription: Subscription | None) -> None:
         """One consumer gets everything, the others stand by; None: all are equal again."""
         self._exclusive = subscription

@@ -390,7 +390,7 @@ class Dispatcher:
         """Add a consumer, with the text of its selector (empty: it wants all messages); `enlist` follows."""
         if self._consumers.join(subscription, text, self._waiting.ready_lists):
             # It is the exclusive one: groups of the others are free.
-            for each in self._consumers.standing_by():
+            for each in [each for each in self._consumers.all if each.stands_by]:
                 self._free_groups_of(each)
         self._waiting.weigh()
 

@@ -39,7 +39,7 @@ from .expiry import has_expired
 from .groups import Group
 from .overflow import Overflow, QueueLimits, limits_of
 from .paging import PagedMessages
-from .redelivery import DeadLetter, Discard, Requeue, RequeueAfter
+from .redelivery import DeadLetter, Discard, RequeueAfter
 from .subscription import Delivery, Subscription, remove_all
 from .waiting import WaitingMessages
 
@@ -487,7 +487,7 @@ class Queue:
                 due = scheduler.clock() + seconds
                 due = min(due, message.expires or due)  # a back-off may be longer than the time to live
                 self.resting[message] = scheduler.at(due, partial(self._come_back, message))
-            case Requeue() | RequeueAfter():
+            case _:  # at once; one that has expired meanwhile goes when it comes to its place
                 return True
         return False
 

@@ -46,7 +46,6 @@ class TestToTheEnd:
         assert shown(client) == []
 
     def test_a_message_that_waits_for_a_busy_group_is_shown(self, scene: Scene) -> None:
-        """Whether another consumer came upon it or not."""
         owner, other, client = scene.connect(), scene.connect(), scene.connect()
         owner.subscribe(QUEUE, ack="client", **{"prefetch-count": "1"})
         bodies = fill(client, 3, JMSXGroupID="g")
@@ -109,8 +108,6 @@ class TestTheEndOfABrowser:
 
 
 class TestTailing:
-    """`browser-end:false`."""
-
     def test_what_waits_and_then_what_comes(self, scene: Scene) -> None:
         client, producer = scene.connect(), scene.connect()
         bodies = fill(producer, 2)
@@ -254,7 +251,6 @@ def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]
 
 
 def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:
-    """Also by an outbox that never empties."""
     client, producer = pair
     fill(producer, 10, size=300)
     client.stalled = True
@@ -297,7 +293,6 @@ def test_it_may_leave_between_two_turns(stage: Stage, monkeypatch: pytest.Monkey
 
 
 def test_what_expires_meanwhile_is_not_shown(pair: tuple[Client, Client]) -> None:
-    """Neither of what waited nor of what came."""
     client, producer = pair
     fill(producer, 10, size=300)
     producer.publish(QUEUE, b"old", ttl="1000")

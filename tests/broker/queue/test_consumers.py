@@ -184,7 +184,6 @@ class TestBound:
 
     @pytest.fixture
     def scene(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
-        """A queue may have three."""
         monkeypatch.setattr(consumers, "MOST_SETS", 3)
         return scene
 

@@ -80,6 +80,11 @@ class TestWhoGetsWhat:
         assert go_on(red) == ["red50", "red150", "red250"]
         assert len(waits(scene)) == 297
 
+    def test_plain_and_selective_ones_take_turns(self, scene: Scene) -> None:
+        clients = [selective(scene), selective(scene, RED), selective(scene, BLUE)]
+        send(scene.connect(), *(f"red{number}" for number in range(8)))
+        assert [len(names(client)) for client in clients] == [4, 4, 0]
+
     def test_in_order_also_what_came_back(self, scene: Scene) -> None:
         red, plain, producer = selective(scene, RED, 2), selective(scene, prefetch=1), scene.connect()
         send(producer, "0", "red1", "2", "red3", "red4", "red5")

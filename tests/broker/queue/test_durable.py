@@ -131,6 +131,19 @@ class TestPlaces:
         scene.commit()
         assert marks(scene.crash()) == {1: True}
 
+    @pytest.mark.parametrize(("end", "left"), [(Client.commit, [3]), (Client.abort, [0, 1, 2, 3])])
+    def test_also_with_messages_that_have_no_row(self, scene: Scene, end: Step, left: list[int]) -> None:
+        client, consumer = scene.connect(), scene.consumer("/queue/a", ack="client")
+        for number, headers in enumerate([P, {}, P]):
+            client.publish("/queue/a", b"%d" % number, **headers)
+        consumer.begin()
+        consumer.ack(consumer.messages()[-1], transaction="t")
+        consumer.unsubscribe()
+        client.publish("/queue/a", b"3", **P)
+        end(consumer)
+        assert stored(scene) == len([number for number in left if number != 1])
+        assert list(marks(scene)) == left
+
     def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
         client, consumer = scene.connect(), scene.consumer("/queue/a")
         consumer.stalled = True

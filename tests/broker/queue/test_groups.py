@@ -68,6 +68,17 @@ class TestSticky:
             clients[0].publish("/topic/a", b"%d" % number, JMSXGroupID="g", **CLOSE)
         assert [client.bodies() for client in clients] == [[b"0", b"1", b"2"]] * 2
 
+    def test_one_message_of_a_group_stands_in_the_lists(self, scene: Scene) -> None:
+        producer = scene.connect()
+        send(producer, *numbered("g", *range(50)))
+        assert len(queue_of(scene).in_memory.ready_lists[0]) == 1
+        owner = consumer(scene, 1)
+        send(producer, *numbered("g", *range(50, 99)))
+        (group,) = known(scene)
+        assert group.owner is not None
+        assert len(group.owner.tokens) == 1
+        assert go_on(owner) == numbered("g", *range(99))
+
 
 class TestBusyOwner:
     """Its messages wait for it, and stand in nobody's way."""
@@ -92,7 +103,6 @@ class TestBusyOwner:
         assert names(other) == ["1"]
 
     def test_what_stands_before_it_goes_first(self, scene: Scene) -> None:
-        """Also where somebody else came upon the group's message meanwhile."""
         owner, other = consumer(scene, 1), consumer(scene, 1)
         send(owner, "g1", "0", "1", "g2", "2")
         other.ack(other.message())
@@ -177,7 +187,6 @@ def test_who_leaves_is_forgotten(scene: Scene) -> None:
 
 @pytest.fixture
 def three_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue remembers three groups."""
     monkeypatch.setattr(groups, "MOST_GROUPS", 3)
 
 
@@ -265,8 +274,6 @@ class TestBound:
 
 
 class TestAccount:
-    """What the groups of all queues cost."""
-
     def test_they_are_counted_until_nobody_has_them(self, scene: Scene) -> None:
         broker = scene.broker
         owner, other = consumer(scene), consumer(scene)

@@ -33,7 +33,6 @@ def send_in_transaction(client: Client, numbers: str) -> None:
 
 
 def digits(client: Client) -> str:
-    """The digits of the messages that came."""
     return "".join(body[:1].decode() for body in client.bodies())
 
 

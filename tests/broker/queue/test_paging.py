@@ -215,6 +215,14 @@ class TestSelective:
         consumer.unsubscribe()
         assert [int(message.body) for message in drain(scene)] == list(range(20))
 
+    def test_what_comes_while_all_is_read(self, scene: Scene) -> None:
+        client = fill(scene, 20, kind="a")
+        consumer = scene.consumer(QUEUE, selector="kind = 'b'")
+        scene.commit()
+        client.publish(QUEUE, b"20", kind="b", **P)
+        scene.commit()
+        assert consumer.bodies() == [b"20"]
+
     def test_by_a_group_whose_consumer_is_busy(self, scene: Scene) -> None:
         client = fill(scene, 20, JMSXGroupID="g")
         client.publish(QUEUE, b"20", JMSXGroupID="h", **P)
@@ -276,7 +284,6 @@ class TestOrder:
         assert [int(body) for body in consumer.bodies()] == [*range(filled + 2), 99]
 
     def test_keys_come_before_the_backlog(self, scene: Scene) -> None:
-        """They are in memory, where a newer one finds them."""
         client = fill(scene, 9)
         in_memory = 9 - count(scene)
         for number in range(9, 12):

@@ -50,7 +50,7 @@ class TestOneConsumerEach:
         shares = [client.bodies() for client in clients]
         assert sorted(chain.from_iterable(shares), key=int) == early + late
         assert [len(share) for share in shares] == [len(early) + 10, 10, 10]
-        assert all(share == sorted(share, key=int) for share in shares)
+        assert [share[len(early) if share is shares[0] else 0 :] for share in shares] == [late[k::3] for k in range(3)]
 
 
 class TestGivenBack:
@@ -148,7 +148,6 @@ class TestNack:
     def test_another_consumer_gets_it_first_and_sees_that_it_is_a_redelivery(
         self, scene: Scene, ack: str, turn: int
     ) -> None:
-        """Whose turn ever it is."""
         has, has_not, third = clients = consumers(scene, 3, ack)
         fill(has, turn)
         for client in clients:
@@ -214,8 +213,6 @@ class TestPriority:
 
 
 class TestPlaces:
-    """What has gone leaves no traces."""
-
     def test_a_long_life_with_few_messages(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=1)
         one, two = consumers(scene, 2, "client-individual")
@@ -314,7 +311,6 @@ def first(client: Client, subscription: str) -> Received:
 @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
 @pytest.mark.parametrize("steps", range(len(STEPS) + 1))
 def test_a_session_may_end_at_every_point(scene: Scene, steps: int, leave: Step) -> None:
-    """Nothing is lost, whoever else is there."""
     client, producer = scene.connect(), scene.connect()
     for number in range(10):
         group = {"JMSXGroupID": "gh"[number // 4 % 2]} if number % 2 else {}

@@ -39,7 +39,6 @@ WANTED = {"wanted": "yes"}
 
 
 def new(number: int, priority: int = 4, *, wanted: bool = True) -> Message:
-    """A message that waits."""
     headers = {"number": str(number)} | (WANTED if wanted else {})
     message = Message(number, Head("SEND", headers), b"", SendOptions(priority=priority))
     message.waits = True
@@ -90,7 +89,6 @@ def asked() -> Asked:
 
 @pytest.fixture
 def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn is over after three messages."""
     monkeypatch.setattr(lane_module, "READS_PER_TURN", 3)
 
 
@@ -118,8 +116,6 @@ class TestOrder:
 
 
 class TestGone:
-    """Another lane's consumer took them."""
-
     def test_they_take_places_until_it_is_compacted(self) -> None:
         messages = [new(number, priority) for number in range(10) for priority in (4, 5)]
         ready_list = filled(messages)
@@ -462,7 +458,6 @@ def test_they_go_with_the_consumers(scene: Scene, client: Client, leave: Step) -
 
 
 def test_they_are_empty_when_the_messages_have_gone(scene: Scene, client: Client) -> None:
-    """Though their consumers stay."""
     other = scene.connect(client.version)
     other.subscribe(QUEUE)
     assert len(other.messages()) == DEEP
@@ -493,7 +488,6 @@ def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
 
 
 def waiting(queue: Queue) -> list[int]:
-    """All that waits in memory."""
     return [message.number for message in queue.waiting_messages()]
 
 

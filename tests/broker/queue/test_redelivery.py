@@ -37,7 +37,6 @@ def be_sent_away(client: Client) -> None:
 
 
 def waiting(scene: Scene, queue: str) -> int:
-    """How many messages wait in a queue."""
     rows = {row["name"]: row["waiting"] for row in map(of_destination, scene.broker.destinations.values())}
     return int(str(rows.get(queue, 0)))
 

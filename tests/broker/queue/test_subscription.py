@@ -240,7 +240,6 @@ class TestLedger:
 
 
 def large(producer: Client, count: int, nbytes: int) -> None:
-    """Send so many messages that cost a little more than so many bytes each."""
     for _ in range(count):
         producer.publish(QUEUE, b" " * (nbytes - OVERHEAD))
 
