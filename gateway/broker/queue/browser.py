@@ -24,8 +24,7 @@ from .subscription import Subscription
 
 # Messages that are looked at in one turn: about 2 ms.
 _LOOKS_PER_TURN = 2_000
-# Rows of one read.
-_PAGE = 200
+_PAGE = 200  # rows of one read
 
 
 class Browsers(dict[Subscription, "Browser"]):

@@ -29,8 +29,6 @@ class ConsumerSet:
 
     Attributes:
         ready_list: the messages that wait for them; sets that differ in priority alone share it.
-        text: the selector's.
-        consumers: how many there are.
         rotation: those with room.
         owed: those that own message groups, and may have to get the token of one (see `dispatch`).
         behind: the ready list is being read, in turns; the consumers get nothing past it.

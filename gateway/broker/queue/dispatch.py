@@ -31,28 +31,15 @@ from .waiting import WaitingMessages
 
 
 class Outlet(Protocol):
-    """The part of the queue that dispatch uses."""
+    """The part of the queue that dispatch uses (see `Queue`)."""
 
-    def hand(self, message: Message, consumer: Subscription) -> None:
-        """Give a kept message, which does not wait, to a consumer."""
-
-    def remove(self, message: Message) -> None:
-        """A message waits no longer."""
-
-    def expire(self, message: Message) -> None:
-        """The time of a kept message, which does not wait, is over."""
-
-    def has_expired(self, message: Message) -> bool:
-        """True if the time of a message is over."""
-
-    def is_due(self, message: Message) -> bool:
-        """True if a kept message has a place here; if not, it is gone."""
-
-    def holds_up(self, message: Message) -> bool:
-        """True if a message must wait for a more urgent one that is still to be read from the store."""
-
-    def read_on(self) -> None:
-        """A consumer has room, and wants none of the messages in memory: read further ones from the store."""
+    def hand(self, message: Message, consumer: Subscription) -> None: ...
+    def remove(self, message: Message) -> None: ...
+    def expire(self, message: Message) -> None: ...
+    def has_expired(self, message: Message) -> bool: ...
+    def is_due(self, message: Message) -> bool: ...
+    def holds_up(self, message: Message) -> bool: ...
+    def read_on(self) -> None: ...
 
 
 class Dispatcher:

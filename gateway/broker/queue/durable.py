@@ -26,8 +26,7 @@ from .consumers import Consumers
 from .overflow import QueueLimits
 from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
 
-ENDED = "ended"
-"""The kind of a place that ends as soon as none of its rows is held."""
+ENDED = "ended"  # the kind of a place that ends as soon as none of its rows is held
 
 
 class StoredQueue(PagedQueue, Protocol):

@@ -23,10 +23,8 @@ from .subscription import Subscription
 # Groups of a queue; and bytes, for those of all queues.
 MOST_GROUPS = 65_536
 MOST_BYTES = 64 * 1024 * 1024
-# Bytes that a group costs beside its name.
-_COST = 500
-# Groups looked at for one that can be forgotten.
-_LOOKS = 16
+_COST = 500  # bytes that a group costs beside its name
+_LOOKS = 16  # groups looked at for one that can be forgotten
 
 
 class Owner:

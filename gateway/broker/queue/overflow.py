@@ -30,8 +30,7 @@ class QueueLimits:
     """The limits of one queue.
 
     Attributes:
-        max_messages: 0: any number.
-        max_octets: 0: any.
+        max_messages, max_octets: 0: any number.
         conflate_by: the header by which newer messages replace older ones; empty: none.
         any: there is a limit.
         drops_oldest: and the oldest message may have to go.

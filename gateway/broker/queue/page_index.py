@@ -13,10 +13,8 @@ from itertools import compress
 
 # Rows at the front that are looked at for such as have expired; one time to live for all of a queue needs no more.
 _LOOKS = 1_000
-# Entries of an array that were read, before it is cut.
-_SLACK = 65_536
-# In place of the size of a row that has gone, from the middle.
-_GONE = -1
+_SLACK = 65_536  # entries of an array that were read, before it is cut
+_GONE = -1  # in place of the size of a row that has gone, from the middle
 
 
 class PageIndex:

@@ -39,12 +39,10 @@ from .waiting import WaitingMessages
 MOST_IN_MEMORY, LEAST_IN_MEMORY = 16 * 1024 * 1024, 256 * 1024
 # Fewer messages than this wait in memory, and costing less than so many bytes: read on.
 _LOW, _LOW_BYTES = 1_000, 1024 * 1024
-# Rows of one read.
-_PAGE, _PAGE_BYTES = 1_000, 2 * 1024 * 1024
+_PAGE, _PAGE_BYTES = 1_000, 2 * 1024 * 1024  # of one read
 # Bytes that may be read in search of messages for a consumer that wants none of those in memory.
 _MOST_OF_OTHERS = 4 * MOST_IN_MEMORY
-# Seconds between such looks, at least.
-_PAUSE = 1.0
+_PAUSE = 1.0  # seconds between such looks, at least
 # Rows that leave the store with one batch, 7 ms here, 10 ms in the thread that writes: a million at once would hold up
 # all receipts.
 _SLICE = 5_000

@@ -248,7 +248,7 @@ class Queue:
         return self.storage is not None and (self._is_arriving or self.storage.holds_up(message))
 
     def read_on(self) -> None:
-        """A consumer has room, and wants none of the messages in memory."""
+        """A consumer has room, and wants none of the messages in memory: read further ones from the store."""
         if self.storage is not None:
             self.storage.refill(stuck=True)
 

@@ -33,10 +33,8 @@ from ..model.options import Selector
 READS_PER_TURN = 3_000
 # Bytes of headers, times characters of the selector, that cost about as much as to look at a message at all.
 _SCANNED_PER_READ = 8_192
-# Places that are copied in the time of one read.
-_COPIED_PER_READ = 25
-# Places out of order that are looked at for the oldest message.
-_LOOKS = 100
+_COPIED_PER_READ = 25  # places that are copied in the time of one read
+_LOOKS = 100  # places out of order that are looked at for the oldest message
 
 
 class ReadyList:

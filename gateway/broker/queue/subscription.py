@@ -238,9 +238,7 @@ class Subscription:
         self.records: EventLog = context.records
         self.names = b""
         self.names_by: dict[str, bytes] | None = None
-        self.listed = False
-        self.stands_by = False
-        self.ended = False
+        self.listed = self.stands_by = self.ended = False
         self._by_message_id = by_message_id
         self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
         self.prefetch = min(self._most_messages, quotas.max_unacknowledged)

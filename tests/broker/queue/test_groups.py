@@ -401,13 +401,6 @@ class TestClosing:
         send(one, "g3", "g4")
         assert (names(one), names(two)) == (["g1", "g2"], ["g3", "g4"])
 
-    @pytest.mark.parametrize("sequence", ["1", "0", "-2"])
-    def test_other_numbers_say_nothing(self, scene: Scene, sequence: str) -> None:
-        one, two = consumer(scene), consumer(scene)
-        for number in range(3):
-            send(one, f"g{number}", JMSXGroupSeq=sequence)
-        assert (len(names(one)), names(two)) == (3, [])
-
     def test_what_waits_behind_it_is_free(self, scene: Scene) -> None:
         """Whether others came upon it before or not; and what comes then is behind it."""
         owner, other = consumer(scene, 1), consumer(scene)

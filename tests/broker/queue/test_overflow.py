@@ -26,7 +26,6 @@ def send(client: Client, numbers: str, **headers: str) -> None:
 
 
 def send_in_transaction(client: Client, numbers: str) -> None:
-    """The same, in one transaction."""
     client.begin()
     send(client, numbers, transaction="t")
     client.commit()

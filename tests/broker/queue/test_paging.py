@@ -449,15 +449,6 @@ class TestPurge:
 
 class TestBrowsers:
     @pytest.mark.parametrize("end", ["true", "false"])
-    def test_see_all_that_waits(self, scene: Scene, end: str) -> None:
-        fill(scene, 12)
-        browser = scene.consumer(QUEUE, browser="true", **{"browser-end": end})
-        for _ in range(10):
-            scene.commit()
-        found = [message.body for message in browser.messages() if "browser" not in message.headers]
-        assert found == [b"%d" % number for number in range(12)]
-
-    @pytest.mark.parametrize("end", ["true", "false"])
     def test_as_fast_as_they_read(self, stage: Stage, end: str) -> None:
         scene = stage(stored=True, max_outbound=8_000)
         client = scene.connect()
@@ -553,7 +544,6 @@ def test_removed(rows: PageIndex) -> None:
 
 
 def test_most_of_them(rows: PageIndex) -> None:
-    """Their places are forgotten."""
     rows.take(1)
     for row in (2, -3, 4, 5, -6, 7):
         rows.remove(row)

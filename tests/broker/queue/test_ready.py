@@ -64,7 +64,6 @@ def take(ready_list: ReadyList) -> Message | None:
 
 
 def drain(ready_list: ReadyList) -> list[int]:
-    """Take all; returns their numbers."""
     found = []
     while (message := take(ready_list)) is not None:
         found.append(message.number)

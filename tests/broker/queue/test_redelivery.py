@@ -20,18 +20,15 @@ from .helpers import DEAD, QUEUE
 
 
 def slip(client: Client) -> None:
-    """The client sends what it must not, and is closed."""
     client.send("BOGUS")
 
 
 def be_slow(client: Client) -> None:
-    """The client does not read, and is closed."""
     client.end(SlowConsumer("too much waits", "max_outbound"))
     client.scene.settle()
 
 
 def be_sent_away(client: Client) -> None:
-    """An operator ends the session."""
     client.scene.broker.end_session(client.session.id, "maintenance")
     client.scene.settle()
 
