@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,8 @@ from tests.pipeline.report.conftest import Look
 
 PHONE = {"viewport": {"width": 390, "height": 844}}
 WIDE = {"viewport": {"width": 1200, "height": 900}}
+SIZES: dict[str, dict[str, Any]] = {"wide": WIDE, "phone": PHONE}
+SHORT = ((made.day, "light", "phone"), (made.hostile, "dark", "wide"))
 REPORTS = (made.day, made.minutes, made.nothing, made.hostile)
 
 
@@ -39,18 +42,12 @@ def values(seen: dict[str, Any], section: str, figure: str) -> list[dict[str, An
 @pytest.mark.parametrize(
     ("make", "scheme", "size"),
     [
-        (made.day, "light", PHONE),
-        (made.hostile, "dark", WIDE),
-        *[
-            pytest.param(make, scheme, size, marks=pytest.mark.long)
-            for make in REPORTS
-            for scheme in ("light", "dark")
-            for size in (WIDE, PHONE)
-        ],
+        pytest.param(*each, marks=() if each in SHORT else pytest.mark.long)
+        for each in itertools.product(REPORTS, ("light", "dark"), SIZES)
     ],
 )
-def test_it_can_be_read(make: Callable[[], Report], scheme: str, size: dict[str, Any], look: Look) -> None:
-    seen = look(page_of(make()), colorScheme=scheme, **size)
+def test_it_can_be_read(make: Callable[[], Report], scheme: str, size: str, look: Look) -> None:
+    seen = look(page_of(make()), colorScheme=scheme, **SIZES[size])
     assert seen["scroll"] == 0
     assert not seen["wide"]
     assert not seen["cut"]
