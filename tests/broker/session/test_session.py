@@ -509,6 +509,8 @@ class TestEnd:
         assert not client.received()
         assert not scene.broker.sessions
         assert not scene.broker.end_session(client.session.id, "again")
+        client.session.end(RenewalRefused("too late"))
+        assert not client.received()
 
     def test_nothing_goes_out_behind_its_receipt(self, client: Client, other: Client) -> None:
         client.subscribe("/topic/a", "0")

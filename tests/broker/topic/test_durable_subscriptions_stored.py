@@ -161,6 +161,14 @@ class TestContents:
         scene.commit()
         assert len(scene.store.rows) == (persistent if durable is None else durable)
 
+    def test_stored_messages_stay_where_the_policy_stores_none_any_more(self, scene: Scene) -> None:
+        consumer(scene, RABBITMQ).drop()
+        store(scene, b"1")
+        scene = scene.crash(policies={"/topic/#": {"durable": False}})
+        store(scene, b"2")
+        assert len(scene.store.rows) == 1
+        assert consumer(scene, RABBITMQ).bodies() == [b"1", b"2"]
+
     def test_ordinary_subscribers_store_nothing(self, scene: Scene) -> None:
         client = known(scene)
         client.subscribe(TOPIC, ack="client")

@@ -601,6 +601,15 @@ class TestRedelivery:
         client.nack(client.message(), requeue="false")
         assert numbers(come(scene)) == [0]
 
+    def test_a_notice_of_a_gap_that_becomes_a_dead_letter_in_a_log(self, stage: Stage) -> None:
+        scene = stage({T: {"log_age": 1.0, "dead_letter": "/topic/dead"}, "/topic/dead": {"log_messages": 9}})
+        seen = known(scene, 2)
+        scene.wait(3.0)
+        client, reader = come(scene, ack="client", **{"from-seq": str(seen[0])}), come(scene, "/topic/dead")
+        client.nack(client.message(), requeue="false")
+        headers = reader.message().headers
+        assert (headers["dlq-source"], {"gap", "first-seq"} & headers.keys()) == (T, set())
+
     def test_priorities_and_keys_come_back_with_them(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stream, "_TAIL", 0)
         scene = stage(LOG, stored=True)
