@@ -56,6 +56,20 @@ class Topic:
         last: the number of the last message that came while a subscriber had to acknowledge; 0: none did.
     """
 
+    __slots__ = (
+        "_auto",
+        "_choosy",
+        "_context",
+        "_late",
+        "_queued",
+        "_queues",
+        "durable_subscriptions",
+        "last",
+        "name",
+        "policy",
+        "stream",
+    )
+
     def __init__(self, context: Context, name: str, policy: Policy, stream: Stream | None = None) -> None:
         self.name = name
         self.policy = policy
