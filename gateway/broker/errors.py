@@ -114,8 +114,7 @@ class TooCostly(ProtocolError):
 class SessionEnded(ProtocolError):
     """An operator, or the shutdown of the server, ends the session.
 
-    Args:
-        retry_after: milliseconds after which the client should come back; None where it should not.
+    `retry_after`: milliseconds after which the client should come back; None where it should not.
     """
 
     cause = "ended"
@@ -128,9 +127,8 @@ class SessionEnded(ProtocolError):
 class TakenOver(SessionEnded):
     """The client has come again, on another connection.
 
-    Args:
-        by: the address that it comes from, for the log.
-        name: of the durable subscription that is taken over, where no client-id is.
+    `by`: the address that it comes from, for the log.  `name`: of the durable subscription that is taken over, where no
+    client-id is.
     """
 
     def __init__(self, by: str, name: str = "") -> None:

@@ -29,10 +29,8 @@ Read = Callable[[Sequence[int]], list[Stored]]
 def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRow], read: Read, *, clean: bool) -> None:
     """Fill a broker that is empty so far.
 
-    Args:
-        rows: of all places, in order.
-        read: reads rows with their contents, at once.
-        clean: the last process told all it knew before it ended.
+    `rows`: of all places, in order.  `read`: reads rows with their contents, at once.  `clean`: the last process told
+    all it knew before it ended.
     """
     storage, router = broker.storage, broker.router
     assert storage is not None  # recovery reads it

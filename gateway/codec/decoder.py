@@ -119,9 +119,7 @@ class Decoder:
     def frames(self) -> Iterator[Frame]:
         """All frames that are complete so far.
 
-        Raises:
-            MalformedFrame: the bytes are no frame.
-            LimitExceeded: a limit is exceeded; the message names it.
+        Raises MalformedFrame: the bytes are no frame; LimitExceeded: a limit is exceeded; the message names it.
         """
         if self._later:
             if self._head is not None and self._head.content_length >= 0:
@@ -218,11 +216,8 @@ class Decoder:
     def _read_head(self, buffer: bytes, position: int, cut: int) -> tuple[Head | None, int]:
         """Parse one block.
 
-        Args:
-            cut: the end of the block; -1: not found yet.
-
-        Returns:
-            Its head, or None if it is incomplete; and the position after it.
+        `cut`: the end of the block; -1: not found yet.  Returns Its head, or None if it is incomplete; and the position
+        after it.
         """
         if buffer[position] <= _SPACE:  # no command starts so: an EOL between frames, or a NUL
             skip = _LENIENT_BETWEEN if self._version is None or self._version.lenient else _BETWEEN

@@ -88,8 +88,7 @@ def message_prefix(subscription: str | None, version: Version) -> bytes:
 def message(head: Head, message_id: bytes, body: bytes, version: Version, end: bytes = END) -> bytes:
     """Shared part of a MESSAGE of one form: headers of the SEND, message-id, body and end.
 
-    Returns:
-        The octets, as `Binary` if they are not UTF-8.
+    Returns The octets, as `Binary` if they are not UTF-8.
     """
     encoded = head.encoded
     lines = encoded[version.index] if encoded is not None else None

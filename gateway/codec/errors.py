@@ -11,9 +11,7 @@ from typing import ClassVar
 class ProtocolError(Exception):
     """The peer broke the protocol; the connection ends with one ERROR frame.
 
-    Args:
-        message: one short sentence, for the `message` header.
-        detail: what is wrong and what to do, for the body.
+    `message`: one short sentence, for the `message` header.  `detail`: what is wrong and what to do, for the body.
     """
 
     # the label of the error in metrics; that of this class stands for a fault of the server

@@ -56,9 +56,8 @@ class Limits:
     def length_of(self, value: str) -> int:
         """The number of a `content-length`; an empty one is 0.
 
-        Raises:
-            MalformedFrame: it is no number (BOD-10).
-            LimitExceeded: it exceeds the limit, long before the body has come (LIM-03).
+        Raises MalformedFrame: it is no number (BOD-10); LimitExceeded: it exceeds the limit, long before the body has
+        come (LIM-03).
         """
         if not value:  # clients that always write all their headers, in frames without a body
             return 0

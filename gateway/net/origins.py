@@ -35,8 +35,7 @@ class OriginError(ValueError):
 def listed(text: str) -> str:
     """An entry of a list of origins, in the form that `is_listed` needs.
 
-    Raises:
-        OriginError: no page can have that origin.
+    Raises OriginError: no page can have that origin.
     """
     if text == ANY:
         return text
@@ -48,11 +47,7 @@ def listed(text: str) -> str:
 
 
 def is_listed(origin: str, allowed: Collection[str]) -> bool:
-    """True if a list allows the origin of a request.
-
-    Args:
-        allowed: entries as `listed` gives them.
-    """
+    """True if a list allows the origin of a request.  `allowed`: entries as `listed` gives them."""
     if ANY in allowed:
         return True
     try:
@@ -98,8 +93,7 @@ def _listed(text: str, *, below: str = "") -> str:
 def _parsed(text: str) -> tuple[str, str, int | None]:
     """Scheme, host and port; None for the default port.
 
-    Raises:
-        OriginError: the text is no origin; the message continues a sentence about it.
+    Raises OriginError: the text is no origin; the message continues a sentence about it.
     """
     if not text.isascii():  # checked before `lower`, which turns some other letters into ASCII
         raise OriginError("is not what browsers send: they write a host in ASCII, like xn--bcher-kva.example")

@@ -25,8 +25,7 @@ def id_of(number: int) -> str:
 def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
     """A message that waits in a queue.
 
-    Args:
-        most: bytes of the body, and characters of the headers: a page of them has to fit into memory.
+    `most`: bytes of the body, and characters of the headers: a page of them has to fit into memory.
     """
     context = queue.context
     now, headers = context.scheduler.epoch(), message.head.headers
@@ -45,11 +44,7 @@ def of_message(queue: Queue, message: Message, most: int) -> dict[str, object]:
 
 
 def of_content(headers: Mapping[str, str], body: bytes, most: int) -> dict[str, object]:
-    """Headers and body, and whether they are cut.
-
-    Args:
-        most: bytes of the body, and characters of the headers.
-    """
+    """Headers and body, and whether they are cut.  `most`: bytes of the body, and characters of the headers."""
     shown = _some(headers, most)
     return {
         "headers": {name: HIDDEN if name.lower() in SECRETS else value for name, value in shown.items()},

@@ -137,12 +137,8 @@ class MessageAdmin:
     def browse(self, name: str, offset: int, limit: int, selector: str, then: Callable[[Page], None]) -> Search:
         """A page of the messages that wait in a queue.
 
-        Args:
-            selector: only messages that it selects, for which all are read; empty: all.
-
-        Raises:
-            Unknown: no such queue.
-            NotAllowed: the selector has an error.
+        `selector`: only messages that it selects, for which all are read; empty: all.  Raises Unknown: no such queue;
+        NotAllowed: the selector has an error.
         """
         queue, wanted = self._queue(name), _parsed(selector)
         total = queue.waiting + len(queue.resting) if wanted is None else None
@@ -151,11 +147,7 @@ class MessageAdmin:
     def find(self, name: str, id: str, most: int, then: Callable[[dict[str, object] | None], None]) -> Search:
         """One message of a queue; None: it does not wait there.
 
-        Args:
-            most: bytes of its body.
-
-        Raises:
-            Unknown: no such queue.
+        `most`: bytes of its body.  Raises Unknown: no such queue.
         """
 
         def tell(page: Page) -> None:
@@ -178,12 +170,8 @@ class MessageAdmin:
     def purge(self, name: str, selector: str, then: Callable[[Outcome], None]) -> RunningOperation:
         """Delete the messages that wait, delayed ones included.
 
-        Args:
-            selector: only messages that it selects; empty: all.
-
-        Raises:
-            Unknown: no such queue.
-            NotAllowed: the selector has an error.
+        `selector`: only messages that it selects; empty: all.  Raises Unknown: no such queue; NotAllowed: the selector
+        has an error.
         """
         return self._begin(self._queue(name), PurgeMessages("purged"), then, selector=selector)
 
@@ -218,20 +206,14 @@ class MessageAdmin:
     ) -> RunningOperation:
         """Send dead letters back to where they came from, with a fresh count of failures.
 
-        Raises:
-            Unknown: no such queue.
+        Raises Unknown: no such queue.
         """
         return self._begin(self._queue(name), RedriveMessages(self._broker), then, ids=ids, limit=limit)
 
     def delete_durable(self, name: str, then: Callable[[], None]) -> None:
         """End a durable subscription without consumers, and drop its messages in slices.
 
-        Args:
-            name: of its queue.
-
-        Raises:
-            Unknown: there is none of that name.
-            Busy: it has a consumer.
+        `name`: of its queue.  Raises Unknown: there is none of that name; Busy: it has a consumer.
         """
         durable_subscriptions = self._broker.registry.durable_subscriptions
         if durable_subscriptions.get(name) is None:

@@ -298,8 +298,7 @@ def _properties(message: Message) -> SendOptions:
 def _check_queue(queue: Queue, message: Message) -> None:
     """Refuse a message that finds no room in a queue.
 
-    Raises:
-        NotAllowed: the queue is full, or another message would be dropped.
+    Raises NotAllowed: the queue is full, or another message would be dropped.
     """
     if queue.limits.reached(queue.waiting, queue.nbytes):
         raise NotAllowed("the queue is full", _fullness(queue))
@@ -330,11 +329,7 @@ def _fullness(queue: Queue) -> str:
 
 
 class PurgeMessages:
-    """Drops messages.
-
-    Args:
-        why: for the records.
-    """
+    """Drops messages.  `why`: for the records."""
 
     stops = False
     is_purge = True
@@ -354,11 +349,7 @@ class PurgeMessages:
 
 
 class MoveMessages:
-    """Moves messages to another destination.
-
-    Args:
-        target: canonical.
-    """
+    """Moves messages to another destination.  `target`: canonical."""
 
     stops = True
     is_purge = False

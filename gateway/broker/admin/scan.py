@@ -69,10 +69,8 @@ class ScanVisitor(Protocol):
 class QueueScan:
     """One scan of one queue; it begins in a turn of its own.
 
-    Args:
-        only: numbers of the messages to visit; None: all.
-        skip: so many are skipped without a visit.
-        paged: visit the messages that only the store has, too.
+    `only`: numbers of the messages to visit; None: all.  `skip`: so many are skipped without a visit.  `paged`: visit
+    the messages that only the store has, too.
     """
 
     def __init__(
@@ -180,11 +178,7 @@ class QueueScan:
                     yield []
 
     def _through(self, ready_list: ReadyList, rows: Collection[int] | None = None) -> _Steps:
-        """Visit the messages in memory.
-
-        Args:
-            rows: only these; None: all.
-        """
+        """Visit the messages in memory.  `rows`: only these; None: all."""
         last: Message | None = None
         looks = 0
         while (message := ready_list.first()) is not None:

@@ -63,11 +63,7 @@ class _Notes:
 
 
 class MessageAges:
-    """The notes of one broker.
-
-    Args:
-        clock: the broker's, in seconds.
-    """
+    """The notes of one broker.  `clock`: the broker's, in seconds."""
 
     __slots__ = ("_clock", "_last", "_notes")
 

@@ -60,9 +60,7 @@ def _add(known: set[str], text: str) -> None:
 def check_send(peer: Peer, name: str, written: str) -> None:
     """Refuse a SEND to where the session may not send.  Raises NotAllowed: it may not.
 
-    Args:
-        name: the canonical one.
-        written: the destination as the client wrote it; so in the checks below.
+    `name`: the canonical one.  `written`: the destination as the client wrote it; so in the checks below.
     """
     access = peer.access
     if access is None or name.startswith(FREE):
@@ -77,8 +75,7 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
 
     What is no destination of this server passes: some programs write other things there.
 
-    Raises:
-        NotAllowed: it names a destination that the session may not subscribe to, or not send to; or too many.
+    Raises NotAllowed: it names a destination that the session may not subscribe to, or not send to; or too many.
     """
     access = peer.access
     if access is None or "reply-to" not in headers:
@@ -103,8 +100,7 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
 def check_dead_letters(peer: Peer, arguments: ClientArguments | None) -> None:
     """Refuse queue arguments by which dead letters would come to where the session may not send.
 
-    Raises:
-        NotAllowed: it may not send there.
+    Raises NotAllowed: it may not send there.
     """
     if arguments is not None and arguments.dead_letter is not None:
         check_send(peer, arguments.dead_letter, arguments.dead_letter)
@@ -120,11 +116,7 @@ def check_admin(peer: Peer, name: str, written: str) -> None:
 def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptions) -> None:
     """Refuse a SUBSCRIBE to where the session may not; of a pattern, unless it may have all that it matches.
 
-    Args:
-        name: the canonical name, or pattern.
-
-    Raises:
-        NotAllowed: it may not subscribe there, or not in that way.
+    `name`: the canonical name, or pattern.  Raises NotAllowed: it may not subscribe there, or not in that way.
     """
     access = peer.access
     assert access is not None  # else the router does not ask
@@ -146,9 +138,8 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
 def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_shared: bool) -> AccessLost | None:
     """The error that ends a session because rules that have changed do not allow a subscription of it; None: they do.
 
-    Args:
-        name: the canonical name, or pattern, that it consumes.
-        is_shared: it takes part in a durable or shared subscription.
+    `name`: the canonical name, or pattern, that it consumes.  `is_shared`: it takes part in a durable or shared
+    subscription.
     """
     access = peer.access
     if access is None:
@@ -196,8 +187,7 @@ def _refusal(
 ) -> AccessRefused:
     """The error of what is refused.
 
-    Args:
-        name: the canonical one that the rules were asked about; empty: they were not.
+    `name`: the canonical one that the rules were asked about; empty: they were not.
     """
     command = _command(access, peer.login, action.value, written)
     return AccessRefused(

@@ -25,12 +25,7 @@ def digest(destination: str, dedup_id: str) -> bytes:
 
 
 class DedupIds:
-    """The de-duplication ids that were seen.
-
-    Args:
-        window: seconds; 0: nothing is remembered.
-        most: ids.
-    """
+    """The de-duplication ids that were seen.  `window`: seconds; 0: nothing is remembered.  `most`: ids."""
 
     __slots__ = ("_count", "_most", "_restored", "_shares", "_turn", "_window")
 

@@ -95,9 +95,7 @@ class EventLog:
     def accepted(self, message: Message, destination: str, sender: str) -> None:
         """The broker took a message of a client.
 
-        Args:
-            destination: canonical.
-            sender: id of its session, which may be gone.
+        `destination`: canonical.  `sender`: id of its session, which may be gone.
         """
         recorder = self._recorder
         session = self._sessions.get(sender)
@@ -177,9 +175,8 @@ class EventLog:
     def ended(self, event: Ending, name: str, message: Message, **columns: Value) -> None:
         """A message expired, was thrown away, or became a dead letter.
 
-        Args:
-            name: of the queue, or topic, where it was.
-            columns: others that the event has: the reason, the headers of the dead letter.
+        `name`: of the queue, or topic, where it was.  `columns`: others that the event has: the reason, the headers of
+        the dead letter.
         """
         recorder = self._recorder
         now = recorder.clock()

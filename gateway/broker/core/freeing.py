@@ -18,8 +18,7 @@ _BUFFERS_PER_STEP = 2048
 def freeing(lists: Iterable[list[bytes] | list[bytes | memoryview]]) -> Iterator[None]:
     """Empty all of them in steps; others may have their turn between two.
 
-    Args:
-        lists: of bytes that have hardly any other reference.
+    `lists`: of bytes that have hardly any other reference.
     """
     for buffers in lists:
         while buffers:

@@ -30,11 +30,7 @@ class LazyHeap:
         return (heap[0][0], heap[0][2]) if heap else None
 
     def tidy(self, waiting: int) -> None:
-        """Forget messages that wait no longer, once they are many.
-
-        Args:
-            waiting: messages that wait.
-        """
+        """Forget messages that wait no longer, once they are many.  `waiting`: messages that wait."""
         if len(self.heap) > 2 * waiting + _SLACK:
             self.heap = [entry for entry in self.heap if entry[2].waits]
             heapq.heapify(self.heap)

@@ -23,11 +23,7 @@ _LAST_PART = 16
 
 
 class Memory:
-    """The account of kept messages, in bytes.
-
-    Args:
-        on_change: called when `pressed` has changed.
-    """
+    """The account of kept messages, in bytes.  `on_change`: called when `pressed` has changed."""
 
     __slots__ = (
         *("_exhausted", "_high", "_is_nearly_exhausted", "_is_scarce", "_limit", "_on_change", "crowd"),

@@ -22,23 +22,14 @@ from ..model.options import PLAIN, SendOptions
 
 
 class Metadata:
-    """Messages to text and back.
-
-    Args:
-        clock: the broker's.
-        epoch: seconds since the epoch.
-    """
+    """Messages to text and back.  `clock`: the broker's.  `epoch`: seconds since the epoch."""
 
     def __init__(self, clock: Callable[[], float], epoch: Callable[[], float]) -> None:
         self._clock = clock
         self._epoch = epoch
 
     def of(self, message: Message, row: int, extra: Mapping[str, object] | None = None) -> str | None:
-        """The facts of a message as text; None: there are none.
-
-        Args:
-            extra: further facts to keep.
-        """
+        """The facts of a message as text; None: there are none.  `extra`: further facts to keep."""
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
         is_dead = message.head.derived is DEAD_LETTER
         if plain and not is_dead and not extra and message.options.is_plain:

@@ -54,10 +54,7 @@ class Feeder(WaitsForRoom, Protocol):
 class Outbox:
     """The outbox of a session.
 
-    Args:
-        limit: bytes that may wait.
-        dirty: the list of those to flush.
-        on_high: called when more than `high` wait.
+    `limit`: bytes that may wait.  `dirty`: the list of those to flush.  `on_high`: called when more than `high` wait.
     """
 
     __slots__ = (

@@ -25,8 +25,7 @@ class Authenticator(Protocol):
     def authenticate(self, credentials: Credentials) -> Awaitable[Identity | None]:
         """The user, or None when the credentials are refused.  May take long; must not block the loop.
 
-        Raises:
-            LoginRefused: the credentials are refused, and there is more to say than that.
+        Raises LoginRefused: the credentials are refused, and there is more to say than that.
         """
 
 
@@ -61,15 +60,13 @@ class Store(Protocol):
     def write(self, batch: Batch) -> None:
         """Write all of a batch, or nothing.
 
-        Raises:
-            StoreError: nothing was written; the same batch may be written again.
+        Raises StoreError: nothing was written; the same batch may be written again.
         """
 
     def read(self, rows: Sequence[int]) -> list[Stored]:
         """Rows with their contents, in that order; those that are not there are left out.
 
-        Raises:
-            StoreError: it cannot be read; where that is damage, one of these rows is damaged, or several are.
+        Raises StoreError: it cannot be read; where that is damage, one of these rows is damaged, or several are.
         """
 
 
@@ -79,8 +76,7 @@ class TendedStore(Store, Protocol):
     def shortage(self) -> str:
         """The reason why no more messages should come for now; empty: they may.  Those under way can still be written.
 
-        Raises:
-            StoreError: the disk does not say, or the store is not where it was: nothing can be written.
+        Raises StoreError: the disk does not say, or the store is not where it was: nothing can be written.
         """
 
     def notice(self) -> str:
@@ -89,8 +85,7 @@ class TendedStore(Store, Protocol):
     def tidy(self) -> bool:
         """Do some of the work that may wait until nothing else does, mostly none; True: there is more of it.
 
-        Raises:
-            StoreError: it cannot be done.
+        Raises StoreError: it cannot be done.
         """
 
 
@@ -119,8 +114,7 @@ class TemporaryNames(Protocol):
     def canonical(self, destination: str) -> str:
         """The canonical name of one of them, which may be new.
 
-        Raises:
-            NotAllowed: it has no name, or there are too many.
+        Raises NotAllowed: it has no name, or there are too many.
         """
 
 
@@ -207,28 +201,20 @@ class Recorder(Protocol):
     ) -> None:
         """The broker took a message of a client; of a transaction, at its COMMIT.
 
-        Args:
-            names: of the session.
-            headers: of the SEND.  They do not change any more.
+        `names`: of the session.  `headers`: of the SEND.  They do not change any more.
         """
 
     def delivered(self, now: int, names: bytes, number: int, size: int, delivery_count: int, queue_us: int) -> None:
         """A message went to a subscription for the first time.
 
-        Args:
-            size: bytes of the body.
-            delivery_count: 1; or 0: a browser got it, and it stays in the queue for a consumer.
-            queue_us: since it was accepted.
+        `size`: bytes of the body.  `delivery_count`: 1; or 0: a browser got it, and it stays in the queue for a
+        consumer.  `queue_us`: since it was accepted.
         """
 
     def acked(
         self, now: int, names: bytes, number: int, delivery_count: int, ack_us: int, transaction: str | None = None
     ) -> None:
-        """A delivery was settled by ACK; of a transaction, at its COMMIT.
-
-        Args:
-            ack_us: since it was delivered.
-        """
+        """A delivery was settled by ACK; of a transaction, at its COMMIT.  `ack_us`: since it was delivered."""
 
     def record(self, event: str, now: int, names: bytes, **columns: Value) -> None:
         """Any other event; of its columns, those that are not in `names`.  `message_id` is the number of the message;

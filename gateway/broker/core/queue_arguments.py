@@ -34,11 +34,7 @@ class ArgumentsNotice:
 
 
 class QueueArguments:
-    """Decides on the queue arguments of clients.
-
-    Args:
-        wanted: the setting `client_queue_arguments`.
-    """
+    """Decides on the queue arguments of clients.  `wanted`: the setting `client_queue_arguments`."""
 
     def __init__(self, policies: Policies, wanted: bool) -> None:
         self._policies = policies

@@ -24,9 +24,8 @@ _AS_IT_IS = Head("", {})
 def with_sender_id(policies: Policies, head: Head, name: str, sender: Peer) -> Head:
     """The head of the messages of a SEND, with its sender where the policies say so.
 
-    Args:
-        head: of the sender's own; if it says `user-id`, that has been checked.
-        name: the canonical name of its one destination.
+    `head`: of the sender's own; if it says `user-id`, that has been checked.  `name`: the canonical name of its one
+    destination.
     """
     stamped = head.stamped
     if stamped is None:

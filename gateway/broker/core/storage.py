@@ -99,8 +99,7 @@ class Storage:
     def check(self) -> None:
         """Refuse a durable message while the store cannot take it.
 
-        Raises:
-            NotAllowed: the store has failed, or room is short.
+        Raises NotAllowed: the store has failed, or room is short.
         """
         if self.failure:
             # A failure goes before short room, as in `_refuse`.
@@ -165,9 +164,7 @@ class Storage:
     ) -> None:
         """A message stands in a place; from now on it has a row.
 
-        Args:
-            transient: it is gone with the process.
-            extra: facts to keep beside those that `Metadata` tells.
+        `transient`: it is gone with the process.  `extra`: facts to keep beside those that `Metadata` tells.
         """
         # The sign tells at once, everywhere, whether the message outlives the process.
         message.row = -row if transient else row
@@ -286,8 +283,7 @@ class Storage:
     def failed(self, reason: str, told: str | None = None) -> None:
         """The batch that was taken could not be written; it is to be taken again.
 
-        Args:
-            told: the reason as clients read it; None: the whole of it, which then names nothing inside the server.
+        `told`: the reason as clients read it; None: the whole of it, which then names nothing inside the server.
         """
         self.is_failing, self._failed = True, (reason, reason if told is None else told)
         self._refuse()

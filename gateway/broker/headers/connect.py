@@ -35,10 +35,8 @@ class Opening:
 def read_opening(frame: Frame) -> Opening:
     """Read and check the first frame.
 
-    Raises:
-        NotAllowed: the command is neither CONNECT nor STOMP (SES-01).
-        VersionRefused: no common version (NEG-04).
-        MalformedFrame: the heart-beat header is malformed (HBT-10).
+    Raises NotAllowed: the command is neither CONNECT nor STOMP (SES-01); VersionRefused: no common version (NEG-04);
+    MalformedFrame: the heart-beat header is malformed (HBT-10).
     """
     if frame.command not in _OPENING:
         raise NotAllowed("not connected", f"the first frame must be CONNECT or STOMP; it is {frame.command[:40]!r}")
@@ -63,8 +61,7 @@ def read_opening(frame: Frame) -> Opening:
 def parse_heart_beat(value: str | None) -> tuple[int, int]:
     """(cx, cy) of the client; a missing header counts as 0,0 (HBT-02).
 
-    Raises:
-        MalformedFrame: the value is not two non-negative integers with a comma between (HBT-10).
+    Raises MalformedFrame: the value is not two non-negative integers with a comma between (HBT-10).
     """
     if value is None:
         return 0, 0

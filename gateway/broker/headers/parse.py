@@ -54,8 +54,7 @@ _KNOWN_TO_SUBSCRIBE = frozenset(INDEX["SUBSCRIBE"])
 def send_options(headers: Mapping[str, str]) -> SendOptions:
     """Options of a SEND with these headers; `PLAIN` and `PERSISTENT` themselves, if equal to one of them.
 
-    Raises:
-        NotAllowed: a value is wrong, or a header is refused.
+    Raises NotAllowed: a value is wrong, or a header is refused.
     """
     asked = _SEND_NAMES.intersection(headers)
     if not asked:
@@ -73,8 +72,7 @@ def send_options(headers: Mapping[str, str]) -> SendOptions:
 def subscribe_options(headers: Mapping[str, str]) -> SubscribeOptions:
     """Options of a SUBSCRIBE with these headers; `NO_OPTIONS` itself, if equal to it.
 
-    Raises:
-        NotAllowed: a value is wrong, or a header is refused.
+    Raises NotAllowed: a value is wrong, or a header is refused.
     """
     if _SUBSCRIBE_NAMES.isdisjoint(headers):
         return NO_OPTIONS
@@ -90,8 +88,7 @@ def subscribe_options(headers: Mapping[str, str]) -> SubscribeOptions:
 def unsubscribe_options(headers: Mapping[str, str]) -> SubscribeOptions | None:
     """Options of an UNSUBSCRIBE that ends a durable subscription or a kept offset for good; None: it ends neither.
 
-    Raises:
-        NotAllowed: a value is wrong.
+    Raises NotAllowed: a value is wrong.
     """
     if _UNSUBSCRIBE.keys().isdisjoint(headers):
         return None
@@ -102,8 +99,7 @@ def unsubscribe_options(headers: Mapping[str, str]) -> SubscribeOptions | None:
 def may_requeue(headers: Mapping[str, str]) -> bool:
     """True if the message of a NACK with these headers may be delivered again.
 
-    Raises:
-        NotAllowed: `requeue` is neither true nor false.
+    Raises NotAllowed: `requeue` is neither true nor false.
     """
     value = headers.get("requeue")
     return True if value is None else bool(BOOLEAN.read("requeue", value))

@@ -30,8 +30,7 @@ class Values(Protocol):
     def read(self, name: str, value: str) -> Any:
         """The meaning of a value; None: as if the header were missing.  Raises NotAllowed: the value is not accepted.
 
-        Args:
-            name: the header's, for the ERROR.
+        `name`: the header's, for the ERROR.
         """
 
 

@@ -133,11 +133,8 @@ def split(destination: str) -> list[str]:
 def canonical(destination: str, multicast: bool | None = None) -> str:
     """Canonical name of a destination of a SEND; temporary destinations are resolved by their session.
 
-    Args:
-        multicast: True: a bare name is a topic's; False and None: a queue's.
-
-    Raises:
-        NotAllowed: the name is empty, has a wildcard, or is of an unknown kind.
+    `multicast`: True: a bare name is a topic's; False and None: a queue's.  Raises NotAllowed: the name is empty, has a
+    wildcard, or is of an unknown kind.
     """
     _check_options(destination)
     name = _canonical(destination, multicast)
@@ -151,8 +148,7 @@ def canonical(destination: str, multicast: bool | None = None) -> str:
 def canonical_for(user: str, destination: str, multicast: bool | None = None) -> str:
     """Canonical name, or pattern, of the destination of a user's SUBSCRIBE; not of temporary destinations.
 
-    Raises:
-        NotAllowed: as above, or the name of a queue has a wildcard.
+    Raises NotAllowed: as above, or the name of a queue has a wildcard.
     """
     if "," in destination:
         raise NotAllowed("a comma in a SUBSCRIBE", f"{destination[:80]!r} must name one destination")
@@ -237,8 +233,7 @@ def _check_topic(name: str, destination: str) -> None:
 def check_type(destination: str, name: str, multicast: bool | None) -> None:
     """Check that a destination is of the type that its frame states.
 
-    Raises:
-        NotAllowed: it is a topic and the frame states a queue, or the reverse.
+    Raises NotAllowed: it is a topic and the frame states a queue, or the reverse.
     """
     if multicast is not None and multicast != is_topic(name):
         raise NotAllowed(

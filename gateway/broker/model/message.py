@@ -92,8 +92,7 @@ class Message:
     def copy(self, wire: Wire, place: int = 0) -> Message:
         """The same message for another queue, which keeps its own count of deliveries.
 
-        Args:
-            place: its own, where it may have a row in the store; 0: its number does.
+        `place`: its own, where it may have a row in the store; 0: its number does.
         """
         copy = Message(self.number, self.head, self.body, self.options)
         copy.place = place or self.number

@@ -52,9 +52,7 @@ def pattern_words(text: str) -> tuple[str, ...]:
 def check_words(name: str, written: str) -> None:
     """Refuse a name or pattern of too many words.  Raises NotAllowed: it has more than `MAX_WORDS`.
 
-    Args:
-        name: the canonical name.
-        written: the name as the client wrote it, for the ERROR.
+    `name`: the canonical name.  `written`: the name as the client wrote it, for the ERROR.
     """
     # A header line has room for 30,000 words; a tree of words (`trie`) needs some 300 bytes for each.
     words = len(split(name))
@@ -80,8 +78,7 @@ def check_wildcards(name: str, written: str) -> None:
 def check_pattern(text: str, written: str) -> None:
     """Refuse a pattern with so many wildcards that it would make each search slow.
 
-    Raises:
-        NotAllowed: it has more than `MAX_WILDCARDS` wildcards, or more than one rest before other words.
+    Raises NotAllowed: it has more than `MAX_WILDCARDS` wildcards, or more than one rest before other words.
     """
     if not has_wildcard(text):
         return

@@ -146,11 +146,7 @@ _LIFETIME_KEYS = frozenset(["max_attempts", "time_to_live", "auto_delete", "idle
 
 
 class Policies:
-    """Policies of the operator.
-
-    Args:
-        rules: pattern, and keys of `Policy` with their values, in the order of the file.
-    """
+    """Policies of the operator.  `rules`: pattern, and keys of `Policy` with their values, in the order of the file."""
 
     def __init__(self, rules: Iterable[tuple[Pattern, Mapping[str, Any]]] = ()) -> None:
         self._rules = tuple(rules)
@@ -182,11 +178,7 @@ class Policies:
         return found
 
     def is_durable(self, name: str, *, persistent: bool) -> bool:
-        """Whether a message outlives the process at that destination.
-
-        Args:
-            persistent: its sender asks for that.
-        """
+        """Whether a message outlives the process at that destination.  `persistent`: its sender asks for that."""
         durable = self.find(name).durable
         return persistent if durable is None else durable
 

@@ -115,9 +115,8 @@ class PatternTrie(_Tree[T]):
     Results are cached until the patterns change, so that most searches are one look-up.  Texts without wildcards may be
     stored as well; they are not in the tree, and a change of one drops only its own name from the cache.
 
-    Args:
-        cached_names: cached names at most; the oldest are dropped first.
-        cached_bytes: bytes of cached names and results at most.
+    `cached_names`: cached names at most; the oldest are dropped first.  `cached_bytes`: bytes of cached names and
+    results at most.
     """
 
     def __init__(self, cached_names: int = CACHED_NAMES, cached_bytes: int = CACHED_BYTES) -> None:

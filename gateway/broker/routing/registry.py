@@ -32,8 +32,6 @@ class Registry:
         hidden: those that clients cannot name: of users, functions and durable subscriptions.
         patterns: the topics of subscriptions with wildcards; `has_patterns`: there are any.
         durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
-        streams: the messages that topics keep for replay.
-        temporaries: canonical name of each temporary destination -> its session.
     """
 
     def __init__(self, context: Context, policies: Policies) -> None:
@@ -44,8 +42,8 @@ class Registry:
         self.durable_subscriptions = DurableSubscriptions(
             context, self._queue_of_durable, lambda name: self.hidden.pop(name, None)
         )
-        self.streams = Streams(context)
-        self.temporaries: dict[str, Peer] = {}
+        self.streams = Streams(context)  # the messages that topics keep for replay
+        self.temporaries: dict[str, Peer] = {}  # canonical name of each temporary destination -> its session
         self._context = context
         self._policies = policies
 
@@ -56,8 +54,7 @@ class Registry:
     def topic(self, name: str, *, checked: bool = True) -> Topic:
         """The topic, or pattern, of that name, which may be new.
 
-        Raises:
-            NotAllowed: there would be too many, and that is `checked`.
+        Raises NotAllowed: there would be too many, and that is `checked`.
         """
         is_pattern = has_wildcard(name)
         found = self.patterns.get(name) if is_pattern else self.table(name).get(name)

@@ -38,18 +38,14 @@ class Router:
     """Messages on their way to their destinations.
 
     Attributes:
-        retained: the last message of each topic that keeps one.
-        delayed: messages that wait for their time.
-        replay: begins subscriptions in the past.
         arguments: checks the queue arguments of clients.
-        registry: which destinations there are.
     """
 
     def __init__(self, context: Context, registry: Registry, policies: Policies) -> None:
         quotas = context.quotas
-        self.registry = registry
-        self.retained = Retained(context, policies)
-        self.delayed = ScheduledSends(context, self._arrive, self.outlives)
+        self.registry = registry  # which destinations there are
+        self.retained = Retained(context, policies)  # the last message of each topic that keeps one
+        self.delayed = ScheduledSends(context, self._arrive, self.outlives)  # messages that wait for their time
         self._context = context
         self._destinations = registry.destinations
         self._patterns = registry.patterns
@@ -57,7 +53,7 @@ class Router:
         self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
         self.arguments = QueueArguments(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
-        self.replay = Replay(context, registry.streams)
+        self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
 
     @property
     def number(self) -> int:
@@ -69,8 +65,7 @@ class Router:
     def publish(self, head: Head, body: bytes, destination: str, sender: Peer, options: SendOptions = PLAIN) -> None:
         """Route a message that asks for nothing special, but perhaps to be stored.
 
-        Raises:
-            NotAllowed: no such kind of destination, or a limit is reached.
+        Raises NotAllowed: no such kind of destination, or a limit is reached.
         """
         context = self._context
         target = self._destinations.get(destination)
@@ -109,11 +104,7 @@ class Router:
     def prepare(
         self, head: Head, body: bytes, destination: str, options: SendOptions, sender: Peer | None
     ) -> PreparedSend:
-        """Check a SEND and find its destinations.
-
-        Raises:
-            NotAllowed: it cannot be carried out.
-        """
+        """Check a SEND and find its destinations.  Raises NotAllowed: it cannot be carried out."""
         context = self._context
         if not self._keeps_nothing(destination, options):
             context.memory.check()
@@ -165,8 +156,7 @@ class Router:
     def check(self, sendings: Sequence[PreparedSend]) -> None:
         """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
 
-        Raises:
-            NotAllowed: a limit would be exceeded, or the store has failed.
+        Raises NotAllowed: a limit would be exceeded, or the store has failed.
         """
         wanted = {name for sending in sendings for name, _ in sending.targets}
         new = [

@@ -51,9 +51,8 @@ class ScheduledSend:
 class ScheduledSends:
     """The SENDs that wait for their time; `stored`: how many of them outlive the process.
 
-    Args:
-        arrive: routes a SEND when its time has come.
-        outlives: tells whether a message with these options outlives the process at a destination.
+    `arrive`: routes a SEND when its time has come.  `outlives`: tells whether a message with these options outlives the
+    process at a destination.
     """
 
     def __init__(

@@ -24,12 +24,7 @@ _Piece = list[str | None]
 
 
 def matcher(pattern: str, escape: str = "") -> Matcher:
-    """Read a pattern.
-
-    Args:
-        pattern: the right side of LIKE.
-        escape: one character, or empty where there is none.
-    """
+    """Read a pattern.  `pattern`: the right side of LIKE.  `escape`: one character, or empty where there is none."""
     first, *others = _pieces(pattern, escape)
     if not others:
         return _exactly(first)

@@ -46,11 +46,8 @@ _HYPHEN = 'a header name (one with a hyphen is written in double quotes, like "c
 def parse(text: str) -> Selector:
     """Parse a selector into a closure that is True for the selected messages, else False or None (unknown).
 
-    Args:
-        text: the selector; an empty or blank one selects all messages.
-
-    Raises:
-        NotAllowed: the selector does not parse; the detail names the column, the mistake and the right form.
+    `text`: the selector; an empty or blank one selects all messages.  Raises NotAllowed: the selector does not parse;
+    the detail names the column, the mistake and the right form.
     """
     return _Parser(text).selector()
 

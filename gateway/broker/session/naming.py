@@ -57,9 +57,8 @@ class DeliveriesByMessageId:
 class Naming:
     """The names by which the frames of one session mean its subscriptions and deliveries.
 
-    Attributes:
-        acknowledging: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
-        by_message_id: deliveries that are not settled; None: the session cannot name them by that alone.
+    `acknowledging`: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
+    `by_message_id`: deliveries that are not settled; None: the session cannot name them by that alone.
     """
 
     __slots__ = ("_lenient", "_subscriptions", "_version", "acknowledging", "by_message_id")
@@ -77,8 +76,7 @@ class Naming:
     def subscription_id_of(self, frame: Frame) -> str | None:
         """The id that a SUBSCRIBE gives its subscription; None: it has none, in 1.0.
 
-        Raises:
-            HeaderMissing: the version asks for one (SUB-05), and the settings do not forgive that.
+        Raises HeaderMissing: the version asks for one (SUB-05), and the settings do not forgive that.
         """
         subscription_id = frame.headers.get("id")
         if subscription_id is None and self._version.subscription_id:
@@ -90,9 +88,7 @@ class Naming:
     def subscription_named(self, frame: Frame) -> str | tuple[str]:
         """The key of the subscription that an UNSUBSCRIBE means: by id, else by destination where that may be.
 
-        Raises:
-            HeaderMissing: it has neither.
-            NotAllowed: there is none of that name.
+        Raises HeaderMissing: it has neither; NotAllowed: there is none of that name.
         """
         key = self._key_of(frame)
         if key is None:
@@ -118,9 +114,8 @@ class Naming:
     def delivery_named(self, frame: Frame) -> Delivery:
         """The unacknowledged delivery that an ACK or NACK names.
 
-        Raises:
-            HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06).
-            NotAllowed: there is none of that name (ACK-10).
+        Raises HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06); NotAllowed: there is none of that
+        name (ACK-10).
         """
         headers = frame.headers
         if self._version is V12:

@@ -110,8 +110,7 @@ class Session:
     def handle(self, frame: Frame) -> None:
         """Carry out one frame.
 
-        Raises:
-            ProtocolError: it cannot be carried out; nothing of it was, and the session must end.
+        Raises ProtocolError: it cannot be carried out; nothing of it was, and the session must end.
         """
         head = frame.head
         self.frames_in += 1
@@ -247,9 +246,8 @@ class Session:
         Other sessions may have their turn between two steps.  From the first step on no queue gives anything more to
         this session; a topic does until its subscription ends.
 
-        Args:
-            unsent: messages in mode auto that never went out.
-            lost: the client sent no DISCONNECT: the messages that it was at work on have failed.
+        `unsent`: messages in mode auto that never went out.  `lost`: the client sent no DISCONNECT: the messages that
+        it was at work on have failed.
         """
         yield from self._leaving(unsent, lost=lost)
         yield from freeing([self._left_behind])
@@ -432,8 +430,7 @@ def _message_of(event: str, headers: Mapping[str, str]) -> Head:
 def _renewal_of(head: Head, body: bytes) -> Renewal:
     """The renewal that a SEND to `/session/renew` asks for.
 
-    Raises:
-        NotAllowed: it shows nothing, or is a part of something else.
+    Raises NotAllowed: it shows nothing, or is a part of something else.
     """
     headers: Mapping[str, str] = head.headers
     if "transaction" in headers:

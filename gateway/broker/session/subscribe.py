@@ -27,8 +27,7 @@ INTERNAL = "internal"
 def subscribe(context: Context, router: Router, subscription: Subscription) -> None:
     """Add a subscription to its destination, which comes into being with it.
 
-    Raises:
-        NotAllowed: no such kind of destination, or a limit is reached.
+    Raises NotAllowed: no such kind of destination, or a limit is reached.
     """
     peer, destination = subscription.peer, subscription.destination
     if names.is_temporary(destination):

@@ -54,8 +54,7 @@ class SessionQuota:
     def check(self, options: SubscribeOptions, names: int) -> None:
         """Refuse a subscription with too much; `names`: characters of its id and its destination.
 
-        Raises:
-            NotAllowed: a limit would be exceeded.
+        Raises NotAllowed: a limit would be exceeded.
         """
         if options.browser and self._browsers >= self.MOST_BROWSERS:
             raise NotAllowed("too many browsers", f"a session may have {self.MOST_BROWSERS} at the same time")
@@ -79,8 +78,7 @@ class SessionQuota:
 class Subscriptions(dict[str | tuple[str], Subscription]):
     """The subscriptions of one session, by their keys; `naming`: the names by which frames mean them.
 
-    Args:
-        form: in which their MESSAGEs are written, see `encoder.FORMS`.
+    `form`: in which their MESSAGEs are written, see `encoder.FORMS`.
     """
 
     __slots__ = ("_context", "_form", "_keys", "_outbox", "_peer", "_quota", "_router", "_temporaries", "naming")
@@ -114,8 +112,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
         """Add what a SUBSCRIBE asks for; `paused`: it gets nothing until it is started.
 
-        Raises:
-            ProtocolError: it is not whole, or not allowed; nothing is added.
+        Raises ProtocolError: it is not whole, or not allowed; nothing is added.
         """
         headers = frame.headers
         destination = headers.get("destination")
@@ -140,11 +137,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         *,
         paused: bool = False,
     ) -> Subscription:
-        """Add one.
-
-        Raises:
-            ProtocolError: it is not allowed, or too many; nothing is added.
-        """
+        """Add one.  Raises ProtocolError: it is not allowed, or too many; nothing is added."""
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self:
             raise NotAllowed(
@@ -185,8 +178,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
     def unsubscribe(self, frame: Frame) -> None:
         """End the one that an UNSUBSCRIBE names, or a durable one for good, or both.
 
-        Raises:
-            ProtocolError: it names none, or two; nothing is ended.
+        Raises ProtocolError: it names none, or two; nothing is ended.
         """
         durable_subscriptions = self._router.registry.durable_subscriptions
         ends = unsubscribe_options(frame.headers)
@@ -234,9 +226,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
     def ending(self, returned: Returned, *, lost: bool) -> Iterator[None]:
         """End all subscriptions, which were stopped, in steps; each queue takes its messages back in one step.
 
-        Args:
-            returned: further messages that queues are to take back.
-            lost: the client did not end it: the message that it was at work on has failed.
+        `returned`: further messages that queues are to take back.  `lost`: the client did not end it: the message that
+        it was at work on has failed.
         """
         by_queue: dict[ConsumedQueue, list[str | tuple[str]]] = {queue: [] for queue in returned}
         topics = []
@@ -260,9 +251,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
     def end(self, key: str | tuple[str], returned: Returned, *, lost: bool = False, why: str | None = None) -> None:
         """End one subscription; the messages that its queue must take back go into `returned`.
 
-        Args:
-            lost: as in `ending`.
-            why: for the records; None: the client asked for it.
+        `lost`: as in `ending`.  `why`: for the records; None: the client asked for it.
         """
         subscription = self.pop(key)
         self.acknowledging.pop(subscription.key, None)

@@ -27,8 +27,7 @@ class TemporaryDestinations:
     def canonical(self, destination: str) -> str:
         """The canonical name of one of them, which may be new.
 
-        Raises:
-            NotAllowed: it has no name, or there are too many.
+        Raises NotAllowed: it has no name, or there are too many.
         """
         name = self._names.get(destination)
         if name is not None:

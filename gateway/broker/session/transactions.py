@@ -77,11 +77,7 @@ class Transactions(dict[str, Transaction]):
         self._peer = peer
 
     def of(self, frame: Frame) -> Transaction:
-        """The open transaction that a frame names.
-
-        Raises:
-            ProtocolError: it names none, or none that is open.
-        """
+        """The open transaction that a frame names.  Raises ProtocolError: it names none, or none that is open."""
         name = _name(frame)
         transaction = self.get(name)
         if transaction is None:
@@ -91,8 +87,7 @@ class Transactions(dict[str, Transaction]):
     def begin(self, frame: Frame) -> None:
         """Open the transaction that a BEGIN names.
 
-        Raises:
-            ProtocolError: it names none; it is open already, or there are too many.
+        Raises ProtocolError: it names none; it is open already, or there are too many.
         """
         name = _name(frame)
         if name in self:
@@ -104,11 +99,7 @@ class Transactions(dict[str, Transaction]):
         self._context.records.tell("tx_begun", self._peer, transaction=name)
 
     def add_send(self, transaction: Transaction, sending: PreparedSend) -> None:
-        """Keep a SEND in one of them.
-
-        Raises:
-            NotAllowed: all of them keep more than a session may.
-        """
+        """Keep a SEND in one of them.  Raises NotAllowed: all of them keep more than a session may."""
         self._context.memory.keep(sending.nbytes)
         transaction.add_send(sending)
         limit = self._context.quotas.max_transaction_octets
@@ -120,8 +111,7 @@ class Transactions(dict[str, Transaction]):
     def commit(self, frame: Frame) -> None:
         """Carry out the transaction that a COMMIT names.
 
-        Raises:
-            ProtocolError: there is none of that name, or what it would send is no longer allowed; it stays open.
+        Raises ProtocolError: there is none of that name, or what it would send is no longer allowed; it stays open.
         """
         transaction = self.of(frame)
         name = _name(frame)
@@ -143,11 +133,7 @@ class Transactions(dict[str, Transaction]):
             records.transaction = None
 
     def abort(self, frame: Frame) -> None:
-        """Undo the transaction that an ABORT names.
-
-        Raises:
-            ProtocolError: it names none, or none that is open.
-        """
+        """Undo the transaction that an ABORT names.  Raises ProtocolError: it names none, or none that is open."""
         self.of(frame)
         returned: Returned = {}
         self.undo(_name(frame), returned)

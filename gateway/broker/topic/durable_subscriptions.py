@@ -49,8 +49,7 @@ class SubscriptionName(NamedTuple):
 def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, topic: str) -> SubscriptionName | None:
     """The name that a SUBSCRIBE, or UNSUBSCRIBE, gives; None: an ordinary subscription.
 
-    Raises:
-        NotAllowed: it has no id to be known by, or is for the mail of a user without a name, that cannot come back.
+    Raises NotAllowed: it has no id to be known by, or is for the mail of a user without a name, that cannot come back.
     """
     if not (options.durable or options.durable_name or options.queue_name):
         return None
@@ -105,24 +104,16 @@ def _throw_away(context: Context, queue: Queue, messages: deque[Message]) -> Non
 
 
 class DurableSubscription:
-    """A durable or shared subscription.
-
-    Attributes:
-        name: unique; the text of its `SubscriptionName`.
-        topic: of the messages that it gets, or their pattern.
-        queue: where they wait.
-        lasts: it outlives its consumers.
-        no_local: it does not get messages of the sessions that consume it.
-    """
+    """A durable or shared subscription."""
 
     def __init__(self, name: str, topic: Topic, queue: Queue, *, lasts: bool, selector: str, no_local: bool) -> None:
-        self.name = name
-        self.topic = topic
-        self.queue = queue
-        self.lasts = lasts
+        self.name = name  # unique; the text of its `SubscriptionName`
+        self.topic = topic  # of the messages that it gets, or their pattern
+        self.queue = queue  # where they wait
+        self.lasts = lasts  # it outlives its consumers
         self.selector_text = selector
         self.selector: Selector | None = selectors.parse(selector) if selector else None
-        self.no_local = no_local
+        self.no_local = no_local  # it does not get messages of the sessions that consume it
         queue.filled_by_topic = True
         queue.lasts = lasts
 
@@ -149,9 +140,8 @@ class DurableSubscription:
 class DurableSubscriptions:
     """All durable and shared subscriptions, by name.
 
-    Args:
-        make_queue: makes the queue of a new one, by its name and topic; True: it outlives its consumers.
-        drop_queue: takes it out of the registry.
+    `make_queue`: makes the queue of a new one, by its name and topic; True: it outlives its consumers.  `drop_queue`:
+    takes it out of the registry.
     """
 
     def __init__(
@@ -177,8 +167,7 @@ class DurableSubscriptions:
     def subscribe(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> bool:
         """Add a consumer; the first one makes the subscription.  True: it is new.
 
-        Raises:
-            NotAllowed: others consume it with another topic or selector; or there are too many.
+        Raises NotAllowed: others consume it with another topic or selector; or there are too many.
         """
         found = self._found.get(name.text)
         if found is not None and name.single:
@@ -228,11 +217,7 @@ class DurableSubscriptions:
         return durable
 
     def end(self, name: str) -> None:
-        """End a subscription, and the messages that wait for it.
-
-        Raises:
-            NotAllowed: it has a consumer.
-        """
+        """End a subscription, and the messages that wait for it.  Raises NotAllowed: it has a consumer."""
         durable = self._found.get(name)
         if durable is None:
             raise NotAllowed(
@@ -245,8 +230,7 @@ class DurableSubscriptions:
     def forget(self, durable: DurableSubscription, *, heir: Topic | None = None) -> None:
         """End a subscription; messages that its consumers have, or give back later, are thrown away then.
 
-        Args:
-            heir: the topic of the one that takes its place at once.
+        `heir`: the topic of the one that takes its place at once.
         """
         durable.lasts = durable.queue.lasts = False
         name, topic, queue = durable.name, durable.topic, durable.queue

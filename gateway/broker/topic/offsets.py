@@ -45,30 +45,23 @@ class Offset:
     """The offset of one client in one topic, or in those of a pattern.
 
     Attributes:
-        name: unique.
-        topic: the name, or pattern, that is read.
         gaps: number of a message that tells of a gap -> that of one which is gone.  Until the client acknowledges the
             first, it is told again.
-        position: the number of the last message that is done.
-        holder: the subscription that reads; None: none does.
         reader: gives the holder the messages that it missed; `holder.reader` is it as long as it does.
-        place: in the store; 0: none.
-        date: of the next look, or of its end.
-        timeout: seconds until that.
     """
 
     __slots__ = ("date", "gaps", "holder", "name", "place", "position", "reader", "timeout", "topic")
 
     def __init__(self, name: str, topic: str, position: int, timeout: float) -> None:
-        self.name = name
-        self.topic = topic
-        self.position = position
-        self.timeout = timeout or _LONGEST
-        self.holder: Subscription | None = None
+        self.name = name  # unique
+        self.topic = topic  # the name, or pattern, that is read
+        self.position = position  # the number of the last message that is done
+        self.timeout = timeout or _LONGEST  # seconds until that
+        self.holder: Subscription | None = None  # the subscription that reads; None: none does
         self.reader: StreamPosition | None = None
         self.gaps: dict[int, int] = {}
-        self.place = 0
-        self.date: Timer | None = None
+        self.place = 0  # in the store; 0: none
+        self.date: Timer | None = None  # of the next look, or of its end
 
     @property
     def facts(self) -> str:
@@ -96,11 +89,7 @@ class Offsets:
         return offset
 
     def hold(self, subscription: Subscription, topic: Topic, reader: StreamPosition) -> None:
-        """A subscription reads under its name, from where its reader is.
-
-        Raises:
-            NotAllowed: there are too many.
-        """
+        """A subscription reads under its name, from where its reader is.  Raises NotAllowed: there are too many."""
         name = _name_of(subscription)
         offset = self._found.get(name)
         limit = self._context.quotas.max_durable_subscriptions
@@ -134,11 +123,7 @@ class Offsets:
             offset.holder = None
 
     def end(self, peer: Peer, name: str) -> None:
-        """Forget a name.
-
-        Raises:
-            NotAllowed: it is not known.
-        """
+        """Forget a name.  Raises NotAllowed: it is not known."""
         offset = self._found.get(joined(peer.login, peer.client_id, name))
         if offset is None:
             raise NotAllowed("unknown name", f"there is no {name[:80]!r} of this user and client-id to resume by")

@@ -34,8 +34,7 @@ class Replay:
     def check(self, name: str, subscription: Subscription, durable: SubscriptionName | None, *, has_log: bool) -> None:
         """Refuse what cannot be replayed; `name`: of the topic, or a pattern.
 
-        Raises:
-            NotAllowed: there is no stream, or the frame asks for two things that do not go together.
+        Raises NotAllowed: there is no stream, or the frame asks for two things that do not go together.
         """
         options = subscription.options
         start, shown = options.start, subscription.destination[:80]
@@ -76,8 +75,7 @@ class Replay:
     def check_queue(self, subscription: Subscription) -> None:
         """Refuse replay of a queue, and see to the numbers of its messages.
 
-        Raises:
-            NotAllowed: a queue is not replayed.
+        Raises NotAllowed: a queue is not replayed.
         """
         options = subscription.options
         start = options.start
@@ -92,8 +90,7 @@ class Replay:
     def begin(self, topic: Topic, subscription: Subscription) -> bool:
         """Begin in the past, if that was asked for; False: the subscription is still to join its topic.
 
-        Raises:
-            NotAllowed: there are too many names to resume by.
+        Raises NotAllowed: there are too many names to resume by.
         """
         options = subscription.options
         start = options.start

@@ -54,22 +54,14 @@ class Retained:
         return len(self._kept)
 
     def check(self, names: Iterable[str]) -> None:
-        """Refuse what cannot be retained.
-
-        Raises:
-            NotAllowed: one of the names is no topic that lasts.
-        """
+        """Refuse what cannot be retained.  Raises NotAllowed: one of the names is no topic that lasts."""
         for name in names:
             if not name.startswith((TOPIC, DIRECT, FANOUT)):
                 what = "a temporary destination" if name.startswith((REPLY_QUEUE, REPLY_TOPIC)) else repr(name[:80])
                 raise NotAllowed("retain is for topics", f"{what} is none that all can subscribe to")
 
     def check_room(self, names: Iterable[str]) -> None:
-        """Refuse what would be too many.
-
-        Raises:
-            NotAllowed: so many more cannot be retained.
-        """
+        """Refuse what would be too many.  Raises NotAllowed: so many more cannot be retained."""
         new = sum([self._kept.get(name) is None for name in names])
         limit = self._context.quotas.max_retained
         if new and len(self._kept) + new > limit:

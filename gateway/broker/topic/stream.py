@@ -61,49 +61,36 @@ _OURS = frozenset({"gap", "first-seq"})
 
 
 class StreamEntry(NamedTuple):
-    """A message of a stream.
+    """A message of a stream."""
 
-    Attributes:
-        number: of the broker, and of the row in the store.
-        size: bytes in memory; 0: it is there no longer.
-        message: None: it is in the store alone, or nowhere.
-        sender: id of the session that sent it; empty: the broker, or it is to be read.
-    """
-
-    number: int
+    number: int  # of the broker, and of the row in the store
     stream: Stream
-    size: int
-    message: Message | None
-    sender: str
+    size: int  # bytes in memory; 0: it is there no longer
+    message: Message | None  # None: it is in the store alone, or nowhere
+    sender: str  # id of the session that sent it; empty: the broker, or it is to be read
 
 
 class Stream:
     """The stream of one topic.
 
     Attributes:
-        name: of the topic.
-        next: the seq of the next message.
         lost: the number of the last message that is, or may be, there no longer; 0: all are.
-        nbytes: bytes that its messages would cost in memory.
-        memory: bytes that it costs there.
-        is_stored: it outlives the process.
-        is_listed: it stands among the streams that may have to drop their first message.
     """
 
     def __init__(self, streams: Streams, context: Context, name: str, policy: Policy) -> None:
-        self.name = name
+        self.name = name  # of the topic
         # The time, in microseconds: so no number is used again, although a stream was forgotten.
-        self.next = int(context.scheduler.epoch() * 1e6)
-        self.nbytes = 0
-        self.memory = 0
-        self.is_listed = False
+        self.next = int(context.scheduler.epoch() * 1e6)  # the seq of the next message
+        self.nbytes = 0  # bytes that its messages would cost in memory
+        self.memory = 0  # bytes that it costs there
+        self.is_listed = False  # it stands among the streams that may have to drop their first message
         self._streams = streams
         self._context = context
         self._most = policy.log_messages
         self._most_bytes = policy.log_octets or (0 if policy.log_messages else _BYTES)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
-        self.is_stored = context.storage is not None and policy.durable is not False
+        self.is_stored = context.storage is not None and policy.durable is not False  # it outlives the process
         self.lost = streams.forgotten if self.is_stored else max(streams.forgotten, streams.started)
         self._place = 0
         self._has_missed = False  # no policy kept it for a while
@@ -369,24 +356,15 @@ def _with_seq(head: Head, seq: int) -> Head:
 
 
 class Streams:
-    """The streams of all topics.
-
-    Attributes:
-        nbytes: bytes that their messages in memory cost.
-        index: bytes that the knowledge of those in the store costs.
-        most_bytes: that each of these two may be.
-        forgotten: of a stream that is not known, messages up to that number may be lost.
-        started: of a stream in memory, messages up to that number are lost: the last process had them.
-        unused: names of streams that the store holds, and that no policy keeps there any more.
-    """
+    """The streams of all topics."""
 
     def __init__(self, context: Context) -> None:
-        self.nbytes = 0
-        self.index = 0
-        self.forgotten = 0
-        self.started = 0
-        self.unused: list[str] = []
-        self.most_bytes = context.quotas.memory_limit // 4
+        self.nbytes = 0  # bytes that their messages in memory cost
+        self.index = 0  # bytes that the knowledge of those in the store costs
+        self.forgotten = 0  # of a stream that is not known, messages up to that number may be lost
+        self.started = 0  # of a stream in memory, messages up to that number are lost: the last process had them
+        self.unused: list[str] = []  # names of streams that the store holds, and that no policy keeps there any more
+        self.most_bytes = context.quotas.memory_limit // 4  # that each of these two may be
         self._context = context
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()

@@ -43,8 +43,7 @@ _EARLIEST = 10**15
 class StreamReader:
     """The rest of the streams that a new subscriber is to get.
 
-    Attributes:
-        position: the number of the last message that was given, or passed over.
+    `position`: the number of the last message that was given, or passed over.
     """
 
     def __init__(

@@ -50,10 +50,9 @@ class Durable(Protocol):
 class Topic:
     """A topic with at least one subscriber, or a stream.
 
-    Attributes:
-        stream: the messages that it keeps for replay; None: it keeps none.
-        durable_subscriptions: the durable subscriptions that it fills, by name.
-        last: the number of the last message that came while a subscriber had to acknowledge; 0: none did.
+    `stream`: the messages that it keeps for replay; None: it keeps none.  `durable_subscriptions`: the durable
+    subscriptions that it fills, by name.  `last`: the number of the last message that came while a subscriber had to
+    acknowledge; 0: none did.
     """
 
     __slots__ = (
@@ -109,9 +108,8 @@ class Topic:
     def accept(self, message: Message, sender: str, wire: Wire | None = None) -> None:
         """Copy a message to all subscribers.
 
-        Args:
-            sender: id of the session that sent it; empty: the broker itself.
-            wire: the message's bytes, where it goes to several topics.
+        `sender`: id of the session that sent it; empty: the broker itself.  `wire`: the message's bytes, where it goes
+        to several topics.
         """
         context = self._context
         # Encoded once per form: version, and the bytes that end a frame.
