@@ -58,7 +58,7 @@ class Scene:
         # what the broker said about memory: True when it becomes short, False when it is no longer
         self.pressure: list[bool] = []
         self.rooms = 0  # how often the broker said that a full queue has room again
-        self.wishes: list[ArgumentsNotice] = []  # what the broker said of queue arguments
+        self.notices: list[ArgumentsNotice] = []  # what the broker said of queue arguments
         # what it said of headers that have no effect: the header, session and login
         self.misspelt: list[tuple[Misspelt, str, str]] = []
         rules = {"#": {"backoff": 0.0}} | dict(policies or {})
@@ -70,7 +70,7 @@ class Scene:
             on_pressure=lambda: self.pressure.append(True),
             on_relief=lambda: self.pressure.append(False),
             on_room=self._on_room,
-            on_arguments=self.wishes.append,
+            on_arguments=self.notices.append,
             on_misspelt=lambda *told: self.misspelt.append(told),
         )
         self.message_admin = MessageAdmin(self.broker)

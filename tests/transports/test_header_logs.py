@@ -14,8 +14,8 @@ from gateway.transports.flow.header_logs import HeaderLogs
 from .harness import Harness
 
 
-def notice(queue: str = "/queue/a", *, login: str = "ada", heard: bool = True) -> ArgumentsNotice:
-    return ArgumentsNotice(queue, {"time_to_live": 0.5}, "s1", login, heard)
+def notice(queue: str = "/queue/a", *, login: str = "ada", in_force: bool = True) -> ArgumentsNotice:
+    return ArgumentsNotice(queue, {"time_to_live": 0.5}, "s1", login, in_force)
 
 
 def lines_of(log: HeaderLogs, *notices: ArgumentsNotice) -> list[Any]:
@@ -27,7 +27,7 @@ def lines_of(log: HeaderLogs, *notices: ArgumentsNotice) -> list[Any]:
 
 async def test_arguments_in_force_and_too_late() -> None:
     log = HeaderLogs()
-    in_force, too_late = lines_of(log, notice(), notice(heard=False))
+    in_force, too_late = lines_of(log, notice(), notice(in_force=False))
     event = "queue arguments of a client are in force, for everybody"
     assert (in_force["event"], in_force["log_level"]) == (event, "info")
     assert (in_force["queue"], in_force["values"]) == ("/queue/a", {"time_to_live": 0.5})

@@ -22,7 +22,7 @@ from ..model import destinations as names
 from ..model.access import Access, Action, Coverage
 from ..model.options import SubscribeOptions
 from ..model.patterns import check_words, has_wildcard
-from ..model.policy import ClientArguments
+from ..model.policy import QueueArguments
 from .ports import Peer
 
 FREE = (names.REPLY_QUEUE, names.REPLY_TOPIC, "/session/")
@@ -97,7 +97,7 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
                 raise _refusal(peer, access, action, name, part, "reply-to: ")
 
 
-def check_dead_letters(peer: Peer, arguments: ClientArguments | None) -> None:
+def check_dead_letters(peer: Peer, arguments: QueueArguments | None) -> None:
     """Refuse queue arguments by which dead letters would come to where the session may not send.
 
     Raises NotAllowed: it may not send there.

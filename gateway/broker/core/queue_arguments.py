@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..errors import NotAllowed
 from ..headers.send import ARGUMENTS
 from ..model.destinations import is_temporary, is_topic
-from ..model.policy import ClientArguments, Policies
+from ..model.policy import Policies, QueueArguments
 from .authorization import check_admin, check_dead_letters
 from .ports import Peer
 
@@ -30,17 +30,17 @@ class ArgumentsNotice:
     values: Mapping[str, object]  # keys of the policy that they change, or would change, and their values
     session: str  # the id of the client's; it may be gone, as with a delayed SEND
     login: str  # of that session; empty: it is gone
-    heard: bool  # they came into force; False: the queue was there already, and stays as it is
+    in_force: bool  # they came into force; False: the queue was there already, and stays as it is
 
 
-class QueueArguments:
+class ArgumentsCheck:
     """Decides on the queue arguments of clients.  `wanted`: the setting `client_queue_arguments`."""
 
     def __init__(self, policies: Policies, wanted: bool) -> None:
         self._policies = policies
         self._wanted = wanted
 
-    def check(self, arguments: ClientArguments | None, name: str, destination: str, peer: Peer) -> None:
+    def check(self, arguments: QueueArguments | None, name: str, destination: str, peer: Peer) -> None:
         """Refuse a client's queue arguments.  Those for a topic or a temporary queue concern that client alone.
 
         Args:

@@ -19,7 +19,7 @@ from ..errors import NotAllowed
 from ..model.destinations import FANOUT, TOPIC
 from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, SubscribeOptions
 from ..model.patterns import check_wildcards, check_words, has_wildcard
-from ..model.policy import ClientArguments
+from ..model.policy import QueueArguments
 from .row import HeaderEntry, Treatment
 from .table import INDEX, TABLE, near_miss
 from .values import BOOLEAN
@@ -158,13 +158,13 @@ def _refuse(entry: HeaderEntry, value: str) -> None:
     )
 
 
-def _queue_arguments(found: dict[str, Any]) -> ClientArguments | None:
+def _queue_arguments(found: dict[str, Any]) -> QueueArguments | None:
     if not found:
         return None
     prefix, key = found.pop("dead_letter_prefix", None), found.pop("dead_letter_key", None)
     if prefix is not None or key is not None:
         found["dead_letter"] = _dead_letter(prefix, key)
-    return ClientArguments(**found)
+    return QueueArguments(**found)
 
 
 def _dead_letter(prefix: str | None, key: str | None) -> str:

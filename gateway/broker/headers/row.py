@@ -33,7 +33,7 @@ class Spelling:
 
     name: str  # letter case counts
     values: Values = ANYTHING  # what the value may be; a refused header is not read
-    # the field of `SendOptions`, `SubscribeOptions` or `ClientArguments` for the value; empty: another module reads the
+    # the field of `SendOptions`, `SubscribeOptions` or `QueueArguments` for the value; empty: another module reads the
     # header
     field: str = ""
     broker: str = ""  # the broker whose name it is; empty: STOMP's or ours
@@ -50,7 +50,7 @@ class HeaderRow:
     meaning: str  # its effect, or the reason why it is refused or has no effect
     visible: bool = True  # subscribers get it as the SEND had it
     also_canonical: bool = False  # where a SEND uses an alias, the MESSAGE has the canonical name as well
-    # it is an argument for the queue that the frame creates; its fields are those of `ClientArguments`
+    # it is an argument for the queue that the frame creates; its fields are those of `QueueArguments`
     argument: bool = False
 
     @property

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
-from .policy import ClientArguments
+from .policy import QueueArguments
 
 Selector = Callable[[Mapping[str, str]], bool | None]
 """True for the headers of a message that the selector takes; None: unknown, and the message is not taken."""
@@ -69,7 +69,7 @@ class SendOptions:
     user_id: str | None = None  # the sender's name as the sender states it
     multicast: bool | None = None  # True: the bare name is a topic's; False: a queue's; None: not given
     persistent: bool = False  # it is to outlive the process
-    queue_arguments: ClientArguments | None = None  # arguments for the queue that the SEND creates; None: none
+    queue_arguments: QueueArguments | None = None  # arguments for the queue that the SEND creates; None: none
     # the headers that subscribers see, where some only steer the broker; None: all of them
     passed_on: Mapping[str, str] | None = None
     # True if the SEND asks for nothing but, perhaps, to be stored
@@ -114,7 +114,7 @@ class SubscribeOptions:
     start: Start | None = None  # where replay begins; None: no replay
     resume: str = ""  # the name under which its offset is kept; empty: not given
     include_seq: str = ""  # the name of a header that tells each message's seq; empty: none
-    queue_arguments: ClientArguments | None = None  # arguments for the queue that the SUBSCRIBE creates; None: none
+    queue_arguments: QueueArguments | None = None  # arguments for the queue that the SUBSCRIBE creates; None: none
 
 
 NO_OPTIONS = SubscribeOptions()

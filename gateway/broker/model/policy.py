@@ -2,7 +2,7 @@
 
 An operator writes policies for patterns of names.  All policies that match a name apply, in the order of the file; if
 several set a key, the last one counts.  A destination's policy is found once, when it is created.  Clients may add
-`ClientArguments`, the queue arguments of RabbitMQ.  They apply in the frame that creates the queue; an existing queue
+`QueueArguments`, the queue arguments of RabbitMQ.  They apply in the frame that creates the queue; an existing queue
 does not change, because other clients rely on it.
 """
 
@@ -107,7 +107,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientArguments:
+class QueueArguments:
     """Queue arguments of a client, for the queue that its frame creates; None: not given."""
 
     max_messages: int | None = None
@@ -117,11 +117,24 @@ class ClientArguments:
     dead_letter: str | None = None
     auto_delete: bool | None = None
 
+    @classmethod
+    def from_store(cls, facts: Mapping[str, Any]) -> QueueArguments | None:
+        """The arguments among the stored facts of a queue, a subscription or a SEND; None: there are none."""
+        found = facts.get(_STORED_KEY)
+        if not isinstance(found, Mapping):
+            return None
+        return cls(**{"max_octets" if name == _STORED_BYTES else name: value for name, value in found.items()})
+
+    def stored(self) -> dict[str, dict[str, object]]:
+        """The facts that keep the arguments in a store."""
+        values = dataclasses.asdict(self)
+        return {_STORED_KEY: values | {_STORED_BYTES: values.pop("max_octets")}}
+
     def applied_to(self, policy: Policy) -> Policy:
-        """The policy with these arguments: they can narrow the operator's limits, never widen them."""
+        """The policy with these arguments.  Of a limit, where 0 means none, the lower one of client and operator counts."""
         changes: dict[str, Any] = {
             name: value
-            for name in ("max_messages", "max_octets", "time_to_live", "idle_timeout")
+            for name in _LIMITS
             if (value := getattr(self, name)) is not None and not 0 < getattr(policy, name) <= value
         }
         if self.auto_delete is not None:
@@ -135,6 +148,10 @@ class ClientArguments:
         return dataclasses.replace(policy, **changes)
 
 
+# Queue arguments that are limits: a new one stands here.
+_LIMITS = ("max_messages", "max_octets", "time_to_live", "idle_timeout")
+# The names that stores have had since the first release.
+_STORED_KEY, _STORED_BYTES = "hints", "max_" + "octets"
 _LOG_KEYS = frozenset({"log_messages", "log_octets", "log_age"})
 DEFAULT = Policy()
 # Dead letters have no dead letters of their own: they wait until they are consumed.

@@ -10,7 +10,6 @@ the process is killed            which messages were delivered, the store cannot
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
@@ -21,7 +20,7 @@ from ..core.scheduler import Action
 from ..core.storage import Storage
 from ..model.changes import Container, Stored, StoredRow
 from ..model.message import Message
-from ..model.policy import ClientArguments, Policy
+from ..model.policy import Policy, QueueArguments
 from .consumers import Consumers
 from .overflow import QueueLimits
 from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
@@ -85,17 +84,16 @@ class QueueStorage:
         self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
         self._storage.await_place()
 
-    def declare(self, arguments: ClientArguments) -> None:
+    def keep_arguments(self, arguments: QueueArguments) -> None:
         """Keep a client's arguments of the queue: they hold as long as something of it is stored."""
-        self._facts["hints"] = dataclasses.asdict(arguments)
+        self._facts |= arguments.stored()
         if self._place:
             self._describe()
 
     @property
-    def arguments(self) -> ClientArguments | None:
-        """The arguments that `declare` kept."""
-        found = self._facts.get("hints")
-        return ClientArguments(**found) if isinstance(found, dict) else None
+    def arguments(self) -> QueueArguments | None:
+        """The arguments that `keep_arguments` kept."""
+        return QueueArguments.from_store(self._facts)
 
     # messages come
 

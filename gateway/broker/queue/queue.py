@@ -29,7 +29,7 @@ from ..core.scheduler import Timer
 from ..model.changes import Stored
 from ..model.destinations import QUEUE
 from ..model.message import History, Message
-from ..model.policy import DEAD_LETTERS, ClientArguments, Policy
+from ..model.policy import DEAD_LETTERS, Policy, QueueArguments
 from . import dead_letters, redelivery
 from .browser import Browser, Browsers
 from .consumers import Consumers
@@ -547,12 +547,12 @@ class Queue:
 
     # the queue's own end
 
-    def declare(self, arguments: ClientArguments) -> None:
-        """Apply a client's arguments to a queue that is created with them."""
+    def apply_arguments(self, arguments: QueueArguments) -> None:
+        """Apply a client's arguments to a queue that is created with them, and has no subscription yet."""
         before, self.policy = self.policy, arguments.applied_to(self.policy)
         self.of_client = tuple(before.changes_of(self.policy))
         self.limits = self.in_memory.limits = limits_of(self.policy)
-        self.start_idle_timer()  # there is no subscription yet, and its end may have another date now
+        self.start_idle_timer()  # its end may have another date now
 
     def start_idle_timer(self) -> None:
         """Start to count the time without a consumer, after which the queue goes."""

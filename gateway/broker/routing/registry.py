@@ -15,7 +15,7 @@ from ..errors import NotAllowed
 from ..model import destinations as names
 from ..model.changes import Container
 from ..model.patterns import has_wildcard
-from ..model.policy import ClientArguments, Policies
+from ..model.policy import Policies, QueueArguments
 from ..model.trie import PatternTrie
 from ..queue.durable import QueueStorage
 from ..queue.queue import Queue
@@ -80,15 +80,15 @@ class Registry:
         queue.start_idle_timer()
         return queue
 
-    def create_queue(self, name: str, arguments: ClientArguments | None = None, sender: str = "") -> Queue:
+    def create_queue(self, name: str, arguments: QueueArguments | None = None, sender: str = "") -> Queue:
         """Make a queue, with the queue arguments in the frame that creates it; `sender`: id of its session."""
         queue = self.table(name)[name] = Queue(self._context, name, self._policies.find(name))
         if not name.startswith(names.REPLY_QUEUE):
             self._store(queue)
         if arguments is not None and not name.startswith(names.HIDDEN):
             before = queue.policy
-            self._declare(queue, arguments)
-            self._tell(queue, before.changes_of(queue.policy), sender, heard=True)
+            self._apply_arguments(queue, arguments)
+            self._tell(queue, before.changes_of(queue.policy), sender, in_force=True)
         queue.start_idle_timer()
         return queue
 
@@ -113,7 +113,7 @@ class Registry:
         queue.storage.recover(place)
         arguments = queue.storage.arguments
         if place.kind == "queue" and arguments is not None and not queue.of_client:
-            self._declare(queue, arguments)
+            self._apply_arguments(queue, arguments)
         return queue
 
     def keeps_log(self, name: str) -> bool:
@@ -135,26 +135,26 @@ class Registry:
         """True if it is the temporary queue of a session that has ended: no client will ever read it."""
         return name.startswith(names.REPLY_QUEUE) and name not in self.temporaries
 
-    def heed(self, queue: Queue, arguments: ClientArguments | None, sender: str) -> None:
+    def tell_ignored(self, queue: Queue, arguments: QueueArguments | None, sender: str) -> None:
         """Log that a client's arguments for a queue that is there are not applied."""
         # Others have messages there, and a narrower queue could cost them what was confirmed.  The frame is not
         # refused: programs written for RabbitMQ send arguments with each frame, and there the first counts.
         if arguments is None or queue.name.startswith(names.HIDDEN):
             return
-        self._tell(queue, queue.policy.changes_of(arguments.applied_to(queue.policy)), sender, heard=False)
+        self._tell(queue, queue.policy.changes_of(arguments.applied_to(queue.policy)), sender, in_force=False)
 
-    def _declare(self, queue: Queue, arguments: ClientArguments) -> None:
+    def _apply_arguments(self, queue: Queue, arguments: QueueArguments) -> None:
         """Apply a client's arguments to a queue that comes into being with them."""
-        queue.declare(arguments)
+        queue.apply_arguments(arguments)
         if queue.storage is not None:
-            queue.storage.declare(arguments)
+            queue.storage.keep_arguments(arguments)
 
-    def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, heard: bool) -> None:
+    def _tell(self, queue: Queue, changes: dict[str, object], sender: str, *, in_force: bool) -> None:
         """Tell the effect of a client's arguments; those for a temporary queue concern that client alone."""
         if changes and not queue.name.startswith(names.REPLY_QUEUE):
             session = self._context.sessions.get(sender)
             self._context.on_arguments(
-                ArgumentsNotice(queue.name, changes, sender, session.login if session else "", heard=heard)
+                ArgumentsNotice(queue.name, changes, sender, session.login if session else "", in_force=in_force)
             )
 
     def home_of(self, queue: Queue) -> Queue | None:

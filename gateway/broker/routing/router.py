@@ -19,7 +19,7 @@ from ..core import authorization
 from ..core.context import Context
 from ..core.dedup import DedupIds, digest
 from ..core.ports import Peer
-from ..core.queue_arguments import QueueArguments
+from ..core.queue_arguments import ArgumentsCheck
 from ..core.sender_id import with_sender_id
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
@@ -51,7 +51,7 @@ class Router:
         self._patterns = registry.patterns
         self.policies = policies
         self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
-        self.arguments = QueueArguments(policies, quotas.client_queue_arguments)
+        self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
 
@@ -250,7 +250,7 @@ class Router:
             # A limit, or its time, may have been against the message.
             self.registry.forget_if_idle(target)
         elif isinstance(target, Queue):
-            self.registry.heed(target, options.queue_arguments, sender)
+            self.registry.tell_ignored(target, options.queue_arguments, sender)
             target.accept(message)
         else:
             self._fan_out(target, name, message, sender)

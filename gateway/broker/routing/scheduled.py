@@ -21,7 +21,7 @@ from ..core.scheduler import Timer
 from ..model.changes import Stored
 from ..model.message import Message, PreparedSend
 from ..model.options import Retain, SendOptions
-from ..model.policy import ClientArguments
+from ..model.policy import QueueArguments
 
 KIND = "delayed"
 """The place in the store."""
@@ -89,10 +89,10 @@ class ScheduledSends:
         assert storage is not None  # something is durable
         message = Message(self._context.next_number(), head, sending.body, sending.options)
         message.expires = sending.expires
-        retain, hints = sending.options.retain, sending.options.queue_arguments
+        retain, arguments = sending.options.retain, sending.options.queue_arguments
         extra = {"name": name, "due": due, "sender": sending.sender, "retain": retain and retain.value}
-        if hints is not None:
-            extra["hints"] = dataclasses.asdict(hints)
+        if arguments is not None:
+            extra |= arguments.stored()
         storage.enter(storage.pool(KIND), message, row=message.number, extra=extra)
         return message
 
@@ -135,7 +135,7 @@ class ScheduledSends:
             message.options,
             persistent=True,
             retain=Retain(extra["retain"]) if extra["retain"] else None,
-            queue_arguments=ClientArguments(**extra["hints"]) if "hints" in extra else None,
+            queue_arguments=QueueArguments.from_store(extra),
         )
         sending = PreparedSend([(extra["name"], message.head)], message.body, options, extra["sender"], message.expires)
         self._wait(sending, extra["due"] - self._context.scheduler.epoch(), [message])

@@ -106,7 +106,7 @@ def _subscribe_queue(router: Router, name: str, subscription: Subscription) -> N
         found = registry.create_queue(name, options.queue_arguments, peer.id)
     else:
         assert isinstance(found, Queue)  # names of queues and topics differ
-        registry.heed(found, options.queue_arguments, peer.id)
+        registry.tell_ignored(found, options.queue_arguments, peer.id)
     if options.browser:
         found.browse(subscription)
     else:

@@ -29,7 +29,7 @@ from ..model.changes import Container
 from ..model.destinations import DURABLE, USER
 from ..model.message import Message
 from ..model.options import Selector, SubscribeOptions
-from ..model.policy import ClientArguments
+from ..model.policy import QueueArguments
 from ..queue.queue import Queue
 from ..queue.subscription import ConsumedQueue, Subscription
 from .topic import Topic
@@ -202,9 +202,10 @@ class DurableSubscriptions:
         durable = self._make(name.text, topic, options.selector_text, options.no_local, lasts=name.lasts)
         queue, facts = durable.queue, durable.facts
         if options.queue_arguments is not None:
-            hints = dataclasses.replace(options.queue_arguments, auto_delete=None)  # `SubscriptionName.lasts` says that
-            queue.declare(hints)
-            facts["hints"] = dataclasses.asdict(hints)
+            # Not `auto_delete`: the name says whether the subscription lasts.
+            arguments = dataclasses.replace(options.queue_arguments, auto_delete=None)
+            queue.apply_arguments(arguments)
+            facts |= arguments.stored()
         if queue.storage is not None:
             queue.storage.describe(facts)
         return durable
@@ -251,6 +252,6 @@ class DurableSubscriptions:
         """Take over a subscription that the store holds."""
         facts = json.loads(place.facts)
         queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
-        if "hints" in facts:
-            queue.declare(ClientArguments(**facts["hints"]))
+        if (arguments := QueueArguments.from_store(facts)) is not None:
+            queue.apply_arguments(arguments)
         return queue

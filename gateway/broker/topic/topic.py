@@ -185,7 +185,8 @@ class Topic:
         # Nothing may be dropped: one that falls behind comes back and reads on in the stream.
         if options.resume:
             policy, asked = dataclasses.replace(policy, slow_consumer=SlowConsumerAction.BLOCK), None
-        # Compared below: arguments that change the policy make the subscriber one that does not hold publishers back.
+        # Every queue argument that changes a key gives the subscriber a private queue of its own kind, which does not
+        # hold publishers back.  An argument that means nothing for topics has to be left out here.
         ours = policy
         # To RabbitMQ a topic's subscription is a queue.
         if options.queue_arguments is not None:

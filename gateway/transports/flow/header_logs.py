@@ -27,11 +27,11 @@ class HeaderLogs:
 
     def tell_arguments(self, notice: ArgumentsNotice) -> None:
         """A client's queue arguments came into force, for all clients of the queue, or came too late."""
-        untold = self._arguments.admit((notice.queue, notice.login, notice.heard, tuple(notice.values)))
+        untold = self._arguments.admit((notice.queue, notice.login, notice.in_force, tuple(notice.values)))
         if untold is None:
             return
         queue, values, session, login = notice.queue, dict(notice.values), notice.session, notice.login
-        if notice.heard:
+        if notice.in_force:
             arguments_log.info(_HEARD, queue=queue, values=values, session=session, login=login, untold=untold)
             return
         hint = "the queue was there without them: write them into a [[policy]], or leave them out"

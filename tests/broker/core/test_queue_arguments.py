@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from gateway.broker.headers.parse import send_options
-from gateway.broker.model.policy import ClientArguments
+from gateway.broker.model.policy import QueueArguments
 from gateway.codec import Head
 
 from ..client import Client, Scene
@@ -38,7 +38,7 @@ def refusal(client: Client) -> str:
 
 def test_every_argument_is_tried_here() -> None:
     given = [send_options(headers).queue_arguments for headers in EACH]
-    names = [field.name for field in dataclasses.fields(ClientArguments)]
+    names = [field.name for field in dataclasses.fields(QueueArguments)]
     assert {name for each in given for name in names if getattr(each, name) is not None} == set(names)
 
 

@@ -122,8 +122,8 @@ ENDED: dict[str, list[Case]] = {
     "resume": [("mine", {"resume": "mine"}), ("", {})],
 }
 
-# What a queue argument makes of empty `ClientArguments`, on both frames.
-HINTED: dict[str, list[Case]] = {
+# What a queue argument makes of empty `QueueArguments`, on both frames.
+ARGUMENTS: dict[str, list[Case]] = {
     "auto-delete": [("true", {"auto_delete": True}), ("false", {"auto_delete": False})],
     "x-message-ttl": [("60000", {"time_to_live": 60.0}), ("0", {"time_to_live": 0.001})],
     "x-expires": [("1800000", {"idle_timeout": 1_800.0})],

@@ -19,12 +19,12 @@ from gateway.broker.headers.parse import (
 from gateway.broker.headers.row import OTHER_WORDS, squashed
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
-from gateway.broker.model.policy import ClientArguments
+from gateway.broker.model.policy import QueueArguments
 from gateway.codec import V10
 from gateway.codec.encoder import NOT_PASSED_ON
 
 from ..client import Scene
-from .header_cases import HINTED, READERS, SENT, SUBSCRIBED, TEN_YEARS, without_passed_on
+from .header_cases import ARGUMENTS, READERS, SENT, SUBSCRIBED, TEN_YEARS, without_passed_on
 
 
 class TestPlain:
@@ -169,7 +169,7 @@ class TestFirstCounts:
         for command, row in [
             (command, row) for command in READERS for row in TABLE if command in row.frames and row.spellings[0].field
         ]:
-            tables = HINTED if row.argument else SENT if command == "SEND" else SUBSCRIBED
+            tables = ARGUMENTS if row.argument else SENT if command == "SEND" else SUBSCRIBED
             for place, spelling in enumerate(row.spellings[:-1]):
                 value = tables[spelling.name][0][0] if tables[spelling.name] else ""
                 alone = {spelling.name: value}
@@ -218,9 +218,9 @@ class TestDeadLetters:
             ("amq.fanout", "orders.#", "/exchange/amq.fanout"),
         ]:
             arguments = read({EXCHANGE: exchange, KEY: key, "x-max-length": "5"}).queue_arguments
-            assert arguments == ClientArguments(dead_letter=target, max_messages=5)
+            assert arguments == QueueArguments(dead_letter=target, max_messages=5)
         alone = read({EXCHANGE: "amq.fanout"}).queue_arguments
-        assert alone == ClientArguments(dead_letter="/exchange/amq.fanout")
+        assert alone == QueueArguments(dead_letter="/exchange/amq.fanout")
 
     def test_a_wrong_pair_is_refused(self, read: Callable[[dict[str, str]], SendOptions]) -> None:
         for headers, message, detail in [

@@ -22,10 +22,10 @@ from gateway.broker.headers.row import HeaderEntry, HeaderRow, Treatment
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.headers.values import Anything, ReplyTo
 from gateway.broker.model.options import NO_OPTIONS, PLAIN, SendOptions
-from gateway.broker.model.policy import ClientArguments
+from gateway.broker.model.policy import QueueArguments
 from gateway.codec.encoder import NOT_PASSED_ON
 
-from .header_cases import ELSEWHERE, ENDED, HINTED, READERS, SENT, SUBSCRIBED, WRONG, Case, without_passed_on
+from .header_cases import ARGUMENTS, ELSEWHERE, ENDED, READERS, SENT, SUBSCRIBED, WRONG, Case, without_passed_on
 
 ALL_READERS = {**READERS, "UNSUBSCRIBE": unsubscribe_options}
 Cases = Mapping[str, list[Case]]
@@ -62,7 +62,7 @@ class TestTheTableIsTested:
         assert named("SEND", False) == set(SENT)
         assert named("SUBSCRIBE", False) == set(SUBSCRIBED)
         assert named("UNSUBSCRIBE", False) == set(ENDED)
-        assert named("SEND", True) == named("SUBSCRIBE", True) == set(HINTED)
+        assert named("SEND", True) == named("SUBSCRIBE", True) == set(ARGUMENTS)
 
     def test_every_value_that_can_be_wrong_has_cases(self) -> None:
         bounded = {
@@ -108,12 +108,12 @@ class TestHonoured:
             assert options == dataclasses.replace(NO_OPTIONS, **fields)
             assert (options is NO_OPTIONS) is (not fields)
 
-    @pytest.mark.parametrize("name", HINTED)
+    @pytest.mark.parametrize("name", ARGUMENTS)
     def test_queue_arguments(self, name: str) -> None:
-        for value, fields in HINTED[name]:
+        for value, fields in ARGUMENTS[name]:
             headers = {"destination": "/queue/a", name: value}
             for read in READERS.values():
-                assert read(headers).queue_arguments == ClientArguments(**fields)
+                assert read(headers).queue_arguments == QueueArguments(**fields)
 
     @pytest.mark.parametrize("name", ENDED)
     def test_on_unsubscribe(self, name: str) -> None:
@@ -201,7 +201,7 @@ class TestRefused:
 @rows(Treatment.HONOURED, Treatment.WITHOUT_EFFECT, Treatment.PASSED_ON, commands=["SEND"])
 def test_what_subscribers_see(row: HeaderRow) -> None:
     for spelling in row.spellings:
-        examples = (HINTED if row.argument else SENT).get(spelling.name) or [("", {})]
+        examples = (ARGUMENTS if row.argument else SENT).get(spelling.name) or [("", {})]
         headers = {"destination": "/queue/a", spelling.name: examples[0][0], "mine": "x"}
         if spelling.name.startswith("x-dead-letter"):
             headers |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed"}

@@ -14,7 +14,7 @@ from gateway.broker.headers.row import HeaderRow, Treatment
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE, ack_mode
 from gateway.broker.headers.values import Choice, Integer, Text
 from gateway.broker.model.options import SendOptions, SubscribeOptions
-from gateway.broker.model.policy import ClientArguments
+from gateway.broker.model.policy import QueueArguments
 from gateway.codec.decoder import CLIENT_COMMANDS
 
 # Parts of a field that the parser puts together: a pair of numbers, a selector's text, a pair of queue arguments.
@@ -50,7 +50,7 @@ def check_row(row: HeaderRow) -> None:
     assert row.name == row.spellings[0].name
     for spelling in row.spellings:
         assert spelling.values.allowed
-        known = fields_of(ClientArguments) if row.argument else fields_of(SendOptions, SubscribeOptions)
+        known = fields_of(QueueArguments) if row.argument else fields_of(SendOptions, SubscribeOptions)
         assert spelling.field in known | PARTS | {""}
         assert not spelling.passes or row.treatment is Treatment.REFUSED
         assert all(word == word.lower() for word in spelling.passes)
@@ -66,7 +66,7 @@ def test_every_field_has_a_header() -> None:
     made = {"queue_arguments", "passed_on", "is_plain", "selector", "selector_text", "prefetch", "prefetch_bytes"}
     assert fields_of(SendOptions, SubscribeOptions) - made == said - PARTS - {""}
     hinted = {spelling.field for row in TABLE if row.argument for spelling in row.spellings}
-    assert fields_of(ClientArguments) - {"dead_letter"} == hinted - PARTS - {""}
+    assert fields_of(QueueArguments) - {"dead_letter"} == hinted - PARTS - {""}
 
 
 def test_ack_modes_of_other_brokers() -> None:

@@ -1,4 +1,4 @@
-"""Policies: which one a name has, what it computes, and what a client may wish for the queue that it creates."""
+"""Policies: which one a name has, what it computes, and what a client may notice for the queue that it creates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.broker.model.patterns import Pattern
-from gateway.broker.model.policy import DEFAULT, ClientArguments, OnNack, Policies, Policy, SlowConsumerAction, WhenFull
+from gateway.broker.model.policy import DEFAULT, OnNack, Policies, Policy, QueueArguments, SlowConsumerAction, WhenFull
 from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
@@ -94,10 +94,10 @@ class TestFind:
         assert scene.broker.registry.hidden["/user/ada/queue/x"].policy.slow_messages == 7
 
 
-class TestHints:
+class TestArguments:
     def test_none_change_nothing(self) -> None:
         policy = Policy(max_messages=5, when_full=WhenFull.DEAD_LETTER)
-        assert ClientArguments().applied_to(policy) == policy
+        assert QueueArguments().applied_to(policy) == policy
 
     def test_what_they_do_not_speak_of_is_the_operators(self) -> None:
         policy = Policy(
@@ -107,25 +107,25 @@ class TestHints:
             slow_consumer=SlowConsumerAction.DROP_NEWEST,
             conflate_by="key",
         )
-        found = ClientArguments(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
+        found = QueueArguments(time_to_live=1.0, idle_timeout=2.0, auto_delete=True).applied_to(policy)
         assert found == dataclasses.replace(policy, time_to_live=1.0, idle_timeout=2.0, auto_delete=True)
 
     def test_they_never_widen_what_the_operator_allows(self) -> None:
-        for operators, wish, expected in [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)]:
+        for operators, notice, expected in [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)]:
             for key in ["max_messages", "max_octets", "time_to_live", "idle_timeout"]:
-                found = ClientArguments(**{key: wish}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
+                found = QueueArguments(**{key: notice}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
                 assert getattr(found, key) == expected
 
     def test_a_queue_that_only_a_client_limits_drops_the_oldest(self) -> None:
-        for wish in [3, 9]:
+        for notice in [3, 9]:
             for key in ["max_messages", "max_octets"]:
-                assert ClientArguments(**{key: wish}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
+                assert QueueArguments(**{key: notice}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
                 limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
-                assert ClientArguments(**{key: wish}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
+                assert QueueArguments(**{key: notice}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
 
     def test_a_client_may_name_where_dead_letters_go(self) -> None:
         """All of them, as RabbitMQ has it: also those that expired, and those for which there was no room."""
-        found = ClientArguments(dead_letter="/queue/x", max_messages=3).applied_to(Policy())
+        found = QueueArguments(dead_letter="/queue/x", max_messages=3).applied_to(Policy())
         assert found == Policy(
             dead_letter="/queue/x", dead_letter_expired=True, max_messages=3, when_full=WhenFull.DEAD_LETTER
         )
@@ -133,7 +133,7 @@ class TestHints:
     def test_unless_the_operator_did(self) -> None:
         for operators in ["", "/queue/y"]:
             policy = Policy(dead_letter=operators)
-            assert ClientArguments(dead_letter="/queue/x").applied_to(policy) == policy
+            assert QueueArguments(dead_letter="/queue/x").applied_to(policy) == policy
 
 
 HEADERS = {
@@ -158,7 +158,7 @@ EXPECTED = Policy(
 )
 
 
-class TestHintsInFrames:
+class TestArgumentsInFrames:
     @pytest.mark.parametrize("way", ["SEND", "SUBSCRIBE", "COMMIT"])
     def test_of_the_frame_that_creates_the_queue(self, scene: Scene, way: str) -> None:
         client = scene.connect()
@@ -173,11 +173,11 @@ class TestHintsInFrames:
             client.commit()
         client.publish("/queue/a", b"m", **HEADERS)
         assert policy_of(scene, "/queue/a") == EXPECTED
-        (wish,) = scene.wishes
-        told = (wish.queue, wish.heard, wish.session, wish.login)
+        (notice,) = scene.notices
+        told = (notice.queue, notice.in_force, notice.session, notice.login)
         assert told == ("/queue/a", True, client.session.id, client.session.login)
-        expected = {key: getattr(EXPECTED, key) for key in wish.values} | {"when_full": "dead-letter"}
-        assert wish.values == expected
+        expected = {key: getattr(EXPECTED, key) for key in notice.values} | {"when_full": "dead-letter"}
+        assert notice.values == expected
         assert len(expected) == 8
         if way != "SUBSCRIBE":
             client.subscribe("/queue/a")
@@ -200,18 +200,18 @@ class TestHintsInFrames:
         stranger.send(command, {"destination": "/queue/a", "id": "0", "browser": "false"} | HEADERS)
         assert not stranger.closed
         assert policy_of(scene, "/queue/a") == before
-        wish = scene.wishes[-1]
-        told = (wish.queue, wish.heard, wish.session, wish.login)
+        notice = scene.notices[-1]
+        told = (notice.queue, notice.in_force, notice.session, notice.login)
         assert told == ("/queue/a", False, stranger.session.id, stranger.session.login)
-        assert wish.values["time_to_live"] == 1.5
+        assert notice.values["time_to_live"] == 1.5
 
     def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish("/queue/a", b"m", **{"x-delay": "1000", "x-max-length": "1"})
         client.drop()
         scene.wait(1.1)
-        (wish,) = scene.wishes
-        assert (wish.session, wish.login, wish.heard) == (client.session.id, "", True)
+        (notice,) = scene.notices
+        assert (notice.session, notice.login, notice.in_force) == (client.session.id, "", True)
 
     def test_arguments_that_change_nothing_are_not_told(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 5}})
@@ -222,7 +222,7 @@ class TestHintsInFrames:
         client.subscribe("/topic/a", "t", **HEADERS)
         client.publish("/topic/a", b"m", **HEADERS)
         assert client.bodies() == [b"m"]
-        assert not scene.wishes
+        assert not scene.notices
 
     @pytest.mark.parametrize("auto_delete", ["true", "false"])
     def test_they_are_forgotten_with_the_queue(self, scene: Scene, auto_delete: str) -> None:
