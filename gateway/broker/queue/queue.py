@@ -400,8 +400,7 @@ class Queue:
 
     def enlist(self, subscription: Subscription) -> None:
         """A consumer may have room again."""
-        if subscription in self.consumers.all:
-            self._dispatcher.enlist(subscription)
+        self._dispatcher.enlist(subscription)
 
     def stopped(self) -> None:
         """Consumers have gone, or were stopped: with the last of them the queue goes, unless a message comes yet."""

@@ -198,6 +198,15 @@ class TestTargets:
             message = each.message()
             assert (message.headers["destination"], message.headers["dlq-source"]) == ("/topic/dead.a", QUEUE)
 
+    def test_each_subscriber_of_a_topic_has_dead_letters_of_its_own(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"dead_letter": "/queue/dead", "max_attempts": 1}})
+        clients = [scene.consumer("/topic/a", ack="client") for _ in range(3)]
+        clients[0].publish("/topic/a", b"m")
+        clients[0].nack(clients[0].message())
+        clients[1].drop()
+        clients[2].ack(clients[2].message())
+        assert len(taken(scene, "/queue/dead")) == 2
+
     def test_a_full_queue_must_take_them(self, stage: Stage) -> None:
         scene = stage({DEAD: {"max_messages": 1}}, max_destinations=2)
         client = scene.connect()

@@ -45,14 +45,6 @@ class TestSticky:
             clients[0].publish(QUEUE, b"%d" % number, **{name: "ghi"[number % 3]})
         assert [client.bodies() for client in clients] == [[b"%d" % (n + k) for n in range(0, 12, 3)] for k in range(3)]
 
-    def test_new_groups_take_turns_and_so_do_others(self, scene: Scene) -> None:
-        clients = [consumer(scene) for _ in range(3)]
-        send(clients[0], "a1", "b1", "1", "c1", "2", "a2", "a3", "3")
-        shares = [names(client) for client in clients]
-        assert [share[0] for share in shares] == ["a1", "b1", "1"]
-        assert shares[0][-2:] == ["a2", "a3"]
-        assert sorted(name for share in shares for name in share) == ["1", "2", "3", "a1", "a2", "a3", "b1", "c1"]
-
     def test_the_owner_gets_it_whatever_its_priority(self, scene: Scene) -> None:
         low = consumer(scene)
         send(low, "g1")

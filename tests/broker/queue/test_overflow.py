@@ -175,6 +175,19 @@ class TestDeadLetter:
         assert left(scene) == "345"
 
 
+def test_the_oldest_goes_also_behind_one_that_an_operator_took_out(stage: Stage) -> None:
+    scene = stage({QUEUE: {"max_messages": 3, "when_full": WhenFull.DROP_OLDEST}})
+    client = scene.connect()
+    send(client, "123")
+    queue = queue_of(scene)
+    first, *_ = queue.waiting_messages()
+    queue.take_out(first)
+    queue.let_go(first)
+    queue.close_gaps()
+    send(client, "45")
+    assert left(scene) == "345"
+
+
 @pytest.mark.parametrize("action", [WhenFull.DROP_OLDEST, WhenFull.DROP_NEWEST, WhenFull.DEAD_LETTER])
 def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(stage: Stage, action: WhenFull) -> None:
     """They count, too; whatever goes, there are never more than the limit, and the books are right."""

@@ -71,15 +71,6 @@ class TestSpill:
         assert scene.broker.memory.used < queue_of(scene).nbytes
         assert stored(scene) == (10 if headers else 0)
 
-    def test_nor_for_its_end(self, scene: Scene) -> None:
-        client = scene.connect()
-        publish(client, range(10))
-        scene.commit()
-        consumer = scene.consumer(QUEUE, ack="client")
-        scene.commit()
-        consumer.ack(consumer.messages()[-1], receipt="r")
-        assert consumer.receipts() == ["r"]
-
     @pytest.mark.parametrize("durable", [None, True])
     def test_the_next_ones_follow_until_it_is_empty(self, stage: Stage, durable: bool | None) -> None:
         scene = stage({QUEUE: {"durable": durable}}, stored=True)

@@ -243,14 +243,6 @@ class TestPlaces:
         (client,) = consumers(scene, 1, "auto")
         assert client.bodies() == sorted(held)
 
-    def test_what_waits_is_listed_in_order(self, stage: Stage) -> None:
-        scene = stage(max_unacknowledged=1)
-        one, _ = consumers(scene, 2)
-        for number, priority in enumerate([4, 4, 9, 4, 0, 9, 4]):
-            group = {"JMSXGroupID": "g"} if number % 2 == 0 else {}
-            one.publish("/queue/a", b"%d" % number, priority=str(priority), **group)
-        assert [message.body for message in queue_of(scene).waiting_messages()] == [b"2", b"5", b"3", b"6", b"4"]
-
 
 class TestMeanwhile:
     """What becomes of messages in a queue before anybody had room for them."""

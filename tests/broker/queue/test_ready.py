@@ -92,6 +92,9 @@ def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestOrder:
+    def test_all_places_can_be_looked_at(self) -> None:
+        assert sorted(message.number for message in filled([new(1), new(3), new(2), new(0, 9)])) == [0, 1, 2, 3]
+
     def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
         """Conflation: the number is its own, the place is that of the one it replaced."""
         messages = [new(number) for number in range(4)]
