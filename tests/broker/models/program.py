@@ -246,7 +246,7 @@ class Setup:
         wishes, demands: what they ask for, at most so many at a time.
         stored: there is a store, and the process may be killed; `fails`: the store, too, and batches are written late.
         ends_empty: nothing may be left when all clients have gone; durable subscriptions stay.
-        recorder: makes the recorder of each process; None: nothing is recorded.
+        recorder: makes the recorder of each process; None: nothing is recorded; `close`: they are done with.
         small: constants of the broker that a short program would never reach.
         away: seconds between two processes.
         often: names of steps, once more for each time.
@@ -268,6 +268,7 @@ class Setup:
     receipts: bool = False
     ends_empty: bool = True
     recorder: Callable[[], Recorder] | None = None
+    close: Callable[[], object] = dict
     small: Sequence[tuple[object, str, object]] = ()
     often: Sequence[str] = ("publish",) * 5 + ("settle",) * 10 + ("subscribe", "subscribe", "resume", "wait", "end")
     clients: int = 4
@@ -357,6 +358,8 @@ class Clients(RuleBasedStateMachine):
                     self.scene.finish()
         finally:
             self.patch.undo()
+            if hasattr(self, "setup"):
+                self.setup.close()
 
     def look(self) -> None:
         """Every client reads; then the books compare, and those that were closed are gone."""
