@@ -292,6 +292,7 @@ class Clients(RuleBasedStateMachine):
         self.consumers: list[Consumer] = []
         self.transactions: list[Transaction] = []
         self.under_way: Batch | None = None
+        self.first_seqs: dict[str, int] = {}  # of each log in this process
         self.count = 0
         self.processes = 1
         self.failed = True  # until a step has come to its end
@@ -525,19 +526,21 @@ class Clients(RuleBasedStateMachine):
     def demand_log(self, data: st.DataObject, what: str, consumer: Consumer) -> None:
         """Where a subscription of a topic with a log begins."""
         headers = consumer.headers
-        if headers.keys() & {"resume", "from-seq", "x-stream-offset"}:
+        # A client that does not read begins later, with what is there then.
+        if consumer.client.stalled or headers.keys() & {"resume", "from-seq", "x-stream-offset"}:
             return
         if what.startswith("resume"):
             headers["resume"] = data.draw(st.sampled_from("xyz"))
             consumer.mode = "client" if consumer.mode == "auto" else consumer.mode
-        if what in ("first", "resume-first"):
+        first = self.first_seqs.get(consumer.destination)
+        if what in ("first", "resume-first") or (what == "seq" and first is None):
             headers["from-seq"] = "0"
         elif what == "last":
             headers["x-stream-offset"] = "last"
         elif what == "seq":
             stream = self.scene.broker.registry.streams._streams.get(consumer.destination)
-            if stream is not None:
-                headers["from-seq"] = str(data.draw(st.integers(1, stream.next)))
+            assert stream is not None  # it has been sent something
+            headers["from-seq"] = str(data.draw(st.integers(first, stream.next)))
 
     def unsubscribe(self, data: st.DataObject) -> None:
         consumer = pick(data, self.leavable)
@@ -584,6 +587,9 @@ class Clients(RuleBasedStateMachine):
         client.publish(destination, sent.body, **sent.headers, **control)
         if transaction is not None:
             transaction.sends.append(sent)
+        stream = self.scene.broker.registry.streams._streams.get(destination)
+        if stream is not None and stream.next > stream.first:
+            self.first_seqs.setdefault(destination, stream.first)
         for book in self.books:
             book.published(sent, transaction)
 
@@ -760,6 +766,7 @@ class Clients(RuleBasedStateMachine):
             self.read()
         self.consumers, self.transactions, self.scene = [], [], scene
         self.processes += 1
+        self.first_seqs.clear()
         for book in self.books:
             book.next_process(old, committed, clean=clean)
         scene.connect(V12)
