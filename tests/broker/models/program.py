@@ -246,7 +246,7 @@ class Setup:
         wishes, demands: what they ask for, at most so many at a time.
         stored: there is a store, and the process may be killed; `fails`: the store, too, and batches are written late.
         ends_empty: nothing may be left when all clients have gone; durable subscriptions stay.
-        recorder: makes the recorder of each process; None: nothing is recorded.
+        recorder: makes the recorder of each process; None: nothing is recorded; `close`: they are done with.
         small: constants of the broker that a short program would never reach.
         away: seconds between two processes.
         often: names of steps, once more for each time.
@@ -268,6 +268,7 @@ class Setup:
     receipts: bool = False
     ends_empty: bool = True
     recorder: Callable[[], Recorder] | None = None
+    close: Callable[[], object] = dict
     small: Sequence[tuple[object, str, object]] = ()
     often: Sequence[str] = ("publish",) * 5 + ("settle",) * 10 + ("subscribe", "subscribe", "resume", "wait", "end")
     clients: int = 4
@@ -291,6 +292,7 @@ class Clients(RuleBasedStateMachine):
         self.consumers: list[Consumer] = []
         self.transactions: list[Transaction] = []
         self.under_way: Batch | None = None
+        self.first_seqs: dict[str, int] = {}  # of each log in this process
         self.count = 0
         self.processes = 1
         self.failed = True  # until a step has come to its end
@@ -357,6 +359,8 @@ class Clients(RuleBasedStateMachine):
                     self.scene.finish()
         finally:
             self.patch.undo()
+            if hasattr(self, "setup"):
+                self.setup.close()
 
     def look(self) -> None:
         """Every client reads; then the books compare, and those that were closed are gone."""
@@ -522,19 +526,21 @@ class Clients(RuleBasedStateMachine):
     def demand_log(self, data: st.DataObject, what: str, consumer: Consumer) -> None:
         """Where a subscription of a topic with a log begins."""
         headers = consumer.headers
-        if headers.keys() & {"resume", "from-seq", "x-stream-offset"}:
+        # A client that does not read begins later, with what is there then.
+        if consumer.client.stalled or headers.keys() & {"resume", "from-seq", "x-stream-offset"}:
             return
         if what.startswith("resume"):
             headers["resume"] = data.draw(st.sampled_from("xyz"))
             consumer.mode = "client" if consumer.mode == "auto" else consumer.mode
-        if what in ("first", "resume-first"):
+        first = self.first_seqs.get(consumer.destination)
+        if what in ("first", "resume-first") or (what == "seq" and first is None):
             headers["from-seq"] = "0"
         elif what == "last":
             headers["x-stream-offset"] = "last"
         elif what == "seq":
             stream = self.scene.broker.registry.streams._streams.get(consumer.destination)
-            if stream is not None:
-                headers["from-seq"] = str(data.draw(st.integers(1, stream.next)))
+            assert stream is not None  # it has been sent something
+            headers["from-seq"] = str(data.draw(st.integers(first, stream.next)))
 
     def unsubscribe(self, data: st.DataObject) -> None:
         consumer = pick(data, self.leavable)
@@ -581,6 +587,9 @@ class Clients(RuleBasedStateMachine):
         client.publish(destination, sent.body, **sent.headers, **control)
         if transaction is not None:
             transaction.sends.append(sent)
+        stream = self.scene.broker.registry.streams._streams.get(destination)
+        if stream is not None and stream.next > stream.first:
+            self.first_seqs.setdefault(destination, stream.first)
         for book in self.books:
             book.published(sent, transaction)
 
@@ -757,6 +766,7 @@ class Clients(RuleBasedStateMachine):
             self.read()
         self.consumers, self.transactions, self.scene = [], [], scene
         self.processes += 1
+        self.first_seqs.clear()
         for book in self.books:
             book.next_process(old, committed, clean=clean)
         scene.connect(V12)

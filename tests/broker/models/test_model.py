@@ -145,6 +145,7 @@ def rows(data: st.DataObject, *, journal: bool = False) -> Setup:
         quotas={"max_retained": 2, "dedup_window": 10_000.0},
         stored=True,
         recorder=journals.make if journals else lambda: cast(Recorder, Notebook()),
+        close=journals.close if journals else dict,
         small=SMALL_PAGES[:3],
         ends_empty=False,
         often=("publish", "settle") * 4 + ("subscribe", "begin", "end", "connect") * 3,
@@ -211,6 +212,11 @@ class Journals:
     def make(self) -> Recorder:
         self.journals.append(Journal(Path(self.folder.name), f"g{len(self.journals)}", run=self.run))
         return cast(Recorder, self.journals[-1])
+
+    def close(self) -> None:
+        for journal in self.journals:
+            journal.close()
+        self.folder.cleanup()
 
     def read(self, scene: Scene) -> Notes:
         journal = self.journals[-1]
