@@ -240,7 +240,7 @@ class Housekeeper:
             storage.run_short(reason, _TOLD)
         elif storage.is_short:
             log.info("there is room for the store again")
-            storage.has_room()
+            storage.room_came()
 
     async def _tidy(self) -> None:
         """Let the store tidy up while no read and no write waits."""

@@ -72,7 +72,7 @@ class Server:
             busy=self._on_unfinished,
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
-            on_room=lambda: self.back_pressure.has_room(),
+            on_room=lambda: self.back_pressure.room_came(),
             on_arguments=header_logs.tell_arguments,
             on_misspelt=header_logs.tell_misspelt,
         )

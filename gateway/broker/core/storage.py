@@ -303,7 +303,7 @@ class Storage:
         self._short = reason, told
         self._refuse()
 
-    def has_room(self) -> None:
+    def room_came(self) -> None:
         """There is room for messages."""
         if self.is_short:
             self._short = _NOTHING

@@ -131,7 +131,7 @@ class QueueArguments:
         return {_STORED_KEY: values | {_STORED_BYTES: values.pop("max_octets")}}
 
     def applied_to(self, policy: Policy) -> Policy:
-        """The policy with these arguments.  Of a limit, where 0 means none, the lower one of client and operator counts."""
+        """The policy with these arguments.  Of a limit, where 0 means none, the lower one counts."""
         changes: dict[str, Any] = {
             name: value
             for name in _LIMITS

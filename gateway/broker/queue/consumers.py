@@ -131,7 +131,7 @@ class Consumers:
             else:
                 refusing.add(ready_list)
 
-    def has_room(self) -> bool:
+    def may_have_room(self) -> bool:
         """True if any consumer may have room."""
         return any(consumer_set.rotation for consumer_set in self.sets)
 

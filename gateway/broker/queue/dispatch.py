@@ -7,7 +7,7 @@
 A message group is scheduled by its first message, the token (see `groups`).  Between any two calls:
 
     the token of a group that     stands in                  and is handed out by
-    no consumer has               the ready lists            whichever set has room; all are asked (`_is_due`)
+    no consumer has               the ready lists            whichever set has room; all are asked (`_ask_all`)
     a consumer has                that owner's tokens        the owner's set: the owner is in `ConsumerSet.owed` as
                                                              soon as it may get the token
 
@@ -53,7 +53,7 @@ class Dispatcher:
         by_group: False: the queue has one consumer, and messages of groups are like others.
     """
 
-    __slots__ = ("_by_group", "_consumers", "_context", "_is_due", "_outlet", "_waiting", "groups")
+    __slots__ = ("_ask_all", "_by_group", "_consumers", "_context", "_outlet", "_waiting", "groups")
 
     def __init__(
         self, context: Context, waiting: WaitingMessages, consumers: Consumers, outlet: Outlet, *, by_group: bool
@@ -65,7 +65,7 @@ class Dispatcher:
         self._outlet = outlet
         self._by_group = by_group
         # The token of a group has come into the ready lists, or consumers stand by no longer: any set may want it.
-        self._is_due = False
+        self._ask_all = False
 
     # a message comes
 
@@ -145,24 +145,24 @@ class Dispatcher:
 
     def dispatch_all(self) -> None:
         """Give all consumers what waits for them, those of higher priority first."""
-        self._is_due = True
+        self._ask_all = True
         self._go_on()
 
     def _go_on(self) -> None:
         """Dispatch to all sets, if any may want what came meanwhile."""
-        while self._is_due:
-            self._is_due = False
+        while self._ask_all:
+            self._ask_all = False
             # A copy of the list: sets may come, go and change places while messages are handed out.
             for consumer_set in list(self._consumers.sets):
                 self._dispatch(consumer_set)
                 # A set that had its turn may want the token that has just come, so that all begin anew.
-                if self._is_due:
+                if self._ask_all:
                     break
 
     def _dispatch(self, consumer_set: ConsumerSet) -> None:
         """Give the consumers of a set the messages that wait for them, until all sets are to be asked (`_go_on`)."""
         ready_list = consumer_set.ready_list
-        while consumer_set.has_room() and not self._is_due:
+        while consumer_set.has_room() and not self._ask_all:
             message = self._first(ready_list)
             if message is None or self._outlet.holds_up(message):
                 # Whether an older message waits is not known before the list is read, and that takes several turns.
@@ -237,7 +237,7 @@ class Dispatcher:
                 if self._outlet.holds_up(token):
                     break  # the consumer is asked again in `dispatch_all`
                 self._take(token, consumer)
-                if self._is_due:
+                if self._ask_all:
                     return
             else:
                 consumer_set.owed.pop(consumer, None)
@@ -280,7 +280,7 @@ class Dispatcher:
                 continue
             first = self._first(other.ready_list)  # none that is older, unless this is the middle of a hand-over
             if (first is None or first.order >= message.order) and (consumer := other.next_but(avoid)):
-                self._is_due = self.groups is not None  # the next token of the group stands with another set
+                self._ask_all = self.groups is not None  # the next token of the group stands with another set
                 return consumer
         return None
 
@@ -310,7 +310,7 @@ class Dispatcher:
         group.set_token(first)
         if group.owner is None:
             self._waiting.enter(first)
-            self._is_due = True
+            self._ask_all = True
         else:
             consumer = group.owner.consumer
             self._consumers.all[consumer].owed[consumer] = None
@@ -387,7 +387,7 @@ class Dispatcher:
         if self._consumers.leave(subscription, self._waiting.ready_lists):
             # Consumers that stood by were taken out of their rotations; those with room return.
             self._consumers.list_ready()
-            self._is_due = True
+            self._ask_all = True
         consumer_set.owed.pop(subscription, None)
         self._free_groups_of(subscription)
         self._waiting.weigh()
@@ -404,7 +404,7 @@ class Dispatcher:
         misses an older one.  Else all take their places first, and then everything is dispatched in order.
         """
         due = (message for message in messages if self._outlet.is_due(message))
-        if not self._is_due and not (self._by_group and any(message.options.group for message in messages)):
+        if not self._ask_all and not (self._by_group and any(message.options.group for message in messages)):
             for message in due:
                 self.place_by_itself(message)
             return

@@ -107,7 +107,7 @@ class QueueStorage:
             self._enter(message, transient=True)
         paged = self._make_pages()
         paged.add(message.row, message.rank, message.size, message.expires)
-        if self._queue.consumers.has_room():
+        if self._queue.consumers.may_have_room():
             paged.refill(stuck=True)  # for a consumer that wants none of the messages in memory
         return True
 

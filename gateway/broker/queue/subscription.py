@@ -163,7 +163,7 @@ class Subscription:
         listed: it stands in its queue's rotation.
         reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
                 names, names_by: written and read by the event log alone.
-        stands_by: another consumer of the queue is the exclusive one.
+        stands_by: another consumer of the queue is the exclusive one; only `Consumers` sets it.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
             transaction's deliveries go back to.
     """

@@ -156,7 +156,7 @@ class BackPressure:
         """Publishers that wait for store, journal or memory look whether they still have to."""
         self._relief.unpark_all()
 
-    def has_room(self) -> None:
+    def room_came(self) -> None:
         """Publishers that wait for a queue look whether they still have to."""
         self._room.unpark_all()
 

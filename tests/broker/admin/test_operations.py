@@ -254,7 +254,7 @@ class TestNoRoom:
         scene.vault.storage.run_short("no room", "the disk is nearly full")
         outcome = operator.move("a", "b")
         assert (outcome.done, outcome.stopped) == (0, "durable messages are refused for now: the disk is nearly full")
-        scene.vault.storage.has_room()
+        scene.vault.storage.room_came()
         assert operator.bodies("a") == texts(0, 1)
 
 

@@ -681,7 +681,7 @@ class TestShortage:
         return error.body
 
     def test_new_durable_messages_are_refused(self, scene: Scene, storage: Storage) -> None:
-        storage.has_room()
+        storage.room_came()
         assert (storage.is_short, scene.vault.reliefs) == (False, 0)
         client = scene.connect()
         client.begin()
@@ -694,7 +694,7 @@ class TestShortage:
         assert client.error().headers["message"] == "the store cannot be written"
         assert not scene.broker.context.waiting
         assert not scene.commit()
-        storage.has_room()
+        storage.room_came()
         assert (storage.failure, storage.is_short, scene.broker.context.checks_sends) == ("", False, False)
         assert scene.vault.reliefs == 1
         client = scene.connect()
@@ -728,7 +728,7 @@ class TestShortage:
         storage.failed("/var/lib/store.db cannot grow", "the disk is full")
         assert storage.failure == "/var/lib/store.db cannot grow"
         assert self.detail(scene) == b"durable messages are refused for now: the disk is full"
-        ends = {"room": storage.has_room, "works": storage.works}
+        ends = {"room": storage.room_came, "works": storage.works}
         ends.pop(first)()
         assert storage.failure
         assert scene.broker.context.checks_sends
