@@ -29,7 +29,7 @@ _ROWS = 500_000
 _QUEUE = "/queue/flood"
 _LOG = "/topic/log.flood"
 _HOST = "127.0.0.1"
-_SETTINGS = 'memory_limit = "2GiB"\n[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 2_000_000\nlog_octets = "2GiB"\n'
+_SETTINGS = 'memory_limit = "2GiB"\n[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 2_000_000\nlog_bytes = "2GiB"\n'
 _TOGETHER = 1000
 
 

@@ -87,7 +87,7 @@ class Decoder:
         self._limits = limits
 
     @property
-    def first_octets(self) -> bytes:
+    def first_bytes(self) -> bytes:
         """The first bytes that are not decoded, for a log line about a peer that does not speak STOMP."""
         return self._buffer[self._position : self._position + 16]
 

@@ -53,8 +53,8 @@ _MEANT = {
 }
 """Kinds that clients write, and the kinds of the broker that they mean; a name without a kind is a queue."""
 
-FOR_QUEUES = frozenset({"max_messages", "max_octets", "when_full", "auto_delete"})
-FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_octets", "log_age"})
+FOR_QUEUES = frozenset({"max_messages", "max_bytes", "when_full", "auto_delete"})
+FOR_TOPICS = frozenset({"slow_consumer", "slow_messages", "log_messages", "log_bytes", "log_age"})
 
 
 class PolicyError(TableError):
@@ -149,7 +149,7 @@ _SIZE = KeyRule('0, or at least 1,024 (bytes; units like "64KiB" are allowed)', 
 
 KEY_RULES: Mapping[str, KeyRule] = {
     "max_messages": _whole("a whole number, 0 or more", 0),
-    "max_octets": _SIZE,
+    "max_bytes": _SIZE,
     "when_full": _one_of(WhenFull),
     "max_attempts": _whole("a whole number between 0 and 1,000,000", 0, 1_000_000),
     "backoff": _SECONDS,
@@ -166,7 +166,7 @@ KEY_RULES: Mapping[str, KeyRule] = {
     "idle_timeout": _SECONDS,
     "durable": _SWITCH,
     "log_messages": _whole("a whole number between 0 and 100,000,000", 0, 100_000_000),
-    "log_octets": _SIZE,
+    "log_bytes": _SIZE,
     "log_age": _SECONDS,
     "journal_bodies": KeyRule('"all", "none", or bytes from the start of a body, like "4KiB"', _read_bodies),
     "add_user_id": _SWITCH,
@@ -258,8 +258,8 @@ def _misfits(match: tuple[str, ...], values: Mapping[str, Any]) -> Iterator[tupl
     if values.get("slow_consumer") is SlowConsumerAction.CONFLATE and not values.get("conflate_by"):
         yield "slow_consumer", 'slow_consumer = "conflate" needs conflate_by in the same table'
     full = values.get("when_full", WhenFull.BLOCK)
-    if full is not WhenFull.BLOCK and not (values.get("max_messages") or values.get("max_octets")):
-        yield "when_full", f'when_full = "{full.value}" needs max_messages or max_octets in the same table'
+    if full is not WhenFull.BLOCK and not (values.get("max_messages") or values.get("max_bytes")):
+        yield "when_full", f'when_full = "{full.value}" needs max_messages or max_bytes in the same table'
     longest = values.get("backoff_max", DEFAULT.backoff_max)
     if values.get("backoff", 0) > longest:
         default = "" if "backoff_max" in values else ", the default; set backoff_max in the same table, too"

@@ -140,20 +140,20 @@ class SecuritySettings(BaseSettings):
     max_frames_per_second: FrameRate = 0
     """Average frames per second of one session (0: no limit). The gateway reads from it no faster."""
 
-    max_octets_per_second: ByteRate = 0
+    max_bytes_per_second: ByteRate = 0
     """Average bytes per second of one session (0: no limit). The gateway reads from it no faster."""
 
     max_frames_per_second_per_user: FrameRate = 0
     """Average frames per second of all sessions of one user together (0: no limit); `anonymous` has no limit."""
 
-    max_octets_per_second_per_user: ByteRate = 0
+    max_bytes_per_second_per_user: ByteRate = 0
     """Average bytes per second of all sessions of one user together (0: no limit)."""
 
     max_frames_per_second_per_address: FrameRate = 0
     """Average frames per second of all sessions of one client address, or of one /64 network of IPv6, together (0: no
     limit). Clients of unix sockets, and the addresses of trusted_proxies, have no limit."""
 
-    max_octets_per_second_per_address: ByteRate = 0
+    max_bytes_per_second_per_address: ByteRate = 0
     """Average bytes per second of all sessions of one client address, or of one /64 network of IPv6, together (0: no
     limit)."""
 

@@ -133,14 +133,14 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     max_transactions: Annotated[int, Field(ge=1, le=100_000)] = 64
     """Open transactions per session (RabbitMQ: 16)."""
 
-    max_transaction_octets: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
+    max_transaction_bytes: Annotated[Size, Field(ge=KIB, le=1024 * MIB)] = 16 * MIB
     """Bytes held by all open transactions of one session until COMMIT."""
 
     max_unacknowledged: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
     """Unacknowledged messages of one subscription to a queue, above which further messages wait, if the client sends no
     `prefetch-count` (ActiveMQ: 1,000)."""
 
-    max_unacknowledged_octets: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = 64 * MIB
+    max_unacknowledged_bytes: Annotated[Size, Field(ge=KIB, le=4096 * MIB)] = 64 * MIB
     """Bytes of unacknowledged messages of one subscription, above which further messages wait; a larger message is sent
     when it is the only one."""
 

@@ -18,7 +18,7 @@ from gateway.stores.errors import StoreDamaged, told
 
 _MAGIC = b"SQLite format 3\0"
 
-_LOGS = ("log_messages", "log_octets", "log_age")
+_LOGS = ("log_messages", "log_bytes", "log_age")
 
 
 def look(url: str) -> None:

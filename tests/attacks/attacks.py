@@ -315,7 +315,7 @@ ATTACKS = (
     ),
     Attack(
         pouring("transaction_of_everything", frame("BEGIN", transaction="t"), *[IN_TRANSACTION] * 64),
-        ("max_transaction_octets",),
+        ("max_transaction_bytes",),
     ),
     Attack(
         pouring("wildcard_explosion", frame("SUBSCRIBE", id=1, destination="/topic/" + ".".join(["#.*"] * 20))),

@@ -29,7 +29,7 @@ POLICIES = """
 [[policy]]
 match = "/topic/#"
 log_age = 3600
-log_octets = "64MiB"
+log_bytes = "64MiB"
 
 [[policy]]
 match = "/topic/memory/#"

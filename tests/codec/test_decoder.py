@@ -95,14 +95,14 @@ class TestFirstOctets:
             decoder.feed(octets + b"x" * 100)
             with pytest.raises(MalformedFrame):
                 list(decoder.frames())
-            assert decoder.first_octets == (octets + b"x" * 100)[:16]
+            assert decoder.first_bytes == (octets + b"x" * 100)[:16]
 
     def test_behind_what_was_understood(self) -> None:
         decoder = decoder_for(V12, Limits())
         decoder.feed(b"SEND\n\nx\0NO\0")
         with pytest.raises(MalformedFrame):
             list(decoder.frames())
-        assert decoder.first_octets == b"NO\0"
+        assert decoder.first_bytes == b"NO\0"
 
 
 class TestCache:

@@ -35,7 +35,7 @@ def refused(**overrides: Any) -> str:
 
 EVERY_KEY_OF_QUEUES = {
     "max_messages": (10, 10),
-    "max_octets": (1024, 1024),
+    "max_bytes": (1024, 1024),
     "when_full": ("dead-letter", WhenFull.DEAD_LETTER),
     "max_attempts": (0, 0),
     "backoff": (1, 1.0),
@@ -58,7 +58,7 @@ EVERY_KEY_OF_TOPICS = {
     "conflate_by": ("symbol", "symbol"),
     "idle_timeout": (0.5, 0.5),
     "log_messages": (100_000_000, 100_000_000),
-    "log_octets": ("64KiB", 65_536),
+    "log_bytes": ("64KiB", 65_536),
     "log_age": (86_400, 86_400.0),
     "journal_bodies": ("none", "none"),
     "add_user_id": (True, True),
@@ -102,7 +102,7 @@ class TestReading:
             [[policy]]
             match = "/queue/mail.out"
             backoff = 4
-            max_octets = "64 KiB"
+            max_bytes = "64 KiB"
             [[policy]]
             match = "/queue/*.out"
             time_to_live = 5
@@ -111,7 +111,7 @@ class TestReading:
         )
         assert found("/queue/a") == found("/topic/x/y") == Policy(max_attempts=1, backoff=2)
         assert found("/queue/mail.in") == Policy(max_attempts=3, backoff=2)
-        assert found("/queue/mail.out") == Policy(max_attempts=6, backoff=4, max_octets=65_536, time_to_live=5)
+        assert found("/queue/mail.out") == Policy(max_attempts=6, backoff=4, max_bytes=65_536, time_to_live=5)
         assert found("/queue/dlq.a") == Policy(max_attempts=0, backoff=2)
         for kind in KINDS:
             assert (
@@ -132,17 +132,17 @@ class TestReading:
 
 
 SECONDS = "must be between 0 and 315,360,000 (seconds, at most ten years), not"
-OCTETS = 'max_octets must be 0, or at least 1,024 (bytes; units like "64KiB" are allowed), not'
+OCTETS = 'max_bytes must be 0, or at least 1,024 (bytes; units like "64KiB" are allowed), not'
 WRONG_VALUES = [
     ("max_messages = -1", "max_messages must be a whole number, 0 or more, not -1"),
     ("max_messages = 1e4", "max_messages must be a whole number, 0 or more, not 10000.0"),
     ("max_messages = true", "max_messages must be a whole number, 0 or more, not true"),
     ("max_messages = '10'", 'max_messages must be a whole number, 0 or more, not "10"'),
-    ("max_octets = 1023", f"{OCTETS} 1023"),
-    ("max_octets = -1", f"{OCTETS} -1"),
-    ("max_octets = 2048.0", f"{OCTETS} 2048.0"),
-    ("max_octets = '1K'", f'{OCTETS} "1K"'),
-    ("max_octets = '1000B'", f'{OCTETS} "1000B"'),
+    ("max_bytes = 1023", f"{OCTETS} 1023"),
+    ("max_bytes = -1", f"{OCTETS} -1"),
+    ("max_bytes = 2048.0", f"{OCTETS} 2048.0"),
+    ("max_bytes = '1K'", f'{OCTETS} "1K"'),
+    ("max_bytes = '1000B'", f'{OCTETS} "1000B"'),
     ("when_full = 'drop'", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not "drop"'),
     ("when_full = []", 'when_full must be "block", "drop-oldest", "drop-newest" or "dead-letter", not []'),
     ("on_nack = 1", 'on_nack must be "redeliver", "dead-letter" or "drop", not 1'),
@@ -170,7 +170,7 @@ WRONG_VALUES = [
     ("max_body = 2048", "max_body is a setting and no key of a policy; write it above the first [[policy]]"),
     ("slow_messages = 1", 'slow_messages is for topics, not for queues like "/queue/orders.*"'),
     ("slow_consumer = 'block'", 'slow_consumer is for topics, not for queues like "/queue/orders.*"'),
-    ("when_full = 'drop-oldest'", 'when_full = "drop-oldest" needs max_messages or max_octets in the same table'),
+    ("when_full = 'drop-oldest'", 'when_full = "drop-oldest" needs max_messages or max_bytes in the same table'),
     (
         "backoff = 61",
         "backoff is more than backoff_max, which is 60, the default; set backoff_max in the same table, too",
@@ -187,7 +187,7 @@ WRONG_VALUES = [
     ),
 ]
 MISFITS = [
-    ('"/queue/a"', ["max_octets = 0", "when_full = 'drop-newest'"], 'when_full = "drop-newest" needs max_messages'),
+    ('"/queue/a"', ["max_bytes = 0", "when_full = 'drop-newest'"], 'when_full = "drop-newest" needs max_messages'),
     ('"/queue/a"', ["max_messages = 0", "when_full = 'dead-letter'"], 'when_full = "dead-letter" needs max_messages'),
     ('"/queue/a"', ["backoff_max = 2", "backoff = 2.5"], "backoff is more than backoff_max, which is 2"),
     ('"/queue/a"', ["backoff_max = 0.5", "backoff = 1"], "backoff is more than backoff_max, which is 0.5"),
@@ -207,7 +207,7 @@ MISFITS = [
     ('["/queue/a", "/user/#"]', ["max_messages = 1"], 'max_messages is for queues, not for topics like "/user/#"'),
     *(
         (f'"{kind}a"', [f"{key} = {value}"], f'{key} is for queues, not for topics like "{kind}a"')
-        for key, value in [("max_messages", 1), ("max_octets", 0), ("when_full", '"block"'), ("auto_delete", "true")]
+        for key, value in [("max_messages", 1), ("max_bytes", 0), ("when_full", '"block"'), ("auto_delete", "true")]
         for kind in ("/topic/", "/user/", "/exchange/amq.direct/", "/reply-topic/")
     ),
     ('"/exchange/amq.fanout"', ["max_messages = 1"], "max_messages is for queues, not for topics like"),

@@ -64,7 +64,7 @@ WRONG = [
     ("MAX_BODY", "1 Mi", "'1 Mi' is no number of bytes; write one like 1073741824"),
     ("MEMORY_LIMIT", "", "'' is no number of bytes; write one like"),
     ("MAX_HEADERS", "1kB", "input should be a valid integer, unable to"),
-    ("MAX_UNACKNOWLEDGED_OCTETS", "0", ""),
+    ("MAX_UNACKNOWLEDGED_BYTES", "0", ""),
     ("MAX_DELAYED", "-1", "input should be greater than or equal to 0"),
     ("MAX_RETAINED", "-1", "input should be greater than or equal to 0"),
     ("DEDUP_WINDOW", "604801", "input should be less than or equal to"),
@@ -243,9 +243,9 @@ class TestPaths:
 class TestSizes:
     NAMES = (
         "memory_mark",
-        *("max_octets_per_second", "max_octets_per_second_per_user", "max_octets_per_second_per_address"),
-        *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_octets"),
-        *("max_unacknowledged_octets", "max_outbound", "memory_limit", "journal_queue"),
+        *("max_bytes_per_second", "max_bytes_per_second_per_user", "max_bytes_per_second_per_address"),
+        *("max_body", "max_header_line", "max_connect_header_line", "max_transaction_bytes"),
+        *("max_unacknowledged_bytes", "max_outbound", "memory_limit", "journal_queue"),
     )
 
     def test_these_are_all(self) -> None:
@@ -297,7 +297,7 @@ class TestReference:
 
     def test_what_is_in_force_can_be_read_back(self, tmp_path: Path) -> None:
         policies = [
-            {"match": "/queue/\x7f.*", "dead_letter": "x", "max_octets": 10_000, "when_full": "dead-letter"},
+            {"match": "/queue/\x7f.*", "dead_letter": "x", "max_bytes": 10_000, "when_full": "dead-letter"},
             {"match": ["/topic/#", "/user/a.#"], "slow_consumer": "conflate", "conflate_by": "ünit", "backoff": 1e-7},
             {"match": "/queue/**", "auto_delete": True, "on_nack": "drop", "max_attempts": 1_000_000},
         ]

@@ -28,7 +28,7 @@ durable = false
 [[policy]]
 match = ["/topic/all", "/topic/short", "/topic/memory"]
 log_age = 86400
-log_octets = "1GiB"
+log_bytes = "1GiB"
 max_attempts = 0
 backoff = 0.02
 

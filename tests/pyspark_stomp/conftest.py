@@ -23,7 +23,7 @@ from tests.spark import spark
 __all__ = ["spark"]
 
 _numbers = itertools.count(1)
-_POLICIES = '[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 1_000_000\nlog_octets = "256MiB"\n'
+_POLICIES = '[[policy]]\nmatch = "/topic/log.#"\nlog_messages = 1_000_000\nlog_bytes = "256MiB"\n'
 _POLICIES += '[[policy]]\nmatch = "/topic/short.#"\nlog_messages = 100\n'
 
 

@@ -102,7 +102,7 @@ class TestUnkept:
     def test_nothing(self, values: dict[str, object]) -> None:
         assert preflight.unkept([("/queue/a", values)]) == ""
 
-    @pytest.mark.parametrize("values", [{"durable": True}, {"log_messages": 1}, {"log_octets": 1}, {"log_age": 0.5}])
+    @pytest.mark.parametrize("values", [{"durable": True}, {"log_messages": 1}, {"log_bytes": 1}, {"log_age": 0.5}])
     def test_names_the_patterns(self, values: dict[str, object]) -> None:
         found = preflight.unkept([("/topic/a", values), ("/topic/b", {}), ("/topic/c", values)])
         assert "policies of /topic/a, /topic/c ask for durable" in found

@@ -55,7 +55,7 @@ CASES: list[tuple[str, int, str, dict[str, Any], bytes]] = [
     ("max_subscriptions", 2, "too many subscriptions", {}, many("SUBSCRIBE", 3, id="N", destination="/topic/N")),
     ("max_subscriptions", 2, "too many temporary destinations", {}, TEMPORARY),
     ("max_transactions", 2, "too many transactions", {}, many("BEGIN", 3, transaction="N")),
-    ("max_transaction_octets", 2048, "transaction too large", {}, IN_TRANSACTION),
+    ("max_transaction_bytes", 2048, "transaction too large", {}, IN_TRANSACTION),
     ("max_destinations", 2, "too many destinations", {}, many("SEND", 3, destination="/queue/N")),
     ("max_delayed", 2, "too many delayed messages", {}, DELAYED),
     ("max_retained", 2, "too many retained messages", {}, RETAINED),

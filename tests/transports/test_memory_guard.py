@@ -17,7 +17,7 @@ from .pipes import ControlledPipe
 LIMIT = 1_000_000
 MARK = 4_000_000
 HIGH = MARK * 3 // 4
-QUOTAS = Quotas(memory_limit=LIMIT, max_outbound=20_000_000, max_transaction_octets=900_000)
+QUOTAS = Quotas(memory_limit=LIMIT, max_outbound=20_000_000, max_transaction_bytes=900_000)
 KEPT = 600_000  # more than an eighth of the mark, less than 3/4 of the limit
 PATIENT = TransportOptions(slow_consumer_timeout=600.0, close_linger=1.0, websocket_ping=0.0)
 CLOSED = "a client is closed to make room in memory"

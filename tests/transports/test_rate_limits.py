@@ -22,7 +22,7 @@ from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame,
 
 def limit_of(frames: int, nbytes: int, now: float) -> RateLimit:
     """That of a session whose own limits these are."""
-    options = TransportOptions(max_frames_per_second=frames, max_octets_per_second=nbytes)
+    options = TransportOptions(max_frames_per_second=frames, max_bytes_per_second=nbytes)
     pace = RateLimits(options).of_session("alice", "10.0.0.1", now)
     assert pace is not None
     return pace
@@ -136,7 +136,7 @@ class TestHeld:
         ("limit", "chunk"),
         [
             ({"max_frames_per_second": 10}, frame("SEND", destination="/topic/a") * 10),
-            ({"max_octets_per_second": 10_000}, frame("SEND", b"x" * 9_970, destination="/topic/a")),
+            ({"max_bytes_per_second": 10_000}, frame("SEND", b"x" * 9_970, destination="/topic/a")),
         ],
         ids=["frames", "bytes"],
     )
@@ -155,7 +155,7 @@ class TestHeld:
     @pytest.mark.parametrize("data", [ws(PING, b"x" * 100) * 50, ws(TEXT) * 1_000])
     async def test_by_what_is_no_stomp(self, make_harness: MakeHarness, autojump_clock: MockClock, data: bytes) -> None:
         """Pings, and messages without anything, are work, too."""
-        harness = make_harness(options=TransportOptions(max_octets_per_second=1_000))
+        harness = make_harness(options=TransportOptions(max_bytes_per_second=1_000))
         peer = await harness.session("websocket")
         await peer.websocket.stream.send_all(data)
         began = trio.current_time()

@@ -308,24 +308,24 @@ def _check_queue(queue: Queue, message: Message) -> None:
 def _check_size(limits: QueueLimits, nbytes: int, name: str, message: Message) -> None:
     """Refuse a message that is too large for a queue in which so many bytes wait.  Raises NotAllowed: it is."""
     size = message.size + len(name.encode())  # with another destination it may be so much longer
-    if not limits.keeps_all and 0 < limits.max_octets < nbytes + size:
+    if not limits.keeps_all and 0 < limits.max_bytes < nbytes + size:
         raise NotAllowed(
             "no room in the queue",
-            f"the message costs {size} bytes, {nbytes} wait in {name[:80]!r}, and max_octets is {limits.max_octets}",
+            f"the message costs {size} bytes, {nbytes} wait in {name[:80]!r}, and max_bytes is {limits.max_bytes}",
         )
 
 
 def _is_half_full(queue: Queue) -> bool:
     """True if as much again could cost a subscriber messages, or its connection."""
     limits = queue.limits
-    return 0 < limits.max_messages < 2 * queue.waiting or 0 < limits.max_octets < 2 * queue.nbytes
+    return 0 < limits.max_messages < 2 * queue.waiting or 0 < limits.max_bytes < 2 * queue.nbytes
 
 
 def _fullness(queue: Queue) -> str:
     limits = queue.limits
     if 0 < limits.max_messages <= queue.waiting:
         return f"{queue.waiting} messages wait in {queue.name[:80]!r}, and max_messages is {limits.max_messages}"
-    return f"{queue.nbytes} bytes wait in {queue.name[:80]!r}, and max_octets is {limits.max_octets}"
+    return f"{queue.nbytes} bytes wait in {queue.name[:80]!r}, and max_bytes is {limits.max_bytes}"
 
 
 class PurgeMessages:

@@ -197,7 +197,7 @@ ARGUMENTS = (
     ),
     _argument(
         "The bytes that waiting messages may cost, headers included; otherwise like x-max-length.",
-        Spelling("x-max-length-bytes", values.BYTES, "max_octets", RABBITMQ),
+        Spelling("x-max-length-bytes", values.BYTES, "max_bytes", RABBITMQ),
     ),
     _argument(
         "At a limit that a client sets, the oldest message is dropped; an operator can choose otherwise by policy "
@@ -227,7 +227,7 @@ ARGUMENTS = (
         treatment=Treatment.REFUSED,
     ),
     _argument(
-        "A stream of RabbitMQ is a topic with a log here: see `log_age` and `log_octets` of policies.",
+        "A stream of RabbitMQ is a topic with a log here: see `log_age` and `log_bytes` of policies.",
         Spelling("x-max-age", broker=RABBITMQ),
         Spelling("x-stream-max-segment-size-bytes", broker=RABBITMQ),
         Spelling("x-stream-filter-size-bytes", broker=RABBITMQ),

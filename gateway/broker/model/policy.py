@@ -52,7 +52,7 @@ class Policy:
     """Policy of one destination."""
 
     max_messages: int = 0  # messages that may wait in a queue; 0: no limit but memory
-    max_octets: int = 0  # bytes of memory that they may use; 0: no limit but memory
+    max_bytes: int = 0  # bytes of memory that they may use; 0: no limit but memory
     when_full: WhenFull = WhenFull.BLOCK  # the action at these limits
     max_attempts: int = 10  # attempts that may fail before a message is a dead letter; 0: no limit
     backoff: float = 0.1  # seconds before a rejected message is delivered again; 0: at once
@@ -74,7 +74,7 @@ class Policy:
     # messages outlive the process: True: all of them; False: none; None: those that ask for it
     durable: bool | None = None
     log_messages: int = 0  # messages that a topic's log keeps at most; 0: no limit but the other two
-    log_octets: int = 0  # bytes that the log keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
+    log_bytes: int = 0  # bytes that the log keeps at most; 0: no limit if `log_messages` is set, else 16 MiB
     # seconds that the log keeps a message; 0: no limit but the other two.  A topic has a log if one of these three is
     # more than 0.
     log_age: float = 0.0
@@ -85,7 +85,7 @@ class Policy:
     @property
     def keeps_log(self) -> bool:
         """True if a topic keeps its messages for replay."""
-        return bool(self.log_messages or self.log_octets or self.log_age)
+        return bool(self.log_messages or self.log_bytes or self.log_age)
 
     def changes_of(self, other: Policy) -> dict[str, object]:
         """Keys in which another policy differs, with the values of that policy in words."""
@@ -111,7 +111,7 @@ class QueueArguments:
     """Queue arguments of a client, for the queue that its frame creates; None: not given."""
 
     max_messages: int | None = None
-    max_octets: int | None = None
+    max_bytes: int | None = None
     time_to_live: float | None = None
     idle_timeout: float | None = None
     dead_letter: str | None = None
@@ -123,12 +123,12 @@ class QueueArguments:
         found = facts.get(_STORED_KEY)
         if not isinstance(found, Mapping):
             return None
-        return cls(**{"max_octets" if name == _STORED_BYTES else name: value for name, value in found.items()})
+        return cls(**{"max_bytes" if name == _STORED_BYTES else name: value for name, value in found.items()})
 
     def stored(self) -> dict[str, dict[str, object]]:
         """The facts that keep the arguments in a store."""
         values = dataclasses.asdict(self)
-        return {_STORED_KEY: values | {_STORED_BYTES: values.pop("max_octets")}}
+        return {_STORED_KEY: values | {_STORED_BYTES: values.pop("max_bytes")}}
 
     def applied_to(self, policy: Policy) -> Policy:
         """The policy with these arguments.  Of a limit, where 0 means none, the lower one counts."""
@@ -143,16 +143,16 @@ class QueueArguments:
         if redirects:
             changes |= {"dead_letter": self.dead_letter, "dead_letter_expired": True}
         # As in RabbitMQ, a queue that a client limits drops its oldest messages, to the dead letters if it names any.
-        if changes.keys() & {"max_messages", "max_octets"} and not (policy.max_messages or policy.max_octets):
+        if changes.keys() & {"max_messages", "max_bytes"} and not (policy.max_messages or policy.max_bytes):
             changes["when_full"] = WhenFull.DEAD_LETTER if redirects else WhenFull.DROP_OLDEST
         return dataclasses.replace(policy, **changes)
 
 
 # Queue arguments that are limits: a new one stands here.
-_LIMITS = ("max_messages", "max_octets", "time_to_live", "idle_timeout")
+_LIMITS = ("max_messages", "max_bytes", "time_to_live", "idle_timeout")
 # The names that stores have had since the first release.
-_STORED_KEY, _STORED_BYTES = "hints", "max_" + "octets"
-_LOG_KEYS = frozenset({"log_messages", "log_octets", "log_age"})
+_STORED_KEY, _STORED_BYTES = "hints", "max_octets"
+_LOG_KEYS = frozenset({"log_messages", "log_bytes", "log_age"})
 DEFAULT = Policy()
 # Dead letters have no dead letters of their own: they wait until they are consumed.
 _DEAD_LETTER_POLICY = Policy(max_attempts=0)
@@ -223,12 +223,12 @@ class Quotas:
 
     max_subscriptions: int = 20_000
     max_transactions: int = 64
-    max_transaction_octets: int = 16 * MIB
+    max_transaction_bytes: int = 16 * MIB
     max_unacknowledged: int = 1_000
     max_outbound: int = 32 * MIB
     memory_limit: int = 1024 * MIB
     max_destinations: int = 1_000_000
-    max_unacknowledged_octets: int = 64 * MIB
+    max_unacknowledged_bytes: int = 64 * MIB
     max_delayed: int = 1_000_000
     max_retained: int = 100_000
     max_durable_subscriptions: int = 100_000

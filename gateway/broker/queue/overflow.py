@@ -30,7 +30,7 @@ class QueueLimits:
     """The limits of one queue.
 
     Attributes:
-        max_messages, max_octets: 0: any number.
+        max_messages, max_bytes: 0: any number.
         conflate_by: the header by which newer messages replace older ones; empty: none.
         any: there is a limit.
         drops_oldest: and the oldest message may have to go.
@@ -38,7 +38,7 @@ class QueueLimits:
     """
 
     max_messages: int
-    max_octets: int
+    max_bytes: int
     action: Overflow
     conflate_by: str
     any: bool = False
@@ -47,14 +47,14 @@ class QueueLimits:
 
     def reached(self, messages: int, nbytes: int) -> bool:
         """True if no further message should come."""
-        return (0 < self.max_messages <= messages) or (0 < self.max_octets <= nbytes)
+        return (0 < self.max_messages <= messages) or (0 < self.max_bytes <= nbytes)
 
     def verdict(self, messages: int, nbytes: int) -> Overflow | None:
         """Decide what happens now that so much waits; None: nothing, there is room."""
         # A publisher is held back as soon as there is no room for another message.
         if self.action is Overflow.BLOCK:
             return self.action if self.reached(messages, nbytes) else None
-        exceeded = (0 < self.max_messages < messages) or (0 < self.max_octets < nbytes)
+        exceeded = (0 < self.max_messages < messages) or (0 < self.max_bytes < nbytes)
         return self.action if exceeded else None
 
     def key_of(self, message: Message) -> str | None:
@@ -69,9 +69,7 @@ class QueueLimits:
     def slow_consumer(self, name: str, messages: int) -> errors.SlowConsumer:
         """The error of a subscriber of the topic `name`, for which so many messages wait."""
         too_many = 0 < self.max_messages < messages
-        what = (
-            f"{self.max_messages} messages (slow_messages)" if too_many else f"{self.max_octets} bytes (max_outbound)"
-        )
+        what = f"{self.max_messages} messages (slow_messages)" if too_many else f"{self.max_bytes} bytes (max_outbound)"
         return errors.SlowConsumer(
             f"more than {what} of {name[:80]!r} wait for this client", errors.NEWS if too_many else errors.OUTBOX
         )
@@ -94,7 +92,7 @@ _SLOW = {
 @lru_cache(maxsize=1024)
 def limits_of(policy: Policy) -> QueueLimits:
     """The limits of a queue with that policy."""
-    return _limits(policy.max_messages, policy.max_octets, _WHEN_FULL[policy.when_full], policy.conflate_by)
+    return _limits(policy.max_messages, policy.max_bytes, _WHEN_FULL[policy.when_full], policy.conflate_by)
 
 
 @lru_cache(maxsize=1024)

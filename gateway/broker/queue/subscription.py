@@ -242,7 +242,7 @@ class Subscription:
         self._by_message_id = by_message_id
         self._most_messages = _limit(options.prefetch, quotas.max_unacknowledged)
         self.prefetch = min(self._most_messages, quotas.max_unacknowledged)
-        self._most_bytes = _limit(options.prefetch_bytes, quotas.max_unacknowledged_octets)
+        self._most_bytes = _limit(options.prefetch_bytes, quotas.max_unacknowledged_bytes)
         self.delivered = 0
         self.serial = next(_serials)
 

@@ -102,10 +102,10 @@ class Transactions(dict[str, Transaction]):
         """Keep a SEND in one of them.  Raises NotAllowed: all of them keep more than a session may."""
         self._context.memory.keep(sending.nbytes)
         transaction.add_send(sending)
-        limit = self._context.quotas.max_transaction_octets
+        limit = self._context.quotas.max_transaction_bytes
         if sum([each.nbytes for each in self.values()]) > limit:
             raise NotAllowed(
-                "transaction too large", f"open transactions hold more than {limit} bytes (max_transaction_octets)"
+                "transaction too large", f"open transactions hold more than {limit} bytes (max_transaction_bytes)"
             )
 
     def commit(self, frame: Frame) -> None:

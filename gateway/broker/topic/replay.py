@@ -59,7 +59,7 @@ class Replay:
         elif not has_log:
             raise NotAllowed(
                 "the topic keeps no log",
-                f"{shown!r} cannot be replayed: the server's policy for it sets none of log_messages, log_octets and "
+                f"{shown!r} cannot be replayed: the server's policy for it sets none of log_messages, log_bytes and "
                 "log_age",
             )
         if options.resume and name.startswith(USER) and subscription.peer.login == ANONYMOUS:

@@ -1,6 +1,6 @@
 """Streams of topics: the last messages of each, numbered, for clients that were away and ask for those they missed.
 
-A topic has a stream where its policy says so (`log_messages`, `log_octets`, `log_age`).  A message has two numbers:
+A topic has a stream where its policy says so (`log_messages`, `log_bytes`, `log_age`).  A message has two numbers:
 
     number   of the broker: in the order of arrival over all topics, so that the streams of a pattern are read as one
     seq      of the stream, shown as a header: each the last one and 1, so that a client sees whether it missed anything
@@ -87,7 +87,7 @@ class Stream:
         self._streams = streams
         self._context = context
         self._most = policy.log_messages
-        self._most_bytes = policy.log_octets or (0 if policy.log_messages else _BYTES)
+        self._most_bytes = policy.log_bytes or (0 if policy.log_messages else _BYTES)
         self._age = policy.log_age
         self._time_to_live = policy.time_to_live
         self.is_stored = context.storage is not None and policy.durable is not False  # it outlives the process

@@ -199,7 +199,7 @@ class Topic:
                 subscription.narrow(_WINDOW_OF_NEWS)
             # The private queue may hold no more than the outbox, which would hold it else.
             most = subscription.outbox.limit
-            limits = limits_of_subscriber(policy, asked, min(policy.max_octets or most, most))
+            limits = limits_of_subscriber(policy, asked, min(policy.max_bytes or most, most))
             queue = self._queues[subscription] = Queue(self._context, self.name, policy, limits=limits)
             queue.join(subscription)
         if late is not None:

@@ -273,7 +273,7 @@ class Connection:
     def _refuse(self, error: ProtocolError, frame: Frame | None) -> None:
         """End a connection that has no session."""
         told = error is self.slot.refusal
-        closing.refused(self._server, self._link, error, frame, self._decoder.first_octets, told=told)
+        closing.refused(self._server, self._link, error, frame, self._decoder.first_bytes, told=told)
         self._failure = closing.bare(error)
         self._last_frame = self._link.pack([error_frame(error, frame, end=self._link.frame_end), b""], 0)
 

@@ -36,8 +36,8 @@ class TransportOptions:
     token_warning: float = 60.0
     capacity: Capacity = field(default_factory=Capacity)
     max_frames_per_second: int = 0
-    max_octets_per_second: int = 0
+    max_bytes_per_second: int = 0
     max_frames_per_second_per_user: int = 0
-    max_octets_per_second_per_user: int = 0
+    max_bytes_per_second_per_user: int = 0
     max_frames_per_second_per_address: int = 0
-    max_octets_per_second_per_address: int = 0
+    max_bytes_per_second_per_address: int = 0

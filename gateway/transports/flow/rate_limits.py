@@ -24,7 +24,7 @@ from ..wire.forwarded import NO_PROXIES, Trusted
 from .connection_limits import network_key
 from .options import TransportOptions
 
-FRAMES, BYTES = "max_frames_per_second", "max_octets_per_second"
+FRAMES, BYTES = "max_frames_per_second", "max_bytes_per_second"
 _PER_USER, _PER_ADDRESS = "_per_user", "_per_address"
 LIMITS = tuple(limit + sharing for sharing in ("", _PER_USER, _PER_ADDRESS) for limit in (FRAMES, BYTES))
 """The settings, which are also the reasons that clients are blocked for."""

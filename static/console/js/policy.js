@@ -2,10 +2,10 @@
 
 import { value } from "./format.js";
 
-const OF_LOGS = ["log_messages", "log_octets", "log_age"];
+const OF_LOGS = ["log_messages", "log_bytes", "log_age"];
 const ZERO = {
   max_messages: "no limit but memory",
-  max_octets: "no limit but memory",
+  max_bytes: "no limit but memory",
   max_attempts: "no limit",
   backoff: "at once",
   time_to_live: "never expires",
@@ -36,4 +36,4 @@ function grave(destination) {
 }
 
 /** A limit of a log that has others. */
-const unlimited = (name, policy) => (name === "log_octets" && !policy.log_messages ? "16 MiB" : "no limit but the others");
+const unlimited = (name, policy) => (name === "log_bytes" && !policy.log_messages ? "16 MiB" : "no limit but the others");

@@ -205,33 +205,33 @@ class TestNoRoom:
         assert not scene.broker.context.full
 
     def test_bytes(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"max_octets": 1_000}})
+        scene = stage({"/queue/b": {"max_bytes": 1_000}})
         fill(scene, 5)
         outcome = Operator(scene).move("a", "b")
         assert 0 < outcome.done < 5
-        assert outcome.stopped.endswith(" bytes wait in '/queue/b', and max_octets is 1000")
+        assert outcome.stopped.endswith(" bytes wait in '/queue/b', and max_bytes is 1000")
 
     @pytest.mark.parametrize("when_full", [each for each in WhenFull if each is not WhenFull.BLOCK])
     def test_bytes_that_another_message_would_be_dropped_for(self, stage: Stage, when_full: WhenFull) -> None:
         """Neither what waits there nor what is moved is lost, though the queue is not full yet."""
-        scene = stage({"/queue/b": {"max_octets": 1_000, "when_full": when_full}})
+        scene = stage({"/queue/b": {"max_bytes": 1_000, "when_full": when_full}})
         operator = Operator(scene)
         fill(scene, 1, filling="x" * 200)
         fill(scene, 1, "b")
         outcome = operator.move("a", "b")
         assert outcome.done == 0
         assert re.fullmatch(
-            r"the message costs \d+ bytes, \d+ wait in '/queue/b', and max_octets is 1000", outcome.stopped
+            r"the message costs \d+ bytes, \d+ wait in '/queue/b', and max_bytes is 1000", outcome.stopped
         )
         assert (len(operator.bodies("a")), len(operator.bodies("b"))) == (1, 1)
         assert (scene.broker.counters.dropped, scene.broker.counters.dead_lettered) == (0, 0)
 
     def test_a_queue_that_is_not_there_yet(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"max_octets": 300, "when_full": WhenFull.DROP_NEWEST}}, max_destinations=1)
+        scene = stage({"/queue/b": {"max_bytes": 300, "when_full": WhenFull.DROP_NEWEST}}, max_destinations=1)
         operator = Operator(scene)
         fill(scene, 1)
         for target, why in [
-            ("b", "0 wait in '/queue/b', and max_octets is 300"),
+            ("b", "0 wait in '/queue/b', and max_bytes is 300"),
             ("c", "max_destinations"),
             ("/reply-queue/x", "'/reply-queue/x' does not exist any more"),
             ("/topic/t", "'/topic/t' has no subscriber, so the message would be lost"),

@@ -128,7 +128,7 @@ ARGUMENTS: dict[str, list[Case]] = {
     "x-message-ttl": [("60000", {"time_to_live": 60.0}), ("0", {"time_to_live": 0.001})],
     "x-expires": [("1800000", {"idle_timeout": 1_800.0})],
     "x-max-length": [("1000", {"max_messages": 1_000})],
-    "x-max-length-bytes": [("1048576", {"max_octets": 1_048_576})],
+    "x-max-length-bytes": [("1048576", {"max_bytes": 1_048_576})],
     "x-dead-letter-exchange": [],  # a pair: see below
     "x-dead-letter-routing-key": [],
 }

@@ -112,13 +112,13 @@ class TestArguments:
 
     def test_they_never_widen_what_the_operator_allows(self) -> None:
         for operators, notice, expected in [(0, 5, 5), (9, 5, 5), (5, 5, 5), (5, 9, 5)]:
-            for key in ["max_messages", "max_octets", "time_to_live", "idle_timeout"]:
+            for key in ["max_messages", "max_bytes", "time_to_live", "idle_timeout"]:
                 found = QueueArguments(**{key: notice}).applied_to(Policy(**{key: operators}))  # type: ignore[arg-type]
                 assert getattr(found, key) == expected
 
     def test_a_queue_that_only_a_client_limits_drops_the_oldest(self) -> None:
         for notice in [3, 9]:
-            for key in ["max_messages", "max_octets"]:
+            for key in ["max_messages", "max_bytes"]:
                 assert QueueArguments(**{key: notice}).applied_to(Policy()).when_full is WhenFull.DROP_OLDEST  # type: ignore[arg-type]
                 limited = Policy(max_messages=5, when_full=WhenFull.DROP_NEWEST)
                 assert QueueArguments(**{key: notice}).applied_to(limited).when_full is WhenFull.DROP_NEWEST  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ EXPECTED = Policy(
     time_to_live=1.5,
     idle_timeout=2.5,
     max_messages=3,
-    max_octets=100_000,
+    max_bytes=100_000,
     when_full=WhenFull.DEAD_LETTER,
     dead_letter="/queue/graveyard",
     dead_letter_expired=True,

@@ -20,7 +20,7 @@ PATTERN = "/topic/*"
 POLICIES: Mapping[str, Mapping[str, object]] = {
     "/topic/a": {"log_messages": 4},
     "/topic/b": {"log_age": 8.0},
-    "/topic/m": {"log_octets": 3_000, "durable": False},
+    "/topic/m": {"log_bytes": 3_000, "durable": False},
 }
 
 

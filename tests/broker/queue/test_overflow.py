@@ -15,7 +15,7 @@ from ..conftest import Stage
 from .helpers import DEAD, QUEUE, queue_of
 
 # Three messages of 1,000 bytes each cost some 4,300 bytes, and in a transaction 4,600.
-both = pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_octets": 5_000}], ids=["messages", "octets"])
+both = pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_bytes": 5_000}], ids=["messages", "octets"])
 Fill = Callable[[Client, str], None]
 
 
@@ -51,10 +51,10 @@ def left(scene: Scene, queue: str = QUEUE) -> str:
         ({"max_messages": 3}, 2, 10**12, False, False),
         ({"max_messages": 3}, 3, 0, True, False),
         ({"max_messages": 3}, 4, 0, True, True),
-        ({"max_octets": 3_000}, 10**9, 2_999, False, False),
-        ({"max_octets": 3_000}, 1, 3_000, True, False),
-        ({"max_octets": 3_000}, 1, 3_001, True, True),
-        ({"max_messages": 3, "max_octets": 3_000}, 1, 3_001, True, True),
+        ({"max_bytes": 3_000}, 10**9, 2_999, False, False),
+        ({"max_bytes": 3_000}, 1, 3_000, True, False),
+        ({"max_bytes": 3_000}, 1, 3_001, True, True),
+        ({"max_messages": 3, "max_bytes": 3_000}, 1, 3_001, True, True),
     ],
 )
 def test_a_verdict_for_what_waits(
@@ -70,7 +70,7 @@ def test_a_verdict_for_what_waits(
 at_once = pytest.mark.parametrize("fill", [send, send_in_transaction], ids=["one by one", "in a transaction"])
 
 
-@pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_octets": 4_000}], ids=["messages", "octets"])
+@pytest.mark.parametrize("limit", [{"max_messages": 3}, {"max_bytes": 4_000}], ids=["messages", "octets"])
 class TestBlock:
     def test_nothing_is_lost_and_the_transports_are_told(self, stage: Stage, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit})
@@ -207,7 +207,7 @@ def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(stage: Sta
 
 
 def test_a_message_bigger_than_the_limit_has_a_place_where_nothing_else_waits(stage: Stage) -> None:
-    scene = stage({QUEUE: {"max_octets": 100}})
+    scene = stage({QUEUE: {"max_bytes": 100}})
     send(scene.connect(), "1")
     assert queue_of(scene).full
     assert left(scene) == "1"

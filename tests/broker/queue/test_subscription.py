@@ -339,7 +339,7 @@ class TestBytes:
             client.ack(message)
 
     def test_minus_1_sets_no_limit_as_at_artemis(self, stage: Stage) -> None:
-        client = stage(max_unacknowledged=2, max_unacknowledged_octets=1_000).connect()
+        client = stage(max_unacknowledged=2, max_unacknowledged_bytes=1_000).connect()
         client.subscribe(QUEUE, ack="client", **{"consumer-window-size": "-1"})
         large(client, 10, 2_000)
         assert len(client.messages()) == 10

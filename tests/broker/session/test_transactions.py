@@ -310,7 +310,7 @@ class TestLimits:
         assert (error.headers["message"], b"(max_transactions)" in error.body) == ("too many transactions", True)
 
     def test_so_many_octets_in_all_of_a_session(self, stage: Stage) -> None:
-        scene = stage(max_transaction_octets=4_000)
+        scene = stage(max_transaction_bytes=4_000)
         client, other = scene.connect(), scene.connect()
         for each in (client, other):
             for name in "tu":
@@ -318,7 +318,7 @@ class TestLimits:
                 each.publish("/queue/a", b"x" * 1_000, transaction=name)
         client.publish("/queue/a", b"x" * 1_000, transaction="u")
         error = client.error()
-        assert (error.headers["message"], b"(max_transaction_octets)" in error.body) == ("transaction too large", True)
+        assert (error.headers["message"], b"(max_transaction_bytes)" in error.body) == ("transaction too large", True)
         for end in (Client.commit, Client.abort):
             end(other, "t")
             other.begin("t")

@@ -122,7 +122,7 @@ class TestNumbers:
 
 class TestBounds:
     @BOTH
-    @pytest.mark.parametrize("policy", [{"log_messages": 9}, {"log_octets": 4096}, {"log_age": 3600.0}])
+    @pytest.mark.parametrize("policy", [{"log_messages": 9}, {"log_bytes": 4096}, {"log_age": 3600.0}])
     def test_messages_and_bytes(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch, stored: bool, policy: dict[str, float]
     ) -> None:
@@ -139,7 +139,7 @@ class TestBounds:
     @BOTH
     def test_one_that_is_too_large_for_the_log(self, stage: Stage, stored: bool) -> None:
         """Subscribers get it; the log is empty, and its topic goes with the last of them."""
-        scene = stage({T: {"log_octets": 1024}}, stored=stored)
+        scene = stage({T: {"log_bytes": 1024}}, stored=stored)
         client = live(scene)
         fill(scene, 2)
         scene.connect().publish(T, b"x" * 5000)
@@ -183,7 +183,7 @@ class TestBounds:
         assert len(scene.broker.registry.streams) == 1  # what was lost is remembered
 
     def test_a_log_that_was_emptied_by_a_large_message_meanwhile(self, stage: Stage) -> None:
-        scene = stage({T: {"log_age": 10.0, "log_octets": 1024}})
+        scene = stage({T: {"log_age": 10.0, "log_bytes": 1024}})
         client = live(scene)
         fill(scene, 1)
         client.publish(T, b"x" * 5000)
@@ -232,7 +232,7 @@ class TestBounds:
 
 class TestMemory:
     def small(self, stage: Stage, stored: bool, **policy: Any) -> Scene:
-        return stage({"/topic/#": {"log_octets": 1_000_000} | policy}, stored=stored, memory_limit=80_000)
+        return stage({"/topic/#": {"log_bytes": 1_000_000} | policy}, stored=stored, memory_limit=80_000)
 
     def test_all_logs_together(self, stage: Stage) -> None:
         """The oldest message of all goes."""
