@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from gateway.config import policies, rules, tables, toml_file
+from gateway.config import policies, renamed, rules, tables, toml_file
 from gateway.config.toml_file import SettingsError, SettingsFile
 
 _KEYS = {"policy": frozenset({"match", *policies.KEY_RULES}), "rule": frozenset(rules.KEYS)}
@@ -50,11 +50,14 @@ class Sources:
             return "argument"
         if variable(name) in map(str.upper, os.environ):  # pydantic takes any letter case
             return variable(name)
+        for old, setting in renamed.old_variables().items():
+            if setting == name:
+                return old
         return f"{self.file.path} line {self.file.line_of(name)}" if name in self.file.values else "default"
 
     def is_in_file(self, name: str) -> bool:
         """True if the file's value is in force."""
-        return name in self.file.values and self.of(name) not in ("argument", variable(name))
+        return name in self.file.values and self.of(name).startswith(str(self.file.path))
 
     def place(self, name: str) -> str:
         """The setting with the place where its value stands, or could stand."""
@@ -85,7 +88,7 @@ def _place(name: str) -> str:
 
 def refuse_unknown(names: Collection[str], file: SettingsFile) -> None:
     """Refuse variables, and names in the file, that are no settings and would have no effect: SettingsError."""
-    variables = [variable(name) for name in names if name not in _KEYS]
+    variables = [*renamed.old_variables(), *[variable(name) for name in names if name not in _KEYS]]
     for found in sorted(os.environ):
         ours = found in variables or found == "GATEWAY_CONFIG" or _KUBERNETES.fullmatch(found)
         if found.startswith("GATEWAY_") and not ours:

@@ -10,13 +10,14 @@ A wrong value ends the start with one sentence (`SettingsError`, made in `errors
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from gateway.config import errors, policies, rules, toml_file
+from gateway.config import errors, policies, renamed, rules, toml_file
 
 # The modules that read settings need these names, too.
 from gateway.config.address import Address as Address
@@ -255,7 +256,9 @@ def load(**arguments: Any) -> Settings:
     errors.refuse_unknown(Settings.model_fields, file)
     values = file.rooted(PLACES, LISTENERS)
     try:
-        settings = Settings(**{name: values[name] for name in values if sources.is_in_file(name)}, **arguments)
+        given = {name: values[name] for name in values if sources.is_in_file(name)}
+        given |= {name: os.environ[old] for old, name in renamed.old_variables().items() if sources.of(name) == old}
+        settings = Settings(**(given | arguments))
     except ValidationError as error:
         raise SettingsError(errors.sentence(error, sources)) from None
     if sources.is_in_file("rule"):

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gateway.config import renamed
+
 
 class SettingsError(ValueError):
     """A setting is wrong; `str()` is one sentence that says where it stands and which values are right."""
@@ -25,11 +27,12 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """A settings file as it was read: its text, with line ends `\\n`, and its unchecked values."""
+    """A settings file as it was read."""
 
     path: Path
-    text: str
-    values: Mapping[str, Any]
+    text: str  # with line ends `\n`, and with the names that settings have now
+    values: Mapping[str, Any]  # unchecked
+    written: str = ""  # the text with the names that it has
 
     def line_of(self, name: str) -> int:
         """The line of a setting, or of the first header of a table of that name."""
@@ -81,13 +84,14 @@ def read() -> SettingsFile:
         return SettingsFile(path, "", {})
     try:
         # Editors on Windows write a byte order mark.  tomllib reads line ends in the same way.
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        written = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: it is not UTF-8 (byte {error.start + 1})") from None
+    text = renamed.with_new_names(written)
     try:
-        return SettingsFile(path, text, tomllib.loads(text))
+        return SettingsFile(path, text, tomllib.loads(text), written)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(_set_twice(path, text) or f"{path} cannot be read: {error}") from None
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from gateway.config import renamed, toml_file
 from gateway.config.address import Address
 from gateway.config.errors import StartError, unusable, wrong
 from gateway.config.settings import Settings
@@ -116,6 +117,8 @@ def warnings(settings: Settings, certificates: TlsCertificates | None) -> Iterat
             "do everything: write [[rule]] tables, and the gateway refuses all that they do not allow"
         )
     yield from file_permissions.warnings(settings)
+    file = toml_file.read()
+    yield from renamed.warnings(str(file.path), file.written)
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
             yield (
