@@ -91,4 +91,4 @@ def test_the_notes_are_bounded(dates: MessageAges, clock: Clock) -> None:
     for second in range(100_000):
         clock.now += 61
         dates.note(second)
-    assert [len(notes._numbers) for notes in dates._extra_headers] == [600, 1_440, 1_440]
+    assert [len(notes._numbers) for notes in dates._notes] == [600, 1_440, 1_440]
