@@ -1,6 +1,6 @@
 """What becomes of messages that are rejected or lost under way: back-off, attempts, and what counts as one.
 
-For dead letters see test_dead_letters, for expiry test_expiry, for unused queues test_idle_queues.
+For dead letters see test_dead_letters, for expiry test_expiry, for idle queues test_queue.
 """
 
 from __future__ import annotations
