@@ -243,8 +243,8 @@ def examples(count: int) -> settings:
 
 
 PROFILES = {
-    "everything": (everything, 50),
-    "one queue": (one_queue, 30),
+    "everything": (everything, 25),
+    "one queue": (one_queue, 25),
     "kills": (kills, 40),
     "rows": (rows, 15),
     "journal": (partial(rows, journal=True), 6),
