@@ -107,10 +107,9 @@ EVENTS = {"connected": 3, "accepted": 15, "delivered": 6, "nacked": 2, "acked": 
 def test_every_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(HERE / "settings.toml", "gateway.toml")
-    dumped, wanted = (
-        load().model_dump(mode="json"),
-        json.loads((HERE / "settings.json").read_text().replace("_octets", "_bytes")),
-    )  # renamed since
+    # Settings that count bytes have other names since.
+    wanted = json.loads((HERE / "settings.json").read_text().replace("_octets", "_bytes"))
+    dumped = load().model_dump(mode="json")
     for rule in (*dumped["rule"], *wanted["rule"]):  # sets have no order
         rule |= {name: sorted(value) for name, value in rule.items() if isinstance(value, list)}
     assert {name: dumped[name] for name in wanted} == wanted
