@@ -1,7 +1,7 @@
 """Renamed settings: the names of the release before, which are read for one release more.
 
-Settings and policy keys that count bytes ended in `_octets` (`max_octets`, `max_octets_per_second`).  Such a name in
-the settings file or the environment means the one with `_bytes`, and a warning names both.
+Settings and policy keys that count bytes, like `max_bytes`, had other names.  Such a name in the settings file or the
+environment means the new one, and a warning names both.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _histograms(table: pyarrow.Table, by: list[str], event: str) -> dict[Key, di
 
 
 def _sums(table: pyarrow.Table, by: list[str]) -> Iterable[tuple[Key, int, int]]:
-    """The values of columns, and the sums of `count` and `octets` of their rows."""
+    """The values of columns, and the sums of counts and bytes of their rows."""
     sums = table.group_by(by).aggregate([("count", "sum"), ("octets", "sum")])
     keys = zip(*[sums[name].to_pylist() for name in by], strict=True)
     return zip(keys, sums["count_sum"].to_pylist(), sums["octets_sum"].to_pylist(), strict=True)

@@ -51,7 +51,7 @@ def transform(rows: DataFrame) -> DataFrame:
 def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
     """What the console shows.
 
-    totals          the counts of all destinations, `octets` and percentiles
+    totals          the counts of all destinations, their bytes and percentiles
     minutes         a list for each of them, with a value for each minute that has rows; `at` are their starts
     heat            [start of a quarter of an hour, octave, count]; an octave n is the times from 2**n - 1 us on
     destinations    the busiest first: the keys of `totals`, and `destination`

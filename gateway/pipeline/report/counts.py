@@ -3,8 +3,8 @@
 Spark's workers call `of_files`, or `of_rows` if only Spark can read the archive.  They return partial rows, of three
 kinds, by `of`:
 
-    STEPS           by step, event and bucket: count, octets
-    DESTINATIONS    by destination, event and bucket: count, octets
+    STEPS           by step, event and bucket: count, and bytes
+    DESTINATIONS    by destination, event and bucket: the same two
     EVENTS          by gateway, process and event; the rare ones also by the columns that a report tells apart: count,
                     first, last, dropped_rows, depth
 
