@@ -61,8 +61,8 @@ def page() -> str:
             "Queue arguments on SEND and SUBSCRIBE",
             "They narrow the limits of the queue's policy, and never widen them. They count in the frame that creates "
             "the queue; for an existing queue they change nothing. With `client_queue_arguments = false`, a frame "
-            "whose arguments would change the policy gets an ERROR. On a subscription to a topic they apply to the messages "
-            "that wait for it. Subscribers never see them.",
+            "whose arguments would change the policy gets an ERROR. On a subscription to a topic they apply to the "
+            "messages that wait for it. Subscribers never see them.",
             [row for row in TABLE if row.argument],
         )
     )
