@@ -59,7 +59,7 @@ def page() -> str:
     parts.append(
         _section(
             "Queue arguments on SEND and SUBSCRIBE",
-            "They narrow the limits of the queue's policy, and never widen them. They count in the frame that creates "
+            "They change the policy of the queue; a limit is only ever lowered. They count in the frame that creates "
             "the queue; for an existing queue they change nothing. With `client_queue_arguments = false`, a frame "
             "whose arguments would change the policy gets an ERROR. On a subscription to a topic they apply to the "
             "messages that wait for it. Subscribers never see them.",

@@ -127,8 +127,10 @@ class QueueArguments:
 
     def stored(self) -> dict[str, dict[str, object]]:
         """The facts that keep the arguments in a store."""
-        values = dataclasses.asdict(self)
-        return {_STORED_KEY: values | {_STORED_BYTES: values.pop("max_bytes")}}
+        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        if "max_bytes" in values:
+            values[_STORED_BYTES] = values.pop("max_bytes")
+        return {_STORED_KEY: values}
 
     def applied_to(self, policy: Policy) -> Policy:
         """The policy with these arguments.  Of a limit, where 0 means none, the lower one counts."""
@@ -148,7 +150,8 @@ class QueueArguments:
         return dataclasses.replace(policy, **changes)
 
 
-# Queue arguments that are limits: a new one stands here.
+# Queue arguments of which the lower value counts, the client's or the operator's; each other one has a branch in
+# `applied_to`.
 _LIMITS = ("max_messages", "max_bytes", "time_to_live", "idle_timeout")
 # The names that stores have had since the first release.
 _STORED_KEY, _STORED_BYTES = "hints", "max_octets"

@@ -147,7 +147,7 @@ class Consumers:
     # consumers come and go
 
     def join(self, subscription: Subscription, text: str, ready_lists: list[ReadyList]) -> bool:
-        """Add a consumer; True: others that could get messages cannot any more.
+        """Add a consumer; True: it is the exclusive one from now on, and the others stand by.
 
         Args:
             text: of its selector, which adds a ready list if it is new; empty: it wants all.

@@ -162,7 +162,7 @@ class Subscription:
         serial: unique among all subscriptions; a message that it gave back remembers this and not the subscription.
         listed: it stands in its queue's rotation.
         reader: gives it the retained messages of its topic, or those of its stream; None: there is nothing more.
-                names, names_by: written and read by the event log alone.
+        names, names_by: written and read by the event log alone.
         stands_by: another consumer of the queue is the exclusive one; only `Consumers` sets it.
         ended: it left its queue, or gets nothing more from it and soon will have left; `queue` still tells where a
             transaction's deliveries go back to.
@@ -247,7 +247,10 @@ class Subscription:
         self.serial = next(_serials)
 
     def has_room(self) -> bool:
-        """True if a message can be sent now.  If not, the subscription comes back to its queue when it can."""
+        """True if a message can be sent now.  If not, the subscription offers itself to its queue again when it has room.
+
+        One that stands by does not: `Consumers.list_ready` lists it when the exclusive consumer has gone.
+        """
         outbox = self.outbox
         if self.stands_by:
             return False

@@ -1,6 +1,6 @@
 """Cases of the header table: the options that each header gives, and the values that it refuses.
 
-`test_header_parse_by_table` fails for a header that is missing here.
+`test_parse_by_table` fails for a header that is missing here.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ def test_every_field_has_a_header() -> None:
     said = {spelling.field for row in TABLE if not row.argument for spelling in row.spellings}
     made = {"queue_arguments", "passed_on", "is_plain", "selector", "selector_text", "prefetch", "prefetch_bytes"}
     assert fields_of(SendOptions, SubscribeOptions) - made == said - PARTS - {""}
-    hinted = {spelling.field for row in TABLE if row.argument for spelling in row.spellings}
-    assert fields_of(QueueArguments) - {"dead_letter"} == hinted - PARTS - {""}
+    arguments = {spelling.field for row in TABLE if row.argument for spelling in row.spellings}
+    assert fields_of(QueueArguments) - {"dead_letter"} == arguments - PARTS - {""}
 
 
 def test_ack_modes_of_other_brokers() -> None:
