@@ -247,7 +247,7 @@ class Subscription:
         self.serial = next(_serials)
 
     def has_room(self) -> bool:
-        """True if a message can be sent now.  If not, the subscription offers itself to its queue again when it has room.
+        """True if a message can be sent now.  If not, the subscription comes back to its queue when it has room.
 
         One that stands by does not: `Consumers.list_ready` lists it when the exclusive consumer has gone.
         """
