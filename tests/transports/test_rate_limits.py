@@ -61,9 +61,9 @@ class TestRateLimit:
         ("limits", "read"),
         [
             ({"frames_per_second": 1}, 65_536),
-            ({"octets_per_second": 1000}, 4096),
-            ({"octets_per_second": 100_000}, 25_000),
-            ({"octets_per_second": 10_000_000}, 65_536),
+            ({"bytes_per_second": 1000}, 4096),
+            ({"bytes_per_second": 100_000}, 25_000),
+            ({"bytes_per_second": 10_000_000}, 65_536),
             ({"frames_per_second_per_user": 1}, 4096),
             ({"frames_per_second_per_user": 1_000}, 16_000),
             ({"frames_per_second_per_user": 100_000}, 65_536),
@@ -85,11 +85,11 @@ class TestShared:
     """By `of_session` alone; below, by sessions."""
 
     @pytest.mark.parametrize("limit", ["per_user", "per_address"])
-    @pytest.mark.parametrize("what", ["frames", "octets"])
+    @pytest.mark.parametrize("what", ["frames", "bytes"])
     def test_all_together(self, limit: str, what: str) -> None:
         found = rates(**{f"{what}_per_second_{limit}": 100})
         one, two = [found.of_session("alice", "10.0.0.1", 0.0) for _ in range(2)]
-        counted = "nbytes" if what == "octets" else what
+        counted = "nbytes" if what == "bytes" else what
         assert wait_of(one, 0.0, **{counted: 100}) == 0.0
         assert wait_of(two, 0.0, **{counted: 50}) == 0.5
         assert wait_of(one, 0.0, **{counted: 100}) == 1.5, "what the other has taken is paid first"
@@ -188,8 +188,8 @@ class TestSharedAtWork:
         [
             ("frames_per_second_per_user", 25, 16),
             ("frames_per_second_per_address", 50, 8),
-            ("octets_per_second_per_user", 50_000, 8),
-            ("octets_per_second_per_address", 25_000, 16),
+            ("bytes_per_second_per_user", 50_000, 8),
+            ("bytes_per_second_per_address", 25_000, 16),
         ],
     )
     async def test_they_come_to_the_limit_together(

@@ -227,7 +227,7 @@ class TestRenewal:
         assert (error["message"], error["receipt-id"], error.body.decode()) == ("renewal refused", "renewed", detail)
         assert "renewal refused" in tokens.events
         assert "renewed" not in tokens.events
-        assert tokens.harness.counters.logins_failed == (answer is None or isinstance(answer, LoginRefused))
+        assert tokens.harness.counters.totals()["logins_failed"] == (answer is None or isinstance(answer, LoginRefused))
         await peer.aclose()
 
     async def test_the_client_leaves_meanwhile(self, tokens: Tokens, autojump_clock: MockClock) -> None:

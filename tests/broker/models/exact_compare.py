@@ -155,7 +155,7 @@ def _compare_store(model: Model, store: Store) -> None:
     if queue is not None:  # places of messages that have gone do not pile up
         ready_lists = list(queue.in_memory.ready_lists)
         groups = queue._dispatcher.groups
-        ready_lists += [] if groups is None else [owned.parked for owned in groups._owned.values()]
+        ready_lists += [] if groups is None else [owner.tokens for owner in groups._owners.values()]
         assert all(len(each) <= 2 * len(mine) + 200 for each in ready_lists)
     keys = [copy.key for copy in mine if copy.key is not None]
     assert len(keys) == len(set(keys)), "a newer one did not replace an older one"

@@ -19,7 +19,6 @@ from gateway.broker.core.outbox import Outbox
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.model.destinations import is_topic
 from gateway.broker.model.message import Message
-from gateway.broker.queue import queue as queue_module
 from gateway.broker.queue.queue import Queue
 from gateway.broker.queue.subscription import Subscription
 from gateway.broker.routing.router import Router
@@ -271,7 +270,7 @@ class Rows(Books):
         ends = counts["acked"] + self.consumed + dropped + counts["dead_lettered"] + expired
         broker = self.scene.broker
         actions = [entry.action for _, _, entry in broker.scheduler._heap]
-        back = [each for each in actions if isinstance(each, partial) and each.func is queue_module._come_back]
+        back = [each for each in actions if isinstance(each, partial) and each.func.__name__ == "_come_back"]
         alive = broker.context.waiting + sum(each.outstanding for each in broker.sessions.values()) + len(back)
         assert self.recovered + self.entered == alive + ends, counts
 
