@@ -138,12 +138,11 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
 def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_shared: bool) -> AccessLost | None:
     """The error that ends a session because rules that have changed do not allow a subscription of it; None: they do.
 
-    `name`: the canonical name, or pattern, that it consumes.  `is_shared`: it takes part in a durable or shared
-    subscription.
+    Rules hold for the session.  `name`: the canonical name, or pattern, that it consumes.  `is_shared`: it takes part in
+    a durable or shared subscription.
     """
     access = peer.access
-    if access is None:
-        return None
+    assert access is not None
     if is_shared and not _may_share(access, options):
         name = names.QUEUE + options.queue_name
     elif _coverage(peer, access, name) is Coverage.ALL:

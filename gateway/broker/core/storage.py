@@ -205,10 +205,6 @@ class Storage:
             self._noted[message.row] = message
             self._change(0)
 
-    def is_new(self, message: Message) -> bool:
-        """True if the row of a message is not written yet: all that happens to it now is written with it."""
-        return abs(message.row) in self._new
-
     def saw(self, digest: bytes, until: float) -> None:
         """A de-duplication id counts until then, seconds since the epoch."""
         self._batch.seen[digest] = until
