@@ -138,8 +138,8 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
 def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_shared: bool) -> AccessLost | None:
     """The error that ends a session because rules that have changed do not allow a subscription of it; None: they do.
 
-    Rules hold for the session.  `name`: the canonical name, or pattern, that it consumes.  `is_shared`: it takes part in
-    a durable or shared subscription.
+    The session has rules.  `name`: the canonical name, or pattern, that it consumes.  `is_shared`: it takes part in a
+    durable or shared subscription.
     """
     access = peer.access
     assert access is not None
