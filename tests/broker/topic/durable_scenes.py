@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from gateway.codec import V10, V12, Version
 
 from ..client import Client, Scene
@@ -23,6 +25,9 @@ UNNAMED = [RABBITMQ, APOLLO, {"durable": "true"}]
 NAMED = [ACTIVEMQ, ARTEMIS, {"durable-subscriber-name": "mine"}]
 LASTING = [*UNNAMED, *NAMED, SHARED]
 KINDS = [RABBITMQ, ACTIVEMQ, SHARED]
+
+spelled = pytest.mark.parametrize("headers", LASTING, ids=lambda headers: next(iter(headers)))
+kinds = pytest.mark.parametrize("headers", KINDS, ids=lambda headers: next(iter(headers)))
 
 ONE = {"prefetch-count": "1"}
 HOLDING = ["transaction", "back-off", "socket"]

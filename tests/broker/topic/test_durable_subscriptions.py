@@ -18,7 +18,6 @@ from .durable_scenes import (
     APOLLO,
     ARTEMIS,
     KINDS,
-    LASTING,
     NAMED,
     ONE,
     PASSING,
@@ -30,14 +29,14 @@ from .durable_scenes import (
     consumer,
     end,
     ending,
+    kinds,
     known,
     message_of,
     names,
     publish,
+    spelled,
 )
 
-spelled = pytest.mark.parametrize("headers", LASTING, ids=lambda headers: next(iter(headers)))
-kinds = pytest.mark.parametrize("headers", KINDS, ids=lambda headers: next(iter(headers)))
 shared = pytest.mark.parametrize("headers", [RABBITMQ, SHARED, PASSING], ids=lambda headers: ",".join(headers))
 
 

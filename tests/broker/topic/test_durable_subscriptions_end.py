@@ -18,8 +18,6 @@ from .durable_scenes import (
     APOLLO,
     ARTEMIS,
     HOLDING,
-    KINDS,
-    LASTING,
     NAMED,
     ONE,
     PASSING,
@@ -31,15 +29,15 @@ from .durable_scenes import (
     end,
     ending,
     hold,
+    kinds,
     known,
     let_go,
     message_of,
     names,
     publish,
+    spelled,
 )
 
-spelled = pytest.mark.parametrize("headers", LASTING, ids=lambda headers: next(iter(headers)))
-kinds = pytest.mark.parametrize("headers", KINDS, ids=lambda headers: next(iter(headers)))
 holdings = pytest.mark.parametrize("holding", HOLDING)
 
 

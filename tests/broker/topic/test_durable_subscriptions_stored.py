@@ -11,8 +11,6 @@ from ..conftest import Stage
 from .durable_scenes import (
     ACTIVEMQ,
     HOLDING,
-    KINDS,
-    LASTING,
     PASSING,
     RABBITMQ,
     SHARED,
@@ -22,14 +20,13 @@ from .durable_scenes import (
     end,
     ending,
     hold,
+    kinds,
     known,
     let_go,
     names,
     publish,
+    spelled,
 )
-
-spelled = pytest.mark.parametrize("headers", LASTING, ids=lambda headers: next(iter(headers)))
-kinds = pytest.mark.parametrize("headers", KINDS, ids=lambda headers: next(iter(headers)))
 
 
 @pytest.fixture
