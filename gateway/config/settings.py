@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from gateway.config import errors, policies, renamed, rules, toml_file
@@ -204,6 +204,8 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
     """Limits, redelivery, dead letters and other policies of destinations by pattern, as `[[policy]]` tables at the end
     of the file; there is no variable. See [policies](policies.md)."""
 
+    _old_names: tuple[str, ...] = PrivateAttr(())
+
     @field_validator("policy", mode="before")
     @classmethod
     def _check_policies(cls, value: object) -> tuple[policies.PolicyTable, ...]:
@@ -234,6 +236,11 @@ class Settings(ObserveSettings, SecuritySettings, JournalSettings):
         yield self.admin_groups and self.anonymous, ["admin_groups"], reason
 
     @property
+    def old_names(self) -> tuple[str, ...]:
+        """A sentence for each setting that was read by its old name."""
+        return self._old_names
+
+    @property
     def anonymous(self) -> bool:
         """True if no authenticator is set, so that every client may log in."""
         found = (self.users_file, self.jwt_keys, self.cookie_keys, self.authenticator, self.certificates_are_users)
@@ -259,6 +266,7 @@ def load(**arguments: Any) -> Settings:
         given = {name: values[name] for name in values if sources.is_in_file(name)}
         given |= {name: os.environ[old] for old, name in renamed.old_variables().items() if sources.of(name) == old}
         settings = Settings(**(given | arguments))
+        settings._old_names = tuple(renamed.warnings(str(file.path), file.written))
     except ValidationError as error:
         raise SettingsError(errors.sentence(error, sources)) from None
     if sources.is_in_file("rule"):

@@ -10,15 +10,13 @@ websocket_tls   websocket   PROXY header, then TLS, then the HTTP upgrade
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.config import renamed, toml_file
 from gateway.config.address import Address
 from gateway.config.errors import StartError, unusable, wrong
-from gateway.config.settings import Settings, SettingsError
+from gateway.config.settings import Settings
 from gateway.process import systemd
 from gateway.runtime import file_permissions
 from gateway.transports import (
@@ -118,10 +116,7 @@ def warnings(settings: Settings, certificates: TlsCertificates | None) -> Iterat
             "do everything: write [[rule]] tables, and the gateway refuses all that they do not allow"
         )
     yield from file_permissions.warnings(settings)
-    # A file that became unreadable since the start is a sentence of the reload.
-    with suppress(SettingsError):
-        file = toml_file.read()
-        yield from renamed.warnings(str(file.path), file.written)
+    yield from settings.old_names
     for transport in ("tcp", "websocket"):
         if getattr(settings, f"{transport}_proxy_protocol") and not settings.trusted_proxies:
             yield (

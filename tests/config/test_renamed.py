@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.model.policy import QueueArguments
-from gateway.config import renamed, toml_file
+from gateway.config import toml_file
 from gateway.config.errors import Sources
 from gateway.config.settings import SettingsError, load
 
@@ -33,8 +33,7 @@ def sentence(place: str, old: str, new: str) -> str:
 
 
 def warnings() -> list[str]:
-    read = toml_file.read()
-    return list(renamed.warnings(str(read.path), read.written))
+    return list(load().old_names)
 
 
 def test_old_names_in_the_file_mean_the_new_ones(file: Path) -> None:
