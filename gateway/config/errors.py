@@ -53,11 +53,14 @@ class Sources:
         for old, setting in renamed.old_variables().items():
             if setting == name:
                 return old
-        return f"{self.file.path} line {self.file.line_of(name)}" if name in self.file.values else "default"
+        return self._line_of(name) if name in self.file.values else "default"
 
     def is_in_file(self, name: str) -> bool:
         """True if the file's value is in force."""
-        return name in self.file.values and self.of(name).startswith(str(self.file.path))
+        return name in self.file.values and self.of(name) == self._line_of(name)
+
+    def _line_of(self, name: str) -> str:
+        return f"{self.file.path} line {self.file.line_of(name)}"
 
     def place(self, name: str) -> str:
         """The setting with the place where its value stands, or could stand."""
