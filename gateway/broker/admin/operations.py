@@ -24,7 +24,7 @@ from ..core.outbox import Outbox
 from ..errors import NotAllowed
 from ..model import destinations as names
 from ..model.message import DEAD_LETTER, Message, PreparedSend
-from ..model.options import PERSISTENT, PLAIN, Selector, SendOptions
+from ..model.options import Selector, SendOptions, shared
 from ..model.patterns import has_wildcard
 from ..queue.overflow import QueueLimits, limits_of
 from ..queue.queue import Queue
@@ -285,14 +285,15 @@ class Transfer:
 def _properties(message: Message) -> SendOptions:
     """The options of the SEND that still apply."""
     old = message.options
-    options = SendOptions(
-        priority=old.priority,
-        group=old.group,
-        closes_group=old.closes_group,
-        conflation_key=old.conflation_key,
-        persistent=old.persistent or message.row > 0,
+    return shared(
+        SendOptions(
+            priority=old.priority,
+            group=old.group,
+            closes_group=old.closes_group,
+            conflation_key=old.conflation_key,
+            persistent=old.persistent or message.row > 0,
+        )
     )
-    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
 
 
 def _check_queue(queue: Queue, message: Message) -> None:

@@ -17,7 +17,7 @@ from gateway.codec.encoder import NOT_PASSED_ON
 from .. import selectors
 from ..errors import NotAllowed
 from ..model.destinations import FANOUT, TOPIC
-from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, SubscribeOptions
+from ..model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions, SubscribeOptions, shared
 from ..model.patterns import check_wildcards, check_words, has_wildcard
 from ..model.policy import QueueArguments
 from .row import HeaderEntry, Treatment
@@ -65,8 +65,9 @@ def send_options(headers: Mapping[str, str]) -> SendOptions:
     fields, arguments = _read(entries, headers)
     if "group" not in fields:
         fields.pop("closes_group", None)
-    options = SendOptions(**fields, queue_arguments=_queue_arguments(arguments), passed_on=_passed_on(entries, headers))
-    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
+    return shared(
+        SendOptions(**fields, queue_arguments=_queue_arguments(arguments), passed_on=_passed_on(entries, headers))
+    )
 
 
 def subscribe_options(headers: Mapping[str, str]) -> SubscribeOptions:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
 
 from .policy import QueueArguments
@@ -72,22 +72,24 @@ class SendOptions:
     queue_arguments: QueueArguments | None = None  # arguments for the queue that the SEND creates; None: none
     # the headers that subscribers see, where some only steer the broker; None: all of them
     passed_on: Mapping[str, str] | None = None
-    # True if the SEND asks for nothing but, perhaps, to be stored
-    is_plain: bool = field(init=False, compare=False, repr=False)
+    # True of `PLAIN` and `PERSISTENT` alone, and routing reads it once per message: readers of headers return those two
+    # objects, so that no message pays for a comparison of all fields
+    is_plain: bool = field(init=False, default=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        # Once per parsed header block, so that routing reads one attribute per message.
-        is_plain = all(getattr(self, name) == default for name, default in _PLAIN_FIELDS)
-        object.__setattr__(self, "is_plain", is_plain)
-
-
-_PLAIN_FIELDS = [(each.name, each.default) for each in fields(SendOptions) if each.init and each.name != "persistent"]
 
 PLAIN = SendOptions()
 """Options of a SEND without any, as most are."""
 
 PERSISTENT = SendOptions(persistent=True)
 """Options of a SEND that is to be stored, and asks for nothing else."""
+
+for _each in (PLAIN, PERSISTENT):
+    object.__setattr__(_each, "is_plain", True)  # frozen; and a copy by `replace` is not plain
+
+
+def shared(options: SendOptions) -> SendOptions:
+    """`PLAIN` or `PERSISTENT` itself, if the options are equal to one of them."""
+    return next((each for each in (PLAIN, PERSISTENT) if each == options), options)
 
 
 @dataclass(frozen=True, slots=True)

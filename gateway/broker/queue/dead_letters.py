@@ -15,7 +15,7 @@ from __future__ import annotations
 from gateway.codec import Head
 
 from ..model.message import DEAD_LETTER, Message
-from ..model.options import PLAIN, SendOptions
+from ..model.options import SendOptions, shared
 
 # A dead letter waits for its reader without a time limit; and a reason is a consumer's, never the sender's.
 _LEFT_OUT = frozenset(["expires", "expiration", "ttl", "reason"])
@@ -50,7 +50,6 @@ def head_of(message: Message, why: str, source: str, target: str, now: float) ->
 def options_of(message: Message) -> SendOptions:
     """The options of the dead letter that a message becomes: priority and group stay, and it is durable if it was."""
     old = message.options
-    options = SendOptions(
-        priority=old.priority, group=old.group, closes_group=old.closes_group, persistent=message.row > 0
+    return shared(
+        SendOptions(priority=old.priority, group=old.group, closes_group=old.closes_group, persistent=message.row > 0)
     )
-    return PLAIN if options == PLAIN else options

@@ -35,6 +35,7 @@ class QueueLimits:
         any: there is a limit.
         drops_oldest: and the oldest message may have to go.
         keeps_all: no waiting message ever has to go; publishers wait instead.
+        blocks: there is a limit, and publishers wait at it.
     """
 
     max_messages: int
@@ -44,6 +45,7 @@ class QueueLimits:
     any: bool = False
     drops_oldest: bool = False
     keeps_all: bool = True
+    blocks: bool = False
 
     def reached(self, messages: int, nbytes: int) -> bool:
         """True if no further message should come."""
@@ -51,11 +53,11 @@ class QueueLimits:
 
     def verdict(self, messages: int, nbytes: int) -> Overflow | None:
         """Decide what happens now that so much waits; None: nothing, there is room."""
-        # A publisher is held back as soon as there is no room for another message.
-        if self.action is Overflow.BLOCK:
-            return self.action if self.reached(messages, nbytes) else None
         exceeded = (0 < self.max_messages < messages) or (0 < self.max_bytes < nbytes)
-        return self.action if exceeded else None
+        if exceeded:
+            return self.action
+        # A publisher is held back as soon as there is no room for another message.
+        return self.action if self.blocks and self.reached(messages, nbytes) else None
 
     def key_of(self, message: Message) -> str | None:
         """The key by which a message replaces older ones; None: it replaces none."""
@@ -120,4 +122,5 @@ def _limits(messages: int, nbytes: int, action: Overflow, conflate_by: str) -> Q
         any=limited,
         drops_oldest=limited and action in (Overflow.DROP_OLDEST, Overflow.DEAD_LETTER_OLDEST),
         keeps_all=not limited or action is Overflow.BLOCK,
+        blocks=limited and action is Overflow.BLOCK,
     )

@@ -38,7 +38,6 @@ from .durable import QueueStorage
 from .expiry import has_expired
 from .groups import Group
 from .overflow import Overflow, QueueLimits, limits_of
-from .paging import PagedMessages
 from .redelivery import DeadLetter, Discard, RequeueAfter
 from .subscription import Delivery, Subscription, remove_all
 from .waiting import WaitingMessages
@@ -109,20 +108,21 @@ class Queue:
         self._is_arriving = False  # a page of the store takes its places in memory
 
     @property
-    def _paged(self) -> PagedMessages | None:
-        return None if self.storage is None else self.storage.paged
-
-    @property
     def waiting(self) -> int:
         """Messages that no consumer has."""
-        paged = self._paged
-        return self.in_memory.count if paged is None else self.in_memory.count + paged.count
+        count = self.in_memory.count
+        # Asked for each message where there are limits: most queues have no storage, and stop here.
+        if self.storage is None or (paged := self.storage.paged) is None:
+            return count
+        return count + paged.count
 
     @property
     def nbytes(self) -> int:
         """Bytes that the waiting messages cost, or would cost in memory."""
-        paged = self._paged
-        return self.in_memory.nbytes if paged is None else self.in_memory.nbytes + paged.nbytes
+        nbytes = self.in_memory.nbytes
+        if self.storage is None or (paged := self.storage.paged) is None:
+            return nbytes
+        return nbytes + paged.nbytes
 
     @property
     def groups(self) -> list[Group]:
@@ -144,8 +144,8 @@ class Queue:
         if not self.waiting:
             return None
         numbers = self._dispatcher.oldest()
-        if self._paged is not None:
-            numbers += self._paged.first_rows()
+        if self.storage is not None and self.storage.paged is not None:
+            numbers += self.storage.paged.first_rows()
         return min(numbers, default=None)
 
     def age_of_oldest(self) -> Age | None:
@@ -226,10 +226,11 @@ class Queue:
         if other is None:
             return True
         # A message that comes back may be older than the one that waits: the newest value of a key wins.
-        older, newer = sorted((message, other))
+        older, newer = (other, message) if other.number < message.number else (message, other)
         self.let_go(older)
         self.context.counters.conflated += 1
-        self.context.records.ended("dropped", self.name, older, reason="conflated")
+        if self.context.records.is_on:
+            self.context.records.ended("dropped", self.name, older, reason="conflated")
         if older is message:
             return False
         # Every key has its turn however often it changes.  A place counts within one priority only.
@@ -240,7 +241,8 @@ class Queue:
 
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
-        return has_expired(message, self.context.scheduler.clock())
+        # Most messages never expire, and need no look at the clock.
+        return message.expires > 0 and has_expired(message, self.context.scheduler.clock())
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""
@@ -314,7 +316,11 @@ class Queue:
 
     def _limit(self, message: Message) -> None:
         """Keep the limits of the queue, now that a message came that waits."""
-        match self.limits.verdict(self.waiting, self.nbytes):
+        action = self.limits.verdict(self.waiting, self.nbytes)
+        # The usual case, before five comparisons with members of an Enum.
+        if action is None:
+            return
+        match action:
             case Overflow.BLOCK:
                 self.full = True
                 # The publisher at work is held back behind this SEND; nothing of it is refused.
@@ -322,7 +328,7 @@ class Queue:
             case Overflow.DROP_NEWEST:
                 self._dispatcher.withdraw(message)
                 self.drop_message(message, "queue-full")
-            case Overflow.DROP_OLDEST | Overflow.DEAD_LETTER_OLDEST as action:
+            case Overflow.DROP_OLDEST | Overflow.DEAD_LETTER_OLDEST:
                 settle = self.drop_message if action is Overflow.DROP_OLDEST else self._dead_letter
                 # More than one may have to go: a large message takes the room of several small ones.
                 while self.limits.verdict(self.waiting, self.nbytes) is not None:
@@ -371,7 +377,8 @@ class Queue:
         """A kept message is thrown away."""
         self.let_go(message)
         self.context.counters.drops[why] += 1
-        self.context.records.ended("dropped", self.name, message, reason=why)
+        if self.context.records.is_on:
+            self.context.records.ended("dropped", self.name, message, reason=why)
 
     # consumers
 
