@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from .queue.queue import Queue
@@ -25,33 +25,32 @@ class Gauges:
         self._broker = broker
         self._records = records
         self._pause = pause
-        self._sessions: Iterator[Session] = iter(())
-        self._queues: Iterator[Queue] = iter(())
         # Those with messages at the last look, and at this one: the end of it is told as well, once.
         self._before: set[Subscription | Queue] = set()
         self._now: set[Subscription | Queue] = set()
 
     def begin(self) -> None:
         """Look, and again later."""
-        broker = self._broker
-        self._sessions = iter(list(broker.sessions.values()))
-        every = chain(broker.destinations.values(), broker.registry.hidden.values())
-        self._queues = iter([target for target in every if isinstance(target, Queue)])
+        scheduler = self._broker.scheduler
         self._before, self._now = self._now, set()
-        broker.scheduler.at(broker.scheduler.clock() + self._pause, self.begin)
-        self._look()
+        scheduler.at(scheduler.clock() + self._pause, self.begin)
+        scheduler.run(self._look())
 
-    def _look(self) -> None:
-        looks = _PER_TURN
-        for session in islice(self._sessions, looks):
-            looks -= 1
-            for subscription in session.subscriptions.acknowledging.values():
-                self._of_subscription(subscription)
-        for queue in islice(self._queues, looks):
-            looks -= 1
-            self._of_queue(queue)
-        if looks < _PER_TURN:
-            self._broker.scheduler.later(self._look)
+    def _look(self) -> Iterator[None]:
+        broker = self._broker
+        # As they are now: both tables may change between two slices.
+        sessions = list(broker.sessions.values())
+        every = chain(broker.destinations.values(), broker.registry.hidden.values())
+        queues = [target for target in every if isinstance(target, Queue)]
+        targets: list[Session | Queue] = [*sessions, *queues]
+        for count, each in enumerate(targets):
+            if count and count % _PER_TURN == 0:
+                yield
+            if isinstance(each, Queue):
+                self._of_queue(each)
+            else:
+                for subscription in each.subscriptions.acknowledging.values():
+                    self._of_subscription(subscription)
 
     def _of_subscription(self, subscription: Subscription) -> None:
         if subscription.ledger:

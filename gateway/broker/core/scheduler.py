@@ -1,8 +1,8 @@
 """Scheduler: the actions that the broker has to carry out at a certain time, and those that it did not finish.
 
 The broker has no clock and no timer.  It reads the time where it needs it (`clock`), and asks to be called back at the
-nearest due time (`wake`); the transports call `tick` then.  Work that would take too long at once is cut into pieces:
-the rest is put into `unfinished`, and `proceed` carries out one piece.
+nearest due time (`wake`); the transports call `tick` then.  Work that would take too long at once is a generator
+(`run`), and `proceed` carries out one slice of it; other tasks have their turns in between.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 Action = Callable[[], None]
 
@@ -137,6 +138,15 @@ class Scheduler:
         if not self._unfinished:
             self._busy()
         self._unfinished.append(action)
+
+    def run(self, slices: Iterator[None]) -> None:
+        """Carry out a generator that yields where a turn may end: its first slice now, each other in a turn of its own.
+
+        This is the way of all work that may be long.  Between two slices anything may have changed.
+        """
+        for _ in slices:
+            self.later(partial(self.run, slices))
+            return
 
     def proceed(self) -> bool:
         """Carry out one of the unfinished things; False: there are no more."""

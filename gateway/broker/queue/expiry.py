@@ -6,7 +6,7 @@ What has expired is found out in time order, in slices; a message that a consume
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..core.lazy_heap import LazyHeap
 from ..core.scheduler import Scheduler, Timer
@@ -55,20 +55,17 @@ class Expiry:
         if due < self._due:
             self._scheduler.cancel(self._timer)
             self._due = due
-            self._timer = self._scheduler.at(due, self._sweep)
+            self._timer = self._scheduler.at(due, lambda: self._scheduler.run(self._sweep()))
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> Iterator[None]:
         self._due = math.inf
-        now = self._scheduler.clock()
-        for _ in range(_EXPIRIES_PER_TURN):
-            first = self._heap.first()
-            if first is None or first[0] > now:
-                break
+        count = 0
+        while (first := self._heap.first()) is not None and first[0] <= self._scheduler.clock():
             self._expire(first[1])
-        first = self._heap.first()
+            count += 1
+            if count % _EXPIRIES_PER_TURN == 0:
+                yield
         if first is None:
             self._on_empty()
-        elif first[0] > now:
-            self._wake_at(first[0])
         else:
-            self._scheduler.later(self._sweep)
+            self._wake_at(first[0])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..core import authorization
 from ..core.scheduler import Scheduler
@@ -15,18 +14,17 @@ _LOOKS_PER_TURN = 500
 
 def recheck(sessions: Iterable[Session], scheduler: Scheduler) -> None:
     """End the sessions with a subscription that the rules do not allow."""
-    left = deque(sessions)
+    scheduler.run(_recheck(list(sessions)))
 
-    def look() -> None:
-        looks = 0
-        while left and looks < _LOOKS_PER_TURN:
-            session = left.popleft()
-            looks += 1 + len(session.subscriptions)
-            recheck_session(session)
-        if left:
-            scheduler.later(look)
 
-    look()
+def _recheck(sessions: Iterable[Session]) -> Iterator[None]:
+    looks = 0
+    for session in sessions:
+        looks += 1 + len(session.subscriptions)
+        recheck_session(session)
+        if looks >= _LOOKS_PER_TURN:
+            looks = 0
+            yield
 
 
 def recheck_session(session: Session) -> bool:

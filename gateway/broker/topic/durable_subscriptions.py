@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote
@@ -92,15 +91,14 @@ def _in_use(name: str, consumers: int) -> NotAllowed:
     )
 
 
-def _throw_away(context: Context, queue: Queue, messages: deque[Message]) -> None:
+def _throw_away(queue: Queue, messages: list[Message]) -> Iterator[None]:
     """Throw away, in slices, the messages of a queue that has ended; the store knows the end already."""
-    for _ in range(min(_PER_TURN, len(messages))):
-        message = messages.popleft()
+    for count, message in enumerate(messages):
+        if count and count % _PER_TURN == 0:
+            yield
         if message.waits:
             queue.remove(message)
             queue.drop_message(message, "queue-gone")
-    if messages:
-        context.scheduler.later(partial(_throw_away, context, queue, messages))
 
 
 class DurableSubscription:
@@ -239,7 +237,7 @@ class DurableSubscriptions:
             return
         del self._found[name], topic.durable_subscriptions[name]
         self._drop_queue(name)
-        _throw_away(self._context, queue, deque(queue.waiting_messages()))
+        self._context.scheduler.run(_throw_away(queue, queue.waiting_messages()))
         if queue.storage is not None:
             queue.storage.purge("queue-gone")
         queue.end()

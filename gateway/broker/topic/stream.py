@@ -181,13 +181,26 @@ class Stream:
 
     def _trim(self) -> None:
         """Keep the bounds; a stream that got narrower ones does so in several turns."""
-        drops = _MOST_AT_ONCE
-        while len(self) and (0 < self._most < len(self) or 0 < self._most_bytes < self.nbytes):
-            if not drops:
-                self._context.scheduler.later(self._trim)
-                break
-            drops -= 1
+        if self._has_too_many():
+            self._context.scheduler.run(self._drop_first_ones())
+        else:
+            self._tidy()
+
+    def _has_too_many(self) -> bool:
+        return len(self) > 0 and (0 < self._most < len(self) or 0 < self._most_bytes < self.nbytes)
+
+    def _drop_first_ones(self) -> Iterator[None]:
+        drops = 0
+        while self._has_too_many():
+            if drops == _MOST_AT_ONCE:
+                drops = 0
+                self.compact()
+                yield
+            drops += 1
             self.drop_first()
+        self._tidy()
+
+    def _tidy(self) -> None:
         self.compact()
         if not len(self):
             self._streams.emptied(self)
@@ -237,22 +250,23 @@ class Stream:
         """Look for what is too old at that time, in seconds since the epoch, or a little later."""
         scheduler = self._context.scheduler
         due = scheduler.clock() + max(moment - self._streams.now(), _PAUSE)
-        self._date = scheduler.at(due, lambda: scheduler.later(self._sweep))
+        self._date = scheduler.at(due, lambda: scheduler.run(self._sweep()))
 
-    def _sweep(self) -> None:
-        oldest = self._streams.now() - self._age
-        for _ in range(_MOST_AT_ONCE):
-            if not len(self) or self._dates[self._start] > oldest:
-                break
+    def _sweep(self) -> Iterator[None]:
+        # Many streams may be due at one moment: each has turns of its own, also for its first slice.
+        yield
+        drops = 0
+        while len(self) and self._dates[self._start] <= self._streams.now() - self._age:
             self.drop_first()
-        self.compact()
-        if not len(self):
-            self._date = None
-            self._streams.emptied(self)
-        elif self._dates[self._start] > oldest:
+            drops += 1
+            if drops == _MOST_AT_ONCE:
+                drops = 0
+                self.compact()
+                yield
+        self._date = None
+        if len(self):
             self._look_at(self._dates[self._start] + self._age)
-        else:
-            self._context.scheduler.later(self._sweep)
+        self._tidy()
 
     # messages are read
 

@@ -9,7 +9,7 @@ files were read again           ERROR, where the client's login is valid no more
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import structlog
@@ -21,7 +21,7 @@ from gateway.broker.model.destinations import RENEW
 from gateway.broker.model.identity import Credentials, Identity, Renewal
 from gateway.broker.session.recheck import recheck_session
 
-from ..flow.connected import log_fields
+from ..flow.connected import Reviewable, log_fields
 from ..server import Server
 from ..wire.link import Link
 from .authenticate import identify, tell_of_login
@@ -233,13 +233,14 @@ class SessionReviewer:
         """Read the files again.  All sessions are reviewed at once, a microsecond each; they follow in slices."""
         fault = self._authenticator.reload()
         logins = [each.session_expiry for each in self._server.connections.values() if each.session_expiry is not None]
-        changed = deque([each for each in logins if each.review()])
-
-        def follow() -> None:
-            for _ in range(min(len(changed), _FOLLOWS_PER_TURN)):
-                changed.popleft().follow()
-            if changed:
-                self._server.broker.scheduler.later(follow)
-
-        self._server.broker.scheduler.later(follow)
+        changed = [each for each in logins if each.review()]
+        self._server.broker.scheduler.run(_follow(changed))
         return fault
+
+
+def _follow(changed: Sequence[Reviewable]) -> Iterator[None]:
+    for count, each in enumerate(changed):
+        # Before the first one, too: no session follows before the rules are read.
+        if count % _FOLLOWS_PER_TURN == 0:
+            yield
+        each.follow()
