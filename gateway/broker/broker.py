@@ -151,7 +151,7 @@ class Broker:
         if self.known.get(key) is session:
             del self.known[key]
         if session.login == ANONYMOUS and len(self.registry.streams):
-            self.registry.streams.forget_mail(session.user)
+            self.registry.streams.forget_user(session.user)
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session for an operator; False: there is none of that id."""

@@ -244,15 +244,15 @@ def _with_kind(text: str) -> str:
 
 def _of_user(rest: str) -> str:
     """A user destination: the user's own, as in SUBSCRIBE, or that of a named user, as in SEND."""
-    user, _, mail = rest.partition("/")
-    if user in _OF_USERS and mail:
+    user, _, left = rest.partition("/")
+    if user in _OF_USERS and left:
         return f"{USER}{OWN}/{rest}"
-    kind = mail.partition("/")[0]
-    if not (kind in _OF_USERS or kind in WILDCARDS or (user in WILDCARDS and not mail)):
+    kind = left.partition("/")[0]
+    if not (kind in _OF_USERS or kind in WILDCARDS or (user in WILDCARDS and not left)):
         raise ValueError("is no user destination: write /user/queue/NAME for the user's own, or /user/USER/queue/NAME")
     if user in WILDCARDS or user == OWN:
         return USER + rest
     if not WILDCARDS.isdisjoint(user) or "," in rest:
         raise ValueError("has a wildcard, or a comma, inside a user's name")
     named = _ESCAPE.sub(lambda found: chr(int(found[1], 16)), user)
-    return destinations.mail_of(named) + mail
+    return destinations.of_user(named) + left

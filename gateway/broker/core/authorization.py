@@ -45,7 +45,7 @@ def remember(access: Access, headers: Mapping[str, str]) -> None:
     """Such a SEND was allowed: the next one need not be looked at."""
     _add(access.sendable, headers["destination"])
     reply_to = headers.get("reply-to")
-    # Not for mail: users without a name share the access, but each has mail of its own.
+    # Not for user destinations: users without a name share the access, but each has destinations of its own.
     if reply_to is not None and names.USER not in reply_to:
         _add(access.answerable, reply_to)
 
@@ -89,9 +89,9 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
             continue
         check_words(name, part)
         known = _known_as(peer, name)
-        is_own = name.startswith(names.mail_of(peer.user))
+        is_own = name.startswith(names.of_user(peer.user))
         if name.startswith(names.USER) and not is_own:
-            raise _refusal(peer, access, Action.SUBSCRIBE, "", part, "reply-to names another user's mail: ")
+            raise _refusal(peer, access, Action.SUBSCRIBE, "", part, "reply-to names another user's destination: ")
         for action in (Action.SUBSCRIBE,) if is_own else (Action.SUBSCRIBE, Action.SEND):
             if not access.may(action, known):
                 raise _refusal(peer, access, action, name, part, "reply-to: ")
@@ -168,9 +168,9 @@ def _coverage(peer: Peer, access: Access, name: str) -> Coverage:
 
 
 def _known_as(peer: Peer, name: str) -> str:
-    """The name by which rules know it: to them the mail of all users without a name is that of one user."""
-    if peer.user != peer.login and name.startswith(mail := names.mail_of(peer.user)):
-        return names.mail_of(peer.login) + name[len(mail) :]
+    """The name by which rules know it: to them all users without a name are one user."""
+    if peer.user != peer.login and name.startswith(prefix := names.of_user(peer.user)):
+        return names.of_user(peer.login) + name[len(prefix) :]
     return name
 
 

@@ -123,7 +123,7 @@ class Peer(Protocol):
 
     id: str  # unique
     login: str  # the user's name
-    user: str  # owner of the mail in `/user/queue/...`: the login, or the session's id where the user has no name
+    user: str  # owner of `/user/queue/...`: the login, or the session's id where the user has no name
     client_id: str  # the `client-id` of CONNECT; empty: none
     peer: str  # address of the other end
     transport: str  # `tcp` or `websocket`

@@ -277,7 +277,7 @@ def lacks_slash(name: str) -> bool:
     return bool(slash) and kind in _KINDS
 
 
-def mail_of(user: str) -> str:
+def of_user(user: str) -> str:
     """Start of the canonical names of a user's own destinations."""
     return f"{USER}{word_of(user)}/"
 
@@ -288,4 +288,4 @@ def word_of(user: str) -> str:
 
 
 def _of_user(user: str, rest: str) -> str:
-    return mail_of(user) + rest
+    return of_user(user) + rest

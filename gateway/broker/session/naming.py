@@ -96,7 +96,9 @@ class Naming:
             raise HeaderMissing("UNSUBSCRIBE", "id", hint)
         if key not in self._subscriptions:
             shown = key if isinstance(key, str) else key[0]
-            raise NotAllowed("unknown subscription", f"this connection has no subscription {shown[:80]!r}")
+            raise NotAllowed(
+                "unknown subscription", f"this connection has no subscription {shown[:80]!r}; SUBSCRIBE first"
+            )
         return key
 
     def is_named(self, frame: Frame) -> bool:

@@ -117,7 +117,7 @@ class Session:
         self.frame_end = frame_end
         self.form = encoder.FORMS.index((version, frame_end))
         self.login = login
-        # Clients without a login share one name, but must not read each other's mail.
+        # Clients without a login share one name, but must not read each other's user destinations.
         self.user = session_id if login == ANONYMOUS else login
         self.peer = peer
         self.transport = transport

@@ -96,7 +96,7 @@ def _subscribe_topic(router: Router, name: str, subscription: Subscription) -> N
 def _subscribe_queue(router: Router, name: str, subscription: Subscription) -> None:
     options = subscription.options
     if options.no_local:
-        raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue")
+        raise NotAllowed("no-local is for topics", f"{subscription.destination[:80]!r} is a queue; leave no-local out")
     peer, registry = subscription.peer, router.registry
     router.replay.check_queue(subscription)
     router.arguments.check(options.queue_arguments, name, subscription.destination, peer)

@@ -64,7 +64,7 @@ class SessionQuota:
             )
         if self._names + names > self.MOST_NAMES:
             raise NotAllowed(
-                "too long names of subscriptions",
+                "subscription names are too long",
                 f"the ids and destinations of a session's subscriptions may have {self.MOST_NAMES} characters together",
             )
 
@@ -142,7 +142,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         if name in self:
             raise NotAllowed(
                 "subscription id in use",
-                f"this connection already has a subscription {(subscription_id or destination)[:80]!r}",
+                f"this connection has a subscription {(subscription_id or destination)[:80]!r} already; choose another id",
             )
         limit = self._context.quotas.max_subscriptions
         if len(self) >= limit:

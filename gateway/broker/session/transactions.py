@@ -81,7 +81,9 @@ class Transactions(dict[str, Transaction]):
         name = _name(frame)
         transaction = self.get(name)
         if transaction is None:
-            raise NotAllowed("unknown transaction", f"this connection has no open transaction {name[:80]!r}")
+            raise NotAllowed(
+                "unknown transaction", f"this connection has no open transaction {name[:80]!r}; BEGIN it first"
+            )
         return transaction
 
     def begin(self, frame: Frame) -> None:
@@ -91,7 +93,9 @@ class Transactions(dict[str, Transaction]):
         """
         name = _name(frame)
         if name in self:
-            raise NotAllowed("transaction id in use", f"this connection already has a transaction {name[:80]!r}")
+            raise NotAllowed(
+                "transaction id in use", f"this connection already has a transaction {name[:80]!r}; choose another id"
+            )
         limit = self._context.quotas.max_transactions
         if len(self) >= limit:
             raise NotAllowed("too many transactions", f"a session may have {limit} open (max_transactions)")

@@ -48,13 +48,13 @@ class SubscriptionName(NamedTuple):
 def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, topic: str) -> SubscriptionName | None:
     """The name that a SUBSCRIBE, or UNSUBSCRIBE, gives; None: an ordinary subscription.
 
-    Raises NotAllowed: it has no id to be known by, or is for the mail of a user without a name, that cannot come back.
+    Raises NotAllowed: it has no id to be known by, or is for a user destination without a login.
     """
     if not (options.durable or options.durable_name or options.queue_name):
         return None
     if topic.startswith(USER) and peer.login == ANONYMOUS:
         raise NotAllowed(
-            "a durable subscription to mail needs a login",
+            "a durable user destination needs a login",
             "without one, the next session is another user; send login in CONNECT",
         )
     ends_with_consumers = options.queue_arguments is not None and options.queue_arguments.auto_delete is True

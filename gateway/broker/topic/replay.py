@@ -64,7 +64,8 @@ class Replay:
             )
         if options.resume and name.startswith(USER) and subscription.peer.login == ANONYMOUS:
             raise NotAllowed(
-                "resume of mail needs a login", "without one, the next session is another user; send login in CONNECT"
+                "resume of a user destination needs a login",
+                "without one, the next session is another user; send login in CONNECT",
             )
         if options.resume and subscription.ledger is None:
             raise NotAllowed(

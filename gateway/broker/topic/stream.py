@@ -485,8 +485,8 @@ class Streams:
         self._place = place.number
         self.forgotten = json.loads(place.facts)["forgotten"]
 
-    def forget_mail(self, user: str) -> None:
-        """Drop the mail of a user without a login, who has gone and cannot come back."""
+    def forget_user(self, user: str) -> None:
+        """Drop the streams of user destinations of a user without a login, who has gone and cannot come back."""
         for stream in self._streams.matching(f"{USER}{user}/#"):
             stream.clear()
             self.emptied(stream)

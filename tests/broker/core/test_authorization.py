@@ -145,7 +145,7 @@ class TestReplyTo:
             ("/queue/secret", "reply-to: alice may not subscribe to '/queue/secret'"),
             ("/queue/answers, secret", "reply-to: alice may not subscribe to 'secret'"),
             ("/topic/prices", "reply-to: alice may not send to '/topic/prices'"),
-            ("/user/bob/queue/x", "reply-to names another user's mail: alice may not subscribe to"),
+            ("/user/bob/queue/x", "reply-to names another user's destination: alice may not subscribe to"),
             ("/user/alice/queue/secret", "reply-to: alice may not subscribe to '/user/alice/queue/secret'"),
             ("/app/x", "reply-to: alice may not subscribe to '/app/x'"),
         ],
@@ -173,14 +173,14 @@ class TestReplyTo:
         ],
     )
     def test_allowed(self, scene: Scene, reply_to: str) -> None:
-        """Where it may do both; its own mail, temporary destinations, and what is no destination of this server."""
+        """Where it may do both; its own and temporary ones, and what is no destination of this server."""
         client = client_of(scene, Granted(send=self.GRANTED, subscribe="/queue/answers /user/alice/queue/a"))
         for _ in range(2):
             client.publish("/queue/work", b"1", **{"reply-to": reply_to})
         assert scene.broker.context.waiting == 2
 
     def test_asked_once_but_for_mail(self, scene: Scene) -> None:
-        """All who have no name share what is remembered, and each has mail of its own."""
+        """All who have no name share what is remembered, and each has user destinations of its own."""
         granted = Granted(send=self.GRANTED, subscribe="/queue/answers /user/anonymous/queue/a")
         client, other = client_of(scene, granted, ""), client_of(scene, granted, "")
         mine = f"/user/{client.session.user}/queue/a"
@@ -191,7 +191,7 @@ class TestReplyTo:
         asked = [name for _, name in granted.asked]
         assert (asked.count("/queue/answers"), asked.count("/user/anonymous/queue/a")) == (2, 2)
         other.publish("/queue/work", b"1", **{"reply-to": mine})
-        assert refused(other).startswith("reply-to names another user's mail: ")
+        assert refused(other).startswith("reply-to names another user's destination: ")
 
     def test_it_is_looked_at_again_where_the_rules_have_changed(self, scene: Scene) -> None:
         granted = Granted(send=self.GRANTED, subscribe="/queue/answers")

@@ -51,7 +51,7 @@ class TestSubscribe:
             client.send("SUBSCRIBE", {"destination": "/queue/a"})
         error = client.error()
         assert error.headers["message"] == "subscription id in use"
-        assert error.body == b"this connection already has a subscription '/queue/a'"
+        assert error.body == b"this connection has a subscription '/queue/a' already; choose another id"
 
     @pytest.mark.requirement("SUB-05", "SUB-12", "MSG-03")
     def test_subscriptions_of_one_connection_are_independent(self, scene: Scene, version: Version) -> None:

@@ -62,7 +62,7 @@ class TestQuota:
         long.subscribe(name, "x" * (2 * len(name) + 3))
         long.subscribe(f"{name}x", "")
         for each in (client, old, long):
-            assert each.error().headers["message"] == "too long names of subscriptions"
+            assert each.error().headers["message"] == "subscription names are too long"
 
 
 @pytest.fixture

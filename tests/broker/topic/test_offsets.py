@@ -524,4 +524,4 @@ class TestMail:
     def test_of_a_session_without_one_it_cannot_be_resumed(self, stage: Stage) -> None:
         client = stage(self.RULES).connect()
         client.subscribe("/user/queue/in", **ME)
-        assert client.error().headers["message"] == "resume of mail needs a login"
+        assert client.error().headers["message"] == "resume of a user destination needs a login"
