@@ -14,7 +14,7 @@ _BYTES: dict[str, int] = {"": 1, "b": 1} | {
 _SIZE = re.compile(r"(-?[0-9][0-9_]*)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*(ms|[smhd]?)")
-_SHORTEST = 0.1
+SHORTEST_INTERVAL = 0.1  # seconds between two rounds of work
 
 
 def parse_size(text: str) -> int:
@@ -28,17 +28,22 @@ def parse_size(text: str) -> int:
     return int(found[1]) * unit
 
 
-def parse_duration(text: str, examples: str) -> float:
-    """Seconds: `60s`, `1.5m`, `2h`, `7d`, or a number; click.BadParameter has the examples."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    if found is None:
-        raise click.BadParameter(f"{text[:80]!r} is no duration; write one like {examples}")
-    return float(found[1]) * _SECONDS[found[2]]
+class Duration(click.ParamType):
+    """An option in seconds: `60s`, `1.5m`, `2h`, `7d`, or a number.  `examples`: for the error."""
 
+    name = "duration"
 
-def parse_interval(text: str, examples: str) -> float:
-    """Seconds between two rounds of work.  Raises click.BadParameter: the text is no duration, or a very short one."""
-    seconds = parse_duration(text, examples)
-    if seconds < _SHORTEST:
-        raise click.BadParameter(f"{text[:80]!r} is too short; it must be {_SHORTEST:g}s or longer")
-    return seconds
+    def __init__(self, examples: str, least: float = 0.0) -> None:
+        self._examples = examples
+        self._least = least
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):  # click may convert a value again
+            return value
+        found = _DURATION.fullmatch(value.strip().lower())
+        if found is None:
+            self.fail(f"{value[:80]!r} is no duration; write one like {self._examples}", param, ctx)
+        seconds = float(found[1]) * _SECONDS[found[2]]
+        if seconds < self._least:
+            self.fail(f"{value[:80]!r} is too short; it must be {self._least:g}s or longer", param, ctx)
+        return seconds
