@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gateway.config.units import SHORTEST_INTERVAL, Duration, parse_size
+from gateway.config.units import SHORTEST_INTERVAL, duration_like, parse_size
 
 from .errors import ArchiveError
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .gateway_archiver import ArchivedFile
 
 NEEDED = "pip install 'stomp-gateway[pipeline]'"
-_DURATION = Duration("60s, 5m, 48h or 90d")
-_INTERVAL = Duration("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
+_DURATION = duration_like("60s, 5m, 48h or 90d")
+_INTERVAL = duration_like("60s, 5m, 48h or 90d", SHORTEST_INTERVAL)
 
 
 def _size(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 
@@ -28,22 +29,16 @@ def parse_size(text: str) -> int:
     return int(found[1]) * unit
 
 
-class Duration(click.ParamType):
-    """An option in seconds: `60s`, `1.5m`, `2h`, `7d`, or a number.  `examples`: for the error."""
+def duration_like(examples: str, least: float = 0.0) -> Callable[[str], float]:
+    """The type of an option in seconds: `60s`, `1.5m`, `2h`, `7d`, or a number; click.BadParameter has the examples."""
 
-    name = "duration"
-
-    def __init__(self, examples: str, least: float = 0.0) -> None:
-        self._examples = examples
-        self._least = least
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):  # click may convert a value again
-            return value
-        found = _DURATION.fullmatch(value.strip().lower())
+    def duration(text: str) -> float:  # the help shows this name
+        found = _DURATION.fullmatch(text.strip().lower())
         if found is None:
-            self.fail(f"{value[:80]!r} is no duration; write one like {self._examples}", param, ctx)
+            raise click.BadParameter(f"{text[:80]!r} is no duration; write one like {examples}")
         seconds = float(found[1]) * _SECONDS[found[2]]
-        if seconds < self._least:
-            self.fail(f"{value[:80]!r} is too short; it must be {self._least:g}s or longer", param, ctx)
+        if seconds < least:
+            raise click.BadParameter(f"{text[:80]!r} is too short; it must be {least:g}s or longer")
         return seconds
+
+    return duration

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import click
 
-from gateway.config.units import SHORTEST_INTERVAL, Duration
+from gateway.config.units import SHORTEST_INTERVAL, duration_like
 
 from .jobs import JOBS
 
@@ -60,7 +60,7 @@ tables = click.option("--tables", metavar="DIR", help="Folder of the tables; els
 as_json = click.option("--json", "as_json", is_flag=True, help="Lines of JSON on standard output.")
 stuck_after = click.option(
     "--stuck-after",
-    type=Duration(_LIKE),
+    type=duration_like(_LIKE),
     default="60s",
     show_default=True,
     help="A consumer with an older unacknowledged message is slow or stuck.",
@@ -88,7 +88,7 @@ _JOB = (
     click.option("--once", is_flag=True, help="End when all files of the archive have been read."),
     click.option(
         "--interval",
-        type=Duration(_LIKE, SHORTEST_INTERVAL),
+        type=duration_like(_LIKE, SHORTEST_INTERVAL),
         default="10s",
         show_default=True,
         help="Pause from one look to the next.",
