@@ -149,19 +149,16 @@ def _place(name: str, option: str | None) -> str:
 def _stopping() -> Iterator[threading.Event]:
     """An event that the first SIGTERM or Ctrl-C sets; the second signal has its usual effect."""
     event = threading.Event()
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
-
-    def restore() -> None:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
     def stop(number: int, frame: FrameType | None) -> None:
         restore()
         event.set()
 
-    handler: Callable[[int, FrameType | None], None] = stop
-    for each in before:
-        signal.signal(each, handler)
+    def restore() -> None:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield event
     finally:
