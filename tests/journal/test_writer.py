@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.journal import Journal, JournalError, Segment, found
+from gateway.journal import Journal, JournalError, found
 from tests.journal.desk import EARLIER, START, Clock, opened, rows_of
 
 
@@ -179,7 +179,7 @@ def test_while_it_grows(tmp_path: Path) -> None:
     journal.worker.step()
     assert len(rows_of(tmp_path, ".open")) == 2
     journal.close()
-    assert [len(list(Segment(path))) for path in found(tmp_path / "g1")] == [2]
+    assert len(rows_of(tmp_path)) == 2
 
 
 def test_each_segment_follows_the_wall_clock(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_busiest_destination_is_first() -> None:
     told += [rows.delivered(destination="/queue/d"), rows.expired(destination="/queue/e")]
     ranking = figures.by_destination(metrics_of(told))
     assert [name[-1] for name, _ in ranking.top] == ["c", "a", "b", "d", "e"]
-    assert ranking.others == ranking.rest.messages == 0
-    assert ranking.top[0][1].messages == 2
+    assert ranking.others == ranking.rest.counts["accepted"] == 0
+    assert ranking.top[0][1].counts["accepted"] == 2
 
 
 def test_no_rows() -> None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.pipeline.jobs import AlarmLimits
-from gateway.pipeline.report import Report, build, page_of, report
-from gateway.pipeline.report.build import alarms
+from gateway.pipeline.report import build
+from gateway.pipeline.report.build import alarms, report
+from gateway.pipeline.report.figures import Report
+from gateway.pipeline.report.page import page_of
 from gateway.pipeline.spark import dataframe
 from tests.pipeline import rows as synthetic
 from tests.pipeline.report.conftest import Look

@@ -6,8 +6,8 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.pipeline.report import Report, write
-from gateway.pipeline.report.figures import DestinationFigures
+from gateway.pipeline.report.csv_files import write
+from gateway.pipeline.report.figures import DestinationFigures, Report
 from tests.pipeline.report import made
 
 

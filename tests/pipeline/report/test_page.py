@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway.pipeline.report import page_of
 from gateway.pipeline.report.figures import Report
+from gateway.pipeline.report.page import page_of
 from tests.pipeline.report import made
 from tests.pipeline.report.conftest import Look
 
