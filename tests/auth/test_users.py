@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,27 +87,6 @@ class TestAuthenticate:
         assert await found.authenticate(Credentials("alic", "esecret")) is None
         assert len(asked) == 3
 
-    async def test_two_verifications_at_a_time(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        both, running, most = threading.Barrier(2, timeout=10), 0, 0
-        lock = threading.Lock()
-
-        def verify(hashed: str, passcode: str) -> bool:
-            nonlocal running, most
-            with lock:
-                running += 1
-                most = max(most, running)
-            both.wait()
-            with lock:
-                running -= 1
-            return True
-
-        monkeypatch.setattr(passwords, "verify", verify)
-        found = UsersFile(path)
-        async with trio.open_nursery() as nursery:
-            for number in range(4):
-                nursery.start_soon(found.authenticate, Credentials("alice", f"guess {number}"))
-        assert most == users.THREADS
-
 
 class TestFlood:
     async def test_a_remembered_passcode_is_refused_too(self, path: Path) -> None:
@@ -135,67 +113,38 @@ class TestFlood:
         assert len(asked) == 101
 
 
-class TestReview:
-    @staticmethod
-    async def log_in(found: UsersFile) -> Identity:
+async def test_an_identity_is_reviewed_when_the_file_is_read_again(path: Path) -> None:
+    found = UsersFile(path)
+    identities = []
+    for _ in range(2):  # verified, and remembered
         identity = await found.authenticate(Credentials("alice", "secret"))
         assert identity is not None
         assert SECRET not in repr(identity)
-        return identity
+        identities.append(identity)
 
-    @staticmethod
-    def review(identity: Identity) -> Identity:
-        assert identity.review is not None
-        return identity.review(identity)
-
-    async def test_a_removed_user(self, path: Path) -> None:
-        found = UsersFile(path)
-        identities = [await self.log_in(found), await self.log_in(found)]  # verified, and remembered
-        for text in (f"# new\nalice:{SECRET}\n", "alice\n"):  # a damaged file changes nothing
-            write(path, text)
-            found.file.reload()
-            assert [self.review(each) for each in identities] == identities
-        write(path, f"bob:{OTHER}\n")
-        assert self.review(identities[0]) is identities[0], "not before the file is read"
+    def review(text: str) -> list[Identity]:
+        write(path, text)
         found.file.reload()
-        for identity in identities:
-            with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
-                self.review(identity)
-            assert ended.value.detail == "users_file of this server no longer has the user 'alice'; ask its operator"
+        return [each.review(each) for each in identities if each.review is not None]
 
-    async def test_another_hash_is_another_passcode(self, path: Path) -> None:
-        found = UsersFile(path)
-        identity = await self.log_in(found)
-        passwords.write_user(path, "alice", passwords.hash_passcode("secret"))
-        found.file.reload()
-        with pytest.raises(SessionEnded, match=r"^passcode changed$"):
-            self.review(identity)
-        again = await self.log_in(found)
-        assert self.review(again) is again
-
-    async def test_other_groups(self, path: Path) -> None:
-        found = UsersFile(path)
-        identity = await self.log_in(found)
-        write(path, f"alice:{SECRET}:ops,traders\n")
-        found.file.reload()
-        now = self.review(replace(identity, method="ticket"))
-        assert now == Identity("alice", frozenset({"ops", "traders"}), method="ticket")
-        write(path, f"bob:{OTHER}\n")
-        found.file.reload()
-        with pytest.raises(SessionEnded):
-            self.review(now)
+    for text in (f"# new\nalice:{SECRET}\n", "alice\n"):  # a damaged file changes nothing
+        assert review(text) == identities
+    assert [each.groups for each in review(f"alice:{SECRET}:ops,traders\n")] == [{"ops", "traders"}] * 2
+    with pytest.raises(SessionEnded, match=r"^passcode changed$"):  # another hash of the same passcode
+        review(f"alice:{passwords.hash_passcode('secret')}\n")
+    with pytest.raises(SessionEnded, match=r"^user removed$") as ended:
+        review(f"bob:{OTHER}\n")
+    assert ended.value.detail == "users_file of this server no longer has the user 'alice'; ask its operator"
 
 
-class TestChangesOfTheFile:
-    async def test_read_again(self, path: Path, logged: list[EventDict]) -> None:
-        found = UsersFile(path)
-        assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
-        passwords.write_user(path, "alice", OTHER)
-        passwords.write_user(path, "carol", SECRET)
-        assert await found.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
-        assert await found.authenticate(Credentials("alice", "other")) == Identity("alice")
-        assert await found.authenticate(Credentials("carol", "secret")) == Identity("carol")
-        assert [line["event"] for line in logged] == ["users_file read again"]
+async def test_a_file_that_changes_is_read_again(path: Path, logged: list[EventDict]) -> None:
+    found = UsersFile(path)
+    assert await found.authenticate(Credentials("alice", "secret")) == Identity("alice")
+    passwords.write_user(path, "alice", OTHER)
+    passwords.write_user(path, "carol", SECRET)
+    assert await found.authenticate(Credentials("alice", "secret")) is None, "not even from memory"
+    assert await found.authenticate(Credentials("carol", "secret")) == Identity("carol")
+    assert [line["event"] for line in logged] == ["users_file read again"]
 
 
 def niceness() -> int:
