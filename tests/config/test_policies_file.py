@@ -25,27 +25,17 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 BAD = 'match = "/queue/a"\nbackoff = -1'
 LAYOUTS = [
     ("comments", f"# [[policy]]\n  # [[policy]]\n[[policy]] # [[policy]]\n# backoff = -1\n{BAD}", 6),
-    ("blank lines and spaces", f"\n\n [[ policy ]] \n\n{BAD}", 6),
     ("quoted", "[[\"policy\"]]\n\"match\" = '/queue/a'\n\n  'backoff'  =  -1", 4),
     ("escaped", '[["p\\u006flicy"]]\nmatch = "/queue/a"\n"b\\u0061ckoff" = -1', 3),
-    ("carriage returns", f"max_headers = 20\n\n[[policy]]\n{BAD}".replace("\n", "\r\n"), 5),
     ("in a basic string", f'server_name = "[[policy]]#\\""\n[[policy]]\n{BAD}', 4),
-    ("in a literal string", f"server_name = '[[policy]]\"\\'\n[[policy]]\n{BAD}", 4),
     ("in a long basic string", f'users_file = """\n[[policy]]\n{BAD}\n\\"""\n"" \'\'\' """\n[[policy]]\n{BAD}', 9),
     ("in a long literal string", f"users_file = '''\n[[policy]]\n\\'' \"\"\"\n{BAD}'''\n[[policy]]\n{BAD}", 8),
-    ("quotes before the last quotes", f'server_name = """a"""""\n[[policy]]\nconflate_by = """"""\n{BAD}', 5),
     ("in an array", f'admin_groups = [ # ]\n  "[[policy]]", # ["\n  "]",\n]\n[[policy]]\n{BAD}', 7),
-    ("in an array of the table", '[[policy]]\nmatch = [\n"/queue/a", # [\n"/queue/backoff",\n]\nbackoff = -1', 6),
     ("the second of three", f"[[policy]]\nmatch='/queue/b'\nbackoff=1\n[[policy]]\n{BAD}\n[[policy]]\nbackoff=-1", 6),
     ("dotted", '[[policy]]\nmatch = "/queue/a"\nbackoff . x = -1\nbackoff.y = 1', 3),
     ("a table within", '[[policy]]\nmatch = "/queue/a"\n[policy.backoff]\nmatch = 1', 3),
-    ("the second table within", "[[policy]]\nbackoff.match = 1\n[policy.match]\nbackoff = 1", 3),
-    ("an array within", '[[policy]]\nmatch = "/queue/a"\n[[policy.backoff]]\nbackoff = -1', 3),
-    ("a table within another", f"[[policy]]\nmatch = '/queue/b'\n[policy.sub]\n[[policy]]\n{BAD}", 3),
     ("an inline table", '[[policy]]\nmatch = "/queue/a"\ntime_to_live = 1\nbackoff = {a = "\\"}", b = [{}]}', 4),
     ("inline tables", '\npolicy = [\n  {match = "/queue/b"},\n  {match = "/queue/a", backoff = -1},\n]', 2),
-    ("a byte order mark", f"\ufeff[[policy]]\n{BAD}", 3),
-    ("no line end", f"[[policy]]\n{BAD} # the end", 3),
 ]
 HARMLESS = [
     "",
