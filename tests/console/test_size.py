@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.console import PLACES, gaps, load, wait_for_updates, watch
+from benchmarks.crowd import crowd, growing, name
 from tests.console.conftest import TOKEN, Front, Visit, fronted
-from tests.console.crowd import crowd, growing, name
 from tests.console.traffic import Client
 
 pytestmark = pytest.mark.long
