@@ -182,32 +182,24 @@ class TestReaders:
         assert (answer.status, answer.error) == (404, "there is no such session")
 
 
-class TestLogins:
-    async def test_it_ends_with_a_logout(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        logins = ConsoleSessions()
-        login, other = logins.begin("alice"), logins.begin("alice")
-        peer, reader = await traced(harness, nursery, login)
-        await peer.settled()
-        logins.end(other)
-        await trio.sleep(1)
-        assert not reader.complete
-        logins.end(login)
-        await peer.settled()
-        await trio.sleep(1)
-        assert [name for name, _ in reader.events] == ["frame", "frame", "end"]
-        assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
-        assert reader.complete
-        assert harness.connections[0]._observer is None
-
-    async def test_it_ends_with_its_time(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock
-    ) -> None:
-        login = ConsoleSessions().begin("alice", 100.0)
-        _, reader = await traced(harness, nursery, login)
-        await trio.sleep(99)
-        assert not reader.complete
-        await trio.sleep(2)
-        assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
-        assert reader.complete
+async def test_a_stream_ends_with_its_login(harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """By a logout, and by its time."""
+    logins = ConsoleSessions()
+    login, other, short = logins.begin("alice"), logins.begin("alice"), logins.begin("alice", 100.0)
+    peer, reader = await traced(harness, nursery, login)
+    logins.end(other)
+    await trio.sleep(1)
+    assert not reader.complete
+    logins.end(login)
+    await peer.settled()
+    await trio.sleep(1)
+    assert reader.events[-1] == ("end", {"reason": "this login has ended, log in again"})
+    assert reader.complete
+    assert harness.connections[0]._observer is None
+    reader = Reader()
+    nursery.start_soon(stream_of(harness, short), SCOPE, reader.receive, reader.send)
+    await trio.sleep(97)
+    assert not reader.complete
+    await trio.sleep(2)
+    assert reader.events == [("end", {"reason": "this login has expired, log in again"})]
+    assert reader.complete

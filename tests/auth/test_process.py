@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 import stomp
-import trustme
 from stomp.utils import Frame
 
 from gateway.auth import passwords
-from tests.gateway_process import HOST, GatewayProcess, free_ports, start_gateway
+from tests.demanding import demanding
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
 from tests.transports.peers import CONNECT, ws
 
 from .issuer import LONG_SECRET, SECRET, token
@@ -147,32 +147,18 @@ class TestPage:
 
 
 def test_a_certificate(tmp_path: Path) -> None:
-    ca = trustme.CA()
-    ours = ca.issue_cert("localhost")
-    ours.private_key_pem.write_to_path(tmp_path / "key.pem")
-    ours.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-    (port,) = free_ports(1)
-    names = {
-        "tls_certificate": tmp_path / "cert.pem",
-        "tls_key": tmp_path / "key.pem",
-        "tls_client_ca": tmp_path / "ca.pem",
-        "tls_user": "dns",
-        "tcp_tls": f"{HOST}:{port}",
-        "login_delay": 0,
-    }
-    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
-    ca.issue_cert("worker.example", common_name="worker").configure_cert(context)
-    with start_gateway(**names) as gateway:
+    with demanding(tmp_path) as there:
+        context = ssl.create_default_context(cafile=str(there.ca))
+        context.load_cert_chain(there.cert, there.key)
         with (
-            socket.create_connection((HOST, port), timeout=PATIENCE) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as client,
+            socket.create_connection((HOST, there.port), timeout=PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname=HOST) as client,
         ):
             client.sendall(CONNECT)
             answer = client.recv(65_536).decode()
             assert answer.startswith("CONNECTED\n"), answer
-            assert "user-name:worker.example\n" in answer
-        with socket.create_connection((HOST, gateway.tcp_port), timeout=PATIENCE) as stranger:
+            assert "user-name:worker\n" in answer
+        with socket.create_connection((HOST, there.process.tcp_port), timeout=PATIENCE) as stranger:
             stranger.sendall(CONNECT)
             refused = stranger.recv(65_536).decode()
     assert "the client sent no credentials that this server knows; send a client certificate" in refused

@@ -20,6 +20,7 @@ from gateway.auth.users import NICENESS, SlowThreads, UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.identity import Certificate, Credentials, Identity
 from gateway.config.settings import SettingsError, load
+from tests.transports.peers import until
 
 from .issuer import write
 
@@ -151,22 +152,6 @@ def niceness() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-class Work:
-    """A function that runs until the test ends it."""
-
-    def __init__(self) -> None:
-        self.begun: list[int] = []
-        self.release = threading.Event()
-        self._token = trio.lowlevel.current_trio_token()
-        self.has_begun = trio.Event()
-
-    def __call__(self, number: int) -> int:
-        self.begun.append(number)
-        trio.from_thread.run_sync(self.has_begun.set, trio_token=self._token)
-        self.release.wait(10)
-        return number
-
-
 class TestSlowThreads:
     async def test_they_have_a_lower_priority(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ours = niceness()
@@ -181,37 +166,25 @@ class TestSlowThreads:
         monkeypatch.setattr(os, "setpriority", refuse)  # as some systems do
         assert await SlowThreads(1).run(sum, [1, 2]) == 3
 
-    async def test_a_cancelled_call_leaves_the_queue(self, nursery: trio.Nursery) -> None:
-        threads, work = SlowThreads(1), Work()
-        nursery.start_soon(threads.run, work, 1)
-        await work.has_begun.wait()
+    def test_a_cancelled_call_leaves_the_queue_and_a_loop_may_end_before_the_thread(self) -> None:
+        threads, begun, release = SlowThreads(1), [], threading.Event()
 
-        async def cancel(scope: trio.CancelScope) -> None:
-            await wait_all_tasks_blocked()
-            scope.cancel()
+        def work(number: int) -> None:
+            begun.append(number)
+            release.wait(10)
 
-        with trio.CancelScope() as scope:
-            nursery.start_soon(cancel, scope)
-            await threads.run(work, 2)
-        assert scope.cancelled_caught
-        work.release.set()
-        assert await threads.run(work, 3) == 3
-        assert work.begun == [1, 3]
-
-    def test_the_loop_may_end_before_the_thread(self) -> None:
-        found: list[Work] = []
-
-        async def leave(threads: SlowThreads) -> None:
-            found.append(Work())
+        async def leave() -> None:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(threads.run, found[0], 1)
-                await found[0].has_begun.wait()
+                for number in (1, 2):
+                    nursery.start_soon(threads.run, work, number)
+                    await wait_all_tasks_blocked()
+                await until(lambda: begun)
                 nursery.cancel_scope.cancel()
 
-        threads = SlowThreads(1)
-        trio.run(leave, threads)
-        found[0].release.set()
+        trio.run(leave)
+        release.set()
         assert trio.run(threads.run, sum, [1, 2]) == 3, "the thread lives on"
+        assert begun == [1]
 
 
 class TestSettings:

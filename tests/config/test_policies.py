@@ -79,12 +79,6 @@ class TestReading:
         assert table.values == {key: read for key, (_, read) in keys.items()}
         assert [type(value) for value in table.values.values()] == [type(read) for _, read in keys.values()]
 
-    @pytest.mark.parametrize("key", KEY_RULES)
-    def test_defaults_are_allowed(self, key: str) -> None:
-        default = getattr(DEFAULT, key)
-        if default is not None:
-            assert KEY_RULES[key].read(getattr(default, "value", default)) == default
-
     def test_merging_in_the_order_of_the_file(self) -> None:
         assert found("/queue/a") == DEFAULT
         write(
