@@ -101,9 +101,9 @@ def _level(call: ast.Call, loggers: dict[str, str]) -> tuple[str, str] | None:
 def _texts(call: ast.Call, constants: dict[str, str]) -> Iterator[str]:
     text = call.args[0]
     if isinstance(text, ast.Constant):
-        yield text.value
+        yield str(text.value)
     elif isinstance(text, ast.JoinedStr):
-        yield "".join([each.value if isinstance(each, ast.Constant) else _braces(each) for each in text.values])
+        yield "".join([str(each.value) if isinstance(each, ast.Constant) else _braces(each) for each in text.values])
     elif ast.unparse(text) in constants:
         yield constants[ast.unparse(text)]
     elif ast.unparse(text) == "event":
