@@ -143,7 +143,7 @@ WRONG_VALUES = [
             f"dead_letter = {value!r}",
             f"dead_letter must be the name of one queue or topic without wildcards, or empty, not {json.dumps(value)}",
         )
-        for value in ("/queue/", "/nowhere/a", "/queue/a.*", "/temp-queue/a", "/queue/a,/queue/b", 3)
+        for value in ("/queue/", "/nowhere/a", "/app/a", "/queue/a.*", "/temp-queue/a", "/queue/a,/queue/b", 3)
     ),
 ]
 MISFITS = [

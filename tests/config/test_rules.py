@@ -71,6 +71,7 @@ class TestReading:
             ("a.*", "/queue/a.*"),
             ("/amq/queue/a", "/queue/a"),
             ("/exchange/amq.topic/a.#", "/topic/a.#"),
+            ("/exchange/amq.fanout", "/exchange/amq.fanout"),
             ("/topic/home.{user}.>", "/topic/home.{user}.>"),
             ("/user/queue/**", "/user/{user}/queue/**"),
             ("/user/{user}/queue/a", "/user/{user}/queue/a"),
