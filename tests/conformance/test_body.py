@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from .scene import Scene
-from .wire import octets
 
-requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+requirement = pytest.mark.requirement
 
 ALL_OCTETS = bytes(range(256))
 UNKNOWN = {"x-unknown": "1", "selector-hint": "k = 'v'", "prefetch-count": "5", "X.Y_z~!": ""}
@@ -31,7 +30,7 @@ def test_a_counted_body_may_hold_nul(stomp: Scene) -> None:
         assert (message.body, message["content-length"]) == (body, str(len(body)))
 
 
-@requirement("BOD-03", "BOD-05", "LEN-08", "LEN-09")
+@requirement("BOD-03", "BOD-05", "BOD-07", "LEN-08", "LEN-09")
 def test_an_uncounted_body_ends_at_nul(stomp: Scene) -> None:
     for body in [b"hello", b"\n\nhello\r\n\n", b"SEND\n\nx", b"\r", b"\xff\xfe", "漢字".encode()]:
         queue = stomp.queue()
@@ -51,32 +50,11 @@ def test_a_count_that_is_too_small_is_refused(stomp: Scene) -> None:
         assert watcher.seen(queue) == []
 
 
-@requirement("BOD-04", "BOD-02")
-def test_a_count_that_is_too_large_takes_what_follows_and_is_refused(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.send("SEND", {"destination": queue, "content-length": 20}, b"hello world")
-    peer.raw(octets("SEND", {"destination": queue}, b"swallowed"))
-    peer.refusal()
-    assert watcher.seen(queue) == []
-
-
-@requirement("BOD-07", "BOD-05")
-def test_content_length_counts_octets(stomp: Scene) -> None:
-    body = "žluťoučký 漢 😀".encode()
-    message = stomp.sent(body=body)
-    assert (message.body, message["content-length"]) == (body, str(len(body)))
-
-
 @requirement("BOD-08")
 def test_content_type_is_that_of_the_send(stomp: Scene) -> None:
     for type in ["text/plain;charset=utf-8", "application/octet-stream", 'Text/HTML; charset="UTF-8"', "x", ""]:
         assert stomp.sent({"content-type": type})["content-type"] == type
-
-
-@requirement("BOD-08")
-def test_no_content_type_is_made_up(stomp: Scene) -> None:
-    assert stomp.sent(body=b"\xff\0").get("content-type") is None
+    assert stomp.sent(body=b"\xff\0").get("content-type") is None, "none is made up"
 
 
 @requirement("BOD-09")
@@ -99,21 +77,12 @@ def test_every_frame_may_carry_a_count_of_zero(stomp: Scene) -> None:
 
 @requirement("BOD-10", "SES-04")
 def test_a_count_that_is_no_number_is_refused(stomp: Scene) -> None:
-    for value in ["abc", "-1", "", "5x", "5.0", "1e1", "0x5", "1_0", "٥", "9" * 5_000, "-0", "five", "5,5"]:
+    for value in ["abc", "-1", "", "5.0", "1_0", "٥", "9" * 5_000]:
         queue = stomp.queue()
         watcher, peer = stomp.watch(queue), stomp.connect()
         peer.send("SEND", {"destination": queue, "content-length": value}, b"hello")
         peer.refusal()
         assert watcher.seen(queue) == []
-
-
-@requirement("BOD-10", "BOD-02")
-def test_a_count_may_have_leading_zeros(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    peer.send("SEND", {"destination": queue, "content-length": "0003"}, b"a\0b")
-    message = watcher.message()
-    assert (message.body, message["content-length"]) == (b"a\0b", "3")
 
 
 @requirement("BOD-11", "LIM-05")
@@ -122,16 +91,6 @@ def test_bodies_of_many_sizes_arrive_unchanged(stomp: Scene) -> None:
     for size in [1, 125, 126, 127, 4_095, 65_535, 65_536, 200_000, 1_000_000]:
         body = (ALL_OCTETS * (size // 256 + 1))[:size]
         assert stomp.sent(body=body).body == body
-
-
-@requirement("BOD-12", "RCP-01", "LEN-15")
-def test_receipt_and_connected_have_no_body(stomp: Scene) -> None:
-    """Counted or not: the octet behind the empty line is NUL."""
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue)
-    peer.request("SEND", {"destination": queue, "content-type": "text/plain"}, b"a body")
-    peer.request("UNSUBSCRIBE", {"id": "0"})
-    assert not [frame for frame in peer.frames if frame.command != "MESSAGE" and frame.body]
 
 
 @requirement("BOD-13")
@@ -167,17 +126,6 @@ def test_user_headers_are_passed_on(stomp: Scene) -> None:
                "expires": "0", "correlation-id": "c", "reply-to": "/queue/r", "type": "t", "id": "mine"}  # fmt: skip
     message = stomp.sent(headers)
     assert {name: message.all(name) for name in headers} == {name: [value] for name, value in headers.items()}
-
-
-@requirement("HDR-02", "LIM-05")
-def test_equal_header_blocks_do_not_mix(stomp: Scene) -> None:
-    """SENDs that differ in one header only: what is remembered of one must not colour the other."""
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    for number in range(20):
-        peer.send("SEND", {"destination": queue, "k": number % 2}, b"%d" % (number % 2))
-    for message in watcher.messages(20):
-        assert message["k"] == message.body.decode()
 
 
 @requirement("HDR-03")

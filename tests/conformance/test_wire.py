@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from .links import TEXT, frame_octets
 from .wire import Reader
 
 parametrize = pytest.mark.parametrize
@@ -72,10 +71,3 @@ def test_before_connected_nothing_else_may_come() -> None:
         reader = Reader()
         reader.feed(first)
         assert reader.faults
-
-
-def test_a_masked_frame_is_that_of_rfc_6455() -> None:
-    octets = frame_octets(TEXT, b"Hello")
-    key, payload = octets[2:6], octets[6:]
-    assert octets[:2] == b"\x81\x85"
-    assert bytes(octet ^ key[place % 4] for place, octet in enumerate(payload)) == b"Hello"
