@@ -6,8 +6,6 @@ they break connections on purpose.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,18 +15,15 @@ from tests.clients.driver import Driver, start_driver, tool
 from tests.clients.forwarder import Forwarder, start_forwarder
 from tests.clients.nginx import start_nginx
 from tests.gateway_process import GatewayProcess
-from tests.shared import gateway, name
+from tests.shared import gateway, name, write_users
 
 __all__ = ["gateway", "name"]
 
 
 @pytest.fixture
 def users(tmp_path: Path) -> Path:
-    """A users file that knows ada, whose passcode is `engine`, written by the command that users use."""
-    file = tmp_path / "users.txt"
-    command = [sys.executable, "-m", "gateway", "passwd", str(file), "ada"]
-    subprocess.run(command, input=b"engine\n", check=True, capture_output=True, timeout=30)
-    return file
+    """A users file that knows ada, whose passcode is `engine`."""
+    return write_users(tmp_path / "users.txt", {"ada": "engine"})
 
 
 @pytest.fixture
@@ -50,6 +45,34 @@ def nginx(gateway: GatewayProcess, ws_relay: Forwarder) -> Iterator[int]:
     """The public port of an nginx whose way to the gateway's WebSocket port is breakable."""
     with start_nginx(ws_relay.port, gateway.http_port) as port:
         yield port
+
+
+LOGS = """
+[[policy]]
+match = "/topic/#"
+log_messages = 1_000_000
+
+[[policy]]
+match = "/topic/short"
+log_messages = 3
+
+[[policy]]
+match = ["/topic/memory", "/topic/memory/#"]
+durable = false
+
+[[policy]]
+match = "/topic/live"
+log_messages = 0
+"""
+
+
+@pytest.fixture(scope="package")
+def logging_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with a store, whose topics have logs."""
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "gateway.toml").write_text(LOGS)
+    with GatewayProcess(folder, {"store": "sqlite:store.db"}).running() as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="package")

@@ -8,20 +8,12 @@ import pytest
 
 from tests.clients.driver import Driver
 from tests.clients.worker import PATIENCE, Worker, work
-from tests.gateway_process import HOST, GatewayProcess
+from tests.gateway_process import GatewayProcess
 
 
 @pytest.mark.parametrize("scenario", ["workers", "selectors", "groups", "browsing", "times", "names", "retained"])
 def test_in_node(scenario: str, node: Driver, gateway: GatewayProcess, name: str) -> None:
     node.run(scenario, file="activemq.mjs", url=gateway.ws_url, version=None, name=name)
-
-
-@pytest.mark.parametrize("scenario", ["retained", "selectors"])
-def test_in_chromium(scenario: str, chromium: Driver, nginx: int, name: str) -> None:
-    origin = f"{HOST}:{nginx}"
-    chromium.run(
-        scenario, file="activemq.mjs", origin=f"http://{origin}/", url=f"ws://{origin}/ws", version=None, name=name
-    )
 
 
 def test_prefetch_and_priority_of_consumers(gateway: GatewayProcess, name: str) -> None:
@@ -69,14 +61,6 @@ def test_selector(kind: str, gateway: GatewayProcess, name: str) -> None:
         worker.send(destination, "e")  # neither weight nor colour: unknown, so not taken
         worker.send(destination, "f", headers={"weight": "1.5", "colour": "blue"})
         assert worker.bodies(3) == ["b", "d", "f"]
-
-
-def test_a_selector_that_does_not_parse(gateway: GatewayProcess, name: str) -> None:
-    stranger = Worker("1.1", gateway.tcp_port)
-    stranger.connection.connect(wait=True)
-    stranger.connection.subscribe(f"/queue/{name}", id="1", headers={"selector": "price > > 3"})
-    assert "column 9" in bytes(stranger.errors.get(timeout=PATIENCE).body).decode()
-    stranger.losses.get(timeout=PATIENCE)
 
 
 def test_groups(gateway: GatewayProcess, name: str) -> None:
@@ -147,13 +131,3 @@ def test_names_and_no_local(gateway: GatewayProcess, name: str) -> None:
         queues = b.message()
         assert (queues.body, queues.headers["destination"]) == (b"to both", f"/queue/{name}")
         assert queues.headers["priority"] == "7"
-
-
-def test_retained(gateway: GatewayProcess, name: str) -> None:
-    with work("1.1", gateway.tcp_port) as publisher, work("1.1", gateway.tcp_port) as late:
-        for body in ("1", "2"):
-            publisher.send(f"/topic/{name}.a", body, headers={"ActiveMQ.Retain": "true"})
-        late.subscribe(f"/topic/{name}.>")
-        frame = late.message()
-        assert (frame.body, frame.headers["retained"]) == (b"2", "true")
-        assert frame.headers["destination"] == f"/topic/{name}.a"

@@ -10,21 +10,6 @@ from tests.clients.worker import work
 from tests.gateway_process import GatewayProcess
 
 
-@pytest.mark.parametrize("window", ["consumer-window-size:0", "credit:1,65536", "credit:1"])
-def test_one_message_at_a_time(window: str, gateway: GatewayProcess, name: str) -> None:
-    line = f"/queue/{name}"
-    header, _, value = window.partition(":")
-    with work("1.1", gateway.tcp_port) as slow, work("1.1", gateway.tcp_port) as fast:
-        slow.subscribe(line, ack="client-individual", headers={header: value})
-        for body in ("1", "2", "3"):
-            slow.send(line, body)
-        held = slow.message()
-        fast.subscribe(line)
-        assert fast.bodies(2) == ["2", "3"]
-        slow.confirmed(slow.ack, held)
-        assert slow.messages.empty()
-
-
 @pytest.mark.parametrize("window", ["consumer-window-size:2048", "credit:5,2048"])
 def test_a_window_in_octets(window: str, gateway: GatewayProcess, name: str) -> None:
     line = f"/queue/{name}"
@@ -48,19 +33,6 @@ def test_duplicates(header: str, gateway: GatewayProcess, name: str) -> None:
             worker.send(line, body, headers={header: identity})
         worker.subscribe(line)
         assert worker.bodies(3) == ["1", "2", "3"]
-
-
-def test_types_of_destinations(gateway: GatewayProcess, name: str) -> None:
-    with work("1.1", gateway.tcp_port) as a, work("1.1", gateway.tcp_port) as b:
-        for worker in (a, b):
-            worker.subscribe(name, headers={"subscription-type": "MULTICAST"})
-        a.send(name, "to all", headers={"destination-type": "MULTICAST"})
-        assert [a.body(), b.body()] == ["to all", "to all"]
-        a.send(name, "to one", headers={"destination-type": "ANYCAST"})
-        b.subscribe(name, id="2", headers={"destination-type": "ANYCAST"})
-        frame = b.message()
-        assert (frame.body, frame.headers["subscription"]) == (b"to one", "2")
-        assert a.messages.empty()
 
 
 def test_schedule_and_last_value(gateway: GatewayProcess, name: str) -> None:

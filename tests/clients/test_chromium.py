@@ -44,18 +44,6 @@ def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
         )
 
 
-@pytest.mark.long
-def test_the_demo_page_straight_from_the_gateway(chromium: Driver) -> None:
-    with start_gateway() as gateway:
-        chromium.run(
-            "walk",
-            {"stop": gateway.stop, "start": gateway.start},
-            origin=f"{gateway.http_url}/",
-            address=gateway.ws_url,
-            wrong=WRONG,
-        )
-
-
 def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
     with start_gateway(users_file=users) as gateway:
         chromium.run("login", origin=f"{gateway.http_url}/", login="ada", passcode="engine", refusal="login refused")

@@ -64,18 +64,6 @@ def test_rabbitmq(version: str, gateway: GatewayProcess, name: str) -> None:
         leave_for_good(worker, RABBITMQ, id)
 
 
-def test_rabbitmq_with_a_pattern(gateway: GatewayProcess, name: str) -> None:
-    pattern = f"/exchange/amq.topic/{name}.*"
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.subscribe(pattern, id=name, headers=RABBITMQ)
-    for key in ("a", "b.c", "d"):
-        send(gateway, f"/topic/{name}.{key}", key)
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.subscribe(pattern, id=name, headers=RABBITMQ)
-        assert worker.bodies(2) == ["a", "d"]
-        leave_for_good(worker, RABBITMQ, name)
-
-
 @pytest.mark.parametrize("lasts", [True, False])
 def test_rabbitmq_workers_share_a_named_queue(lasts: bool, gateway: GatewayProcess, name: str) -> None:
     topic = f"/topic/{name}"
@@ -145,31 +133,6 @@ def test_activemq_a_second_connection_takes_over(gateway: GatewayProcess, name: 
             assert [frame.headers.get("redelivered") for frame in frames] == ["true", "true", None]
             worker.confirmed(worker.ack, frames[-1])
             leave_for_good(worker, named)
-
-
-def test_a_second_connection_replaces_the_ghost_of_a_plain_consumer(gateway: GatewayProcess, name: str) -> None:
-    queue = f"/queue/{name}"
-    with client(gateway, name) as ghost:
-        ghost.subscribe(queue, ack="client", headers={"prefetch-count": "2"})
-        send(gateway, queue, "1", "2", "3")
-        assert ghost.bodies(2) == ["1", "2"]
-        with client(gateway, name) as worker:
-            assert ghost.errors.get(timeout=PATIENCE).headers["message"] == "client-id taken over"
-            ghost.losses.get(timeout=PATIENCE)
-            worker.subscribe(queue)
-            assert worker.bodies(3) == ["1", "2", "3"]
-
-
-def test_artemis_without_a_prefix(gateway: GatewayProcess, name: str) -> None:
-    headers = {"durable-subscription-name": "clerk", "subscription-type": "MULTICAST"}
-    with client(gateway, name) as worker:
-        worker.subscribe(name, headers=headers)
-    with client(gateway, f"{name}-publisher") as publisher:
-        publisher.send(name, "to all", headers={"destination-type": "MULTICAST"})
-    with client(gateway, name) as worker:
-        worker.subscribe(name, headers=headers)
-        assert worker.body() == "to all"
-        leave_for_good(worker, headers)
 
 
 def test_apollo(gateway: GatewayProcess, name: str) -> None:

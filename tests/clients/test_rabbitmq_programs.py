@@ -12,8 +12,8 @@ import pytest
 from stomp.utils import Frame
 
 from tests.clients.driver import Driver
-from tests.clients.worker import CONNECTIONS, PATIENCE, Worker, work
-from tests.gateway_process import HOST, GatewayProcess
+from tests.clients.worker import CONNECTIONS, Worker, work
+from tests.gateway_process import GatewayProcess
 
 INDIVIDUAL = "client-individual"
 
@@ -21,14 +21,6 @@ INDIVIDUAL = "client-individual"
 @pytest.mark.parametrize("scenario", ["workers", "rpc", "names", "times", "expired"])
 def test_in_node(scenario: str, node: Driver, gateway: GatewayProcess, name: str) -> None:
     node.run(scenario, file="rabbitmq.mjs", url=gateway.ws_url, version=None, name=name)
-
-
-@pytest.mark.parametrize("scenario", ["rpc", "names"])
-def test_in_chromium(scenario: str, chromium: Driver, nginx: int, name: str) -> None:
-    origin = f"{HOST}:{nginx}"
-    chromium.run(
-        scenario, file="rabbitmq.mjs", origin=f"http://{origin}/", url=f"ws://{origin}/ws", version=None, name=name
-    )
 
 
 def test_fair_workers(gateway: GatewayProcess, name: str) -> None:
@@ -66,15 +58,7 @@ def test_a_refused_message_is_a_dead_letter(gateway: GatewayProcess, name: str) 
         assert dead.headers["dlq-attempts"] == "2"
 
 
-@pytest.mark.parametrize(
-    ("exchange", "target"),
-    [
-        ("", "/queue/{}"),
-        ("amq.topic", "/topic/{}"),
-        ("amq.direct", "/exchange/amq.direct/{}"),
-        ("amq.fanout", "/exchange/amq.fanout/{}"),
-    ],
-)
+@pytest.mark.parametrize(("exchange", "target"), [("", "/queue/{}"), ("amq.topic", "/topic/{}")])
 def test_dead_letters_go_where_the_arguments_of_the_queue_say(
     exchange: str, target: str, gateway: GatewayProcess, name: str
 ) -> None:
@@ -91,19 +75,6 @@ def test_dead_letters_go_where_the_arguments_of_the_queue_say(
         assert dead.headers["dlq-reason"] == "rejected"
 
 
-@pytest.mark.parametrize(
-    "full", [{"x-message-ttl": "50"}, {"x-max-length": "1"}, {"x-max-length-bytes": "1024"}], ids="".join
-)
-def test_dead_letters_of_a_queue_with_limits(full: dict[str, str], gateway: GatewayProcess, name: str) -> None:
-    """RabbitMQ's way to retry later: what expires, or is too much, goes to the dead-letter exchange as well."""
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}-later", **full}
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.subscribe(f"/queue/{name}-later")
-        for body in ("first", "second"):
-            worker.send(f"/queue/{name}", body.ljust(600, "."), headers=arguments)
-        assert worker.body().startswith("first")
-
-
 @pytest.mark.parametrize("version", CONNECTIONS)
 def test_request_and_reply(version: str, gateway: GatewayProcess, name: str) -> None:
     port = gateway.tcp_port
@@ -118,21 +89,6 @@ def test_request_and_reply(version: str, gateway: GatewayProcess, name: str) -> 
             assert bytes(reply.body).decode() == f"to {body}"
             assert reply.headers["correlation-id"] == body
             assert reply.headers["subscription"] == "/temp-queue/answers"
-
-
-def test_replies_to_who_subscribes_and_to_who_has_gone(gateway: GatewayProcess, name: str) -> None:
-    with work("1.1", gateway.tcp_port) as server:
-        with work("1.1", gateway.tcp_port) as client:
-            client.subscribe("/temp-queue/answers", id="mine", ack="client")
-            for body in ("first", "second"):
-                headers = {"reply-to": "/temp-queue/answers", "correlation-id": body}
-                client.send(f"/queue/{name}", body, headers=headers)
-            server.subscribe(f"/queue/{name}", ack="client-individual", headers={"prefetch-count": "1"})
-            server.ack(answer(server))
-            reply = client.message()
-            assert (reply.body, reply.headers["subscription"]) == (b"to first", "mine")
-            client.confirmed(client.ack, reply)
-        answer(server)  # the RECEIPT comes, and nobody is disturbed
 
 
 def answer(server: Worker) -> Frame:
@@ -177,12 +133,3 @@ def test_times(gateway: GatewayProcess, name: str) -> None:
             worker.messages.get_nowait()
         assert worker.body() == "late"
         assert time.monotonic() - sent >= 0.2
-
-
-def test_what_a_queue_must_not_be_is_refused(gateway: GatewayProcess, name: str) -> None:
-    stranger = Worker("1.1", gateway.tcp_port)
-    stranger.connection.connect(wait=True)
-    stranger.connection.subscribe(f"/queue/{name}", id="1", headers={"x-queue-type": "stream"})
-    error = stranger.errors.get(timeout=PATIENCE)
-    assert error.headers["message"] == "x-queue-type is not supported"
-    stranger.losses.get(timeout=PATIENCE)

@@ -1,16 +1,7 @@
-"""Two ways to carry octets to the gateway: a TCP connection, and a WebSocket on one (RFC 6455, section by section).
-
-Knows nothing of STOMP.  Both offer the same few methods, so that a test runs unchanged over either:
-
-    send(octets)        one write over TCP, one WebSocket message
-    receive(seconds)    the next octets; b"" at the end of the stream; None when the time is over
-    close()             the polite end (FIN; a Close frame before it)
-    half_close()        no more octets from here, but still reading
-    reset()             the peer vanishes (RST)
+"""Two ways to carry octets to the gateway, with the same few methods: a TCP connection, and a WebSocket on one.
 
 The WebSocket is made by hand because the tests must be able to break its rules, and must see those that the server
-breaks: `faults` collects them.  Blocking sockets, because a test is one thread that asks and waits; every wait has
-an end.
+breaks: `faults` collects them.  `receive` gives b"" at the end of the stream, None when the time is over.
 """
 
 from __future__ import annotations
@@ -111,8 +102,6 @@ class WebSocket:
     def was_reset(self) -> bool:
         return self.tcp.was_reset
 
-    # -- sending
-
     def send(self, octets: bytes) -> None:
         """One message: of the kind chosen, but never text that is not UTF-8 (RFC 6455, 8.1)."""
         opcode = self.opcode if _is_utf8(octets) else BINARY
@@ -121,8 +110,6 @@ class WebSocket:
     def frame(self, opcode: int, payload: bytes, fin: bool = True, masked: bool = True, rsv: int = 0) -> None:
         """Send one WebSocket frame, built as told, broken rules included."""
         self.tcp.send(frame_octets(opcode, payload, fin, masked, rsv))
-
-    # -- receiving
 
     def receive(self, seconds: float) -> bytes | None:
         until = time.monotonic() + seconds
@@ -146,8 +133,6 @@ class WebSocket:
                 return True
         return False
 
-    # -- ending
-
     def half_close(self) -> None:
         self.tcp.half_close()
 
@@ -158,8 +143,6 @@ class WebSocket:
 
     def reset(self) -> None:
         self.tcp.reset()
-
-    # -- within
 
     def _upgrade(self, host: str, path: str, subprotocols: tuple[str, ...]) -> None:
         key = base64.b64encode(os.urandom(16)).decode()

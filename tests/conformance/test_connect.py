@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.gateway_process import GatewayProcess, start_gateway
+from tests.shared import write_users
 
 from .requirements import SOCKETS
 from .scene import Scene
@@ -24,10 +22,7 @@ PASSCODES = {"fred": "xyzzy", "ключ": "C:\\temp\\q:ñ"}
 @pytest.fixture(scope="session")
 def guarded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A second gateway, one that asks for login and passcode."""
-    users: Path = tmp_path_factory.mktemp("users") / "users"
-    for user, passcode in PASSCODES.items():
-        command = [sys.executable, "-m", "gateway", "passwd", str(users), user]
-        subprocess.run(command, input=f"{passcode}\n{passcode}\n".encode(), check=True, timeout=30, capture_output=True)
+    users = write_users(tmp_path_factory.mktemp("users") / "users", PASSCODES)
     with start_gateway(users_file=users, login_attempts=1_000, login_delay=0) as process:
         yield process
 

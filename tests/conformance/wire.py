@@ -1,15 +1,8 @@
 """A STOMP client that writes exactly what it is told and reads strictly what the gateway says.
 
-The writing side builds frames as octets, nonsense included.  The reading side knows the grammar of each version and
-notes every departure from it in `faults`; the fixture looks at them when a test is over, so that each test is also
-one of FRM-11 ("the server emits only ... in the grammar of the negotiated version").  It learns the version from
-CONNECTED, as any client does; up to there an ERROR must read the same in all versions, since none was agreed.
-
-Over WebSocket one message must hold one whole frame or one end of line (WST-12): clients that cannot join frames
-are in use, and one that takes an LF behind a frame for a heart-beat.
-
-Known weakness: a MESSAGE without content-length whose body holds NUL looks like a frame and garbage behind it. That
-is noted as a fault too, only under another name.
+The reading side knows the grammar of each version and notes every departure from it in `faults`; the fixture looks at
+them when a test is over, so that each test is also one of FRM-11.  Up to CONNECTED an ERROR must read the same in all
+versions.  Over WebSocket one message must hold one whole frame or one end of line (WST-12).
 """
 
 from __future__ import annotations

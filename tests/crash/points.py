@@ -52,8 +52,6 @@ from gateway.broker.topic.stream_reader import StreamReader
 from gateway.stores.sqlite import SQLiteStore
 from gateway.transports.server import Server
 
-LIES = ("early-receipts", "half-commits", "forgetful", "unmarked", "renamed", "renumbered", "hasty", "silent")
-
 # Where a call of a method is such a point: before it, or behind it.
 _BEFORE = {"write": (SQLiteStore, "write"), "written": (Storage, "written")}
 _BEHIND = {"recovery": (SQLiteStore, "load"), "confirmed": (Storage, "written")}

@@ -9,8 +9,6 @@ import json
 import re
 import socket
 import ssl
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -25,16 +23,14 @@ from trio_websocket import open_websocket_url, wrap_client_stream
 from gateway.config.settings import Settings
 from tests.clients.nginx import DEPLOY, Public, start_nginx_tls
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.shared import write_users
 
 PATIENCE = 20.0
 
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("users") / "users.txt"
-    command = [sys.executable, "-m", "gateway", "passwd", str(file), "ada"]
-    subprocess.run(command, input=b"engine\n", check=True, capture_output=True, timeout=30)
-    return file
+    return write_users(tmp_path_factory.mktemp("users") / "users.txt", {"ada": "engine"})
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ What a RECEIPT promised is there at the end, and once; clients are told when to 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from tests.clients.nginx import Public, start_nginx_tls
 from tests.clients.worker import Worker
 from tests.deploy.senders import QUEUE, Books, over_tcp, over_websocket, with_stomp_py
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.shared import write_users
 
 BOUND = 200.0
 ENOUGH = 20
@@ -25,9 +24,7 @@ ENOUGH = 20
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
-    users = tmp_path / "users.txt"
-    command = [sys.executable, "-m", "gateway", "passwd", str(users), "ada"]
-    subprocess.run(command, input=b"engine\n", check=True, capture_output=True, timeout=30)
+    users = write_users(tmp_path / "users.txt", {"ada": "engine"})
     behind = {"tcp_proxy_protocol": "true", "trusted_proxies": HOST, "users_file": users, "heartbeat_margin": 5}
     with start_gateway(store=f"sqlite:{tmp_path}/store.db", **behind) as process:
         yield process
