@@ -5,16 +5,13 @@ The scenarios run in the demo page that the gateway itself serves, under that pa
 
 from __future__ import annotations
 
-import http.client
-import re
 from pathlib import Path
 
 import pytest
 
-from gateway.config.settings import Settings
 from tests.clients.driver import Driver
 from tests.clients.forwarder import Forwarder
-from tests.clients.nginx import CONFIGURATION, start_nginx
+from tests.clients.nginx import start_nginx
 from tests.clients.test_stompjs_node import SCENARIOS
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
@@ -51,23 +48,3 @@ def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
 
 def test_the_demo_page_without_its_library(chromium: Driver, gateway: GatewayProcess) -> None:
     chromium.run("incomplete", origin=f"{gateway.http_url}/")
-
-
-def test_nginx_outwaits_the_pings_of_the_gateway() -> None:
-    found = re.search(r"proxy_read_timeout (\d+)s;", CONFIGURATION.read_text())
-    assert found is not None
-    assert int(found[1]) > 2 * Settings.model_fields["websocket_ping"].default
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/api/v1/sessions"])
-def test_what_came_through_nginx_is_not_taken_for_loopback(path: str, gateway: GatewayProcess, nginx: int) -> None:
-    def status(port: int) -> int:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
-    assert status(gateway.http_port) == 200
-    assert status(nginx) in (401, 403)

@@ -21,14 +21,6 @@ class TestFrame:
             assert encoder.frame("RECEIPT", {"receipt-id": "7"}, version=version, end=end) == octets
             assert encoder.receipt("7", version, end) == octets
 
-    @requirement("FRM-11")
-    def test_an_lf_stands_behind_the_nul_where_nothing_else_is_asked_for(self) -> None:
-        """There are clients of TCP that wait for it."""
-        assert encoder.frame("ERROR", {}, b"x", version=V12).endswith(b"\n\nx\0\n")
-        assert encoder.connected({}).endswith(b"\0\n")
-        assert encoder.receipt("a:b", V12).endswith(b"\0\n")
-        assert encoder.message(Head("SEND", {}), b"m", b"x", V12).endswith(b"\n\nx\0\n")
-
     @requirement("ERR-03", "BOD-07", "BOD-09")
     def test_with_body(self) -> None:
         """content-length counts octets, not characters."""
@@ -104,7 +96,3 @@ class TestMessage:
             octets = encoder.message(Head("SEND", {}), b"m", body, V12)
             assert octets == b"message-id:m\ncontent-length:%d\n\n%b\0\n" % (len(body), body)
             assert (type(octets) is Binary) is (body not in texts)
-
-    def test_each_version_and_end_is_a_form_of_its_own(self) -> None:
-        assert len(set(encoder.FORMS)) == len(encoder.FORMS) == 6
-        assert set(encoder.FORMS) == {(version, end) for version in VERSIONS for end in (b"\0\n", b"\0")}

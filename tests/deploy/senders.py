@@ -1,20 +1,19 @@
 """Clients that send durable messages over nginx, whatever becomes of the gateway: they come back and send again.
 
 Each message has a `dedup-id`, so one that is sent again because its RECEIPT did not come is one message.  There is one
-that speaks over TCP, one over WebSocket, and stomp.py.
+that speaks over WebSocket, and stomp.py.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 
 import trio
-from trio_websocket import ConnectionClosed, HandshakeError, wrap_client_stream
+from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, wrap_client_stream
 
 from tests.clients.driver import ROOT
 from tests.clients.nginx import Public
@@ -64,23 +63,22 @@ class Books:
 
 
 Stream = trio.SSLStream[trio.SocketStream]
-Say = Callable[[str], Awaitable[None]]
-Hear = Callable[[], Awaitable[str]]
 
 
-async def _converse(books: Books, say: Say, hear: Hear) -> None:
+async def _converse(books: Books, page: WebSocketConnection) -> None:
     """Send, one message after the other, until an ERROR comes or the line breaks."""
-    await say(CONNECT)
-    assert (await hear()).startswith("CONNECTED\n")
+    await page.send_message(CONNECT)
+    assert (await page.get_message()).startswith("CONNECTED\n")
     books.logins += 1
     while not books.over.is_set():
         body = books.next
-        await say(f"SEND\ndestination:{QUEUE}\npersistent:true\ndedup-id:{body}\nreceipt:{body}\n\n{body}\0")
-        answer = await hear()
+        head = f"SEND\ndestination:{QUEUE}\npersistent:true\ndedup-id:{body}\nreceipt:{body}"
+        await page.send_message(f"{head}\n\n{body}\0")
+        answer = await page.get_message()
         headers = dict(line.split(":", 1) for line in answer.split("\n\n", 1)[0].split("\n")[1:])
         if answer.startswith("ERROR\n"):
             books.hints.append(headers["retry-after"])
-            await hear()  # nothing more: this is the end
+            await page.get_message()  # nothing more: this is the end
             return
         assert headers["receipt-id"] == body
         books.promise(body)
@@ -107,34 +105,9 @@ async def over_websocket(public: Public, books: Books) -> None:
 async def _page(public: Public, books: Books, tasks: trio.Nursery, stream: Stream) -> None:
     page = await wrap_client_stream(tasks, stream, HOST, "/ws", extra_headers=[("Origin", public.url)])
     try:
-        await _converse(books, page.send_message, page.get_message)
+        await _converse(books, page)
     except ConnectionClosed as closed:
         books.closes.append(closed.reason.code if closed.reason else 1006)
-
-
-async def over_tcp(public: Public, books: Books) -> None:
-    """Send until it is over."""
-    while not books.over.is_set():
-        with suppress(OSError, trio.BrokenResourceError, EOFError):
-            async with _secured(public, public.stomp) as stream:
-                await _converse(books, partial(_say, stream), partial(_hear, stream, bytearray()))
-        await trio.sleep(PAUSE)
-
-
-async def _say(stream: Stream, text: str) -> None:
-    await stream.send_all(text.encode())
-
-
-async def _hear(stream: Stream, buffer: bytearray) -> str:
-    """The next frame."""
-    while b"\0" not in buffer:
-        data = await stream.receive_some()
-        if not data:
-            raise EOFError
-        buffer += data
-    frame, _, rest = bytes(buffer).partition(b"\0")
-    buffer[:] = rest
-    return frame.decode().lstrip("\n")
 
 
 async def with_stomp_py(public: Public, books: Books) -> None:

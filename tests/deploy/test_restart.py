@@ -13,7 +13,7 @@ import trio
 
 from tests.clients.nginx import Public, start_nginx_tls
 from tests.clients.worker import Worker
-from tests.deploy.senders import QUEUE, Books, over_tcp, over_websocket, with_stomp_py
+from tests.deploy.senders import QUEUE, Books, over_websocket, with_stomp_py
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 from tests.shared import write_users
 
@@ -64,11 +64,10 @@ def left(public: Public, count: int) -> list[str]:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_nothing_that_was_promised_is_lost(gateway: GatewayProcess, public: Public) -> None:
-    page, raw, python = every = [Books("page"), Books("raw"), Books("python")]
+    page, python = every = [Books("page"), Books("python")]
     with trio.fail_after(BOUND):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(over_websocket, public, page)
-            nursery.start_soon(over_tcp, public, raw)
             nursery.start_soon(with_stomp_py, public, python)
             try:
                 await all_go_on(every)
