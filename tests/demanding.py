@@ -37,7 +37,6 @@ class Demanding:
 
     @property
     def url(self) -> str:
-        """For a command line."""
         return f"stomps://{HOST}:{self.port}"
 
     @property
@@ -48,7 +47,6 @@ class Demanding:
 
 @contextmanager
 def demanding(folder: Path) -> Iterator[Demanding]:
-    """One for the block."""
     files = tls_files.write(folder)
     assert files.client_ca is not None
     cert, key, stranger = folder / "client.pem", folder / "client.key", folder / "stranger.pem"

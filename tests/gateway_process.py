@@ -77,7 +77,6 @@ class GatewayProcess:
 
     @property
     def ws_url(self) -> str:
-        """Address of the WebSocket endpoint."""
         return f"ws://{HOST}:{self.ws_port}{self._settings.get('websocket_path', '/ws')}"
 
     @property

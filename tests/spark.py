@@ -58,7 +58,6 @@ def start_spark() -> SparkSession:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that all tests share."""
     from gateway.pipeline.spark.session import session
 
     with pytest.MonkeyPatch.context() as patch:

@@ -186,8 +186,6 @@ class Scene:
 
 
 class Told(stomp.ConnectionListener):
-    """As whom a client came in."""
-
     def __init__(self) -> None:
         self.user: queue.Queue[str] = queue.Queue()
 

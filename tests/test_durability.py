@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .gateway_process import HOST, GatewayProcess, start_gateway
+from .gateway_process import HOST, GatewayProcess
 from .transports.peers import Peer, Received, dial
 
 pytestmark = pytest.mark.slow
@@ -251,27 +251,3 @@ async def test_a_back_off_ends_and_failures_count(
     async with client(gateway) as peer:
         (letter,) = await take(peer, "/queue/dlq.back-off", 1)
     assert (letter["dlq-reason"], letter["dlq-attempts"], letter["reason"]) == ("max-attempts", "2", "no paper")
-
-
-async def test_times_go_on_while_nothing_runs(gateway: GatewayProcess) -> None:
-    async with client(gateway) as peer:
-        await send(peer, "/queue/a", "short", expiration=200, **DURABLE)
-        await send(peer, "/queue/a", "long", expiration=600_000, **DURABLE)
-        await send(peer, "/queue/b", "due", x_delay=200, **DURABLE)
-        await send(peer, "/queue/b", "not due", x_delay=600_000, **DURABLE)
-        gateway.kill()
-    gateway.start()  # which takes longer than 0.2 s; if it did not, the next lines would wait for it
-    assert await left(gateway, "/queue/a") == [("long", "2")]
-    assert await left(gateway, "/queue/b") == [("due", None)]
-
-
-async def test_what_a_memory_gateway_promises() -> None:
-    """Nothing: it takes durable messages like others."""
-    with start_gateway(close_linger=0.1) as gateway:
-        async with client(gateway) as peer:
-            await send(peer, "/queue/a", **DURABLE)
-        gateway.stop()
-        assert "messages are lost, for they are kept in memory only" in gateway.log
-        gateway.start()
-        assert await left(gateway, "/queue/a") == []
-        assert "recovered" not in gateway.log

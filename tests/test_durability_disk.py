@@ -51,11 +51,9 @@ class Disk:
         monkeypatch.setenv("PYTHONPATH", str(folder / "site"))
 
     def fill(self) -> None:
-        """Leave little room, but some."""
         self._tell(1000)
 
     def free(self) -> None:
-        """Give it back."""
         self._tell(1 << 19)
 
     def _tell(self, blocks: int) -> None:
@@ -77,7 +75,6 @@ def gateway(disk: Disk, tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def readiness(gateway: GatewayProcess) -> tuple[int, str]:
-    """The status of /readyz, and why."""
     with closing(http.client.HTTPConnection(HOST, gateway.http_port, timeout=5)) as connection:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
@@ -130,17 +127,6 @@ async def test_a_disk_that_is_nearly_full(disk: Disk, gateway: GatewayProcess) -
     assert gateway.log.count("there is room for the store again") == 1
     gateway.start()
     assert [body for body, _ in await left(gateway, "/queue/a")] == ["2", "3"]
-
-
-async def test_one_that_is_so_at_the_start(disk: Disk, gateway: GatewayProcess) -> None:
-    disk.fill()
-    gateway.start()
-    await until_ready(gateway, 503)
-    await refusal(gateway)
-    disk.free()
-    await until_ready(gateway, 200)
-    async with client(gateway) as peer:
-        await send(peer, "/queue/a", **DURABLE)
 
 
 async def test_one_that_cannot_be_written_at_the_start(tmp_path: Path) -> None:

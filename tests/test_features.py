@@ -101,7 +101,6 @@ def _functions(body: list[ast.stmt]) -> Iterator[str]:
 
 @cache
 def headings_of(path: Path) -> frozenset[str]:
-    """The anchors of a page's headings."""
     titles = [line.lstrip("#").strip() for line in path.read_text().splitlines() if line.startswith("#")]
     return frozenset(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)
 
@@ -114,7 +113,6 @@ def is_there(test: str) -> bool:
 
 
 def faults(text: str) -> Iterator[str]:
-    """What is wrong with a page."""
     rows = list(rows_of(text))
     for row in rows:
         if row.fault:

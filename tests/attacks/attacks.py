@@ -43,8 +43,6 @@ Run = Callable[[Siege], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Attack:
-    """One row of the list."""
-
     run: Run
     names: tuple[str, ...]  # words that must be told, or stand in the log
     kinds: tuple[str, ...] = BOTH  # the transports that it comes by
@@ -55,7 +53,6 @@ class Attack:
 
     @property
     def name(self) -> str:
-        """As it is called in lists."""
         return self.run.__name__.replace("_", " ")
 
 
@@ -122,7 +119,6 @@ async def half_open(siege: Siege) -> str:
 
 
 async def reader_that_never_reads(siege: Siege) -> str:
-    """1 GB is sent to it."""
     reader, writer = await siege.log_in(), await siege.log_in()
     await reader.subscribe("/topic/big")
     part = frame("SEND", b"x" * MIB, destination="/topic/big", content_length=MIB)
@@ -279,7 +275,6 @@ def _framed(piece: bytes) -> bytes:
 
 
 async def _pour_raw(peer: Peer, data: Iterable[bytes]) -> None:
-    """The same as it stands."""
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         for piece in data:
             await peer.wire.stream.send_all(piece)

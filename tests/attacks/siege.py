@@ -26,8 +26,6 @@ MARK = 256
 
 
 class Neighbour:
-    """The well-behaved client, in its process."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
@@ -54,8 +52,6 @@ class Neighbour:
 
 @dataclass
 class Siege:
-    """What an attack finds."""
-
     gateway: GatewayProcess
     neighbour: Neighbour
     kind: str  # `tcp` or `websocket`: the way that the attack comes

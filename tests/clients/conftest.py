@@ -77,13 +77,11 @@ def logging_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatewa
 
 @pytest.fixture(scope="package")
 def node() -> Iterator[Driver]:
-    """@stomp/stompjs in node."""
     with start_driver("node.mjs") as driver:
         yield driver
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Driver]:
-    """@stomp/stompjs in headless Chromium."""
     with start_driver("chromium.mjs", tool("chromium")) as driver:
         yield driver

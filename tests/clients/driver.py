@@ -48,8 +48,6 @@ def node_package(name: str) -> None:
 
 
 class Driver:
-    """A running node program."""
-
     def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
         self._process = process
         self._errors = errors

@@ -23,8 +23,6 @@ from typing import Any
 
 
 class Outcomes(unittest.TestResult):
-    """What became of each test."""
-
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}

@@ -32,7 +32,6 @@ def client(gateway: GatewayProcess, client_id: str, version: str = "1.1") -> Ite
 
 
 def send(gateway: GatewayProcess, topic: str, *bodies: str, **headers: str) -> None:
-    """A publisher, that comes and goes."""
     with work("1.1", gateway.tcp_port) as publisher:
         for body in bodies:
             publisher.send(topic, body, headers=headers)

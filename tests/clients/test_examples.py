@@ -87,7 +87,6 @@ def started(file: str, gateway: GatewayProcess, *arguments: str, **variables: st
 
 
 def ended(file: str, gateway: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """An example that ended by itself."""
     return subprocess.run(
         [sys.executable, str(EXAMPLES / file), *arguments],
         env=broker_of(gateway),

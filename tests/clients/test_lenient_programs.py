@@ -25,8 +25,6 @@ def lenient() -> Iterator[GatewayProcess]:
 
 
 class Php:
-    """A connection of stomp-php."""
-
     def __init__(self, gateway: GatewayProcess) -> None:
         self._socket = socket.create_connection((HOST, gateway.tcp_port), timeout=PATIENCE)
         self._came = b""
@@ -42,7 +40,6 @@ class Php:
         self._socket.sendall(build(command, headers, body.encode(), version=V12))
 
     def read(self) -> Received:
-        """The next frame."""
         while not self._frames:
             chunk = self._socket.recv(65536)
             assert chunk, "the connection has ended"
@@ -151,7 +148,6 @@ def test_durable(lenient: GatewayProcess, name: str) -> None:
 
 
 def test_several_subscriptions(php: Php, queue: str) -> None:
-    """subscribeAndSend, multipleSubscribe."""
     for id in "123":
         php.subscribe(queue + id, id=id)
     came = [frame for id in "123" for frame in php.sync("SEND", {"destination": queue + id}, id)]

@@ -115,7 +115,6 @@ def test_a_refused_login_ends_the_worker(tmp_path: Path) -> None:
 
 
 def run_worker(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """examples/worker.py where it ends by itself."""
     file = str(ROOT / "examples" / "worker.py")
     return subprocess.run(
         [sys.executable, file], env=environment, capture_output=True, text=True, timeout=30, check=False

@@ -52,7 +52,6 @@ def numbers(frames: list[Frame], header: str = "seq") -> list[int]:
 
 @pytest.fixture
 def topic(name: str) -> str:
-    """With a log."""
     return f"/topic/{name}"
 
 

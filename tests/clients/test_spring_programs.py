@@ -20,7 +20,6 @@ USERS = [("ada", "engine"), ("bob@example.org", "1234")]
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway for those users alone."""
     file = write_users(tmp_path_factory.mktemp("spring") / "users.txt", dict(USERS))
     with start_gateway(users_file=file) as process:
         yield process

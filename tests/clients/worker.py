@@ -48,11 +48,9 @@ class Worker(stomp.ConnectionListener):
         self.losses.put(None)
 
     def message(self) -> Frame:
-        """The next message."""
         return self.messages.get(timeout=PATIENCE)
 
     def body(self) -> str:
-        """The next message's body as text."""
         return bytes(self.message().body).decode()
 
     def confirmed(self, act: Any, *arguments: Any, **headers: Any) -> None:

@@ -21,8 +21,6 @@ DISCONNECT: Plain = ("DISCONNECT", {}, b"")
 
 @dataclass(frozen=True)
 class Case:
-    """Octets and what they mean."""
-
     name: str
     requirements: tuple[str, ...]
     version: Version | None
@@ -148,6 +146,8 @@ OPENINGS = [
     *good("NULs and silence", "FRM-04", OPENING, b"\0" * 2000),
     *good("CR LF", "FRM-02", OPENING, b"CONNECT\r\naccept-version:1.2\r\nk:v \r\n\r\n\0SEND\r\nk:v\r\n\r\nx\0",
           connect(accept_version="1.2", k="v "), send(b"x", k="v")),
+    *good("CR LF, then 1.1", "FRM-03 NEG-08", OPENING, b"CONNECT\r\naccept-version:1.1\r\n\r\n\0SEND\nk:v\r\n\nx\0",
+          connect(accept_version="1.1"), send(b"x", k="v\r")),
     *good("never unescaped", "ENC-05", OPENING, b"CONNECT\naccept-version:1.2\nx:C:\\temp\\q\n\n\0SEND\nk:\\c\n\n\0",
           connect(accept_version="1.2", x="C:\\temp\\q"), send(k=":")),
     *good("any case, then strict", "LEN-03 FRM-06 NEG-08", OPENING, b"connect\naccept-version:1.2\n\n\0send\n\n\0",

@@ -24,7 +24,6 @@ class Outcome:
 
     @property
     def plain(self) -> list[Plain]:
-        """The frames as they compare."""
         return [(frame.command, frame.headers, frame.body) for frame in self.frames]
 
     @property

@@ -23,7 +23,6 @@ class TestFrame:
 
     @requirement("ERR-03", "BOD-07", "BOD-09")
     def test_with_body(self) -> None:
-        """content-length counts octets, not characters."""
         for version in VERSIONS:
             octets = encoder.frame("ERROR", {"message": "no"}, "é\0".encode(), version=version)
             assert octets == b"ERROR\nmessage:no\ncontent-length:3\n\n\xc3\xa9\0\0\n"

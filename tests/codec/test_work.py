@@ -20,8 +20,6 @@ MIB = 1024 * 1024
 
 
 class Tally:
-    """Octets of work."""
-
     def __init__(self) -> None:
         self.searched = self.sliced = self.joined = 0
 

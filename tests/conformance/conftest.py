@@ -39,7 +39,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def named(definition: pytest.Item) -> list[str]:
-    """The requirements that a test names."""
     return [id for mark in definition.iter_markers("requirement") for id in mark.args]
 
 

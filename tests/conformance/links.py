@@ -25,8 +25,6 @@ HANDSHAKE_TIMEOUT = 5.0
 
 
 class Tcp:
-    """A TCP connection."""
-
     kind = "tcp"
 
     def __init__(self, host: str, port: int) -> None:

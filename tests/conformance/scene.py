@@ -95,7 +95,6 @@ class Scene:
         return consumer, consumer.messages(len(bodies))
 
     def left_in(self, queue: str, transport: str | None = None) -> list[bytes]:
-        """Take everything out of the queue."""
         consumer = self.connect(transport)
         consumer.subscribe(queue)
         bodies = consumer.seen(queue)

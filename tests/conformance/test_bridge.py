@@ -41,24 +41,6 @@ def test_versions_mix(stomp: Scene) -> None:
                 assert message.raw(name.encode()) == escaped(value, to).encode()
 
 
-@requirement("XTR-02", "ENC-02", "ENC-11", "LEN-07")
-def test_what_a_version_cannot_say_is_left_out(stomp: Scene) -> None:
-    """LF in 1.0 (and CR, which would be trimmed or taken for the end of a line), a colon in a name."""
-    for to in VERSIONS:
-        headers = {"k": "v", "lf": "a\nb", "last": "w"}
-        if stomp.version == "1.2":
-            headers |= {"cr": "a\rb", "cr-end": "a\r"}
-        if stomp.version == "1.0":
-            headers = {"k": "v", "last": "w"}
-        names = {} if stomp.version == "1.0" else {"a:b": "c", "d\ne": "f"}
-        message = stomp.sent(headers | names, to=to)
-        sayable = headers | names if to != "1.0" else {"k": "v", "last": "w"}
-        assert {name: message.get(name) for name in headers | names} == {
-            name: sayable.get(name) for name in headers | names
-        }
-        assert not {"a", "d", "e"} & {name for name, _ in message.headers}
-
-
 @requirement("XTR-03")
 def test_a_queue_gives_each_message_to_one_consumer(stomp: Scene) -> None:
     """Three consumers over both transports; all is there once, and each has its share."""

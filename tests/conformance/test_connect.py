@@ -60,16 +60,6 @@ def test_wrong_credentials_get_an_error_and_the_close(stomp: Scene, guarded: Sce
         refused_connect(guarded, guarded.opening(**wrong))
 
 
-@requirement("CON-05", "ENC-08", "LEN-05")
-def test_spaces_of_credentials_are_trimmed_in_10_alone(stomp: Scene, guarded: Scene) -> None:
-    """CONNECT is read before the version is known, and still by the rules of the version that it selects."""
-    headers = guarded.opening(login=" fred", passcode="xyzzy ")
-    if stomp.version == "1.0":
-        guarded.greet(guarded.open(), headers).barrier()
-    else:
-        refused_connect(guarded, headers)
-
-
 @requirement("CON-05", "CON-11", "ERR-05")
 def test_frames_behind_a_refused_connect_have_no_effect(stomp: Scene, guarded: Scene) -> None:
     queue = guarded.queue()

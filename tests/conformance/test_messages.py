@@ -38,26 +38,6 @@ def test_no_ack_in_auto_mode(stomp: Scene) -> None:
     assert stomp.sent().get("ack") is None
 
 
-@requirement("MSG-04", "MSG-07", "SUB-12")
-@columns("1.2")
-def test_ack_names_one_delivery(stomp: Scene) -> None:
-    """Two subscriptions to one topic, and a redelivery: each has its own."""
-    peer, topic = stomp.connect(), stomp.topic()
-    peer.subscribe(topic, id="one", ack="client")
-    peer.subscribe(topic, id="two", ack="client-individual")
-    peer.put(topic, b"x")
-    first, second = peer.messages(2)
-    assert first["ack"] != second["ack"]
-    peer.ack(first)
-    peer.ack(second)
-    queue = stomp.queue()
-    holder, (message,) = stomp.holder(queue, b"x", ack="client-individual")
-    holder.nack(message)
-    again = holder.message()
-    assert again["ack"] != message["ack"]
-    holder.ack(again)
-
-
 @requirement("MSG-06", "ACK-03")
 def test_a_sender_cannot_set_the_headers_of_the_server(stomp: Scene) -> None:
     queue, foreign = stomp.queue(), {"message-id": "mine", "subscription": "mine", "ack": "mine", "k": "v"}

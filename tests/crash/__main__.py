@@ -59,7 +59,6 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
 
 
 def main() -> int:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1_000_000), help="of the first round")

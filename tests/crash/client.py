@@ -109,7 +109,6 @@ class Client:
             await self.receive()
 
     async def disconnect(self) -> None:
-        """Leave in order."""
         await self._link.send(self.ask("DISCONNECT", {}))
         await self.receipts()
         await self.close()
@@ -126,5 +125,4 @@ class Client:
                 unit.loose = True
 
     async def close(self) -> None:
-        """Leave without a word."""
         await self._link.close()

@@ -45,12 +45,10 @@ class FileSystem:
         self._filler = folder / "filler"
 
     def fill(self, process: int) -> None:
-        """Leave little room for everybody."""
         system = os.statvfs(self.folder)
         self._filler.write_bytes(bytes(max(system.f_bavail * system.f_frsize - _LITTLE, 0)))
 
     def free(self, process: int) -> None:
-        """Give it back."""
         self._filler.unlink()
 
 
@@ -66,7 +64,6 @@ class Limit:
         self._limit(process, largest + _LITTLE)
 
     def free(self, process: int) -> None:
-        """Any size."""
         self._limit(process, resource.RLIM_INFINITY)
 
     def _limit(self, process: int, octets: int) -> None:

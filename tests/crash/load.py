@@ -57,7 +57,6 @@ class Sender:
         return headers, body
 
     def transactional(self, client: Client, unit: Unit, transaction: str, count: int) -> list[bytes]:
-        """So many SENDs of a transaction."""
         frames = []
         for _ in range(count):
             headers, body = self.letters(unit, self.somewhere())
@@ -81,7 +80,6 @@ class Worker:
         self._transactions = 0
 
     async def run(self, port: int) -> None:
-        """Work until the gateway has gone."""
         try:
             while True:
                 client = await Client.open(port, self.books)
@@ -94,7 +92,6 @@ class Worker:
             pass
 
     async def work(self, client: Client) -> None:
-        """One connection."""
         raise NotImplementedError
 
     def choose(self, acts: Mapping[str, int]) -> str:
@@ -102,7 +99,6 @@ class Worker:
         return self.random.choices(list(acts), weights=list(acts.values()))[0]
 
     async def pause(self) -> None:
-        """Do nothing for a moment."""
         await trio.sleep(self.random.random() * _LONGEST_PAUSE)
 
     def pick(self, held: list[tuple[str, Held]], *, cumulative: bool) -> tuple[str, list[Held]]:
@@ -126,6 +122,5 @@ class Worker:
         await client.send(*frames, client.ask("ABORT", {"transaction": name}), piecemeal=piecemeal)
 
     def transaction(self) -> str:
-        """The name of a new one."""
         self._transactions += 1
         return f"t{self._transactions}"

@@ -76,7 +76,6 @@ class Reading:
         self._after = 0, 0  # a life, and up to where the gateway knows there that all is acknowledged
 
     def begin(self, unit: Unit) -> None:
-        """A SUBSCRIBE."""
         before: set[int] = set().union(*[part.done for part in self.parts])
         life, after = self._after
         start = 0 if self.name else self.next
@@ -137,7 +136,6 @@ class Logs:
         self._numbers: dict[Letter, int] = {}
 
     def reading(self, topic: Topic, name: str = "") -> Reading:
-        """A new reader."""
         self.readings.append(Reading(topic, self, name))
         return self.readings[-1]
 

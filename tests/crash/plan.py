@@ -79,7 +79,6 @@ class Topic:
 
     @property
     def keeps(self) -> bool:
-        """What is durable never goes."""
         return not self.most
 
 
@@ -138,7 +137,6 @@ class Plan:
 
 
 def plan(seed: int, most_lives: int = 4) -> Plan:
-    """The round of that seed."""
     random = Random(seed)
     producers = random.randint(2, 5)
     return Plan(seed, producers, [_life(random) for _ in range(random.randint(2, 4))][:most_lives])

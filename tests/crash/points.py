@@ -151,7 +151,6 @@ def _patch_flush(countdown: _Countdown) -> None:
 
 
 def _patch_statements(start: str, countdown: _Countdown) -> None:
-    """Those that start so."""
     connect = sqlite3.connect
 
     class Connection(sqlite3.Connection):

@@ -40,7 +40,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
     @property
@@ -54,7 +53,6 @@ class Process:
             self._process.send_signal(signal.SIGKILL)
 
     async def wait(self) -> None:
-        """Wait until it has ended."""
         await self._process.wait()
 
     async def stop(self) -> None:
@@ -70,7 +68,6 @@ class Process:
 
     @property
     def text(self) -> str:
-        """The log."""
         return "\n".join(self.log)
 
     def troubles(self) -> list[str]:
@@ -78,7 +75,6 @@ class Process:
         return [line for line in self.log if "Traceback" in line or '"level": "error"' in line]
 
     async def read_log(self) -> None:
-        """Read until the process has ended."""
         assert self._process.stderr is not None
         rest = b""
         async with self._process.stderr as stream:

@@ -12,8 +12,6 @@ _LONGEST_TRANSACTION = 6
 
 
 class Producer(Worker):
-    """One of them."""
-
     async def work(self, client: Client) -> None:
         """Send until the gateway dies, or the producer does."""
         window = self.random.choice(_WINDOWS)

@@ -110,7 +110,6 @@ class Reader(Worker):
             await client.send(frame("ACK", {"id": handle}))
 
     async def _transact(self, client: Client, *, commit: bool) -> None:
-        """Acknowledge one, and send something, together."""
         unit, name = self.books.begin(), self.transaction()
         before = list(self._held)
         handle, numbers = self._pick()

@@ -62,7 +62,6 @@ class Scene:
         self.books.end_of_life()
 
     async def client(self, process: Process) -> Client:
-        """A new one."""
         client = await Client.open(process.port, self.books)
         self._clients.append(client)
         return client
@@ -143,7 +142,6 @@ async def _talk(client: Client) -> None:
 
 
 async def _ready(process: Process) -> int:
-    """The status of /readyz."""
     answer = await trio.to_thread.run_sync(httpx.get, f"http://127.0.0.1:{process.http}/readyz")
     return answer.status_code
 

@@ -23,7 +23,6 @@ class Scene:
         self.logs = Logs(self.books)
 
     def send(self, topic: Topic = _ALL, *, state: State = State.SURE) -> Letter:
-        """A message is sent."""
         unit, number = self.books.begin(), self.books.number("p")
         letter = Letter(topic.name, "p", number, 4, topic.durable, topic.durable and topic.keeps, crc32(_BODY), unit)
         self.books.add(letter)
@@ -31,7 +30,6 @@ class Scene:
         return letter
 
     def subscribe(self, reading: Reading) -> None:
-        """A SUBSCRIBE, with a receipt."""
         unit = self.books.begin()
         reading.begin(unit)
         unit.state = State.SURE
@@ -45,7 +43,6 @@ class Scene:
         return reading.take(Frame("MESSAGE", headers, _BODY))
 
     def read(self, topic: Topic, *letters: Letter, name: str = "") -> Reading:
-        """Somebody gets these, and nothing else."""
         reading = self.logs.reading(topic, name)
         self.subscribe(reading)
         for letter in letters:
@@ -70,7 +67,6 @@ class Scene:
         return reading.take(Frame("MESSAGE", {"destination": topic.name, "gap": "true", "first-seq": str(first)}, b""))
 
     def kinds(self) -> list[str]:
-        """Of the complaints, at the end."""
         self.logs.audit()
         return [complaint.kind for complaint in self.books.complaints]
 

@@ -16,8 +16,6 @@ class Gone(Exception):
 
 
 class Frame(NamedTuple):
-    """What the gateway sent."""
-
     command: str
     headers: dict[str, str]
     body: bytes
@@ -32,8 +30,6 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 
 
 class Link:
-    """A connected client."""
-
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
         self._decoder = Decoder(Limits())
@@ -90,5 +86,4 @@ class Link:
         return [Frame(each.command, each.headers, each.body) for each in self._decoder.frames()]
 
     async def close(self) -> None:
-        """Close the socket, without a word."""
         await trio.aclose_forcefully(self._stream)

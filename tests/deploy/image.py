@@ -58,7 +58,6 @@ class Stage:
 
     @property
     def upper(self) -> Path:
-        """Where its files are."""
         return self.folder / "upper"
 
     def place(self, path: str) -> Path:
@@ -146,7 +145,6 @@ class Build:
         self._steps = [(step["instruction"], step["value"]) for step in parser.structure]
 
     def carry_out(self) -> Stage:
-        """All steps; the last stage."""
         stage: Stage | None = None
         for instruction, value in self._steps:
             if instruction == "FROM":

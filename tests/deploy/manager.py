@@ -53,7 +53,6 @@ class Manager:
         return dict(line.split("=", 1) for line in text.split("\n"))
 
     def close(self) -> None:
-        """Hear nothing more."""
         self._socket.close()
 
 

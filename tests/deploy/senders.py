@@ -50,7 +50,6 @@ class Books:
         return f"{self.name}-{len(self.promised)}"
 
     def promise(self, body: str) -> None:
-        """Its RECEIPT came."""
         self.promised.append(body)
         self._changed.set()
         self._changed = trio.Event()
@@ -91,7 +90,6 @@ async def _secured(public: Public, port: int) -> AsyncIterator[Stream]:
 
 
 async def over_websocket(public: Public, books: Books) -> None:
-    """Send until it is over."""
     while not books.over.is_set():
         try:
             async with _secured(public, public.https) as stream, trio.open_nursery() as tasks:

@@ -23,8 +23,6 @@ PATIENCE = 20.0
 
 
 class Sender(stomp.ConnectionListener):
-    """One connection after the other."""
-
     def __init__(self, port: int, authority: str) -> None:
         self._place = (HOST, port)
         self._authority = authority
@@ -46,7 +44,6 @@ class Sender(stomp.ConnectionListener):
         self._changed.set()
 
     def run(self) -> None:
-        """Until it is over."""
         while not self.over.is_set():
             connection = stomp.Connection12([self._place], reconnect_attempts_max=1, heartbeats=(10_000, 10_000))
             connection.set_ssl([self._place], ca_certs=self._authority)
@@ -74,7 +71,6 @@ class Sender(stomp.ConnectionListener):
 
 
 def main() -> None:
-    """The command."""
     sender = Sender(int(sys.argv[1]), sys.argv[2])
     thread = threading.Thread(target=sender.run)
     thread.start()

@@ -166,7 +166,6 @@ def with_tls(file: Path) -> str:
 
 
 def bring(folder: Path, name: str, text: str) -> None:
-    """A ConfigMap's next version, whole."""
     (folder / f"..{name}").mkdir(parents=True)
     (folder / f"..{name}" / "gateway.toml").write_text(text)
     (folder / "..next").symlink_to(f"..{name}")

@@ -163,7 +163,6 @@ class TestWorkers:
             connection.disconnect()
 
     def test_nobody_comes_in_beside_it(self, gateway: GatewayProcess) -> None:
-        """Without the header that nginx writes."""
         with socket.create_connection((HOST, gateway.tcp_port), timeout=PATIENCE) as sock:
             sock.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ada\npasscode:engine\n\n\0")
             assert b"CONNECTED" not in sock.recv(1000)

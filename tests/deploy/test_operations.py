@@ -143,7 +143,6 @@ RUN = _Parser(
 
 
 def known(words: list[str]) -> bool:
-    """Whether the gateway has that command."""
     return not words or words[0] in main.list_commands(click.Context(main))
 
 
@@ -203,23 +202,3 @@ def test_kubernetes() -> None:
         ["rollout", "status", name],
         ["rollout", "restart", name],
     ]
-
-
-def test_kubernetes_with_tls() -> None:
-    secret, marks, apply = of_kubernetes()[5:8]
-    pod = TestKubernetes.TLS["StatefulSet"]["spec"]["template"]["spec"]
-    (mounted,) = [each["secret"] for each in pod["volumes"] if each["name"] == "tls"]
-    assert secret[:5] == ["kubectl", "create", "secret", "tls", mounted["secretName"]]
-    (same,) = re.findall(r"^# +(sed .*\.yaml)", TestKubernetes.FILE.read_text(), re.MULTILINE)
-    assert [*shlex.split(same), ">", apply[-1]] == marks
-    assert apply == ["kubectl", "apply", "-f", "with-tls.yaml"]
-
-
-def test_kubernetes_is_reloaded() -> None:
-    create, (secret, apply, reload, logs) = of_kubernetes()[1], of_kubernetes()[8:]
-    assert secret == [*create, "--dry-run=client", "--output=yaml", ">", apply[-1]]
-    assert apply == ["kubectl", "apply", "-f", "secret.yaml"]
-    (same,) = re.findall(r"^# +(kubectl exec .*)$", TestKubernetes.FILE.read_text(), re.MULTILINE)
-    assert reload == shlex.split(same)
-    pod = f"{TestKubernetes.OBJECTS['StatefulSet']['metadata']['name']}-0"
-    assert (reload[2], logs[:3]) == (pod, ["kubectl", "logs", pod])

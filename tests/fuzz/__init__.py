@@ -21,11 +21,9 @@ TARGETS = tuple(sorted(path.stem for path in (Path(__file__).parent / "targets")
 
 
 def target(name: str) -> Callable[[bytes], None]:
-    """The function of a target."""
     run: Callable[[bytes], None] = importlib.import_module(f"{__name__}.targets.{name}").run
     return run
 
 
 def seeds(name: str) -> list[Path]:
-    """The files of a target's corpus."""
     return sorted((CORPUS / name).iterdir())
