@@ -163,10 +163,3 @@ def test_a_restart_of_the_server(name: str, tmp_path: Path) -> None:
                 worker.subscribe(topic, id=id, headers=headers)
                 assert worker.bodies(3) == ["1", "2", "3"]
                 leave_for_good(worker, headers, id)
-        gateway.kill()
-        gateway.start()
-        send(gateway, topic, "missed", persistent="true")
-        with client(gateway, name) as worker:
-            worker.subscribe(topic, headers=RABBITMQ)
-            send(gateway, topic, "new", persistent="true")
-            assert worker.body() == "new"

@@ -115,23 +115,6 @@ def test_rpc(gateway: GatewayProcess) -> None:
         server.end()
 
 
-def test_a_request_that_fails_stops_no_server(gateway: GatewayProcess) -> None:
-    with started("rpc.py", gateway, "server") as server, started("rpc.py", gateway, "server") as other:
-        for each in (server, other):
-            assert each.line() == "Answering; press Ctrl-C to stop."
-        bad = ended("rpc.py", gateway, "x")
-        assert (bad.returncode, bad.stdout) == (1, "")
-        assert bad.stderr.startswith("no answer within 5 s: ")
-        assert printed("rpc.py", gateway, "5") == ["answer 1: 5 squared is 25"]
-        for each in (server, other):
-            each.process.send_signal(signal.SIGTERM)
-        said = [each.rest() for each in (server, other)]
-    assert sorted(output for output, _ in said) == ["", "answered: 5 squared is 25\n"]
-    for _, errors in said:
-        assert "ERROR:root:no answer to 'x'" in errors, "the gateway gives it to the other one, too"
-        assert errors.endswith("ValueError: invalid literal for int() with base 10: 'x'\n")
-
-
 @pytest.mark.parametrize(
     ("file", "arguments", "last"), [("rpc.py", ["server"], "The connection is lost."), ("chat.py", ["ada"], "ERROR: ")]
 )
