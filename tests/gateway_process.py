@@ -1,11 +1,6 @@
 """A real gateway as a process of its own, for every test that looks at it from outside.
 
-It knows how a gateway is started (`python -m gateway serve`, settings in the environment), when it is ready
-(its three ports accept and `/healthz` answers) and how it must end (SIGTERM, status 0, no traceback in the
-log).  It knows nothing of STOMP.  The ports are found by binding, and released just before the gateway takes them;
-the process keeps them over `restart()`, because clients come back to the same place.
-
-Everything that waits is bounded, and a gateway that does not start or stop shows its log.
+The process keeps its ports over `restart()`.  Everything that waits is bounded, and a failure shows the log.
 """
 
 from __future__ import annotations

@@ -1,13 +1,6 @@
-"""The arrows of docs/design.md, read out of the imports.
+"""The arrows of docs/design.md, read out of the imports: each is one between two units, wherever in a file it stands.
 
-    codec  <-  broker  <-  transports  <-  runtime  <-  app, cli
-                 ^ ports                     ^
-                 +-- auth, handlers          +-- admin, observe
-                 '-- journal <- archive <- pipeline, in processes of their own
-
-Every import of the package `gateway` is an arrow between two of its units (a folder, or a module of the top level),
-wherever in a file it stands and also where it is only for the type checker: a module that names a thing knows of it.
-An arrow that the design does not have fails here, and so does a unit that the design does not have.
+A unit is a folder of `gateway`, or a module of its top level.  An import for the type checker alone counts, too.
 """
 
 from __future__ import annotations

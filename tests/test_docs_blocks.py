@@ -1,8 +1,4 @@
-"""Every example and every command of every page is one that could be typed: names and options that are there.
-
-Tests of their own run what is on the pages (`tests/docs`, `test_docs_security`, `tests/clients`, ...); this
-one sees to it that no line of any page is forgotten when a command, an option, a setting or a make target changes.
-"""
+"""Every example and every command of every page is one that could be typed: names and options that are there."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""docs/durability.md, against a real gateway that is killed or stopped: what is there then, and how it looks.
-
-Each test fills a gateway, ends it, starts it again over the same store, and reads everything.  What can go wrong, and
-when, is for tests/crash; what a full disk does, too.
-"""
+"""docs/durability.md, against a real gateway that is filled, killed or stopped, and started again over its store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""docs/durability.md on the disk, against a real gateway: little room, no writing, damage; and that it all ends.
-
-A disk that is full to the last octet is for tests/crash.
-"""
+"""docs/durability.md on the disk, against a real gateway: little room, no writing, damage; and that it all ends."""
 
 from __future__ import annotations
 

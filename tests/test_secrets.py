@@ -1,8 +1,6 @@
 """Nothing secret in anything that the gateway writes or tells: log, journal, metrics, API, taps, traces, errors.
 
-A real gateway is shown planted secrets in every way that one can be shown, right ones and wrong ones, with all of the
-log on, every message traced, and an operator who looks at the frames of sessions; then everything that it left is
-searched for each of them, as it stands and as base64 has it.
+A real gateway is shown planted secrets in every way that one can be shown; then all that it left is searched for them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""What hostile clients do.
-
-An attack is a function that does its worst once, in bounded time and volume, and returns what it was told.  Its row
-says over which transports it comes, under which settings, and which words must stand in what it was told, or in the log
-of the gateway where no words can reach it: mostly the name of the setting that stopped it.
-"""
+"""What hostile clients do: an attack does its worst once, in bounded time and volume, and returns what it was told."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A gateway under attack.
-
-It is a process of its own with a small mark for its memory, and so is the neighbour.  What is looked at is what an
-operator can see: the resident memory that the system tells of, the log, the answers of the HTTP port.
-"""
+"""A gateway under attack, with a small mark for its memory, and its neighbour; looked at as an operator can."""
 
 from __future__ import annotations
 

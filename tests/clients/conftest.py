@@ -1,8 +1,4 @@
-"""What the tests of real clients share: one gateway, relays to it, one nginx, and the running node programs.
-
-One gateway serves all of them, so each test has destinations of its own (`name`).  Relays are made per test, since
-they break connections on purpose.
-"""
+"""What the tests of real clients share: one gateway, relays to it, one nginx, and the running node programs."""
 
 from __future__ import annotations
 

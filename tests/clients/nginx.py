@@ -1,8 +1,6 @@
-"""A real nginx on loopback, running the project's own deploy/nginx.conf, with the files beside it where they are asked
-for.
+"""A real nginx on loopback, running the project's own deploy/nginx.conf, with the files beside it where wanted.
 
-Only the words that the files name as differing between machines are replaced; a word that is no longer in its file
-fails the test, so that the files and these lists cannot drift apart.  Modules are those that Debian has switched on.
+Only the words that differ between machines are replaced; a word that is no longer in its file fails the test.
 """
 
 from __future__ import annotations

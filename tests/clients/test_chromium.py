@@ -1,7 +1,4 @@
-"""@stomp/stompjs in headless Chromium, through a real nginx that runs the project's own deploy/nginx.conf.
-
-The scenarios run in the demo page that the gateway itself serves, under that page's Content-Security-Policy.
-"""
+"""@stomp/stompjs in headless Chromium, in the demo page, through a real nginx that runs deploy/nginx.conf."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Durable and shared subscriptions, as users of RabbitMQ, ActiveMQ, Artemis and Apollo write their programs.
-
-That something does not come is shown by a later message that does.
-"""
+"""Durable and shared subscriptions, as users of RabbitMQ, ActiveMQ, Artemis and Apollo write their programs."""
 
 from __future__ import annotations
 

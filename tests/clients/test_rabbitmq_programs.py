@@ -1,12 +1,6 @@
-"""Programs as users of RabbitMQ write them, unedited: in @stomp/stompjs (rabbitmq.mjs) and in stomp.py.
-
-stomp.py's `Connection`, which RabbitMQ's users take, speaks 1.1.
-"""
+"""Programs as users of RabbitMQ write them, unedited: in @stomp/stompjs (rabbitmq.mjs) and in stomp.py, in 1.1."""
 
 from __future__ import annotations
-
-import queue
-import time
 
 import pytest
 from stomp.utils import Frame
@@ -21,23 +15,6 @@ INDIVIDUAL = "client-individual"
 @pytest.mark.parametrize("scenario", ["workers", "rpc", "names", "times", "expired"])
 def test_in_node(scenario: str, node: Driver, gateway: GatewayProcess, name: str) -> None:
     node.run(scenario, file="rabbitmq.mjs", url=gateway.ws_url, version=None, name=name)
-
-
-def test_fair_workers(gateway: GatewayProcess, name: str) -> None:
-    line = f"/queue/{name}"
-    with work("1.1", gateway.tcp_port) as busy, work("1.1", gateway.tcp_port) as free:
-        for worker in (busy, free):
-            worker.subscribe(line, ack=INDIVIDUAL, headers={"prefetch-count": "1"})
-        for body in ("1", "2", "3", "4"):
-            busy.send(line, body, headers={"persistent": "true"})
-        held = busy.message()
-        for body in (b"2", b"3", b"4"):
-            frame = free.message()
-            assert frame.body == body
-            assert frame.headers["persistent"] == "true"
-            free.ack(frame)
-        busy.ack(held)
-        assert busy.messages.empty()
 
 
 def test_a_refused_message_is_a_dead_letter(gateway: GatewayProcess, name: str) -> None:
@@ -99,37 +76,3 @@ def answer(server: Worker) -> Frame:
     headers = {"correlation-id": request.headers["correlation-id"]}
     server.send(destination, b"to " + bytes(request.body), headers=headers)
     return request
-
-
-def test_names(gateway: GatewayProcess, name: str) -> None:
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.subscribe(f"/exchange/amq.topic/{name}.*", id="one")
-        worker.send(f"/topic/{name}.a.b", "two words")
-        worker.send(f"/topic/{name}.a", "one word")
-        assert worker.body() == "one word"
-        worker.subscribe(f"/topic/{name}.#", id="rest")
-        worker.send(f"/exchange/amq.topic/{name}.a.b", "two words")
-        assert worker.message().headers["subscription"] == "rest"
-
-        worker.send(f"/amq/queue/{name}", "by the broker's name")
-        worker.subscribe(f"/queue/{name}", id="queue")
-        assert worker.body() == "by the broker's name"
-
-
-def test_times(gateway: GatewayProcess, name: str) -> None:
-    line = f"/queue/{name}"
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.send(line, "too old by itself", headers={"expiration": "50", "x-message-ttl": "150"})
-        worker.send(line, "lives longer", headers={"expiration": "60000"})
-        worker.send(line, "too old by the queue")
-        worker.let_pass(250)
-        worker.send(line, "new")
-        worker.subscribe(line)
-        assert worker.bodies(2) == ["lives longer", "new"]
-
-        sent = time.monotonic()
-        worker.send(line, "late", headers={"x-delay": "200"})
-        with pytest.raises(queue.Empty):
-            worker.messages.get_nowait()
-        assert worker.body() == "late"
-        assert time.monotonic() - sent >= 0.2

@@ -1,8 +1,4 @@
-"""Who is cut off again and again misses nothing: @stomp/stompjs against a topic with a log, while a publisher goes on.
-
-The pages (replay.mjs) come back by the library's own means, and say what they have got, connection by connection.  A
-connection is cut in all states: before the first message, while the log is read, when it is live.
-"""
+"""Clients that are cut off again and again miss nothing: @stomp/stompjs against a topic with a log (replay.mjs)."""
 
 from __future__ import annotations
 

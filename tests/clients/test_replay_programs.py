@@ -1,8 +1,4 @@
-"""Replay, as users of RabbitMQ's streams, ActiveMQ, Apollo and of our own `resume` write their programs, in stomp.py.
-
-The gateway has a store, and is killed where a test says so.  That something does not come is shown by a later message
-that does.
-"""
+"""Replay, as users of RabbitMQ's streams, ActiveMQ, Apollo and of our own `resume` write their programs."""
 
 from __future__ import annotations
 

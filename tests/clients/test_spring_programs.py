@@ -1,7 +1,4 @@
-"""Programs as users of Spring's simple broker write them, unedited, in @stomp/stompjs; the scenarios are in spring.mjs.
-
-Their users are known, so these have a gateway of their own, with a users file.
-"""
+"""Programs as users of Spring's simple broker write them, unedited, in @stomp/stompjs (spring.mjs)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""stomp.py 9 over TCP, in STOMP 1.0, 1.1 and 1.2, and over WebSocket.
-
-That something does not come is shown by a later message that does.
-"""
+"""stomp.py 9 over TCP, in STOMP 1.0, 1.1 and 1.2, and over WebSocket."""
 
 from __future__ import annotations
 

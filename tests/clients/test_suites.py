@@ -1,11 +1,7 @@
 """The integration suites of stompest and of stomp.py, as they are in the sdists that suites.txt names, unedited.
 
-What they ask of a broker is asked of a gateway of this module's own.  Their tests mostly sleep, so they run in several
-processes side by side; those that share a destination are in one.  What is in no list here must pass, and what is
-listed as failing must fail, so that the lists stay true; no test of theirs may be in none.
-
-stompest.async, which has a suite as well, is not run: it needs Twisted, and is a package named `async`, which no Python
-since 3.7 can import.
+What is in no list here must pass, what is listed as failing must fail, and no test of theirs may be in none.
+stompest.async is not run: no Python since 3.7 can import a package named `async`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""One stomp.py connection for a test, over TCP in STOMP 1.0, 1.1 or 1.2.
-
-stomp.py calls its listener on a thread of its own; `Worker` is that listener and puts what happens into queues, on
-which the tests wait with a bound.
-"""
+"""One stomp.py connection for a test, over TCP; what comes to it goes into queues, on which tests wait with a bound."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The table of decoder cases: octets and version to frames or error.
-
-Each case is one complete stream, or one broken in one way, so that it may be cut anywhere, repeated, preceded and
-followed.  A version of None is a connection from its first octet on: the opening frame, then what its
-`accept-version` says.
-"""
+"""The table of decoder cases: octets and version to frames or error; each may be cut anywhere, repeated, followed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What holds for all octets: round trips, cuts, no crash, no loop, bounded memory.
-
-The streams that test the decoder hardest are not random octets but pieces of STOMP in a wrong order, so most are made
-of such pieces, under limits so small that they are often met.
-"""
+"""What holds for all octets, most of them pieces of STOMP in a wrong order: round trips, cuts, no crash, no loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Scene of a test: one version, one transport, a gateway or a broker, and the peers it has opened.
-
-The helpers are steps that several sections share.  None of them waits for silence.
-"""
+"""Scene of a test: one version, one transport, a gateway or a broker, and the peers it has opened."""
 
 from __future__ import annotations
 

@@ -176,21 +176,3 @@ async def test_a_full_disk(disk: Disk, tmp_path: Path) -> None:
         await scene.acknowledge(consumer, *held[1])
         await _receipts(consumer)
     await scene.end()
-
-
-@pytest.mark.long
-async def test_killed_with_a_full_disk(disk: Disk, tmp_path: Path) -> None:
-    scene = Scene(disk, tmp_path)
-    async with scene.life() as process:
-        producer, consumer = [await scene.client(process) for _ in range(2)]
-        for _ in range(8):
-            await scene.send(producer)
-        held = await scene.consume(consumer)
-        disk.fill(process.pid)
-        await scene.send_until_refused(process)
-        await scene.acknowledge(consumer, *held[0])
-    async with scene.life() as process:
-        # Whether it can start then depends on what is left of the room; if not, it says why.
-        assert process.port or str(scene.store) in process.text, process.text
-        disk.free(process.pid)
-    await scene.end()

@@ -1,11 +1,7 @@
 """A Dockerfile carried out without a container engine, for there is none where the tests run.
 
-Each stage is a folder that lies over the file system of this machine, as an overlay; so the base image is this machine,
-which must have what the real one has (Python, node).  RUN is done in it as root, COPY puts files in it: of the context
-those that .dockerignore lets through.  What is left out is what an engine alone does: layers, tags, pulling.
-
-The last stage becomes a container: its root read-only, a volume, a /tmp of its own, its network cut off, its user
-without rights.  `container` is what happens in there.
+Each stage is an overlay over the file system of this machine, which is the base image.  The last one becomes a
+container (`container`): its root read-only, a volume, a /tmp of its own, no network, a user without rights.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A service manager for tests: it hears what the gateway says of itself, and gives it open sockets.
-
-What is said goes to a datagram socket of the test.  Sockets are opened by the real `systemd-socket-activate`, which
-becomes the gateway as systemd's own start does; or by the test, which keeps them over a restart, as systemd does.
-"""
+"""A service manager for tests: it hears what the gateway says of itself, and gives it open sockets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The image, and what it is started by: Docker, compose, Kubernetes.
+"""The image, and what it is started by: Docker, compose, Kubernetes; their files are checked against the real schemas.
 
-There is no container engine here.  The Dockerfile's steps are carried out all the same, in an overlay of this machine,
-and what they made is started as a container would be (`image`, `container`).  The files for compose and Kubernetes are
-checked against the real schemas, and what they say of the gateway against the gateway.
+The Dockerfile's steps are carried out without an engine, and what they made is started (`image`, `container`).
 """
 
 from __future__ import annotations

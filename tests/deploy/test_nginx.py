@@ -1,7 +1,4 @@
-"""The files for nginx, run by a real one with TLS in front of a real gateway; tests/clients bring browsers through it.
-
-Of what nginx on loopback does not show, for it lets itself in everywhere, the text is looked at.
-"""
+"""The files for nginx, run by a real one with TLS in front of a real gateway."""
 
 from __future__ import annotations
 

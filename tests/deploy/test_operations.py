@@ -1,7 +1,6 @@
 """docs/operations.md on installing: its commands are carried out, in an overlay of this machine and not on it.
 
-Only systemd is not there; `systemctl` beside this file does what the units say.  What engines of containers would do is
-looked at: the commands are read as those programs read them, and what they name is there.
+Only systemd is not there; `systemctl` beside this file does what the units say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The units in deploy/, and the section of docs/operations.md that installs them: what they name is there.
-
-Whether systemd understands them its own `systemd-analyze` says, which needs no running systemd.  What the gateway does
-when it is started and stopped like that is in `test_service`, and in tests/app.
-"""
+"""The units in deploy/, and the section of docs/operations.md that installs them: what they name is there."""
 
 from __future__ import annotations
 
