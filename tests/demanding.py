@@ -16,24 +16,15 @@ from tests.transports import tls_files
 
 @dataclass(frozen=True)
 class Demanding:
-    """What a client needs there.
+    """What a client needs there."""
 
-    Attributes:
-        process: its port `tcp` speaks no TLS.
-        port: of STOMP over TLS, which asks for a certificate.
-        websocket: the same over WebSocket.
-        ca: whom to believe.
-        cert, key: what to show.
-        stranger: a certificate with its key in one file, for which nobody vouches who is known there.
-    """
-
-    process: GatewayProcess
-    port: int
-    websocket: int
+    process: GatewayProcess  # its port `tcp` speaks no TLS
+    port: int  # of STOMP over TLS, which asks for a certificate
+    websocket: int  # the same over WebSocket
     ca: Path
     cert: Path
     key: Path
-    stranger: Path
+    stranger: Path  # a certificate with its key in one file, of an authority that is not known there
 
     @property
     def url(self) -> str:

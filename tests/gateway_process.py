@@ -91,11 +91,7 @@ class GatewayProcess:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def start(self) -> None:
-        """Start the process and wait until it is ready.
-
-        Raises:
-            AssertionError: it ended, or was not ready in time; the message carries its log.
-        """
+        """Start the process and wait until it is ready."""
         assert self._process is None, "the gateway runs already"
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
         variables |= {f"GATEWAY_{name.upper()}": str(value) for name, value in self._settings.items()}

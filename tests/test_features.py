@@ -35,11 +35,7 @@ _NAME = re.compile(r"\*\*([^*]+)\.\*\* .+")
 _LINK = re.compile(r"\[[^]]*\]\(([^)#]*)(?:#([^)]*))?\)")
 _WORD = re.compile(r"`([A-Za-z_][\w-]+)(?::[^`]*)?`")
 
-HEADS = [
-    ["What you get", "How you ask for it", "More"],
-    ["There", "Here"],
-    ["Feature", "Tests"],
-]
+HEADS = [["What you get", "How you ask for it", "More"], ["There", "Here"], ["Feature", "Tests"]]
 
 
 class Row(NamedTuple):

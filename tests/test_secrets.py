@@ -166,15 +166,8 @@ SHOWN: list[list[bytes]] = [
     [frame("STOMP", accept_version="1.2", host="h", login=TICKET, Authorization=f"Basic {BASIC}")],
     [
         frame("SUBSCRIBE", destination="/queue/shown", id="1"),
-        frame(
-            "SEND",
-            destination="/queue/shown",
-            passcode=WRONG,
-            Authorization=f"Bearer {WRONG}",
-            cookie=f"session={WRONG}",
-            token=WRONG,
-            receipt="r",
-        ),
+        frame("SEND", destination="/queue/shown", receipt="r", passcode=WRONG, token=WRONG, cookie=f"session={WRONG}"),
+        frame("SEND", destination="/queue/shown", Authorization=f"Bearer {WRONG}"),
         frame("DISCONNECT", receipt="e"),
     ],
 ]
@@ -211,16 +204,9 @@ JSON = {"Content-Type": "application/json"}
 
 def log_in(gateway: GatewayProcess) -> str:
     told = ""
-    for shown in (
-        {"token": ADMIN},
-        {"token": METRICS},
-        {"token": WRONG},
-        {"login": "ada", "passcode": PASSCODE},
-        {"login": "ada", "passcode": WRONG},
-        {"login": PASSCODE, "passcode": "ada"},
-        {"login": "ada", "passcode": EXPIRED},
-        {"login": WRONG, "token": ADMIN},
-    ):
+    tokens = [{"token": word} for word in (ADMIN, METRICS, WRONG)]
+    logins = [{"login": "ada", "passcode": word} for word in (PASSCODE, WRONG, EXPIRED)]
+    for shown in (*tokens, *logins, {"login": PASSCODE, "passcode": "ada"}, {"login": WRONG, "token": ADMIN}):
         told += ask(gateway, "/api/v1/login", "POST", json.dumps(shown), **JSON)
     # A field that is none is named to whoever wrote it, and to nobody else.
     assert ADMIN in ask(gateway, "/api/v1/login", "POST", json.dumps({ADMIN: WRONG}), **JSON)
@@ -236,19 +222,8 @@ def test_nothing_secret_is_told(gateway: GatewayProcess, collector: Collector, t
     tapped = trio.run(tap_all, gateway)
     assert tapped.count("(hidden)") >= 2 * len(SHOWN)
     bearer = {"Authorization": f"Bearer {ADMIN}"}
-    for path in (
-        "/metrics",
-        "/api/v1/sessions",
-        "/api/v1/subscriptions",
-        "/api/v1/destinations",
-        "/api/v1/settings",
-        "/api/v1/overview",
-        "/api/v1/messages?destination=/queue/a",
-        "/api/v1/me",
-        "/readyz",
-        "/healthz",
-        "/config.json",
-    ):
+    api = "sessions subscriptions destinations settings overview messages?destination=/queue/a me".split()
+    for path in ("/metrics", "/readyz", "/healthz", "/config.json", *[f"/api/v1/{name}" for name in api]):
         told += ask(gateway, path, **bearer) + ask(gateway, path, Authorization=f"Bearer {WRONG}")
     told += log_in(gateway)
     answer = ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {GOOD}")  # a secret, rightly

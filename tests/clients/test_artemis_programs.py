@@ -61,22 +61,6 @@ def test_groups(header: str, gateway: GatewayProcess, name: str) -> None:
         assert {frame.headers[header] for frame in frames[0]} == {"x"}
 
 
-def test_retained(gateway: GatewayProcess, name: str) -> None:
-    topic = f"/topic/{name}"
-    with work("1.1", gateway.tcp_port) as worker:
-        for body in ("1", "2"):
-            worker.send(topic, body, retain="set")
-        worker.subscribe(topic, id="late", ack="client")
-        frame = worker.message()
-        assert (frame.body, frame.headers["retained"]) == (b"2", "true")
-        worker.confirmed(worker.ack, frame)
-        worker.confirmed(worker.connection.unsubscribe, id="late")
-        worker.send(topic, "", retain="remove")
-        worker.subscribe(topic, id="later")
-        worker.send(topic, "live")
-        assert worker.body() == "live"
-
-
 def test_time_to_live(gateway: GatewayProcess, name: str) -> None:
     line = f"/queue/{name}"
     with work("1.1", gateway.tcp_port) as worker:

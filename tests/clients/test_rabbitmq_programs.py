@@ -35,23 +35,6 @@ def test_a_refused_message_is_a_dead_letter(gateway: GatewayProcess, name: str) 
         assert dead.headers["dlq-attempts"] == "2"
 
 
-@pytest.mark.parametrize(("exchange", "target"), [("", "/queue/{}"), ("amq.topic", "/topic/{}")])
-def test_dead_letters_go_where_the_arguments_of_the_queue_say(
-    exchange: str, target: str, gateway: GatewayProcess, name: str
-) -> None:
-    arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": f"{name}.failed"}
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.subscribe(target.format(f"{name}.failed"), id="2")
-        worker.subscribe(f"/queue/{name}", ack=INDIVIDUAL, headers=arguments)
-        worker.send(f"/queue/{name}", "bad")
-        frame = worker.message()
-        assert frame.headers["subscription"] == "1"
-        worker.nack(frame, requeue="false")
-        dead = worker.message()
-        assert (dead.body, dead.headers["subscription"]) == (b"bad", "2")
-        assert dead.headers["dlq-reason"] == "rejected"
-
-
 @pytest.mark.parametrize("version", CONNECTIONS)
 def test_request_and_reply(version: str, gateway: GatewayProcess, name: str) -> None:
     port = gateway.tcp_port

@@ -47,10 +47,7 @@ def topic(name: str) -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    ("offset", "first"),
-    [("first", 0), ("next", 4), ("offset={}", 2), ("timestamp={past}", 0)],
-)
+@pytest.mark.parametrize(("offset", "first"), [("first", 0), ("next", 4), ("offset={}", 2), ("timestamp={past}", 0)])
 def test_streams_of_rabbitmq(version: str, offset: str, first: int, gateway: GatewayProcess, topic: str) -> None:
     past = int(time.time())
     with work(version, gateway.tcp_port) as worker:

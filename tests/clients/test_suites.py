@@ -29,26 +29,13 @@ PATIENCE = 0.3
 """Seconds in which stompest's suite takes what does not come as nothing."""
 
 STOMPEST = "stompest.tests.sync_client_integration_test."
-STOMPEST_PROCESSES = (
-    [f"{STOMPEST}SimpleStompIntegrationTest"],
-    [f"{STOMPEST}SimpleStompIntegrationTestSSL"],
-)
+STOMPEST_PROCESSES = ([f"{STOMPEST}SimpleStompIntegrationTest"], [f"{STOMPEST}SimpleStompIntegrationTestSSL"])
 STOMPEST_FAILURES: dict[str, str] = {}
 
 STOMP_PY = "stomp.test."
 STOMP_PY_PROCESSES = (
     ["basic_test"],
-    [
-        "activemq_test",
-        "misc_test",
-        "nonascii_test",
-        "rabbitmq_test",
-        "s10_test",
-        "s11_test",
-        "s12_test",
-        "ssl_test",
-        "stompserver_test",
-    ],
+    "activemq_test misc_test nonascii_test rabbitmq_test s10_test s11_test s12_test ssl_test stompserver_test".split(),
     ["cli_test.TestCLI.testrun", "cli_test.TestCLI.testrunarg", "cli_test.TestCLI.testabort"],
     ["cli_test.TestCLI.testcommit", "cli_test.TestCLI.testsendrec"],
     ["cli_test.TestCLI.testsendfile", "cli_test.TestCLI.testsendfileheaders"],

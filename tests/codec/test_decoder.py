@@ -51,7 +51,6 @@ def test_every_case_however_it_arrives(case: Case) -> None:
 
 
 class TestLaziness:
-    @requirement("CON-11", "NEG-08")
     def test_the_version_begins_between_two_frames(self) -> None:
         """CONNECT and SEND come in one chunk, and CONNECT decides how SEND is read, and within which limits."""
         decoder = Decoder(Limits(headers=1, header_line=32, body=0))
@@ -95,7 +94,6 @@ class TestCache:
         assert third.head is not first.head
         assert first.head.size == len(b"SEND\nk:v")
 
-    @requirement("FRM-02")
     def test_whatever_ends_them(self) -> None:
         frames = read([b"SEND\r\nk:v\n\n1\0SEND\r\nk:v\n\r\n2\0" * 2], V12).frames
         assert [(frame.headers, frame.body) for frame in frames] == [({"k": "v"}, b"1"), ({"k": "v"}, b"2")] * 2
@@ -162,7 +160,6 @@ class TestReceipts:
 class TestMessages:
     """An ERROR names the limit as the settings do, and shows no more of the octets than a line."""
 
-    @requirement("LIM-04", "ERR-01")
     def test_of_limits(self) -> None:
         for octets, limits, detail in [
             (b"SEND\nk:" + b"v" * 99, Limits(9, 9, 9), "exceed 36 bytes, four times max_header_line"),
@@ -182,7 +179,6 @@ class TestMessages:
 class TestEarly:
     """What can never become a frame is refused before its end, so that nobody waits for it."""
 
-    @requirement("FRM-13")
     def test_other_protocols(self) -> None:
         for octets in (b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\0", b"HELO\n", b"x", b"\n\nQUIT"):
             assert read([octets], None).kind is MalformedFrame, octets
@@ -190,7 +186,6 @@ class TestEarly:
             outcome = read([octets], None)
             assert (outcome.plain, outcome.error) == ([], None), octets
 
-    @requirement("LIM-02", "LIM-03", "LIM-04")
     def test_endless_headers(self) -> None:
         """Refused with the first octets too many, long before the chunks are over."""
         chunks = iter([b"SEND\n", *[b"k:v\n"] * 1000])

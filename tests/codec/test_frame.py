@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gateway.codec import V10, V11, V12, Frame, Head, LimitExceeded, MalformedFrame, ProtocolError, negotiate
 
 
@@ -29,7 +27,6 @@ def test_errors_carry_message_and_detail() -> None:
     assert ProtocolError("short").detail == ""
 
 
-@pytest.mark.requirement("NEG-01", "NEG-02", "NEG-03", "NEG-04", "NEG-06", "NEG-07")
 def test_the_highest_common_version() -> None:
     for chosen, offers in [
         (V10, [None, "1.0", "9.9,1.0", "1.0,", "1.0,,1.0", "0.9,1.0,1.3"]),

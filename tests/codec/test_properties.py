@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from gateway.codec.headers import STANDARD_NAMES, format_lines
 
 from .reading import cut, decoder_for, held, octet_by_octet, read
 
-requirement = pytest.mark.requirement
 # No deadline: the machine is shared.
 codec = settings(deadline=None, max_examples=200)
 
@@ -70,7 +68,6 @@ def sayable(headers: dict[str, str]) -> dict[str, str]:
     }
 
 
-@requirement("ENC-01", "ENC-02", "ENC-04", "ENC-07", "ENC-08", "ENC-09", "BOD-02", "BOD-03", "BOD-11")
 @settings(codec)
 @given(st.lists(st.tuples(HEADERS, BODIES), min_size=1, max_size=4), st.sampled_from([V11, V12]), PLACES)
 def test_round_trip(frames: list[tuple[dict[str, str], bytes]], version: Version, places: list[int]) -> None:
@@ -80,7 +77,6 @@ def test_round_trip(frames: list[tuple[dict[str, str], bytes]], version: Version
     assert outcome.plain == [expected(headers, body) for headers, body in frames]
 
 
-@requirement("LEN-07", "LEN-10", "ENC-10", "XTR-02", "BOD-02", "BOD-11")
 @settings(codec)
 @given(HEADERS, BODIES, PLACES)
 def test_round_trip_of_1_0(headers: dict[str, str], body: bytes, places: list[int]) -> None:
@@ -92,7 +88,6 @@ def test_round_trip_of_1_0(headers: dict[str, str], body: bytes, places: list[in
     assert outcome.plain == [expected(headers, body)]
 
 
-@requirement("FRM-11", "MSG-01", "MSG-02", "MSG-03", "MSG-06", "HDR-02", "XTR-02", "LEN-09", "LEN-17")
 @settings(codec)
 @given(
     st.dictionaries(st.one_of(NAMES, st.sampled_from(IMPOSTORS)), st.one_of(AWKWARD, TEXT), max_size=6),
@@ -116,7 +111,6 @@ def test_a_message_says_what_the_server_says(headers: dict[str, str], body: byte
             assert name in NOT_PASSED_ON or frame.headers[name] == headers[name]
 
 
-@requirement("FRM-09")
 @settings(codec, max_examples=400)
 @given(STREAMS, MODES, LIMITS, PLACES)
 @example(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", None, Limits(), [5])
@@ -132,7 +126,6 @@ def test_any_split_equals_whole(octets: bytes, version: Version | None, limits: 
         assert (split.error is None) is (whole.error is None)
 
 
-@requirement("FRM-13", "SES-04")
 @settings(codec, max_examples=300)
 @given(STREAMS, MODES, LIMITS)
 def test_no_octets_crash_it(octets: bytes, version: Version | None, limits: Limits) -> None:
@@ -145,7 +138,6 @@ def test_no_octets_crash_it(octets: bytes, version: Version | None, limits: Limi
         assert frame.head.size <= limits.header_block
 
 
-@requirement("LIM-01", "LIM-02", "LIM-03")
 @settings(codec, max_examples=300)
 @given(
     st.lists(st.one_of(st.sampled_from(PIECES), st.binary(min_size=1, max_size=30)), max_size=40),

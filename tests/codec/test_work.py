@@ -93,7 +93,6 @@ MANY = {
 }
 
 
-@pytest.mark.requirement("FRM-02", "LEN-01")
 @pytest.mark.parametrize("kind", MANY)
 def test_many_frames_in_one_chunk(kind: str) -> None:
     versions, chunk, most = MANY[kind]
@@ -149,7 +148,6 @@ def feed(decoder: Decoder, octets: bytes, size: int) -> None:
 class TestMemory:
     """Octets, with all that Python needs to keep them."""
 
-    @pytest.mark.requirement("LIM-03")
     @pytest.mark.parametrize("size", [2, 4096])
     @pytest.mark.parametrize("header", SIZED, ids=["sized", "unsized"])
     def test_an_incomplete_body_costs_about_its_octets(self, size: int, header: str) -> None:
@@ -160,7 +158,6 @@ class TestMemory:
             feed(decoder, octets, size)
         assert figures[0] < 1.5 * len(octets)
 
-    @pytest.mark.requirement("LIM-03")
     def test_a_complete_body_costs_three_times_its_octets_at_most(self) -> None:
         """Its chunks, their join, and the body cut out of it."""
         octets = b"SEND\ncontent-length:4000000\n\n" + b"x" * 4_000_000 + b"\0"
@@ -169,7 +166,6 @@ class TestMemory:
             feed(decoder, octets, 65_536)
         assert figures[1] < 3.2 * len(octets)
 
-    @pytest.mark.requirement("LIM-01", "LIM-02")
     def test_an_endless_header_block_costs_a_few_times_its_limit(self) -> None:
         decoder = decoder_for(V12, Limits())
         octets = b"SEND\n" + b"k:v\n" * 60_000

@@ -21,12 +21,7 @@ Cell = tuple[str, str, str]
 OUTCOMES = pytest.StashKey[dict[Cell, list[str]]]()
 
 # One body limit small enough to be passed in a test, and heart-beats short enough to be measured in one.
-SETTINGS = {
-    "heartbeat_send": 250,
-    "heartbeat_receive": 250,
-    "heartbeat_margin": 2.0,
-    "max_body": 1024 * 1024,
-}
+SETTINGS = {"heartbeat_send": 250, "heartbeat_receive": 250, "heartbeat_margin": 2.0, "max_body": 1024 * 1024}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

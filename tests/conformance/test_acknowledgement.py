@@ -89,17 +89,6 @@ def test_settling_needs_the_headers_that_name_a_message_held(stomp: Scene) -> No
 
 
 @requirement("ACK-10")
-def test_ack_of_a_message_of_another_session(stomp: Scene) -> None:
-    queue = stomp.queue()
-    owner, (message,) = stomp.holder(queue, b"x")
-    other = stomp.connect()
-    other.subscribe(queue, ack="client")
-    other.send("ACK", {**other.settlement(message), "receipt": "r"})
-    other.refusal()
-    owner.ack(message)
-
-
-@requirement("ACK-10")
 @columns("1.1", "1.2")
 def test_ack_of_a_message_acknowledged_before(stomp: Scene) -> None:
     peer, (message,) = stomp.holder(stomp.queue(), b"x", ack="client-individual")

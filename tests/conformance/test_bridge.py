@@ -54,19 +54,6 @@ def test_a_queue_gives_each_message_to_one_consumer(stomp: Scene) -> None:
     assert all(len(share) >= 5 for share in shares), "fair"
 
 
-@requirement("XTR-04", "SUB-01")
-def test_every_current_subscriber_of_a_topic_gets_a_copy(stomp: Scene) -> None:
-    topic, producer = stomp.topic(), stomp.connect()
-    producer.put(topic, b"too early")
-    watchers = [stomp.watch(topic, transport=over) for over in ("tcp", "ws", "tcp", "ws")]
-    producer.put(topic, b"now")
-    late = stomp.watch(topic)
-    for watcher in watchers:
-        watcher.barrier()
-        assert [frame.body for frame in watcher.inbox] == [b"now"]
-    assert late.seen(topic) == []
-
-
 @requirement("XTR-05", "FRM-09")
 def test_messages_of_one_producer_stay_in_order(stomp: Scene) -> None:
     for over in SOCKETS:

@@ -76,16 +76,6 @@ def test_disconnect_without_headers_is_a_graceful_end(stomp: Scene) -> None:
     assert not peer.link.was_reset
 
 
-@requirement("FRM-06")
-def test_command_names_are_case_sensitive(stomp: Scene) -> None:
-    for command in ["send", "Send", "SENd"]:
-        queue = stomp.queue()
-        watcher, peer = stomp.watch(queue), stomp.connect()
-        peer.send(command, {"destination": queue}, b"x")
-        peer.refusal()
-        assert watcher.seen(queue) == []
-
-
 @requirement("FRM-06", "LEN-03")
 def test_only_the_first_command_may_be_written_in_any_case(stomp: Scene) -> None:
     """It comes before the version is known, and might be one of 1.0; all after it is strict."""

@@ -42,19 +42,6 @@ def test_the_largest_body_is_carried(stomp: Scene) -> None:
         assert watcher.message().body == body
 
 
-@requirement("LIM-05", "LIM-01", "LIM-02")
-def test_sizes_at_the_limits(stomp: Scene) -> None:
-    """A thousand headers, a line of 60 KiB, a destination and a receipt of 4 KiB."""
-    assert stomp.sent({f"h{number}": number for number in range(990)})["h989"] == "989"
-    assert len(stomp.sent({"k": "v" * 60 * KIB})["k"]) == 60 * KIB
-    peer, queue, id = stomp.connect(), stomp.queue() + "d" * 4 * KIB, "r" * 4 * KIB
-    peer.subscribe(queue, id=id)
-    peer.send("SEND", {"destination": queue, "receipt": id})
-    peer.receipt(id)
-    message = peer.message()
-    assert (message["destination"], message["subscription"]) == (queue, id)
-
-
 @requirement("SES-04", "LNG-01")
 def test_rapid_connects_and_disconnects(stomp: Scene) -> None:
     opening = stomp.opening_octets()

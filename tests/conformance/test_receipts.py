@@ -41,18 +41,6 @@ def test_receipt_values_are_arbitrary_and_come_in_order(stomp: Scene) -> None:
     assert [peer.take("RECEIPT").raw(b"receipt-id").decode() for _ in RECEIPTS] == RECEIPTS
 
 
-@requirement("DSC-01", "RCP-04", "RCP-05")
-def test_a_receipt_covers_all_frames_before_it(stomp: Scene) -> None:
-    for how in ["close", "reset"]:
-        queue, bodies = stomp.queue(), [b"%d" % number for number in range(50)]
-        peer = stomp.connect()
-        for body in bodies[:-1]:
-            peer.publish(queue, body)
-        peer.request("SEND", {"destination": queue}, bodies[-1])
-        getattr(peer.link, how)()
-        assert stomp.left_in(queue) == bodies
-
-
 @requirement("DSC-04", "RCP-05", "LNG-01")
 @columns(*TRANSPORTS)
 def test_frames_received_before_the_end_are_processed(stomp: Scene) -> None:

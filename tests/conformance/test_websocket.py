@@ -69,17 +69,6 @@ def test_several_frames_in_one_message(stomp: Scene) -> None:
     assert [message.body for message in peer.messages(2)] == [b"1", b"2"]
 
 
-@requirement("WST-04", "FRM-09")
-def test_one_frame_over_several_messages(stomp: Scene) -> None:
-    """As some clients cut large frames; where that is within a character, the message is a binary one."""
-    peer, queue, body = stomp.connect(), stomp.queue(), "漢".encode() * 15_000
-    peer.subscribe(queue)
-    frame = octets("SEND", {"destination": queue, "content-length": len(body)}, body)
-    for start in range(0, len(frame), 8_192):
-        peer.raw(frame[start : start + 8_192])
-    assert peer.message().body == body
-
-
 @requirement("WST-04")
 def test_a_fragmented_message(stomp: Scene) -> None:
     """Cut in the middle of a character too, and with a ping in between, as RFC 6455 allows."""

@@ -27,14 +27,7 @@ Headers = Mapping[Value, Value] | Iterable[tuple[Value, Value]]
 
 SERVER_COMMANDS = {"CONNECTED", "MESSAGE", "RECEIPT", "ERROR"}
 ONCE = ("destination", "message-id", "subscription", "ack", "receipt-id", "content-length", "content-type", "version")
-NEEDED = {
-    ("MESSAGE", "1.0"): {"destination", "message-id"},
-    ("MESSAGE", "1.1"): {"destination", "message-id", "subscription"},
-    ("MESSAGE", "1.2"): {"destination", "message-id", "subscription"},
-    ("RECEIPT", "1.0"): {"receipt-id"},
-    ("RECEIPT", "1.1"): {"receipt-id"},
-    ("RECEIPT", "1.2"): {"receipt-id"},
-}
+NEEDED = {"MESSAGE": {"destination", "message-id", "subscription"}, "RECEIPT": {"receipt-id"}}
 ESCAPES = {
     "1.0": {},
     "1.1": {"\\": "\\\\", "\n": "\\n", ":": "\\c"},
@@ -187,7 +180,8 @@ class Reader:
             self.faults.append(f"{command} before CONNECTED")
         if command in ("CONNECTED", "RECEIPT") and frame.body:
             self.faults.append(f"{command} with a body: {frame.body[:80]!r}")
-        missing = NEEDED.get((command, self.version or ""), set()) - {name for name, _ in frame.headers}
+        needed = NEEDED.get(command, set()) - ({"subscription"} if self.version == "1.0" else set())
+        missing = needed - {name for name, _ in frame.headers}
         if missing:
             self.faults.append(f"{command} without {missing}")
         self.faults.extend(f"{command} with {name} twice" for name in ONCE if len(frame.all(name)) > 1)

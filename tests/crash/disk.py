@@ -13,28 +13,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 _SIZE = 48 * 1024 * 1024
 # What the store may still grow by when the disk is made small.
 _LITTLE = 400 * 1024
 _MOUNT = 10.0
-
-
-class Disk(Protocol):
-    """Where the store lies.
-
-    Attributes:
-        folder: on it.
-    """
-
-    folder: Path
-
-    def fill(self, process: int) -> None:
-        """Leave little room for that process."""
-
-    def free(self, process: int) -> None:
-        """Give it back."""
 
 
 class FileSystem:
@@ -69,6 +52,9 @@ class Limit:
     def _limit(self, process: int, octets: int) -> None:
         hard = resource.prlimit(process, resource.RLIMIT_FSIZE)[1]
         resource.prlimit(process, resource.RLIMIT_FSIZE, (octets, hard))
+
+
+Disk = FileSystem | Limit
 
 
 @contextmanager

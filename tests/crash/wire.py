@@ -37,11 +37,7 @@ class Link:
 
     @classmethod
     async def open(cls, port: int) -> Link:
-        """Connect and log in.
-
-        Raises:
-            Gone: nobody listens, or not for long.
-        """
+        """Connect and log in."""
         try:
             stream = await trio.open_tcp_stream("127.0.0.1", port)
         except OSError:
@@ -60,22 +56,13 @@ class Link:
         return link
 
     async def send(self, octets: bytes) -> None:
-        """Write octets.
-
-        Raises:
-            Gone: the gateway has ended.
-        """
         try:
             await self._stream.send_all(octets)
         except trio.BrokenResourceError:
             raise Gone from None
 
     async def receive(self) -> list[Frame]:
-        """The frames of one chunk, perhaps none.
-
-        Raises:
-            Gone: the gateway has ended.
-        """
+        """The frames of one chunk, perhaps none."""
         try:
             chunk = await self._stream.receive_some(_CHUNK)
         except trio.BrokenResourceError:

@@ -61,18 +61,7 @@ class Stage:
         return self.upper / os.path.normpath(os.path.join(self.cwd, path)).lstrip("/")
 
     def run(self, command: list[str], *, told: str = "", alone: bool = False) -> str:
-        """Carry it out inside, as root.
-
-        Args:
-            told: its standard input.
-            alone: it sees no network, but an empty one of its own.
-
-        Returns:
-            its standard output.
-
-        Raises:
-            AssertionError: it failed; its words are the message.
-        """
+        """Carry it out inside, as root, with that input; what it writes.  Alone, it sees an empty network."""
         folders = ["/", str(self.upper), str(self.folder / "work"), str(self.folder / "root")]
         apart = ["unshare", "--mount", *["--net"] * alone]
         inside = [*apart, "sh", "-c", _ENTER, "sh", *folders, self.cwd, *command]
@@ -111,11 +100,7 @@ class Context:
         return path.count("/") == pattern.count("/") and fnmatchcase(path, pattern)
 
     def files(self, source: str) -> list[Path]:
-        """All files at or below that path, relative to the folder.
-
-        Raises:
-            AssertionError: there are none, so a build would end here.
-        """
+        """All files at or below that path, relative to the folder; there are some, or a build would end here."""
         top = self._folder / source
         every = [path for path in ([top] if top.is_file() else sorted(top.rglob("*"))) if path.is_file()]
         found = [path.relative_to(self._folder) for path in every]
@@ -125,12 +110,7 @@ class Context:
 
 
 class Build:
-    """An image that is built step by step.
-
-    Args:
-        context: what is copied.
-        folder: for the stages.
-    """
+    """An image that is built step by step, of a context, with a folder for its stages."""
 
     def __init__(self, dockerfile: Path, context: Path, folder: Path) -> None:
         self._context = context

@@ -54,17 +54,7 @@ def test_the_installation(tmp_path: Path) -> None:
     """From the wheel to copies of the store, as root of a machine that has nothing of it."""
     stage = Stage(tmp_path / "machine", cwd="/src")
     source = stage.place(".")
-    wheel = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(source / "dist"),
-        str(ROOT),
-    ]
+    wheel = [sys.executable, *"-m pip wheel --quiet --no-deps --wheel-dir".split(), str(source / "dist"), str(ROOT)]
     subprocess.run(wheel, check=True, timeout=200, capture_output=True)
     (source / "deploy").symlink_to(DEPLOY)
     (source / "gateway.toml").write_text(settings("Install for production"))

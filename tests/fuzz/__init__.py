@@ -1,7 +1,7 @@
 """Fuzzing: octets that nobody would send, into everything that reads what a stranger may have written.
 
     targets/    one module each, with one function `run(octets)`: it returns, or an invariant is broken
-    corpus/     octets worth starting from, a folder for each target; found ones are added with `--keep`
+    corpus/     octets worth starting from, a folder for each target
     child       one target under atheris, which changes the octets by what code they reach, until the time is over
     __main__    `make fuzz`: all targets, two at a time, and what was found
 
