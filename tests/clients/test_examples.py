@@ -59,15 +59,12 @@ class Program:
         assert self.process.wait(PATIENCE) == 0
         assert self._lines.empty(), self._lines.get()
 
-    def rest(self, status: int = 0) -> tuple[str, str]:
+    def failed(self) -> str:
         """What it still says on both streams until it ends by itself."""
-        assert self.process.wait(PATIENCE) == status
+        assert self.process.wait(PATIENCE) == 1
         self._reader.join(PATIENCE)
-        lines = []
-        while not self._lines.empty():
-            lines.append(f"{self._lines.get()}\n")
         assert self.process.stderr is not None
-        return "".join(lines), self.process.stderr.read()
+        return "\n".join([*self._lines.queue, self.process.stderr.read()])
 
     def close(self) -> None:
         self.process.kill()
@@ -86,20 +83,12 @@ def started(file: str, gateway: GatewayProcess, *arguments: str, **variables: st
         program.close()
 
 
-def ended(file: str, gateway: GatewayProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(EXAMPLES / file), *arguments],
-        env=broker_of(gateway),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-
-
 def printed(file: str, gateway: GatewayProcess, *arguments: str) -> list[str]:
     """What an example prints that ends well."""
-    program = ended(file, gateway, *arguments)
+    command = [sys.executable, str(EXAMPLES / file), *arguments]
+    program = subprocess.run(
+        command, env=broker_of(gateway), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (program.returncode, program.stderr) == (0, "")
     return program.stdout.splitlines()
 
@@ -122,9 +111,9 @@ def test_a_lost_connection_ends_the_program(file: str, arguments: list[str], las
     with start_gateway() as gateway, started(file, gateway, *arguments, PASSCODE="engine") as program:
         program.line()
         gateway.stop()
-        output, errors = program.rest(status=1)
-    assert (output + errors).splitlines()[-1].startswith(last)
-    assert "ERROR: " in output + errors, "it says why"
+        said = program.failed()
+    assert said.splitlines()[-1].startswith(last)
+    assert "ERROR: " in said, "it says why"
 
 
 def test_work_queue() -> None:

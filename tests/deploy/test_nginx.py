@@ -159,11 +159,6 @@ class TestWorkers:
         finally:
             connection.disconnect()
 
-    def test_nobody_comes_in_beside_it(self, gateway: GatewayProcess) -> None:
-        with socket.create_connection((HOST, gateway.tcp_port), timeout=PATIENCE) as sock:
-            sock.sendall(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:ada\npasscode:engine\n\n\0")
-            assert b"CONNECTED" not in sock.recv(1000)
-
 
 class TestText:
     PAGES = (DEPLOY / "nginx.conf").read_text()
