@@ -1,13 +1,7 @@
 """How `make test` divides the tests between two workers (pytest-xdist); run without it, this does nothing.
 
-A worker gets a file at a time, so that what a module shares is made once.  What a whole folder shares and is dear, a
-JVM, a browser or an image, is not made once by each worker: such a folder goes to one worker as a whole.  These come
-first, or one worker would be busy with the last of them while the other has nothing left.
-
-Nothing else is shared between workers: each has its own `tmp_path`, its own environment, and ports of its own (see
-`tests.gateway_process.free_ports`).  Node IDs stay what they are without workers.
-
-How long something takes says nothing where others run too, so Hypothesis does not look at it.
+A worker gets a file at a time, and a whole folder where that shares what is dear: a JVM, a browser or an image.  How
+long something takes says nothing where others run too, so Hypothesis does not look at it.
 """
 
 from __future__ import annotations

@@ -16,28 +16,18 @@ from tests.transports import tls_files
 
 @dataclass(frozen=True)
 class Demanding:
-    """What a client needs there.
+    """What a client needs there."""
 
-    Attributes:
-        process: its port `tcp` speaks no TLS.
-        port: of STOMP over TLS, which asks for a certificate.
-        websocket: the same over WebSocket.
-        ca: whom to believe.
-        cert, key: what to show.
-        stranger: a certificate with its key in one file, for which nobody vouches who is known there.
-    """
-
-    process: GatewayProcess
-    port: int
-    websocket: int
+    process: GatewayProcess  # its port `tcp` speaks no TLS
+    port: int  # of STOMP over TLS, which asks for a certificate
+    websocket: int  # the same over WebSocket
     ca: Path
     cert: Path
     key: Path
-    stranger: Path
+    stranger: Path  # a certificate with its key in one file, of an authority that is not known there
 
     @property
     def url(self) -> str:
-        """For a command line."""
         return f"stomps://{HOST}:{self.port}"
 
     @property
@@ -48,7 +38,6 @@ class Demanding:
 
 @contextmanager
 def demanding(folder: Path) -> Iterator[Demanding]:
-    """One for the block."""
     files = tls_files.write(folder)
     assert files.client_ca is not None
     cert, key, stranger = folder / "client.pem", folder / "client.key", folder / "stranger.pem"

@@ -1,11 +1,6 @@
 """A real gateway as a process of its own, for every test that looks at it from outside.
 
-It knows how a gateway is started (`python -m gateway serve`, settings in the environment), when it is ready
-(its three ports accept and `/healthz` answers) and how it must end (SIGTERM, status 0, no traceback in the
-log).  It knows nothing of STOMP.  The ports are found by binding, and released just before the gateway takes them;
-the process keeps them over `restart()`, because clients come back to the same place.
-
-Everything that waits is bounded, and a gateway that does not start or stop shows its log.
+The process keeps its ports over `restart()`.  Everything that waits is bounded, and a failure shows the log.
 """
 
 from __future__ import annotations
@@ -77,7 +72,6 @@ class GatewayProcess:
 
     @property
     def ws_url(self) -> str:
-        """Address of the WebSocket endpoint."""
         return f"ws://{HOST}:{self.ws_port}{self._settings.get('websocket_path', '/ws')}"
 
     @property
@@ -97,11 +91,7 @@ class GatewayProcess:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def start(self) -> None:
-        """Start the process and wait until it is ready.
-
-        Raises:
-            AssertionError: it ended, or was not ready in time; the message carries its log.
-        """
+        """Start the process and wait until it is ready."""
         assert self._process is None, "the gateway runs already"
         variables = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
         variables |= {f"GATEWAY_{name.upper()}": str(value) for name, value in self._settings.items()}

@@ -27,7 +27,6 @@ SOURCE, TARGET = "/queue/dlq.a", "/queue/b"
 
 
 def kill_with_commit(number: int, *, before: bool) -> None:
-    """Only commits with messages count."""
     write = SQLiteStore.write
     commits = 0
 

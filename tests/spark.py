@@ -1,11 +1,6 @@
 """The Spark session that all tests of a pytest process share: one JVM, started with the first test that asks for it.
 
-A package of tests that needs it has `from tests.spark import spark` in its conftest.  Then `spark` is a fixture there;
-wherever it is imported it is the same session, and it ends with the tests.
-
-Its settings are those of a machine that runs many small queries once: no compiler for what runs once, neither the
-JVM's second nor Spark's own, no UI, two tasks at a time.  What is compiled otherwise gives the same rows; how fast it
-does is measured by the benchmarks, with settings of their own.
+Its settings are those of a machine that runs many small queries once; how fast it is, benchmarks measure.
 """
 
 from __future__ import annotations
@@ -58,7 +53,6 @@ def start_spark() -> SparkSession:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session that all tests share."""
     from gateway.pipeline.spark.session import session
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,8 +1,4 @@
-"""Every example and every command of every page is one that could be typed: names and options that are there.
-
-Tests of their own run what is on the pages (`tests/docs`, `test_docs_security`, `tests/clients`, ...); this
-one sees to it that no line of any page is forgotten when a command, an option, a setting or a make target changes.
-"""
+"""Every example and every command of every page is one that could be typed: names and options that are there."""
 
 from __future__ import annotations
 
@@ -114,15 +110,12 @@ def test_variables_are_settings() -> None:
     assert named - others <= {f"GATEWAY_{name.upper()}" for name in Settings.model_fields}
 
 
-@pytest.mark.parametrize(("page", "text"), blocks("toml"))
-def test_settings(page: str, text: str) -> None:
+def test_settings_and_python() -> None:
     """Keys of the first level are settings; what is wrong beside that, the pages' own tests find."""
-    assert tomllib.loads(text).keys() <= Settings.model_fields.keys()
-
-
-@pytest.mark.parametrize(("page", "text"), blocks("python"))
-def test_python(page: str, text: str) -> None:
-    ast.parse(text)
+    for page, text in blocks("toml"):
+        assert tomllib.loads(text).keys() <= Settings.model_fields.keys(), page
+    for page, text in blocks("python"):
+        ast.parse(text, page)
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("js"))

@@ -1,13 +1,7 @@
-"""docs/security.md, run as it stands.
+"""docs/security.md, run as it stands: what is under one heading is an example; its tables are compared with the code.
 
-The page is cut at its headings.  What stands under one heading is an example: its files are written (the first block of
-the page is the beginning of each gateway.toml, and a first line `# name.py` names a file), its commands are run, a
-gateway is started with its settings, and each client is run against it and must come in as `alice`.  Replaced are
-addresses alone, because a test has ports of its own; what the text speaks of and no block makes (the keys of an
-identity provider, a database) is made here.  Flask is not installed: its block is compiled, and its cookie made as
-itsdangerous makes it.
-
-Tables that must say the same as the code are compared with it.
+An example's files are written (the page's first block begins each gateway.toml, a first line `# name.py` names a file),
+its commands run, a gateway started, and each client must come in as `alice`.  Replaced are addresses alone.
 """
 
 from __future__ import annotations
@@ -186,8 +180,6 @@ class Scene:
 
 
 class Told(stomp.ConnectionListener):
-    """As whom a client came in."""
-
     def __init__(self) -> None:
         self.user: queue.Queue[str] = queue.Queue()
 

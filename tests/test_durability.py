@@ -1,8 +1,4 @@
-"""docs/durability.md, against a real gateway that is killed or stopped: what is there then, and how it looks.
-
-Each test fills a gateway, ends it, starts it again over the same store, and reads everything.  What can go wrong, and
-when, is for tests/crash; what a full disk does, too.
-"""
+"""docs/durability.md, against a real gateway that is filled, killed or stopped, and started again over its store."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .gateway_process import HOST, GatewayProcess, start_gateway
+from .gateway_process import HOST, GatewayProcess
 from .transports.peers import Peer, Received, dial
 
 pytestmark = pytest.mark.slow
@@ -141,80 +137,6 @@ async def test_which_messages(gateway: GatewayProcess, end: Callable[[GatewayPro
         assert len(await left(gateway, f"/topic/{name}")) == values
 
 
-async def test_durable_subscriptions(gateway: GatewayProcess, end: Callable[[GatewayProcess], None]) -> None:
-    spellings: dict[str, dict[str, object]] = {
-        "id": {"durable": "true"},
-        "name": {"durable-subscription-name": "clerk"},
-        "queue": {"x-queue-name": "jobs", "durable": "true"},
-        "ended": {"durable": "true"},
-    }
-    async with client(gateway, client_id="me") as peer:
-        for name, headers in spellings.items():
-            await ask(peer, "SUBSCRIBE", destination=f"/topic/{name}", id=name, **headers)
-        for name in ("id", "name", "queue"):
-            await ask(peer, "UNSUBSCRIBE", id=name)
-        await ask(peer, "UNSUBSCRIBE", id="ended", durable="true")
-    async with client(gateway) as peer:
-        for name in spellings:
-            await send(peer, f"/topic/{name}", "durable", **DURABLE)
-            await send(peer, f"/topic/{name}", "plain")
-    end(gateway)
-    gateway.start()
-    for name, headers in spellings.items():
-        async with client(gateway, client_id="me") as peer:
-            await peer.send_frame("SUBSCRIBE", destination=f"/topic/{name}", id=name, **headers)
-            await send_and_see(peer, f"/topic/{name}", [] if name == "ended" else ["durable"])
-
-
-async def send_and_see(peer: Peer, topic: str, bodies: list[str]) -> None:
-    """These wait for the subscriber of a topic, and nothing else."""
-    await peer.publish(topic, b"the end")
-    found = [(await peer.frame("MESSAGE")).body.decode() for _ in range(len(bodies) + 1)]
-    assert found == [*bodies, "the end"]
-
-
-async def test_receipts_cover_all_before(gateway: GatewayProcess) -> None:
-    """What one RECEIPT says of the frames before it; the gateway is killed as soon as it is there."""
-    async with client(gateway) as worker, client(gateway) as peer:
-        for name in ("acknowledged", "rejected"):
-            await send(peer, f"/queue/{name}", **DURABLE)
-        for number in range(200):
-            await peer.publish("/queue/many", b"%d" % number, **DURABLE)
-        (acknowledged,) = await take(worker, "/queue/acknowledged", 1)
-        (rejected,) = await take(worker, "/queue/rejected", 1)
-        await worker.send_frame("ACK", id=acknowledged["ack"])
-        await worker.send_frame("NACK", id=rejected["ack"], requeue="false")
-        await ask(peer, "DISCONNECT")
-        await ask(worker, "SEND", destination="/topic/nobody")
-        gateway.kill()
-    gateway.start()
-    assert [int(body) for body, _ in await left(gateway, "/queue/many")] == list(range(200))
-    assert await left(gateway, "/queue/acknowledged") == []
-    assert await left(gateway, "/queue/rejected") == []
-    assert len(await left(gateway, "/queue/dlq.rejected")) == 1
-
-
-async def test_transactions(gateway: GatewayProcess, end: Callable[[GatewayProcess], None]) -> None:
-    async with client(gateway) as peer:
-        for name in ("taken", "open"):
-            await send(peer, f"/queue/{name}", "job", **DURABLE)
-        for name, source in (("t", "taken"), ("u", "open")):
-            (job,) = await take(peer, f"/queue/{source}", 1)
-            await ask(peer, "BEGIN", transaction=name)
-            await ask(peer, "ACK", id=job["ack"], transaction=name)
-            for target in ("a", "b"):
-                await send(peer, f"/queue/{target}", name, transaction=name, **DURABLE)
-        await ask(peer, "COMMIT", transaction="t")
-        end(gateway)
-    gateway.start()
-    assert [await left(gateway, f"/queue/{name}") for name in ("a", "b", "taken", "open")] == [
-        [("t", again(end))],
-        [("t", again(end))],
-        [],
-        [("job", "2")],
-    ]
-
-
 async def test_what_comes_back(gateway: GatewayProcess, end: Callable[[GatewayProcess], None]) -> None:
     """0 is with its second consumer, 1 with its first; after a kill all of them are marked."""
     async with client(gateway) as peer, client(gateway) as worker:
@@ -251,27 +173,3 @@ async def test_a_back_off_ends_and_failures_count(
     async with client(gateway) as peer:
         (letter,) = await take(peer, "/queue/dlq.back-off", 1)
     assert (letter["dlq-reason"], letter["dlq-attempts"], letter["reason"]) == ("max-attempts", "2", "no paper")
-
-
-async def test_times_go_on_while_nothing_runs(gateway: GatewayProcess) -> None:
-    async with client(gateway) as peer:
-        await send(peer, "/queue/a", "short", expiration=200, **DURABLE)
-        await send(peer, "/queue/a", "long", expiration=600_000, **DURABLE)
-        await send(peer, "/queue/b", "due", x_delay=200, **DURABLE)
-        await send(peer, "/queue/b", "not due", x_delay=600_000, **DURABLE)
-        gateway.kill()
-    gateway.start()  # which takes longer than 0.2 s; if it did not, the next lines would wait for it
-    assert await left(gateway, "/queue/a") == [("long", "2")]
-    assert await left(gateway, "/queue/b") == [("due", None)]
-
-
-async def test_what_a_memory_gateway_promises() -> None:
-    """Nothing: it takes durable messages like others."""
-    with start_gateway(close_linger=0.1) as gateway:
-        async with client(gateway) as peer:
-            await send(peer, "/queue/a", **DURABLE)
-        gateway.stop()
-        assert "messages are lost, for they are kept in memory only" in gateway.log
-        gateway.start()
-        assert await left(gateway, "/queue/a") == []
-        assert "recovered" not in gateway.log

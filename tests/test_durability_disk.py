@@ -1,16 +1,11 @@
-"""docs/durability.md on the disk, against a real gateway: little room, no writing, damage; and that it all ends.
-
-A disk that is full to the last octet is for tests/crash.
-"""
+"""docs/durability.md on the disk, against a real gateway: little room, no writing, damage; and that it all ends."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from .crash.disk import file_system
 from .gateway_process import HOST, GatewayProcess
 from .test_durability import DURABLE, ask, client, left, send, take
 
@@ -25,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 # Seconds until the gateway has noticed what happened to its disk.
 SOON = 15.0
-SIZE = 64 << 20
 
 _STATVFS = """
 import os
@@ -40,33 +35,8 @@ os.statvfs = _told
 """
 
 
-class FileSystem:
-    """A real one, of 64 MiB, of which an eighth is to stay free."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder / "disk"
-        self.folder.mkdir()
-        _run("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(self.folder))
-        self._filler = self.folder / "filler"
-
-    def fill(self) -> None:
-        """Leave little room, but some."""
-        self._filler.write_bytes(bytes(SIZE - SIZE // 10))
-
-    def free(self) -> None:
-        """Give it back."""
-        self._filler.unlink()
-
-    def protect(self, *, protected: bool) -> None:
-        """Nothing can be written there, or it can again."""
-        _run("mount", "-o", f"remount,{'ro' if protected else 'rw'}", str(self.folder))
-
-    def close(self) -> None:
-        _run("umount", "-l", str(self.folder))
-
-
-class Told:
-    """The gateway is told of a disk that is not there; for whoever may not mount one."""
+class Disk:
+    """A disk whose room the gateway is told."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder / "disk"
@@ -78,11 +48,9 @@ class Told:
         monkeypatch.setenv("PYTHONPATH", str(folder / "site"))
 
     def fill(self) -> None:
-        """Leave little room, but some."""
         self._tell(1000)
 
     def free(self) -> None:
-        """Give it back."""
         self._tell(1 << 19)
 
     def _tell(self, blocks: int) -> None:
@@ -90,36 +58,10 @@ class Told:
         new.write_text(str(blocks))
         new.replace(self._free)
 
-    def protect(self, *, protected: bool) -> None:
-        """Nothing can be written there, or it can again; root can all the same."""
-        self.folder.chmod(0o555 if protected else 0o755)
-        (self.folder / "store.db").chmod(0o444 if protected else 0o644)
-
-    def close(self) -> None:
-        self.folder.chmod(0o755)
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
-
-
-def may_mount() -> bool:
-    """Only root may, and not in every container."""
-    return subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
-
-
-Disk = FileSystem | Told
-MOUNTED = pytest.param(FileSystem, marks=pytest.mark.long)
-DISKS = [MOUNTED, Told] if may_mount() else [Told]
-# Where rights keep nobody out, a file system must.
-GUARDS = [MOUNTED] if may_mount() else [Told]
-
 
 @pytest.fixture
-def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    made: Disk = request.param(tmp_path, monkeypatch)
-    yield made
-    made.close()
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -130,7 +72,6 @@ def gateway(disk: Disk, tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def readiness(gateway: GatewayProcess) -> tuple[int, str]:
-    """The status of /readyz, and why."""
     with closing(http.client.HTTPConnection(HOST, gateway.http_port, timeout=5)) as connection:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()
@@ -154,7 +95,6 @@ async def refusal(gateway: GatewayProcess) -> tuple[str, str]:
     return error["message"], error.body.decode()
 
 
-@pytest.mark.parametrize("disk", DISKS, indirect=True)
 async def test_a_disk_that_is_nearly_full(disk: Disk, gateway: GatewayProcess) -> None:
     gateway.start()
     await until_ready(gateway, 200)
@@ -186,43 +126,35 @@ async def test_a_disk_that_is_nearly_full(disk: Disk, gateway: GatewayProcess) -
     assert [body for body, _ in await left(gateway, "/queue/a")] == ["2", "3"]
 
 
-@pytest.mark.parametrize("disk", DISKS, indirect=True)
-async def test_one_that_is_so_at_the_start(disk: Disk, gateway: GatewayProcess) -> None:
-    disk.fill()
-    gateway.start()
-    await until_ready(gateway, 503)
-    await refusal(gateway)
-    disk.free()
-    await until_ready(gateway, 200)
-    async with client(gateway) as peer:
-        await send(peer, "/queue/a", **DURABLE)
+async def test_one_that_cannot_be_written_at_the_start(tmp_path: Path) -> None:
+    """A file system that is read-only; where none can be mounted, a folder without rights."""
+    with file_system() as mounted:
+        folder = mounted.folder if mounted else tmp_path
+        settings = {"store": f"sqlite:{folder}/store.db", "close_linger": 0.1}
+        with GatewayProcess(tmp_path, settings).running() as gateway:
+            async with client(gateway) as peer:
+                await send(peer, "/queue/a", "kept", **DURABLE)
+            gateway.stop()
+            protect(folder, mounted=mounted is not None, protected=True)
+            try:
+                with pytest.raises(AssertionError, match="ended with status 1"):
+                    gateway.start()
+            finally:
+                protect(folder, mounted=mounted is not None, protected=False)
+            assert str(folder) in gateway.log
+            gateway.start()
+            assert await left(gateway, "/queue/a") == [("kept", None)]
 
 
-@pytest.mark.parametrize("disk", GUARDS, indirect=True)
-async def test_one_that_cannot_be_written_at_the_start(disk: Disk, gateway: GatewayProcess, tmp_path: Path) -> None:
-    gateway.start()
-    async with client(gateway) as peer:
-        await send(peer, "/queue/a", "kept", **DURABLE)
-    gateway.stop()
-    disk.protect(protected=True)
-    variables = {**os.environ, "GATEWAY_STORE": f"sqlite:{disk.folder}/store.db", "GATEWAY_HTTP": f"{HOST}:0"}
-    ended = await trio.run_process(
-        [sys.executable, "-m", "gateway", "serve"],
-        cwd=tmp_path,
-        env=variables,
-        check=False,
-        capture_stdout=True,
-        capture_stderr=True,
-    )
-    assert ended.returncode == 1, ended.stderr
-    assert str(disk.folder) in ended.stderr.decode()
-    assert b"Traceback" not in ended.stdout + ended.stderr
-    disk.protect(protected=False)
-    gateway.start()
-    assert await left(gateway, "/queue/a") == [("kept", None)]
+def protect(folder: Path, *, mounted: bool, protected: bool) -> None:
+    """Nothing can be written there, or it can again."""
+    if mounted:
+        command = ["mount", "-o", f"remount,{'ro' if protected else 'rw'}", str(folder)]
+        subprocess.run(command, check=True, capture_output=True)
+    else:
+        (folder / "store.db").chmod(0o444 if protected else 0o644)
 
 
-@pytest.mark.parametrize("disk", DISKS[-1:], indirect=True)
 async def test_damaged_messages_are_left_out_and_no_others(disk: Disk, gateway: GatewayProcess) -> None:
     gateway.start()
     async with client(gateway) as peer:

@@ -1,8 +1,6 @@
 """Nothing secret in anything that the gateway writes or tells: log, journal, metrics, API, taps, traces, errors.
 
-A real gateway is shown planted secrets in every way that one can be shown, right ones and wrong ones, with all of the
-log on, every message traced, and an operator who looks at the frames of sessions; then everything that it left is
-searched for each of them, as it stands and as base64 has it.
+A real gateway is shown planted secrets in every way that one can be shown; then all that it left is searched for them.
 """
 
 from __future__ import annotations
@@ -168,15 +166,8 @@ SHOWN: list[list[bytes]] = [
     [frame("STOMP", accept_version="1.2", host="h", login=TICKET, Authorization=f"Basic {BASIC}")],
     [
         frame("SUBSCRIBE", destination="/queue/shown", id="1"),
-        frame(
-            "SEND",
-            destination="/queue/shown",
-            passcode=WRONG,
-            Authorization=f"Bearer {WRONG}",
-            cookie=f"session={WRONG}",
-            token=WRONG,
-            receipt="r",
-        ),
+        frame("SEND", destination="/queue/shown", receipt="r", passcode=WRONG, token=WRONG, cookie=f"session={WRONG}"),
+        frame("SEND", destination="/queue/shown", Authorization=f"Bearer {WRONG}"),
         frame("DISCONNECT", receipt="e"),
     ],
 ]
@@ -213,16 +204,9 @@ JSON = {"Content-Type": "application/json"}
 
 def log_in(gateway: GatewayProcess) -> str:
     told = ""
-    for shown in (
-        {"token": ADMIN},
-        {"token": METRICS},
-        {"token": WRONG},
-        {"login": "ada", "passcode": PASSCODE},
-        {"login": "ada", "passcode": WRONG},
-        {"login": PASSCODE, "passcode": "ada"},
-        {"login": "ada", "passcode": EXPIRED},
-        {"login": WRONG, "token": ADMIN},
-    ):
+    tokens = [{"token": word} for word in (ADMIN, METRICS, WRONG)]
+    logins = [{"login": "ada", "passcode": word} for word in (PASSCODE, WRONG, EXPIRED)]
+    for shown in (*tokens, *logins, {"login": PASSCODE, "passcode": "ada"}, {"login": WRONG, "token": ADMIN}):
         told += ask(gateway, "/api/v1/login", "POST", json.dumps(shown), **JSON)
     # A field that is none is named to whoever wrote it, and to nobody else.
     assert ADMIN in ask(gateway, "/api/v1/login", "POST", json.dumps({ADMIN: WRONG}), **JSON)
@@ -238,19 +222,8 @@ def test_nothing_secret_is_told(gateway: GatewayProcess, collector: Collector, t
     tapped = trio.run(tap_all, gateway)
     assert tapped.count("(hidden)") >= 2 * len(SHOWN)
     bearer = {"Authorization": f"Bearer {ADMIN}"}
-    for path in (
-        "/metrics",
-        "/api/v1/sessions",
-        "/api/v1/subscriptions",
-        "/api/v1/destinations",
-        "/api/v1/settings",
-        "/api/v1/overview",
-        "/api/v1/messages?destination=/queue/a",
-        "/api/v1/me",
-        "/readyz",
-        "/healthz",
-        "/config.json",
-    ):
+    api = "sessions subscriptions destinations settings overview messages?destination=/queue/a me".split()
+    for path in ("/metrics", "/readyz", "/healthz", "/config.json", *[f"/api/v1/{name}" for name in api]):
         told += ask(gateway, path, **bearer) + ask(gateway, path, Authorization=f"Bearer {WRONG}")
     told += log_in(gateway)
     answer = ask(gateway, "/api/v1/tickets", "POST", Authorization=f"Bearer {GOOD}")  # a secret, rightly

@@ -1,13 +1,8 @@
-"""`make attacks`: what each attack costs a neighbour who behaves well.
-
-    python -m tests.attacks                       all of them
-    python -m tests.attacks --seconds 5 loris     those whose name has one of these words
+"""`make attacks`: what each attack costs a neighbour that behaves well; `--seconds 5 loris` picks some by a word.
 
 The neighbour's p99 latency is taken when all is quiet, beside a process that burns a core, and under the attack; of
-each the least counts.  The gateway has the first core, and all clients are on the others, where burner and attacker run
-when the neighbour does not (SCHED_IDLE).  Beside it stands what took the gateway itself longest (`probe`).
-
-Status 1 if a latency is more than three times its quiet value, or if `test_attacks` would fail.
+each the least counts.  Burner and attacker run on other cores than the gateway, when the neighbour does not.  Status 1
+if a latency is more than three times its quiet value, or if `test_attacks` would fail.
 """
 
 from __future__ import annotations

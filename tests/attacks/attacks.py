@@ -1,9 +1,4 @@
-"""What hostile clients do.
-
-An attack is a function that does its worst once, in bounded time and volume, and returns what it was told.  Its row
-says over which transports it comes, under which settings, and which words must stand in what it was told, or in the log
-of the gateway where no words can reach it: mostly the name of the setting that stopped it.
-"""
+"""What hostile clients do: an attack does its worst once, in bounded time and volume, and returns what it was told."""
 
 from __future__ import annotations
 
@@ -43,8 +38,6 @@ Run = Callable[[Siege], Awaitable[str]]
 
 @dataclass(frozen=True)
 class Attack:
-    """One row of the list."""
-
     run: Run
     names: tuple[str, ...]  # words that must be told, or stand in the log
     kinds: tuple[str, ...] = BOTH  # the transports that it comes by
@@ -55,7 +48,6 @@ class Attack:
 
     @property
     def name(self) -> str:
-        """As it is called in lists."""
         return self.run.__name__.replace("_", " ")
 
 
@@ -122,7 +114,6 @@ async def half_open(siege: Siege) -> str:
 
 
 async def reader_that_never_reads(siege: Siege) -> str:
-    """1 GB is sent to it."""
     reader, writer = await siege.log_in(), await siege.log_in()
     await reader.subscribe("/topic/big")
     part = frame("SEND", b"x" * MIB, destination="/topic/big", content_length=MIB)
@@ -279,7 +270,6 @@ def _framed(piece: bytes) -> bytes:
 
 
 async def _pour_raw(peer: Peer, data: Iterable[bytes]) -> None:
-    """The same as it stands."""
     with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
         for piece in data:
             await peer.wire.stream.send_all(piece)

@@ -21,8 +21,6 @@ PATIENCE = 20.0
 
 
 class Neighbour:
-    """The client, over TCP."""
-
     def __init__(self, port: int, login: str, passcode: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -66,7 +64,6 @@ class Neighbour:
 
 
 def main() -> None:
-    """Measure until the input ends."""
     port, login, passcode = sys.argv[1:]
     neighbour = Neighbour(int(port), login, passcode)
     taken: list[float] = []

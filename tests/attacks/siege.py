@@ -1,8 +1,4 @@
-"""A gateway under attack.
-
-It is a process of its own with a small mark for its memory, and so is the neighbour.  What is looked at is what an
-operator can see: the resident memory that the system tells of, the log, the answers of the HTTP port.
-"""
+"""A gateway under attack, with a small mark for its memory, and its neighbour; looked at as an operator can."""
 
 from __future__ import annotations
 
@@ -26,8 +22,6 @@ MARK = 256
 
 
 class Neighbour:
-    """The well-behaved client, in its process."""
-
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
@@ -54,8 +48,6 @@ class Neighbour:
 
 @dataclass
 class Siege:
-    """What an attack finds."""
-
     gateway: GatewayProcess
     neighbour: Neighbour
     kind: str  # `tcp` or `websocket`: the way that the attack comes

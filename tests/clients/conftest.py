@@ -1,13 +1,7 @@
-"""What the tests of real clients share: one gateway, relays to it, one nginx, and the running node programs.
-
-One gateway serves all of them, so each test has destinations of its own (`name`).  Relays are made per test, since
-they break connections on purpose.
-"""
+"""What the tests of real clients share: one gateway, relays to it, one nginx, and the running node programs."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,18 +11,15 @@ from tests.clients.driver import Driver, start_driver, tool
 from tests.clients.forwarder import Forwarder, start_forwarder
 from tests.clients.nginx import start_nginx
 from tests.gateway_process import GatewayProcess
-from tests.shared import gateway, name
+from tests.shared import gateway, name, write_users
 
 __all__ = ["gateway", "name"]
 
 
 @pytest.fixture
 def users(tmp_path: Path) -> Path:
-    """A users file that knows ada, whose passcode is `engine`, written by the command that users use."""
-    file = tmp_path / "users.txt"
-    command = [sys.executable, "-m", "gateway", "passwd", str(file), "ada"]
-    subprocess.run(command, input=b"engine\n", check=True, capture_output=True, timeout=30)
-    return file
+    """A users file that knows ada, whose passcode is `engine`."""
+    return write_users(tmp_path / "users.txt", {"ada": "engine"})
 
 
 @pytest.fixture
@@ -52,15 +43,41 @@ def nginx(gateway: GatewayProcess, ws_relay: Forwarder) -> Iterator[int]:
         yield port
 
 
+LOGS = """
+[[policy]]
+match = "/topic/#"
+log_messages = 1_000_000
+
+[[policy]]
+match = "/topic/short"
+log_messages = 3
+
+[[policy]]
+match = ["/topic/memory", "/topic/memory/#"]
+durable = false
+
+[[policy]]
+match = "/topic/live"
+log_messages = 0
+"""
+
+
+@pytest.fixture(scope="package")
+def logging_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with a store, whose topics have logs."""
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "gateway.toml").write_text(LOGS)
+    with GatewayProcess(folder, {"store": "sqlite:store.db"}).running() as gateway:
+        yield gateway
+
+
 @pytest.fixture(scope="package")
 def node() -> Iterator[Driver]:
-    """@stomp/stompjs in node."""
     with start_driver("node.mjs") as driver:
         yield driver
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Driver]:
-    """@stomp/stompjs in headless Chromium."""
     with start_driver("chromium.mjs", tool("chromium")) as driver:
         yield driver

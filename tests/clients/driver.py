@@ -28,28 +28,17 @@ JOB_TIMEOUT = 60.0
 
 
 def tool(name: str) -> str:
-    """The path of a program that `make test` installs.
-
-    Raises:
-        AssertionError: it is not there; the sentence says how to get it.
-    """
+    """The path of a program that `make test` installs."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     assert found, f"{name} is missing, and this test needs it: `make test` installs it, or `tests/install-tools tests`"
     return found
 
 
 def node_package(name: str) -> None:
-    """Check that node's package is there.
-
-    Raises:
-        AssertionError: it is not; the sentence says how to get it.
-    """
     assert (ROOT / "node_modules" / name).is_dir(), f"node's package {name} is missing: run `tests/install-tools tests`"
 
 
 class Driver:
-    """A running node program."""
-
     def __init__(self, process: subprocess.Popen[str], errors: IO[str]) -> None:
         self._process = process
         self._errors = errors
@@ -63,11 +52,7 @@ class Driver:
         self._lines.put("")
 
     def run(self, scenario: str, answers: Mapping[str, Callable[[], None]] | None = None, **job: Any) -> Any:
-        """Run one job; what the scenario asks for is done by `answers`; returns what it reports.
-
-        Raises:
-            AssertionError: the scenario failed, or the program ended or said nothing for too long.
-        """
+        """Run one job; what the scenario asks for is done by `answers`; returns what it reports."""
         self._say({"scenario": scenario, **job})
         while True:
             heard = self._hear(scenario)

@@ -1,9 +1,6 @@
-"""A loopback TCP relay between clients and the gateway that can misbehave as networks do.
+"""A loopback TCP relay that can misbehave as networks do: `cut()` resets what is open, `freeze()` swallows what comes.
 
-`cut()` resets every connection that is open now, on both sides.  `freeze()` makes every connection that is open
-now swallow what comes, without closing: a machine that lost its network looks like that from the other side, and
-only heart-beats can find it.  Connections opened later pass untouched, so a client can come back through the same
-port.  It knows nothing of STOMP.
+Connections opened later pass untouched, so a client can come back through the same port.
 """
 
 from __future__ import annotations

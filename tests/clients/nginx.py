@@ -1,8 +1,6 @@
-"""A real nginx on loopback, running the project's own deploy/nginx.conf, with the files beside it where they are asked
-for.
+"""A real nginx on loopback, running the project's own deploy/nginx.conf, with the files beside it where wanted.
 
-Only the words that the files name as differing between machines are replaced; a word that is no longer in its file
-fails the test, so that the files and these lists cannot drift apart.  Modules are those that Debian has switched on.
+Only the words that differ between machines are replaced; a word that is no longer in its file fails the test.
 """
 
 from __future__ import annotations
@@ -28,19 +26,12 @@ START_TIMEOUT = 10.0
 
 @dataclass(frozen=True)
 class Public:
-    """The ports of an nginx with TLS.
+    """The ports of an nginx with TLS."""
 
-    Attributes:
-        http: leads to `https`.
-        https: pages and WebSockets.
-        stomp: STOMP over TCP with TLS.
-        authority: file of the authority that vouches for 127.0.0.1, in PEM.
-    """
-
-    http: int
-    https: int
-    stomp: int
-    authority: Path
+    http: int  # leads to `https`
+    https: int  # pages and WebSockets
+    stomp: int  # STOMP over TCP with TLS
+    authority: Path  # file of the authority that vouches for 127.0.0.1, in PEM
 
     @property
     def url(self) -> str:
@@ -98,11 +89,7 @@ def start_nginx(ws_port: int, http_port: int) -> Iterator[int]:
 
 @contextmanager
 def start_nginx_tls(ws_port: int, http_port: int, tcp_port: int) -> Iterator[Public]:
-    """nginx with TLS for pages and for workers.
-
-    Args:
-        tcp_port: of a gateway that has `tcp_proxy_protocol`, and trusts 127.0.0.1.
-    """
+    """nginx with TLS for pages and for workers; the gateway has `tcp_proxy_protocol`, and trusts 127.0.0.1."""
     with tempfile.TemporaryDirectory(prefix="nginx-") as name:
         folder = Path(name)
         https, stomp = free_ports(2)

@@ -1,11 +1,6 @@
 """Runs tests of another project's unittest suite, in a process of its own: `python suite_program.py JOB`.
 
-JOB is JSON: the folder that has the project, the names of modules, classes or tests, the names of those that are left
-out, where the broker is, and the file into which a JSON object of all outcomes goes: what a test's failure says, by the
-test's name, or nothing where it passed.
-
-stomp.py's suite reads where the broker is from its environment.  stompest's has that in a module, and in URLs that it
-spells out; these are set here before a test of it is made.  It imports nothing of this project.
+JOB is JSON, the arguments of `main`; the report is a JSON object: what a test's failure says, by its name.
 """
 
 from __future__ import annotations
@@ -23,8 +18,6 @@ from typing import Any
 
 
 class Outcomes(unittest.TestResult):
-    """What became of each test."""
-
     def __init__(self) -> None:
         super().__init__()
         self.found: dict[str, str] = {}

@@ -1,20 +1,14 @@
-"""@stomp/stompjs in headless Chromium, through a real nginx that runs the project's own deploy/nginx.conf.
-
-The scenarios run in the demo page that the gateway itself serves, under that page's Content-Security-Policy.
-"""
+"""@stomp/stompjs in headless Chromium, in the demo page, through a real nginx that runs deploy/nginx.conf."""
 
 from __future__ import annotations
 
-import http.client
-import re
 from pathlib import Path
 
 import pytest
 
-from gateway.config.settings import Settings
 from tests.clients.driver import Driver
 from tests.clients.forwarder import Forwarder
-from tests.clients.nginx import CONFIGURATION, start_nginx
+from tests.clients.nginx import start_nginx
 from tests.clients.test_stompjs_node import SCENARIOS
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
@@ -44,18 +38,6 @@ def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
         )
 
 
-@pytest.mark.long
-def test_the_demo_page_straight_from_the_gateway(chromium: Driver) -> None:
-    with start_gateway() as gateway:
-        chromium.run(
-            "walk",
-            {"stop": gateway.stop, "start": gateway.start},
-            origin=f"{gateway.http_url}/",
-            address=gateway.ws_url,
-            wrong=WRONG,
-        )
-
-
 def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
     with start_gateway(users_file=users) as gateway:
         chromium.run("login", origin=f"{gateway.http_url}/", login="ada", passcode="engine", refusal="login refused")
@@ -63,23 +45,3 @@ def test_logging_in_on_the_demo_page(chromium: Driver, users: Path) -> None:
 
 def test_the_demo_page_without_its_library(chromium: Driver, gateway: GatewayProcess) -> None:
     chromium.run("incomplete", origin=f"{gateway.http_url}/")
-
-
-def test_nginx_outwaits_the_pings_of_the_gateway() -> None:
-    found = re.search(r"proxy_read_timeout (\d+)s;", CONFIGURATION.read_text())
-    assert found is not None
-    assert int(found[1]) > 2 * Settings.model_fields["websocket_ping"].default
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/api/v1/sessions"])
-def test_what_came_through_nginx_is_not_taken_for_loopback(path: str, gateway: GatewayProcess, nginx: int) -> None:
-    def status(port: int) -> int:
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
-        try:
-            connection.request("GET", path)
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
-    assert status(gateway.http_port) == 200
-    assert status(nginx) in (401, 403)

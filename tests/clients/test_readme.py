@@ -1,9 +1,4 @@
-"""The two examples of the README, run as written.
-
-README.md shows examples/worker.py and examples/browser.js word for word, and this test holds them together.  They
-are run on a gateway of the test's own: the worker reads from its environment where that is, and in the page the
-default port is replaced; nothing else is.
-"""
+"""The two examples of the README, which shows them word for word, run as written but for the page's default port."""
 
 from __future__ import annotations
 
@@ -18,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.auth.passwords import hash_passcode
 from tests.clients.driver import ROOT, Driver
 from tests.clients.worker import work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.shared import write_users
 
 EXAMPLES = {"python": "worker.py", "js": "browser.js"}
 
@@ -106,16 +101,10 @@ stomp.Connection12.send = fail
     assert errors.endswith("ValueError: no tea\n")
 
 
-@pytest.mark.parametrize("login", [{}, {"STOMP_LOGIN": "alice", "STOMP_PASSCODE": "no"}])
-def test_a_refused_login_ends_the_worker(tmp_path: Path, login: dict[str, str]) -> None:
-    users = tmp_path / "users.txt"
-    users.write_text(f"alice:{hash_passcode('tea')}\n")
+def test_a_refused_login_ends_the_worker(tmp_path: Path) -> None:
+    users = write_users(tmp_path / "users.txt", {"alice": "tea"})
     with start_gateway(users_file=users) as gateway:
-        right = {"STOMP_LOGIN": "alice", "STOMP_PASSCODE": "tea"}
-        with started_worker(gateway, **right) as worker:
-            worker.send_signal(signal.SIGTERM)
-            assert worker.wait(timeout=20) == 0
-        refused = run_worker({**broker_of(gateway), **login})
+        refused = run_worker({**broker_of(gateway), "STOMP_LOGIN": "alice", "STOMP_PASSCODE": "no"})
     nobody = run_worker(broker_of(gateway))
     assert (refused.returncode, refused.stdout) == (1, "")
     (told,) = refused.stderr.splitlines()
@@ -126,7 +115,6 @@ def test_a_refused_login_ends_the_worker(tmp_path: Path, login: dict[str, str]) 
 
 
 def run_worker(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """examples/worker.py where it ends by itself."""
     file = str(ROOT / "examples" / "worker.py")
     return subprocess.run(
         [sys.executable, file], env=environment, capture_output=True, text=True, timeout=30, check=False
@@ -140,28 +128,3 @@ def test_a_lost_connection_ends_the_worker() -> None:
     assert worker.returncode == 1
     (told,) = errors.splitlines()
     assert told.startswith("ERROR: ")
-
-
-def test_a_connection_lost_over_a_job_ends_the_worker() -> None:
-    """It says so, and tries no NACK on a connection that is no more."""
-    over_it = """
-import stomp, threading
-lost = threading.Event()
-class Lost(stomp.ConnectionListener):
-    def on_disconnected(self):
-        lost.set()
-def send(connection, destination, body):
-    connection.set_listener("lost", Lost())
-    print("at work", flush=True)
-    lost.wait()
-    raise BrokenPipeError
-stomp.Connection12.send = send
-"""
-    with start_gateway() as gateway, started_worker(gateway, over_it) as worker:
-        with work("1.2", gateway.tcp_port) as client:
-            client.send("/queue/work", "tea")
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "at work\n"
-        gateway.kill()
-        output, errors = worker.communicate(timeout=20)
-    assert (worker.returncode, output, errors) == (1, "", "The connection is lost.\n")

@@ -1,8 +1,4 @@
-"""Who is cut off again and again misses nothing: @stomp/stompjs against a topic with a log, while a publisher goes on.
-
-The pages (replay.mjs) come back by the library's own means, and say what they have got, connection by connection.  A
-connection is cut in all states: before the first message, while the log is read, when it is live.
-"""
+"""Clients that are cut off again and again miss nothing: @stomp/stompjs against a topic with a log (replay.mjs)."""
 
 from __future__ import annotations
 
@@ -25,25 +21,10 @@ CUTS = 50
 Run = Callable[[str], tuple[Any, int]]
 """Runs a scenario: what came, and how many messages were sent."""
 
-POLICIES = """
-[[policy]]
-match = "/topic/#"
-log_age = 3600
-log_bytes = "64MiB"
 
-[[policy]]
-match = "/topic/memory/#"
-durable = false
-"""
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway whose topics have logs."""
-    folder = tmp_path_factory.mktemp("replay")
-    (folder / "gateway.toml").write_text(POLICIES)
-    with GatewayProcess(folder, {"store": "sqlite:store.db"}).running() as gateway:
-        yield gateway
+@pytest.fixture
+def gateway(logging_gateway: GatewayProcess) -> GatewayProcess:
+    return logging_gateway
 
 
 class Publisher:
@@ -64,14 +45,12 @@ class Publisher:
         self._worker.send(self._topic, "end")
 
     def stop(self) -> None:
-        """Come to the end."""
         self._is_over.set()
         self._thread.join()
 
 
 @contextmanager
 def publisher(gateway: GatewayProcess, topic: str) -> Iterator[Publisher]:
-    """It goes on until it is stopped, or the block ends."""
     with work("1.2", gateway.tcp_port) as worker:
         found = Publisher(worker, topic)
         try:

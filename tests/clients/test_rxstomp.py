@@ -1,7 +1,4 @@
-"""@stomp/rx-stomp's RxStompRPC without any configuration of its own: its reply queue is `/temp-queue/rpc-replies`.
-
-It waits for replies that belong to no SUBSCRIBE of its own, as RabbitMQ sends them.  The scenarios are in rxstomp.mjs.
-"""
+"""@stomp/rx-stomp's RxStompRPC as it stands, with its reply queue `/temp-queue/rpc-replies` (rxstomp.mjs)."""
 
 from __future__ import annotations
 

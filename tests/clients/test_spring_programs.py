@@ -1,14 +1,8 @@
-"""Programs as users of Spring's simple broker write them, unedited, in @stomp/stompjs; the scenarios are in spring.mjs.
-
-Their users are known, so these have a gateway of their own, with a users file.
-"""
+"""Programs as users of Spring's simple broker write them, unedited, in @stomp/stompjs (spring.mjs)."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,17 +10,14 @@ from tests.clients.driver import Driver
 from tests.clients.nginx import start_nginx
 from tests.clients.worker import PATIENCE, work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
+from tests.shared import write_users
 
 USERS = [("ada", "engine"), ("bob@example.org", "1234")]
 
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway for those users alone."""
-    file: Path = tmp_path_factory.mktemp("spring") / "users.txt"
-    for login, passcode in USERS:
-        command = [sys.executable, "-m", "gateway", "passwd", str(file), login]
-        subprocess.run(command, input=f"{passcode}\n".encode(), check=True, capture_output=True, timeout=30)
+    file = write_users(tmp_path_factory.mktemp("spring") / "users.txt", dict(USERS))
     with start_gateway(users_file=file) as process:
         yield process
 

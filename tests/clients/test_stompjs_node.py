@@ -1,7 +1,4 @@
-"""@stomp/stompjs in node, straight to the WebSocket listener, in every version it can be told to speak.
-
-The scenarios themselves are in scenarios.mjs.  STOMP 1.0 has no heart-beating.
-"""
+"""@stomp/stompjs in node, straight to the WebSocket listener, in every version that it speaks (scenarios.mjs)."""
 
 from __future__ import annotations
 

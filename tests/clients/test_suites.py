@@ -1,11 +1,7 @@
 """The integration suites of stompest and of stomp.py, as they are in the sdists that suites.txt names, unedited.
 
-What they ask of a broker is asked of a gateway of this module's own.  Their tests mostly sleep, so they run in several
-processes side by side; those that share a destination are in one.  What is in no list here must pass, and what is
-listed as failing must fail, so that the lists stay true; no test of theirs may be in none.
-
-stompest.async, which has a suite as well, is not run: it needs Twisted, and is a package named `async`, which no Python
-since 3.7 can import.
+What is in no list here must pass, what is listed as failing must fail, and no test of theirs may be in none.
+stompest.async is not run: no Python since 3.7 can import a package named `async`.
 """
 
 from __future__ import annotations
@@ -33,26 +29,13 @@ PATIENCE = 0.3
 """Seconds in which stompest's suite takes what does not come as nothing."""
 
 STOMPEST = "stompest.tests.sync_client_integration_test."
-STOMPEST_PROCESSES = (
-    [f"{STOMPEST}SimpleStompIntegrationTest"],
-    [f"{STOMPEST}SimpleStompIntegrationTestSSL"],
-)
+STOMPEST_PROCESSES = ([f"{STOMPEST}SimpleStompIntegrationTest"], [f"{STOMPEST}SimpleStompIntegrationTestSSL"])
 STOMPEST_FAILURES: dict[str, str] = {}
 
 STOMP_PY = "stomp.test."
 STOMP_PY_PROCESSES = (
     ["basic_test"],
-    [
-        "activemq_test",
-        "misc_test",
-        "nonascii_test",
-        "rabbitmq_test",
-        "s10_test",
-        "s11_test",
-        "s12_test",
-        "ssl_test",
-        "stompserver_test",
-    ],
+    "activemq_test misc_test nonascii_test rabbitmq_test s10_test s11_test s12_test ssl_test stompserver_test".split(),
     ["cli_test.TestCLI.testrun", "cli_test.TestCLI.testrunarg", "cli_test.TestCLI.testabort"],
     ["cli_test.TestCLI.testcommit", "cli_test.TestCLI.testsendrec"],
     ["cli_test.TestCLI.testsendfile", "cli_test.TestCLI.testsendfileheaders"],

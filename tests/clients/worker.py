@@ -1,8 +1,4 @@
-"""One stomp.py connection for a test, over TCP in STOMP 1.0, 1.1 or 1.2.
-
-stomp.py calls its listener on a thread of its own; `Worker` is that listener and puts what happens into queues, on
-which the tests wait with a bound.
-"""
+"""One stomp.py connection for a test, over TCP; what comes to it goes into queues, on which tests wait with a bound."""
 
 from __future__ import annotations
 
@@ -48,11 +44,9 @@ class Worker(stomp.ConnectionListener):
         self.losses.put(None)
 
     def message(self) -> Frame:
-        """The next message."""
         return self.messages.get(timeout=PATIENCE)
 
     def body(self) -> str:
-        """The next message's body as text."""
         return bytes(self.message().body).decode()
 
     def confirmed(self, act: Any, *arguments: Any, **headers: Any) -> None:

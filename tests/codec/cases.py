@@ -1,9 +1,4 @@
-"""The table of decoder cases: octets and version to frames or error.
-
-Each case is one complete stream, or one broken in one way, so that it may be cut anywhere, repeated, preceded and
-followed.  A version of None is a connection from its first octet on: the opening frame, then what its
-`accept-version` says.
-"""
+"""The table of decoder cases: octets and version to frames or error; each may be cut anywhere, repeated, followed."""
 
 from __future__ import annotations
 
@@ -21,8 +16,6 @@ DISCONNECT: Plain = ("DISCONNECT", {}, b"")
 
 @dataclass(frozen=True)
 class Case:
-    """Octets and what they mean."""
-
     name: str
     requirements: tuple[str, ...]
     version: Version | None
@@ -106,7 +99,6 @@ FRAMES = [
     *good("NUL in a body with content-length", "BOD-02 BOD-07 LEN-08", ALL,
           b"SEND\ncontent-length:5\n\na\0b\n\n\0SEND\n\n\0",
           send(b"a\0b\n\n", content_length="5"), send()),
-    *good("content-length 0", "BOD-09 BOD-13", ALL, b"SEND\ncontent-length:0\n\n\0", send(content_length="0")),
     *good("an empty content-length without a body", "BOD-09 BOD-13", ALL,
           b"SEND\ncontent-length:\n\n\0SEND\n\nx\0SEND\ncontent-length:\n\n\0",
           send(content_length=""), send(b"x"), send(content_length="")),
@@ -119,9 +111,6 @@ FRAMES = [
     *good("CR LF at the end of lines", "FRM-02 LEN-01 LEN-04", EOLS,
           b"SEND\r\nk:v\r\n\r\nx\0SEND\r\nk:v\r\n\r\ny\0",
           send(b"x", k="v"), send(b"y", k="v")),
-    *good("LF and CR LF mixed", "FRM-02", EOLS,
-          b"SEND\r\nk:v\n\r\n1\0SEND\nk:v\r\n\n2\0SEND\nk:v\n\n3\0SEND\nk:v\n\r\n4\0",
-          *[send(b"%d" % number, k="v") for number in (1, 2, 3, 4)]),
     *good("an empty line of the other kind in the body", "FRM-02 BOD-11", EOLS,
           b"SEND\n\nx\n\r\n\0SEND\r\n\r\ny\n\n\0", send(b"x\n\r\n"), send(b"y\n\n")),
     *good("the body begins with CR LF", "FRM-02 BOD-11", EOLS, b"SEND\nk:v\n\n\r\nx\0", send(b"\r\nx", k="v")),
@@ -147,8 +136,6 @@ OPENINGS = [
     *good("STOMP", "CON-02", OPENING, b"STOMP\naccept-version:1.2\n\n\0", connect("STOMP", accept_version="1.2")),
     *good("empty lines in front", "LEN-02", OPENING, b"\n\r\n \nCONNECT\naccept-version:1.1\n\n\0",
           connect(accept_version="1.1")),
-    *good("NULs in front", "FRM-04", OPENING, b"\0\n\0\r\n\0CONNECT\naccept-version:1.2\n\n\0\0SEND\n\nx\0",
-          connect(accept_version="1.2"), send(b"x")),
     *good("as much in front as may be", "FRM-04", OPENING, b"\0\n" * 2048 + b"CONNECT\naccept-version:1.2\n\n\0",
           connect(accept_version="1.2")),
     *good("NULs and silence", "FRM-04", OPENING, b"\0" * 2000),
@@ -163,13 +150,9 @@ OPENINGS = [
     *good("no version", "NEG-01 LEN-01 LEN-03 LEN-05 LEN-06 LEN-11", OPENING,
           b"Connect \r\nUserName:  guest \r\nPASSCODE: x\n \n\0send\r\nDestination: a\n\nx\0",
           connect(username="guest", passcode="x"), send(b"x", destination="a")),
-    *good("1.0 by name", "NEG-01 LEN-05", OPENING, b"CONNECT\naccept-version:1.0\nlogin: guest \n\n\0",
-          connect(accept_version="1.0", login="guest")),
     *good("unknown versions", "NEG-04", OPENING, b"CONNECT\naccept-version:9.9\nk: v \n\n\0",
           connect(accept_version="9.9", k=" v ")),
     *good("another command", "SES-01", OPENING, b"SEND\ndestination:a\n\nx\0", send(b"x", destination="a")),
-    *good("a body is read away", "BOD-01", OPENING, b"CONNECT\naccept-version:1.2\ncontent-length:3\n\na\0b\0",
-          ("CONNECT", {"accept-version": "1.2", "content-length": "3"}, b"a\0b")),
     *good("frames right behind", "CON-11 NEG-08", OPENING,
           b"CONNECT\naccept-version:1.2\n\n\0\nSEND\nk:\\c\n\nx\0\nSEND\nk:\\c\n\ny\0",
           connect(accept_version="1.2"), send(b"x", k=":"), send(b"y", k=":")),
@@ -178,11 +161,9 @@ OPENINGS = [
 MALFORMED = [
     *bad("a line without colon", "FRM-08", ALL, b"SEND\nk:v\nnothing\n\n\0", "malformed header line"),
     *bad("a line without name", "FRM-08", ALL, b"SEND\n:v\n\n\0", "malformed header line"),
-    *bad("a line of a colon in the opening", "FRM-08", OPENING, b"CONNECT\n:\n\n\0", "malformed header line"),
     *bad("behind a good frame", "SES-04 ERR-05", ALL, b"SEND\n\nx\0SEND\nk\n\n\0SEND\n\ny\0", "malformed header line",
          send(b"x")),
     *bad("a NUL among the headers", "FRM-13", (None, *ALL), b"SEND\nk:\0v\n\n\0", "NUL byte among the headers"),
-    *bad("a NUL in a command", "FRM-13", (None, *ALL), b"SE\0ND\n\n\0", "NUL byte among the headers"),
     *bad("too much in front", "FRM-13", OPENING, b"\0" * 4096 + b"\nCONNECT\naccept-version:1.2\n\n\0", "no CONNECT"),
     *bad("too many empty lines in front", "FRM-13", OPENING, b"\r\n" * 2048 + b" \nCONNECT\n\n\0", "no CONNECT"),
     *bad("no empty line", "FRM-01", (None, *ALL), b"SEND\nk:v\n\0", "NUL byte among the headers"),
@@ -192,7 +173,6 @@ MALFORMED = [
     *bad("an escaped CR in 1.1", "ENC-03", (V11,), b"SEND\nk:a\\rb\n\n\0", "undefined escape"),
     *bad("a lone backslash", "ENC-13", STRICT, b"SEND\nk:v\\\n\n\0", "undefined escape"),
     *bad("CR LF in 1.1", "FRM-03", (V11,), b"SEND\r\nk:v\r\n\n\0", "CR behind the command"),
-    *bad("CR LF all through in 1.1", "FRM-03", (V11,), b"SEND\r\nk:v\r\n\r\n\0", ""),
     *bad("content-length without end", "BOD-04", ALL, b"SEND\ncontent-length:2\n\nabc\0", "no NUL behind the body"),
     *[
         case
@@ -206,7 +186,6 @@ MALFORMED = [
          "content-length is no number"),
     *bad("a space behind content-length", "BOD-10 ENC-08", STRICT, b"SEND\ncontent-length:1 \n\nx\0",
          "content-length is no number"),
-    *bad("HTTP", "FRM-13", OPENING, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "not STOMP"),
     *bad("no line", "FRM-13", (None, *ALL), b"x" * 100, "not STOMP"),
     *bad("a command without end", "FRM-13 FRM-09", (None, *ALL), b"X" * 100 + b"\n\n\0", "not STOMP"),
     *bad("a command behind which spaces run on", "FRM-09", (V10,), b"SEND" + b" " * 100 + b"\n\n\0", "not STOMP"),
@@ -235,8 +214,6 @@ TOO_LARGE = [
                         error=LimitExceeded)
     ],
     *good("a body as large as allowed", "LIM-05", ALL, b"SEND\n\n" + b"x" * 20 + b"\0", send(b"x" * 20), limits=SMALL),
-    *good("content-length as large as allowed", "LIM-05", ALL, b"SEND\ncontent-length:20\n\n" + b"\0" * 21,
-          send(b"\0" * 20, content_length="20"), limits=SMALL),
     *bad("a body too large", "LIM-03 LIM-04", (None, *ALL), b"SEND\n\n" + b"x" * 21 + b"\0", "body too large",
          limits=SMALL, error=LimitExceeded),
     *bad("content-length too large", "LIM-03 LIM-04", (None, *ALL), b"SEND\ncontent-length:21\n\n", "body too large",

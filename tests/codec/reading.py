@@ -1,8 +1,4 @@
-"""Drives a `Decoder` the way a connection does, and writes down what came of it.
-
-Knows the contract between the two and no more: feed a chunk, exhaust `frames()`, begin a version behind the first
-frame.  It also guards that contract: a decoder that yields more frames than it was fed octets goes round in a loop.
-"""
+"""Drives a `Decoder` the way a connection does, and writes down what came of it; one that goes in a loop fails."""
 
 from __future__ import annotations
 
@@ -24,7 +20,6 @@ class Outcome:
 
     @property
     def plain(self) -> list[Plain]:
-        """The frames as they compare."""
         return [(frame.command, frame.headers, frame.body) for frame in self.frames]
 
     @property

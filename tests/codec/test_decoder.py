@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.codec import CLIENT_COMMANDS, V10, V11, V12, Decoder, Frame, LimitExceeded, Limits, MalformedFrame
+from gateway.codec import V10, V11, V12, Decoder, Frame, LimitExceeded, Limits, MalformedFrame
 
 from .cases import CASES, SMALL, Case
 from .reading import cut, decoder_for, held, octet_by_octet, read, read_on
@@ -51,25 +51,15 @@ def test_every_case_however_it_arrives(case: Case) -> None:
 
 
 class TestLaziness:
-    @requirement("CON-11", "NEG-08")
     def test_the_version_begins_between_two_frames(self) -> None:
-        """CONNECT and SEND come in one chunk, and CONNECT decides how SEND is read."""
-        decoder = Decoder(Limits())
+        """CONNECT and SEND come in one chunk, and CONNECT decides how SEND is read, and within which limits."""
+        decoder = Decoder(Limits(headers=1, header_line=32, body=0))
         decoder.feed(b"CONNECT\naccept-version:1.1\n\n\0SEND\nk:a\\cb\r\n\nx\0SEND")
         assert next(decoder.frames()).command == "CONNECT"
         decoder.begin(V11, Limits())
         assert [frame.headers for frame in decoder.frames()] == [{"k": "a:b\r"}]
         decoder.feed(b"\n\n\0")
         assert [frame.headers for frame in decoder.frames()] == [{}]
-
-    @requirement("LIM-01", "LIM-04")
-    def test_so_do_the_limits(self) -> None:
-        wide = b"SEND\na:1\nb:2\nc:3\nd:4\ne:5\n\n\0"
-        decoder = Decoder(SMALL)
-        decoder.feed(b"CONNECT\naccept-version:1.2\n\n\0" + wide)
-        next(decoder.frames())
-        decoder.begin(V12, Limits())
-        assert len(next(decoder.frames()).headers) == 5
 
     def test_a_chunk_before_the_last_is_exhausted(self) -> None:
         """The handshake takes one frame of a chunk, and may be handed the next before it comes back."""
@@ -79,30 +69,20 @@ class TestLaziness:
         decoder.feed(b"ND\n\n3\0")
         assert [frame.body for frame in decoder.frames()] == [b"2", b"3"]
 
-    def test_nothing_fed_nothing_read(self) -> None:
-        decoder = decoder_for(V12, Limits())
-        assert frames(decoder, b"") == []
-        assert len(frames(decoder, b"SEND\n\nx\0")) == 1
-        assert list(decoder.frames()) == []
 
-
-class TestFirstOctets:
-    """What a log line shows of a peer that speaks something else."""
-
-    def test_of_other_protocols(self) -> None:
-        for octets in (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP/1.1\r\n", b"\0" * 40):
-            decoder = Decoder(Limits())
-            decoder.feed(octets + b"x" * 100)
-            with pytest.raises(MalformedFrame):
-                list(decoder.frames())
-            assert decoder.first_bytes == (octets + b"x" * 100)[:16]
-
-    def test_behind_what_was_understood(self) -> None:
-        decoder = decoder_for(V12, Limits())
-        decoder.feed(b"SEND\n\nx\0NO\0")
+def test_the_first_octets_of_a_peer_that_speaks_something_else() -> None:
+    """A log line shows them; of a session, those behind what was understood."""
+    for octets in (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP/1.1\r\n", b"\0" * 40):
+        decoder = Decoder(Limits())
+        decoder.feed(octets + b"x" * 100)
         with pytest.raises(MalformedFrame):
             list(decoder.frames())
-        assert decoder.first_bytes == b"NO\0"
+        assert decoder.first_bytes == (octets + b"x" * 100)[:16]
+    decoder = decoder_for(V12, Limits())
+    decoder.feed(b"SEND\n\nx\0NO\0")
+    with pytest.raises(MalformedFrame):
+        list(decoder.frames())
+    assert decoder.first_bytes == b"NO\0"
 
 
 class TestCache:
@@ -114,7 +94,6 @@ class TestCache:
         assert third.head is not first.head
         assert first.head.size == len(b"SEND\nk:v")
 
-    @requirement("FRM-02")
     def test_whatever_ends_them(self) -> None:
         frames = read([b"SEND\r\nk:v\n\n1\0SEND\r\nk:v\n\r\n2\0" * 2], V12).frames
         assert [(frame.headers, frame.body) for frame in frames] == [({"k": "v"}, b"1"), ({"k": "v"}, b"2")] * 2
@@ -181,7 +160,6 @@ class TestReceipts:
 class TestMessages:
     """An ERROR names the limit as the settings do, and shows no more of the octets than a line."""
 
-    @requirement("LIM-04", "ERR-01")
     def test_of_limits(self) -> None:
         for octets, limits, detail in [
             (b"SEND\nk:" + b"v" * 99, Limits(9, 9, 9), "exceed 36 bytes, four times max_header_line"),
@@ -190,27 +168,17 @@ class TestMessages:
             (b"SEND\n\n0123456789", Limits(9, 9, 9), "exceeds 9 bytes (max_body)"),
             (b"SEND\ncontent-length:10\n\n", Limits(9, 99, 9), "the limit of 9 bytes (max_body)"),
             (b"SEND\na:1\nb:2\n\n", Limits(1, 9, 9, "max_connect_"), "(max_connect_headers)"),
+            (b"SEND\nk:\xff\n\n\0", Limits(), "byte 7 of the frame is not UTF-8"),
         ]:
-            outcome = read([octets], V12, limits)
-            assert isinstance(outcome.error, LimitExceeded)
-            assert detail in outcome.error.detail
-
-    def test_of_other_protocols_and_encodings(self) -> None:
-        for octets, version, detail in [
-            (b"GET / HTTP/1.1\r\n", None, "'GET / HTTP/1.1\\r' is not a STOMP command; open the session with CONNECT"),
-            (b"x" * 100, None, f"{'x' * 40!r} is not a STOMP command"),
-            (b"\xff\xfe\n", None, "'ÿþ' is not a STOMP command"),
-            (b"SEND\nk:\xff\n\n\0", V12, "byte 7 of the frame is not UTF-8; encode commands and headers in UTF-8"),
-        ]:
-            outcome = read([octets], version)
-            assert outcome.error is not None
-            assert detail in outcome.error.detail
+            error = read([octets], V12, limits).error
+            assert detail in (error.detail if error else "")
+        error = read([b"x" * 100], None).error
+        assert f"{'x' * 40!r} is not a STOMP command" in (error.detail if error else "")
 
 
 class TestEarly:
     """What can never become a frame is refused before its end, so that nobody waits for it."""
 
-    @requirement("FRM-13")
     def test_other_protocols(self) -> None:
         for octets in (b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\0", b"HELO\n", b"x", b"\n\nQUIT"):
             assert read([octets], None).kind is MalformedFrame, octets
@@ -218,7 +186,6 @@ class TestEarly:
             outcome = read([octets], None)
             assert (outcome.plain, outcome.error) == ([], None), octets
 
-    @requirement("LIM-02", "LIM-03", "LIM-04")
     def test_endless_headers(self) -> None:
         """Refused with the first octets too many, long before the chunks are over."""
         chunks = iter([b"SEND\n", *[b"k:v\n"] * 1000])
@@ -226,10 +193,6 @@ class TestEarly:
         assert outcome.kind is LimitExceeded
         assert len(list(chunks)) > 1000 - SMALL.header_block
         assert read([b"SEND\n\n", *[b"x"] * 100], V12, SMALL).kind is LimitExceeded, "nor endless bodies"
-
-    def test_all_commands_are_known(self) -> None:
-        assert {"CONNECT", "STOMP", "SEND", "NACK", "DISCONNECT"} < CLIENT_COMMANDS
-        assert len(CLIENT_COMMANDS) == 11
 
 
 LARGE = b"SEND\ndestination:/queue/a\ncontent-length:300000\n\n" + b"x" * 300_000 + b"\0"
@@ -240,8 +203,7 @@ HELLO = b"SEND\ndestination:/queue/a\ncontent-length:5\n\nhello\0"
 class TestIncomplete:
     """What a decoder keeps of a frame that is not complete: how much, and nothing of what came before it."""
 
-    @parametrize("frame", [LARGE, BY_NUL], ids=["by-length", "by-nul"])
-    @parametrize("step", [1_000, 50_000])
+    @parametrize(("frame", "step"), [(LARGE, 50_000), (BY_NUL, 1_000)], ids=["by-length", "by-nul"])
     def test_it_grows_until_the_frame_is_complete(self, frame: bytes, step: int) -> None:
         found = decoder_for(V12, Limits())
         head = frame.index(b"\n\n") + 2
@@ -251,11 +213,6 @@ class TestIncomplete:
         (whole,) = frames(found, frame[start + step :])
         assert whole.body == b"x" * 300_000
         assert found.incomplete == held(found) == 0, "an idle client must not cost its last body"
-
-    def test_headers_count_too(self) -> None:
-        found = decoder_for(V12, Limits())
-        assert frames(found, b"SEND\ndestination:/queue/a\nx:" + b"y" * 10_000) == []
-        assert found.incomplete == len(b"SEND\ndestination:/queue/a\nx:") + 10_000
 
     @parametrize(("behind", "kept"), [(HELLO, 10), (LARGE, 100)], ids=["headers", "body"])
     def test_a_little_of_the_next_frame_does_not_keep_the_chunk(self, behind: bytes, kept: int) -> None:

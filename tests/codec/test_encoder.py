@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from gateway.codec import V10, V11, V12, VERSIONS, Binary, Head, encoder
 
-requirement = pytest.mark.requirement
 ENDS = (b"\0\n", b"\0")
 
 
 class TestFrame:
-    @requirement("FRM-01", "BOD-12")
     def test_without_body(self) -> None:
         """Also where it is written by a shorter way."""
         for version, end in itertools.product(VERSIONS, ENDS):
@@ -21,22 +17,11 @@ class TestFrame:
             assert encoder.frame("RECEIPT", {"receipt-id": "7"}, version=version, end=end) == octets
             assert encoder.receipt("7", version, end) == octets
 
-    @requirement("FRM-11")
-    def test_an_lf_stands_behind_the_nul_where_nothing_else_is_asked_for(self) -> None:
-        """There are clients of TCP that wait for it."""
-        assert encoder.frame("ERROR", {}, b"x", version=V12).endswith(b"\n\nx\0\n")
-        assert encoder.connected({}).endswith(b"\0\n")
-        assert encoder.receipt("a:b", V12).endswith(b"\0\n")
-        assert encoder.message(Head("SEND", {}), b"m", b"x", V12).endswith(b"\n\nx\0\n")
-
-    @requirement("ERR-03", "BOD-07", "BOD-09")
     def test_with_body(self) -> None:
-        """content-length counts octets, not characters."""
         for version in VERSIONS:
             octets = encoder.frame("ERROR", {"message": "no"}, "é\0".encode(), version=version)
             assert octets == b"ERROR\nmessage:no\ncontent-length:3\n\n\xc3\xa9\0\0\n"
 
-    @requirement("ENC-04", "ENC-09", "RCP-02")
     def test_receipt_with_the_escapes_of_the_version(self) -> None:
         for version, line in [
             (V10, b""),
@@ -45,7 +30,6 @@ class TestFrame:
         ]:
             assert encoder.receipt("a:b\né\r", version) == b"RECEIPT\n" + line + b"\n\0\n"
 
-    @requirement("ENC-06")
     def test_connected_is_not_escaped(self) -> None:
         for end in ENDS:
             octets = encoder.connected({"version": "1.2", "server": "a\\b:c"}, end)
@@ -53,14 +37,12 @@ class TestFrame:
 
 
 class TestMessage:
-    @requirement("MSG-03", "ENC-04")
     def test_prefix(self) -> None:
         for version in VERSIONS:
             assert encoder.message_prefix("7", version) == b"MESSAGE\nsubscription:7\n"
         assert encoder.message_prefix(None, V10) == b"MESSAGE\n"
         assert encoder.message_prefix("a:b", V12) == b"MESSAGE\nsubscription:a\\cb\n"
 
-    @requirement("BOD-05", "BOD-08", "HDR-02", "LEN-09", "MSG-01", "MSG-02")
     def test_shared_part(self) -> None:
         head = Head("SEND", {"destination": "/queue/a", "content-type": "text/plain", "k": "v"})
         for version, end in itertools.product(VERSIONS, ENDS):
@@ -68,7 +50,6 @@ class TestMessage:
                 b"destination:/queue/a\ncontent-type:text/plain\nk:v\nmessage-id:m-1\ncontent-length:5\n\nhello" + end
             )
 
-    @requirement("MSG-06")
     def test_the_senders_own_words_for_ours_end_here(self) -> None:
         """They steer the sender's session, or would pass for ours."""
         mine = "ack content-length delivery-count message-id receipt redelivered subscription transaction".split()
@@ -77,7 +58,6 @@ class TestMessage:
             b"destination:/queue/a\nmessage-id:m-1\ncontent-length:1\n\nx\0\n"
         )
 
-    @requirement("XTR-02", "ENC-11")
     def test_each_version_has_its_own_octets(self) -> None:
         head = Head("SEND", {"destination": "/queue/a", "k": "a\r\n"})
         first, second, third = (encoder.message(head, b"m", b"", version) for version in VERSIONS)
@@ -96,7 +76,6 @@ class TestMessage:
         encoder.message(head, b"m-2", b"2", V11)
         assert head.encoded == [None, kept, kept]
 
-    @requirement("WST-06", "BOD-06", "BOD-11")
     def test_a_body_that_is_not_utf8_makes_a_binary_message(self) -> None:
         texts = (b"", b"ascii \0", "é漢𝄞".encode())
         # The last but one is a surrogate, which is no UTF-8.
@@ -104,7 +83,3 @@ class TestMessage:
             octets = encoder.message(Head("SEND", {}), b"m", body, V12)
             assert octets == b"message-id:m\ncontent-length:%d\n\n%b\0\n" % (len(body), body)
             assert (type(octets) is Binary) is (body not in texts)
-
-    def test_each_version_and_end_is_a_form_of_its_own(self) -> None:
-        assert len(set(encoder.FORMS)) == len(encoder.FORMS) == 6
-        assert set(encoder.FORMS) == {(version, end) for version in VERSIONS for end in (b"\0\n", b"\0")}

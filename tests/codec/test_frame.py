@@ -1,8 +1,8 @@
-"""Frames, heads and errors: thin, and safe to show."""
+"""Frames, heads and errors, thin and safe to show; and which version a client gets."""
 
 from __future__ import annotations
 
-from gateway.codec import Frame, Head, LimitExceeded, MalformedFrame, ProtocolError
+from gateway.codec import V10, V11, V12, Frame, Head, LimitExceeded, MalformedFrame, ProtocolError, negotiate
 
 
 def test_a_frame_shows_its_head() -> None:
@@ -25,3 +25,14 @@ def test_errors_carry_message_and_detail() -> None:
         assert isinstance(error, ProtocolError)
         assert (str(error), error.detail) == ("short", "long")
     assert ProtocolError("short").detail == ""
+
+
+def test_the_highest_common_version() -> None:
+    for chosen, offers in [
+        (V10, [None, "1.0", "9.9,1.0", "1.0,", "1.0,,1.0", "0.9,1.0,1.3"]),
+        (V11, ["1.1", "1.0,1.1", "1.1,1.1", " 1.0 , 1.1 ", "1.0,1.1,2.0"]),
+        (V12, ["1.2", "1.0,1.1,1.2", "1.2,1.0,1.1", "1.2,1.1,1.0", "1.1, 1.2"]),
+        (None, ["", ",", "2.0,9.9", "11.2", "1.20", "1.1.1", "1", "1.2;1.1", "V1.2", "v1.2", "1.2;q=1"]),
+    ]:
+        for offered in offers:
+            assert negotiate(offered) is chosen, offered

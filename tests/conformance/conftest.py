@@ -1,8 +1,7 @@
 """Running of the conformance tests: one gateway, a test per version and transport, and the table at the end.
 
-A test asks for the fixture `stomp` (a `Scene`) and is run for every column in which the first requirement that it
-names binds, or for those of `@pytest.mark.columns("1.2", "ws")`; the other requirements are what it shows besides.
-IDs look like `test_name[1.2-ws]`.
+A test is run for every column in which the first requirement that it names binds, or for those of
+`@pytest.mark.columns("1.2", "ws")`; the other requirements are what it shows besides.
 """
 
 from __future__ import annotations
@@ -22,12 +21,7 @@ Cell = tuple[str, str, str]
 OUTCOMES = pytest.StashKey[dict[Cell, list[str]]]()
 
 # One body limit small enough to be passed in a test, and heart-beats short enough to be measured in one.
-SETTINGS = {
-    "heartbeat_send": 250,
-    "heartbeat_receive": 250,
-    "heartbeat_margin": 2.0,
-    "max_body": 1024 * 1024,
-}
+SETTINGS = {"heartbeat_send": 250, "heartbeat_receive": 250, "heartbeat_margin": 2.0, "max_body": 1024 * 1024}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,11 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[OUTCOMES] = defaultdict(list)
 
 
-# -- from marks to tests
-
-
 def named(definition: pytest.Item) -> list[str]:
-    """The requirements that a test names."""
     return [id for mark in definition.iter_markers("requirement") for id in mark.args]
 
 
@@ -57,9 +47,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = [name for mark in metafunc.definition.iter_markers("columns") for name in mark.args]
     runs = columns(ids, given)
     metafunc.parametrize("stomp", runs, ids=["-".join(run) for run in runs], indirect=True)
-
-
-# -- fixtures
 
 
 @pytest.fixture(scope="session")
@@ -78,9 +65,6 @@ def stomp(request: pytest.FixtureRequest) -> Iterator[Scene]:
     if isinstance(server, Broker):
         server.finish()
     assert not scene.faults(), "the server's octets break the grammar: " + "; ".join(scene.faults())
-
-
-# -- the table
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,4 @@
-"""A connection to the broker without a socket: octets go straight into a session, on a clock of the test.
-
-`Core` has the methods of `links.Tcp`.  What a connection adds to the core, it adds as little as possible of: CONNECTED
-has only its version, and there are no heart-beats, limits before CONNECT, or closing; tests of those use sockets.
-"""
+"""A connection to the broker without a socket, with the methods of `links.Tcp`, on a clock of the test."""
 
 from __future__ import annotations
 

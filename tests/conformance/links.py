@@ -1,29 +1,21 @@
-"""Two ways to carry octets to the gateway: a TCP connection, and a WebSocket on one (RFC 6455, section by section).
+"""Two ways to carry octets to the gateway, with the same few methods: a TCP connection, and a WebSocket on one.
 
-Knows nothing of STOMP.  Both offer the same few methods, so that a test runs unchanged over either:
-
-    send(octets)        one write over TCP, one WebSocket message
-    receive(seconds)    the next octets; b"" at the end of the stream; None when the time is over
-    close()             the polite end (FIN; a Close frame before it)
-    half_close()        no more octets from here, but still reading
-    reset()             the peer vanishes (RST)
-
-The WebSocket is made by hand because the tests must be able to break its rules, and must see those that the server
-breaks: `faults` collects them.  Blocking sockets, because a test is one thread that asks and waits; every wait has
-an end.
+What the WebSocket sends is made by hand, because the tests must be able to break its rules; what it receives wsproto
+reads, and `faults` collects what the server breaks.  `receive` gives b"" at the end, None when the time is over.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import hashlib
 import os
 import select
 import socket
 import struct
 import time
 from urllib.parse import urlsplit
+
+from wsproto import ConnectionType, WSConnection, events
+from wsproto.utilities import RemoteProtocolError
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 ALL_SUBPROTOCOLS = ("v12.stomp", "v11.stomp", "v10.stomp")
@@ -34,8 +26,6 @@ HANDSHAKE_TIMEOUT = 5.0
 
 
 class Tcp:
-    """A TCP connection."""
-
     kind = "tcp"
 
     def __init__(self, host: str, port: int) -> None:
@@ -82,12 +72,7 @@ class WebSocket:
 
     kind = "ws"
 
-    def __init__(
-        self,
-        url: str,
-        subprotocols: tuple[str, ...] = ALL_SUBPROTOCOLS,
-        opcode: int = TEXT,
-    ) -> None:
+    def __init__(self, url: str, subprotocols: tuple[str, ...] = ALL_SUBPROTOCOLS, opcode: int = TEXT) -> None:
         where = urlsplit(url)
         assert where.hostname is not None
         self.tcp = Tcp(where.hostname, where.port or 80)
@@ -96,33 +81,29 @@ class WebSocket:
         self.messages: list[tuple[int, bytes]] = []
         self.pongs: list[bytes] = []
         self.close_code: int | None = None
-        self.response: dict[str, str] = {}
-        self._buffer = b""
-        self._opcode = 0
-        self._fragments: list[bytes] = []
+        self.subprotocol: str | None = None
+        self._reader = WSConnection(ConnectionType.CLIENT)
+        self._events: list[events.Event] = []
+        self._parts: list[bytes] = []
         self._closed = False
         self._upgrade(f"{where.hostname}:{where.port or 80}", where.path or "/", subprotocols)
-
-    @property
-    def subprotocol(self) -> str | None:
-        return self.response.get("sec-websocket-protocol")
 
     @property
     def was_reset(self) -> bool:
         return self.tcp.was_reset
 
-    # -- sending
-
     def send(self, octets: bytes) -> None:
         """One message: of the kind chosen, but never text that is not UTF-8 (RFC 6455, 8.1)."""
-        opcode = self.opcode if _is_utf8(octets) else BINARY
-        self.frame(opcode, octets)
+        try:
+            octets.decode()
+        except UnicodeDecodeError:
+            self.frame(BINARY, octets)
+        else:
+            self.frame(self.opcode, octets)
 
     def frame(self, opcode: int, payload: bytes, fin: bool = True, masked: bool = True, rsv: int = 0) -> None:
         """Send one WebSocket frame, built as told, broken rules included."""
         self.tcp.send(frame_octets(opcode, payload, fin, masked, rsv))
-
-    # -- receiving
 
     def receive(self, seconds: float) -> bytes | None:
         until = time.monotonic() + seconds
@@ -130,12 +111,8 @@ class WebSocket:
             message = self._next_message()
             if message is not None:
                 return message
-            chunk = None if self._closed else self.tcp.receive(until - time.monotonic())
-            if chunk is None:
+            if self._closed or not self._read(until):
                 break
-            if not chunk:
-                self._closed = True
-            self._buffer += chunk
         return b"" if self._closed else None
 
     def tcp_ends(self, seconds: float) -> bool:
@@ -145,8 +122,6 @@ class WebSocket:
             if not chunk:
                 return True
         return False
-
-    # -- ending
 
     def half_close(self) -> None:
         self.tcp.half_close()
@@ -159,116 +134,54 @@ class WebSocket:
     def reset(self) -> None:
         self.tcp.reset()
 
-    # -- within
-
     def _upgrade(self, host: str, path: str, subprotocols: tuple[str, ...]) -> None:
-        key = base64.b64encode(os.urandom(16)).decode()
-        lines = [
-            f"GET {path} HTTP/1.1",
-            f"Host: {host}",
-            f"Origin: http://{host}",
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            f"Sec-WebSocket-Key: {key}",
-            "Sec-WebSocket-Version: 13",
-        ]
-        if subprotocols:
-            lines.append("Sec-WebSocket-Protocol: " + ", ".join(subprotocols))
-        self.tcp.send("\r\n".join([*lines, "", ""]).encode())
-        head = self._response_head()
-        status, *fields = head.decode("latin-1").split("\r\n")
-        for field in fields:
-            name, _, value = field.partition(":")
-            self.response[name.strip().lower()] = value.strip()
-        code = int(status.split()[1]) if status.startswith("HTTP/") else 0
-        if code != 101:
-            self.tcp.close()
-            raise HandshakeRefused(code)
-        guid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-        accept = base64.b64encode(hashlib.sha1((key + guid).encode()).digest()).decode()
-        if self.response.get("sec-websocket-accept") != accept:
-            self.faults.append("Sec-WebSocket-Accept is wrong")
-
-    def _response_head(self) -> bytes:
+        origin = [(b"Origin", f"http://{host}".encode())]
+        request = events.Request(host, path, subprotocols=list(subprotocols), extra_headers=origin)
+        self.tcp.send(self._reader.send(request))
         until = time.monotonic() + HANDSHAKE_TIMEOUT
-        while b"\r\n\r\n" not in self._buffer:
-            chunk = self.tcp.receive(until - time.monotonic())
-            if not chunk:
-                self.tcp.close()
-                raise HandshakeRefused(0)
-            self._buffer += chunk
-        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
-        return head
+        while not self._events and self._read(until):
+            pass
+        answer = self._events.pop(0) if self._events else None
+        if not isinstance(answer, events.AcceptConnection):
+            self.tcp.close()
+            raise HandshakeRefused(answer.status_code if isinstance(answer, events.RejectConnection) else 0)
+        self.subprotocol = answer.subprotocol
+
+    def _read(self, until: float) -> bool:
+        """Read once; False when the time is over, or the stream."""
+        chunk = self.tcp.receive(until - time.monotonic())
+        if not chunk:
+            self._closed = chunk is not None
+            return False
+        try:
+            self._reader.receive_data(chunk)
+            self._events += self._reader.events()
+        except RemoteProtocolError as error:
+            self.faults.append(f"RFC 6455: {error}")
+            self._closed = True
+        return True
 
     def _next_message(self) -> bytes | None:
-        while (frame := self._next_frame()) is not None:
-            fin, opcode, payload = frame
-            if opcode >= CLOSE:
-                if not fin or len(payload) > 125:
-                    self.faults.append(f"control frame {opcode} is fragmented or too long")
-                self._control(opcode, payload)
-                if self._closed:
-                    return None
-                continue
-            if (opcode == CONTINUATION) != bool(self._opcode):
-                self.faults.append("continuation and first frames are mixed up")
-            self._opcode = opcode or self._opcode
-            self._fragments.append(payload)
-            if fin and (message := self._whole()):
-                return message
+        while self._events and not self._closed:
+            match self._events.pop(0):
+                case events.Message() as part:
+                    is_text = isinstance(part, events.TextMessage)
+                    self._parts.append(part.data.encode() if is_text else bytes(part.data))
+                    if part.message_finished:
+                        message, self._parts = b"".join(self._parts), []
+                        self.messages.append((TEXT if is_text else BINARY, message))
+                        if message:
+                            return message
+                        self.faults.append("an empty message")
+                case events.Ping(payload=payload):
+                    self.frame(PONG, bytes(payload))
+                case events.Pong(payload=payload):
+                    self.pongs.append(bytes(payload))
+                case events.CloseConnection(code=code):
+                    self.close_code, self._closed = int(code), True
+                    with contextlib.suppress(OSError):  # the server need not wait for an answer to its answer
+                        self.frame(CLOSE, b"" if code == 1005 else struct.pack("!H", code))
         return None
-
-    def _whole(self) -> bytes:
-        message, opcode = b"".join(self._fragments), self._opcode
-        self._fragments, self._opcode = [], 0
-        if opcode == TEXT and not _is_utf8(message):
-            self.faults.append(f"a text message is not UTF-8: {message[:80]!r}")
-        if not message:
-            self.faults.append("an empty message")
-        self.messages.append((opcode, message))
-        return message
-
-    def _control(self, opcode: int, payload: bytes) -> None:
-        if opcode == PING:
-            self.frame(PONG, payload)
-        elif opcode == PONG:
-            self.pongs.append(payload)
-        elif opcode == CLOSE:
-            self.close_code = struct.unpack("!H", payload[:2])[0] if payload else 1005
-            self._closed = True
-            with contextlib.suppress(OSError):  # the server need not wait for an answer to its answer
-                self.frame(CLOSE, payload[:2])
-        else:
-            self.faults.append(f"reserved opcode {opcode}")
-
-    def _next_frame(self) -> tuple[bool, int, bytes] | None:
-        buffer = self._buffer
-        if len(buffer) < 2:
-            return None
-        if buffer[0] & 0x70:
-            self.faults.append("an RSV bit without an extension")
-        if buffer[1] & 0x80:
-            self.faults.append("a masked frame from the server")
-        size, start = buffer[1] & 0x7F, 2
-        if size >= 126:
-            start = 4 if size == 126 else 10
-            if len(buffer) < start:
-                return None
-            size = int.from_bytes(buffer[2:start], "big")
-            if size < (126 if start == 4 else 65536):
-                self.faults.append("a length in more octets than needed")
-        if len(buffer) < start + size:
-            return None
-        self._buffer = buffer[start + size :]
-        return bool(buffer[0] & 0x80), buffer[0] & 0x0F, buffer[start : start + size]
-
-
-def _is_utf8(octets: bytes) -> bool:
-    try:
-        octets.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def frame_octets(opcode: int, payload: bytes, fin: bool = True, masked: bool = True, rsv: int = 0) -> bytes:
@@ -284,15 +197,5 @@ def frame_octets(opcode: int, payload: bytes, fin: bool = True, masked: bool = T
     if not masked:
         return head + payload
     key = os.urandom(4)
-    return head + key + _masked(payload, key)
-
-
-_XOR = [bytes(octet ^ key for octet in range(256)) for key in range(256)]
-
-
-def _masked(payload: bytes, key: bytes) -> bytes:
-    """Every fourth octet goes with the same octet of the key: four bulk translations instead of a loop."""
-    out = bytearray(len(payload))
-    for lane in range(4):
-        out[lane::4] = payload[lane::4].translate(_XOR[key[lane]])
-    return bytes(out)
+    mask = (key * (size // 4 + 1))[:size]
+    return head + key + (int.from_bytes(payload, "big") ^ int.from_bytes(mask, "big")).to_bytes(size, "big")

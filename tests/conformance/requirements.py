@@ -1,11 +1,7 @@
 """The table of REQUIREMENTS.md as data: the versions and transports that each statement binds.
 
-A row of sections 1 to 11 has a level for each version; a row of 12 (the lenient dialect) binds 1.0 sessions alone, a
-row of 13 WebSocket alone, a row of 14 every version and transport.  No row is laid on the client alone: the table
-was read out for a server.
-
-A row binds the core, a broker without sockets, unless its section is about connections: how they open, beat, are
-limited, fail and end.  Such a row binds TCP, and in its newest version WebSocket.
+A row binds the core, a broker without sockets, unless its section is about connections; such a row binds TCP, and in
+its newest version WebSocket.
 """
 
 from __future__ import annotations

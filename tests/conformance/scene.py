@@ -1,7 +1,4 @@
-"""Scene of a test: one version, one transport, a gateway or a broker, and the peers it has opened.
-
-The helpers are steps that several sections share.  None of them waits for silence.
-"""
+"""Scene of a test: one version, one transport, a gateway or a broker, and the peers it has opened."""
 
 from __future__ import annotations
 
@@ -95,7 +92,6 @@ class Scene:
         return consumer, consumer.messages(len(bodies))
 
     def left_in(self, queue: str, transport: str | None = None) -> list[bytes]:
-        """Take everything out of the queue."""
         consumer = self.connect(transport)
         consumer.subscribe(queue)
         bodies = consumer.seen(queue)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.gateway_process import GatewayProcess, start_gateway
+from tests.shared import write_users
 
 from .requirements import SOCKETS
 from .scene import Scene
-from .wire import Headers, Peer, octets
+from .wire import Headers, octets
 
-requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+requirement, columns = pytest.mark.requirement, pytest.mark.columns
 
 PASSCODES = {"fred": "xyzzy", "ключ": "C:\\temp\\q:ñ"}
 
@@ -24,10 +22,7 @@ PASSCODES = {"fred": "xyzzy", "ключ": "C:\\temp\\q:ñ"}
 @pytest.fixture(scope="session")
 def guarded_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """A second gateway, one that asks for login and passcode."""
-    users: Path = tmp_path_factory.mktemp("users") / "users"
-    for user, passcode in PASSCODES.items():
-        command = [sys.executable, "-m", "gateway", "passwd", str(users), user]
-        subprocess.run(command, input=f"{passcode}\n{passcode}\n".encode(), check=True, timeout=30, capture_output=True)
+    users = write_users(tmp_path_factory.mktemp("users") / "users", PASSCODES)
     with start_gateway(users_file=users, login_attempts=1_000, login_delay=0) as process:
         yield process
 
@@ -54,40 +49,15 @@ def test_stomp_is_handled_like_connect(stomp: Scene) -> None:
     peer.barrier()
 
 
-@requirement("CON-06", "NEG-02", "NEG-08")
-def test_connected_names_the_version(stomp: Scene) -> None:
-    assert stomp.connect().frames[0].all("version") == [stomp.version]
-
-
 @requirement("CON-05", "CON-03", "ERR-01")
 def test_wrong_credentials_get_an_error_and_the_close(stomp: Scene, guarded: Scene) -> None:
     for wrong in [
         {"login": "fred", "passcode": "wrong"},
         {"login": "nobody", "passcode": "xyzzy"},
-        {"login": "FRED", "passcode": "xyzzy"},
-        {"login": "fred", "passcode": ""},
         {"login": "fred"},
-        {"passcode": "xyzzy"},
         {},
     ]:
         refused_connect(guarded, guarded.opening(**wrong))
-
-
-@requirement("CON-05", "ENC-05")
-def test_right_credentials(stomp: Scene, guarded: Scene) -> None:
-    for login in PASSCODES:
-        peer = guarded.connect(login=login, passcode=PASSCODES[login])
-        peer.barrier()
-
-
-@requirement("CON-05", "ENC-08", "LEN-05")
-def test_spaces_of_credentials_are_trimmed_in_10_alone(stomp: Scene, guarded: Scene) -> None:
-    """CONNECT is read before the version is known, and still by the rules of the version that it selects."""
-    headers = guarded.opening(login=" fred", passcode="xyzzy ")
-    if stomp.version == "1.0":
-        guarded.greet(guarded.open(), headers).barrier()
-    else:
-        refused_connect(guarded, headers)
 
 
 @requirement("CON-05", "CON-11", "ERR-05")
@@ -104,9 +74,10 @@ def test_frames_behind_a_refused_connect_have_no_effect(stomp: Scene, guarded: S
     assert watcher.seen(queue) == []
 
 
-@requirement("CON-11", "CON-05")
+@requirement("CON-11", "CON-05", "ENC-05")
 def test_frames_behind_connect_wait_for_the_login(stomp: Scene, guarded: Scene) -> None:
-    assert_frames_behind_connect_are_handled(guarded, login="fred", passcode="xyzzy")
+    for login in PASSCODES:
+        assert_frames_behind_connect_are_handled(guarded, login=login, passcode=PASSCODES[login])
 
 
 @requirement("LEN-11", "CON-05")
@@ -115,11 +86,6 @@ def test_username_is_the_login_of_10(stomp: Scene, guarded: Scene) -> None:
     guarded.connect(username="fred", passcode="xyzzy").barrier()
     refused_connect(guarded, guarded.opening(username="fred", passcode="wrong"))
     refused_connect(guarded, guarded.opening(login="nobody", username="fred", passcode="xyzzy"))
-
-
-@requirement("LEN-11")
-def test_username_where_nobody_asks(stomp: Scene) -> None:
-    stomp.connect(username="fred", passcode="xyzzy").barrier()
 
 
 @requirement("CON-04")
@@ -199,16 +165,10 @@ def test_no_accept_version_means_10(stomp: Scene) -> None:
     assert peer.message()["k"] == "a\\cb"
 
 
-@requirement("NEG-01", "FRM-07")
-def test_accept_version_counts_by_its_exact_name_alone(stomp: Scene) -> None:
-    peer = stomp.greet(stomp.open(), {"Accept-Version": "1.2"})
-    assert peer.frames[0].get("version") in (None, "1.0")
-
-
 OFFERS = {
-    "1.0": ["1.0", "1.0,2.0", "0.9,1.0", " 1.0 "],
-    "1.1": ["1.1", "1.0,1.1", "1.1,1.0", "1.0,1.1,2.0", "2.0,1.1", "1.1,1.3,1.0", "1.0, 1.1", " 1.1", "1.1,,x"],
-    "1.2": ["1.2", "1.2 ", "1.0,1.1,1.2", "1.2,1.1,1.0", "1.2,1.0,1.1", "1.2,9.9", "1.1, 1.2", "1.0 , 1.2", "1.20,1.2"],
+    "1.0": ["1.0", "0.9,1.0"],
+    "1.1": ["1.0,1.1", "1.1,1.3,1.0", " 1.1", "1.1,,x"],
+    "1.2": ["1.0,1.1,1.2", "1.2,1.0,1.1", "1.0 , 1.2", "1.20,1.2"],
 }
 
 
@@ -222,38 +182,9 @@ def test_the_highest_common_version_is_used_in_any_order(stomp: Scene) -> None:
 
 @requirement("NEG-04", "NEG-05", "NEG-07")
 def test_no_common_version(stomp: Scene) -> None:
-    for offer in ["2.0", "2.0,9.9", "11.2", "1.20", "1.1.1", "1", "v1.2", "01.2", "1.10,1.21", "1,1", "one"]:
+    for offer in ["2.0,9.9", "11.2", "1.20", "1.1.1", "1,1"]:
         peer = stomp.open()
         peer.send("CONNECT", stomp.opening() | {"accept-version": offer})
         error = peer.refusal()
         assert error["version"] == "1.0,1.1,1.2"
         assert [frame.command for frame in peer.frames] == ["ERROR"]
-
-
-@requirement("NEG-04", "NEG-05", "CON-02")
-def test_no_common_version_for_stomp(stomp: Scene) -> None:
-    peer = stomp.open()
-    peer.send("STOMP", stomp.opening() | {"accept-version": "9.9"})
-    assert "1.2" in peer.refusal()["version"].split(",")
-
-
-@requirement("NEG-04", "ERR-01")
-def test_only_that_error_lists_versions(stomp: Scene) -> None:
-    assert stomp.refuses("SEND", {}).get("version") is None
-
-
-@requirement("NEG-08")
-def test_the_rules_of_the_chosen_version_hold(stomp: Scene) -> None:
-    """All three are offered up to the version: the rules must be those of the one chosen, not of the list."""
-    versions = ["1.0", "1.1", "1.2"]
-    offer = ",".join(versions[: versions.index(stomp.version) + 1])
-    peer: Peer = stomp.greet(stomp.open(), {"accept-version": offer, "host": "localhost"})
-    queue = stomp.queue()
-    peer.subscribe(queue, ack="client")
-    peer.publish(queue, b"x", {"k": "a\\b"})
-    message = peer.message()
-    assert message.raw(b"k") == {"1.0": b"a\\b"}.get(stomp.version, b"a\\\\b")
-    assert (message.get("ack") is not None) == (stomp.version == "1.2")
-    peer.ack(message)
-    peer.raw(f"SEND\ndestination:{queue}\nk:v\r\n\nx\0".encode())
-    assert peer.message().raw(b"k") == (b"v\r" if stomp.version == "1.1" else b"v")

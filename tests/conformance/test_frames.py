@@ -1,4 +1,4 @@
-"""Frame grammar (FRM): what is a frame, where it ends, and what happens to octets that are none."""
+"""Frames (FRM), value encoding (ENC), bodies and standard headers (BOD, HDR): what is a frame, and what it carries."""
 
 from __future__ import annotations
 
@@ -6,27 +6,19 @@ import pytest
 
 from .requirements import SOCKETS
 from .scene import Scene
-from .wire import octets
+from .wire import escaped, octets
 
-requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+requirement, columns = pytest.mark.requirement, pytest.mark.columns
 
 # Octets that open no session.  Some have neither NUL nor LF: nothing more comes, and they must not be waited for.
 FOREIGN = {
     "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "http-and-nul": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n\0",
-    "http-post": b"POST /ws HTTP/1.1\nContent-Length: 3\n\nabc\0",
     "tls": b"\x16\x03\x01\x00\xf5\x01\x00\x00\xf1\x03\x03" + bytes(range(32)),
-    "ssh": b"SSH-2.0-OpenSSH_9.2p1\r\n",
     "nuls": b"\0" * 10_000,
-    "nuls-and-garbage": b"\0\0garbage\0",
     "high-octets": b"\xff\xfe\xfd\xfc" * 8,
     "no-line-end": b"QUIT",
     "long-line": b"A" * 100_000,
-    "json": b'{"command": "CONNECT"}\n',
-    "eols-and-garbage": b"\n\n\ngarbage\n\n\0",
-    "only-a-colon": b":\n\n\0",
     "connected": b"CONNECTED\n\n\0",
-    "connect-and-more": b"CONNECTING you to",
     "no-headers-end": b"CONNECT\naccept-version:1.2\0",
     "not-utf8": b"CONNECT\naccept-version:1.2\nk:\xc3\x28\nl\n\n\0",
 }
@@ -84,24 +76,6 @@ def test_disconnect_without_headers_is_a_graceful_end(stomp: Scene) -> None:
     assert not peer.link.was_reset
 
 
-@requirement("FRM-05")
-def test_other_frames_without_headers_are_understood_and_answered(stomp: Scene) -> None:
-    for command in ["SEND", "SUBSCRIBE", "BEGIN", "ACK"]:
-        peer = stomp.connect()
-        peer.raw(command.encode() + b"\n\n\0")
-        peer.refusal()
-
-
-@requirement("FRM-06")
-def test_command_names_are_case_sensitive(stomp: Scene) -> None:
-    for command in ["send", "Send", "SENd"]:
-        queue = stomp.queue()
-        watcher, peer = stomp.watch(queue), stomp.connect()
-        peer.send(command, {"destination": queue}, b"x")
-        peer.refusal()
-        assert watcher.seen(queue) == []
-
-
 @requirement("FRM-06", "LEN-03")
 def test_only_the_first_command_may_be_written_in_any_case(stomp: Scene) -> None:
     """It comes before the version is known, and might be one of 1.0; all after it is strict."""
@@ -127,22 +101,6 @@ def test_a_header_line_needs_a_colon_and_a_name(stomp: Scene) -> None:
         peer.raw(f"SEND\ndestination:{queue}\n".encode() + line + b"\n\nx\0")
         peer.refusal()
         assert watcher.seen(queue) == []
-
-
-@requirement("FRM-09")
-def test_one_octet_per_write(stomp: Scene) -> None:
-    peer, queue, body = stomp.open(), stomp.queue(), b"a\0b\n\0\nc"
-    for octet in stomp.opening_octets():
-        peer.raw(bytes([octet]))
-    peer.take("CONNECTED")
-    stream = octets("SUBSCRIBE", {"id": "0", "destination": queue}) + b"\n"
-    stream += octets("SEND", {"destination": queue, "content-length": len(body), "ключ": "漢😀"}, body) + b"\n"
-    stream += octets("SEND", {"destination": queue}, b"without length")
-    for octet in stream:
-        peer.raw(bytes([octet]))
-    message = peer.message()
-    assert (message.body, message["ключ"]) == (body, "漢😀")
-    assert peer.message().body == b"without length"
 
 
 @requirement("FRM-09")
@@ -221,11 +179,251 @@ def test_what_is_not_stomp_opens_no_session(stomp: Scene) -> None:
         stomp.is_well()
 
 
-@requirement("FRM-13", "SES-04")
-def test_noise_ends_a_session_and_no_other(stomp: Scene) -> None:
-    for noise in [b"\0\xff\0", b"\xff" * 100, b"\x16\x03\x01 \n\n\0", b"SEND\0", b"\n\nSEND\ndestination:/queue/x\0"]:
+# -- value encoding
+
+EVERYTHING = "a:b\nc\\d::\\n\\\\c\\\\\n:"
+
+
+@requirement("ENC-01", "ENC-02", "ENC-04", "ENC-07", "HDR-02", "NEG-08")
+def test_escapes_of_names_and_values_are_undone_and_done_again(stomp: Scene) -> None:
+    everything = EVERYTHING + ("\r\n\r" if stomp.version == "1.2" else "")
+    message = stomp.sent({"k": everything, "n" + everything: "v"})
+    assert (message["k"], message["n" + everything]) == (everything, "v")
+    wire = escaped(everything, stomp.version).encode()
+    assert (message.raw(b"k"), message.raw(b"n" + wire)) == (wire, b"v")
+
+
+@requirement("ENC-03", "ENC-13", "SND-03")
+def test_an_undefined_escape_is_fatal(stomp: Scene) -> None:
+    """A lone backslash at the end of a name or a value is one too."""
+    for header in [b"k:a\\tb", b"a\\tb:v", b"k:\\\\\\x", b"k:v\\", b"k\\:v", b"k:\\\\\\"]:
         queue = stomp.queue()
-        neighbour, peer = stomp.watch(queue), stomp.connect()
-        peer.raw(noise)
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.raw(f"SEND\ndestination:{queue}\n".encode() + header + b"\n\nx\0")
         peer.refusal()
-        assert neighbour.seen(queue) == []
+        assert watcher.seen(queue) == []
+
+
+@requirement("ENC-04", "ENC-01", "MSG-01", "MSG-03", "SND-04", "RCP-02")
+def test_destination_subscription_and_receipt_id_are_escaped(stomp: Scene) -> None:
+    peer, queue, id = stomp.connect(), stomp.queue() + ":a\\b\nc", "sub:1\\\n"
+    peer.subscribe(queue, id=id)
+    peer.send("SEND", {"destination": queue, "receipt": id})
+    assert peer.receipt(id).raw(b"receipt-id") == escaped(id, stomp.version).encode()
+    message = peer.message()
+    assert message.raw(b"destination") == escaped(queue, stomp.version).encode()
+    assert message.raw(b"subscription") == escaped(id, stomp.version).encode()
+    assert b"\\" not in message.raw(b"message-id"), "ids free of what needs an escape: some clients cannot undo it"
+
+
+@requirement("ENC-05")
+def test_connect_is_not_unescaped(stomp: Scene) -> None:
+    for value in ["C:\\temp\\q", "\\", "\\t\\c\\n", "a:b"]:
+        for command in ["CONNECT", "STOMP"]:
+            peer = stomp.greet(stomp.open(), stomp.opening(x=value), command)
+            assert peer.connected is not None
+            assert peer.connected["version"] == stomp.version
+            peer.barrier()
+
+
+@requirement("ENC-06")
+def test_connected_is_not_escaped(stomp: Scene) -> None:
+    connected = stomp.connect().connected
+    assert connected is not None
+    assert not [line for line in connected.lines if b"\\" in line]
+
+
+@requirement("ENC-08")
+def test_spaces_of_values_and_names_are_kept(stomp: Scene) -> None:
+    headers = {"a": " leading", "b": "trailing  ", "c": "  ", "d": "in side", " e ": "v", "\tf\t": "\tw\t"}
+    message = stomp.sent(headers)
+    assert {name: message[name] for name in headers} == headers
+
+
+@requirement("ENC-09", "SND-04", "RCP-02")
+def test_utf8_everywhere(stomp: Scene) -> None:
+    for text in ["é", "漢字", "😀", "e\u0301", "ж漢😀"]:
+        peer, queue = stomp.connect(), stomp.queue() + text
+        peer.send("SUBSCRIBE", {"destination": queue, "id": text, "receipt": text})
+        peer.receipt(text)
+        peer.request("BEGIN", {"transaction": text})
+        peer.publish(queue, text.encode(), {text: text, "transaction": text})
+        peer.request("COMMIT", {"transaction": text})
+        message = peer.message()
+        assert (message["destination"], message["subscription"], message[text]) == (queue, text, text)
+        assert message.body == text.encode()
+
+
+@requirement("ENC-10", "NEG-08", "LEN-10")
+def test_10_knows_no_escapes(stomp: Scene) -> None:
+    value = "a\\cb\\nc\\\\d\\te\\"
+    message = stomp.sent({"k": value, "n\\c": "v"})
+    assert (message.raw(b"k"), message.raw(b"n\\c")) == (value.encode(), b"v")
+
+
+@requirement("ENC-11", "XTR-02")
+def test_a_cr_travels_raw_to_11(stomp: Scene) -> None:
+    queue = stomp.queue()
+    watcher, producer = stomp.watch(queue), stomp.connect(version="1.2")
+    producer.publish(queue, b"x", {"k": "a\rb\r", "n\rm": "v"})
+    message = watcher.message()
+    assert (message.raw(b"k"), message.raw(b"n\rm")) == (b"a\rb\r", b"v")
+
+
+@requirement("ENC-12", "LEN-05")
+def test_padded_values_of_10_mean_the_unpadded_ones(stomp: Scene) -> None:
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.raw(f"SUBSCRIBE\ndestination: {queue}\nid:  7\nack: client\nreceipt: r\n\n\0".encode())
+    peer.receipt("r")
+    peer.raw(b"BEGIN\ntransaction: t\n\n\0")
+    peer.raw(f"SEND\ndestination: {queue}\ncontent-length: 3\ntransaction:   t\n\na\0b\0".encode())
+    peer.raw(b"COMMIT\ntransaction: t\n\n\0")
+    message = peer.message()
+    assert (message["destination"], message["subscription"], message.body) == (queue, "7", b"a\0b")
+    peer.raw(f"ACK\nmessage-id: {message['message-id']}\nreceipt: a\n\n\0".encode())
+    peer.receipt("a")
+
+
+@requirement("ENC-14", "SES-04")
+def test_headers_that_are_not_utf8_are_refused(stomp: Scene) -> None:
+    for octet in [b"\xc3\x28", b"\xff", b"\x80", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xe2\x82"]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.raw(octets("SEND", {"destination": queue, "k": octet}, b"x"))
+        peer.refusal()
+        assert watcher.seen(queue) == []
+
+
+# -- bodies and standard headers
+
+ALL_OCTETS = bytes(range(256))
+UNKNOWN = {"x-unknown": "1", "selector-hint": "k = 'v'", "prefetch-count": "5", "X.Y_z~!": ""}
+
+
+@requirement("BOD-01")
+def test_a_body_where_none_belongs_is_ignored(stomp: Scene) -> None:
+    """As 1.0 demands; 1.1 and 1.2 leave open what a server does, and this gateway has one way for all."""
+    peer, queue = stomp.connect(), stomp.queue()
+    peer.request("SUBSCRIBE", {"id": "0", "destination": queue, "content-length": 5}, b"a\0b\n\0")
+    peer.request("BEGIN", {"transaction": "t"}, b"some body")
+    peer.request("COMMIT", {"transaction": "t"}, b"SEND\n\n")
+    assert peer.seen(queue) == []
+    peer.request("DISCONNECT", body=b"bye")
+
+
+@requirement("BOD-02", "BOD-06", "BOD-11", "LEN-08")
+def test_a_counted_body_may_hold_nul(stomp: Scene) -> None:
+    for body in [b"\0", b"\0a\0\0b\0", b"\0\nSEND\ndestination:/queue/x\n\ny\0\n", b"\n\0", ALL_OCTETS * 3]:
+        message = stomp.sent(body=body)
+        assert (message.body, message["content-length"]) == (body, str(len(body)))
+
+
+@requirement("BOD-03", "BOD-05", "BOD-07", "LEN-08", "LEN-09")
+def test_an_uncounted_body_ends_at_nul(stomp: Scene) -> None:
+    for body in [b"hello", b"\n\nhello\r\n\n", b"SEND\n\nx", b"\r", b"\xff\xfe", "漢字".encode()]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.send("SEND", {"destination": queue}, body)
+        message = watcher.message()
+        assert (message.body, message["content-length"]) == (body, str(len(body)))
+
+
+@requirement("BOD-08")
+def test_content_type_is_that_of_the_send(stomp: Scene) -> None:
+    for type in ["text/plain;charset=utf-8", "application/octet-stream", 'Text/HTML; charset="UTF-8"', "x", ""]:
+        assert stomp.sent({"content-type": type})["content-type"] == type
+    assert stomp.sent(body=b"\xff\0").get("content-type") is None, "none is made up"
+
+
+@requirement("BOD-09")
+def test_every_frame_may_carry_a_count_of_zero(stomp: Scene) -> None:
+    queue, zero = stomp.queue(), {"content-length": 0}
+    peer = stomp.connect(content_length=0)
+    peer.request("SUBSCRIBE", {"destination": queue, "id": "1", "ack": "client-individual"} | zero)
+    peer.put(queue, b"1", b"2")
+    first, second = peer.messages(2)
+    peer.request("BEGIN", {"transaction": "t"} | zero)
+    peer.request("ACK", peer.settlement(first, "t") | zero)
+    peer.request("COMMIT", {"transaction": "t"} | zero)
+    peer.request("BEGIN", {"transaction": "t"} | zero)
+    peer.request("ABORT", {"transaction": "t"} | zero)
+    peer.request("NACK", peer.settlement(second) | zero)
+    peer.request("UNSUBSCRIBE", {"id": "1"} | zero)
+    peer.request("SEND", {"destination": queue} | zero)
+    peer.request("DISCONNECT", zero)
+
+
+@requirement("BOD-04", "BOD-10", "SES-04")
+def test_a_count_that_is_too_small_or_no_number_is_refused(stomp: Scene) -> None:
+    for value in ["0", "10", "abc", "-1", "", "5.0", "1_0", "٥", "9" * 5_000]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.send("SEND", {"destination": queue, "content-length": value}, b"hello world")
+        peer.refusal()
+        assert watcher.seen(queue) == []
+
+
+@requirement("BOD-11", "LIM-05")
+def test_bodies_of_many_sizes_arrive_unchanged(stomp: Scene) -> None:
+    """The sizes at which WebSocket frames and common buffers change their ways are among them."""
+    for size in [1, 125, 126, 127, 4_095, 65_535, 65_536, 200_000, 1_000_000]:
+        body = (ALL_OCTETS * (size // 256 + 1))[:size]
+        assert stomp.sent(body=body).body == body
+
+
+@requirement("BOD-13")
+def test_a_body_may_be_empty(stomp: Scene) -> None:
+    for headers in [{}, {"content-length": "0"}, {"content-type": "text/plain"}]:
+        queue = stomp.queue()
+        watcher, peer = stomp.watch(queue), stomp.connect()
+        peer.send("SEND", {"destination": queue, **headers})
+        message = watcher.message()
+        assert message.body == b""
+        assert message.get("content-length") in (None, "0")
+
+
+@requirement("HDR-01")
+def test_of_repeated_headers_the_first_counts(stomp: Scene) -> None:
+    peer, first, second = stomp.connect(), stomp.queue(), stomp.queue()
+    twice = [("destination", first), ("destination", second), ("receipt", "r1"), ("receipt", "r2")]
+    peer.send("SUBSCRIBE", [*twice, ("id", "1"), ("id", "2"), ("ack", "client"), ("ack", "x")])
+    peer.receipt("r1")
+    peer.send("SEND", [*twice, ("content-length", 3), ("content-length", 1)], b"a\0b")
+    peer.receipt("r1")
+    message = peer.message()
+    assert (message["destination"], message["subscription"], message.body) == (first, "1", b"a\0b")
+    peer.request("BEGIN", [("transaction", "t"), ("transaction", "u")])
+    peer.request("ACK", [*peer.settlement(message).items(), ("id", "no"), ("message-id", "no"), ("subscription", "no")])
+    peer.request("ABORT", [("transaction", "t"), ("transaction", "u")])
+    assert not peer.inbox
+
+
+@requirement("HDR-02")
+def test_user_headers_are_passed_on(stomp: Scene) -> None:
+    headers = {"x-one": "1", "Mixed-Case": "Yes", "n_1.2": 'v;w="q"', "priority": "9", "persistent": "true",
+               "expires": "0", "correlation-id": "c", "reply-to": "/queue/r", "type": "t", "id": "mine"}  # fmt: skip
+    message = stomp.sent(headers)
+    assert {name: message.all(name) for name in headers} == {name: [value] for name, value in headers.items()}
+
+
+@requirement("HDR-03")
+def test_a_repeated_user_header_keeps_its_first_value(stomp: Scene) -> None:
+    assert stomp.sent([("foo", "World"), ("foo", "Hello"), ("foo", "")])["foo"] == "World"
+
+
+@requirement("HDR-04")
+def test_unknown_headers_do_no_harm(stomp: Scene) -> None:
+    queue = stomp.queue()
+    peer = stomp.greet(stomp.open(), {**stomp.opening(), **UNKNOWN})
+    peer.request("SUBSCRIBE", {"id": "1", "destination": queue, "ack": "client"} | UNKNOWN)
+    peer.put(queue, b"x", b"y", headers=UNKNOWN)
+    first, second = peer.messages(2)
+    peer.request("BEGIN", {"transaction": "t"} | UNKNOWN)
+    peer.request("ACK", peer.settlement(first, "t") | UNKNOWN)
+    peer.request("COMMIT", {"transaction": "t"} | UNKNOWN)
+    peer.request("BEGIN", {"transaction": "t"} | UNKNOWN)
+    peer.request("ABORT", {"transaction": "t"} | UNKNOWN)
+    if stomp.version != "1.0":
+        peer.request("NACK", peer.settlement(second) | UNKNOWN)
+    peer.request("UNSUBSCRIBE", {"id": "1"} | UNKNOWN)
+    peer.request("DISCONNECT", UNKNOWN)

@@ -1,8 +1,6 @@
 """Heart-beating (HBT): the only tests that measure time.
 
-The gateway of this run offers to send every 250 ms at most and wants to receive every 250 ms at most, and takes a
-silent client for dead after two of its intervals.  Measured times are allowed to be late by `LATE`, a margin for a
-busy machine; what must not happen is waited for over several intervals.
+The gateway sends and wants to receive every 250 ms at most; measured times may be late by `LATE`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import pytest
 from .scene import Scene
 from .wire import Peer, octets
 
-requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+requirement = pytest.mark.requirement
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +35,7 @@ def longest_gap(times: list[float]) -> float:
 @requirement("HBT-01", "CON-06")
 def test_connected_has_two_numbers(stomp: Scene) -> None:
     """This gateway names its own two intervals, whatever the client offers."""
-    for offer in [None, "0,0", "500,500", "0,1000", "1000,0", "1,1", "10000,10000", "0250,00"]:
+    for offer in [None, "0,0", "1,10000", "0250,00"]:
         peer = stomp.connect(**({} if offer is None else {"heart_beat": offer}))
         assert peer.frames[0]["heart-beat"] == "250,250"
 
@@ -72,32 +70,14 @@ def test_a_silent_client_that_promised_beats_is_taken_for_dead(stomp: Scene) -> 
     assert 0.3 * 1.15 <= time.monotonic() - begin <= 0.6 + 4 * LATE
 
 
-@requirement("HBT-06", "ACK-06")
-def test_what_a_silent_client_held_is_given_to_others(stomp: Scene) -> None:
-    queue = stomp.queue()
-    stomp.connect().put(queue, b"x")
-    silent = stomp.connect(heart_beat="300,0")
-    silent.subscribe(queue, ack="client")
-    silent.message()
-    assert stomp.watch(queue).message().body == b"x"
-
-
-@requirement("HBT-07")
+@requirement("HBT-07", "HBT-09")
 def test_a_client_that_beats_a_little_late_lives(stomp: Scene) -> None:
     peer = stomp.connect(heart_beat="300,0")
     for _ in range(4):
         peer.listen(0.3 * 1.15)
         peer.raw(b"\n")
     peer.barrier()
-
-
-@requirement("HBT-08")
-def test_frames_count_as_life(stomp: Scene) -> None:
-    peer = stomp.connect(heart_beat="250,0")
-    for _ in range(4):
-        peer.listen(0.25)
-        peer.barrier()
-    assert not peer.at_end
+    assert not peer.reader.beats, "it asked for none"
 
 
 @requirement("HBT-08", "FRM-09")
@@ -111,52 +91,13 @@ def test_the_octets_of_a_slow_frame_count_as_life(stomp: Scene) -> None:
     peer.receipt("r")
 
 
-@requirement("HBT-09", "HBT-07")
-def test_a_client_that_wants_no_beats_gets_none(stomp: Scene) -> None:
-    peer = stomp.connect(heart_beat="250,0")
-    beats = 0
-    for _ in range(4):
-        beats += len(beats_during(peer, 0.25)) - 2
-        peer.raw(b"\n")
-    assert beats == 0
-    peer.barrier()
-
-
 @requirement("HBT-10", "CON-03")
 def test_a_malformed_header_is_refused(stomp: Scene) -> None:
-    for value in [
-        "abc",
-        "5",
-        "-1,0",
-        "0,-1",
-        "1,2,3",
-        ",",
-        "5,",
-        ",5",
-        "",
-        "1.5,0",
-        "1_0,0",
-        "٥,٥",
-        "0x5,0",
-        "5;5",
-        "a,b",
-    ]:
+    for value in ["abc", "5", "-1,0", "1,2,3", ",5", "", "1.5,0", "1_0,0", "٥,٥"]:
         peer = stomp.open()
         peer.send("CONNECT", stomp.opening(heart_beat=value))
         peer.refusal()
         assert [frame.command for frame in peer.frames] == ["ERROR"]
-
-
-@requirement("HBT-10", "SES-04")
-def test_absurd_intervals_hurt_nobody(stomp: Scene) -> None:
-    """Two non-negative integers, so either kept or refused."""
-    for value in ["9" * 30 + "," + "9" * 30, "9" * 5_000 + ",0", "0," + "9" * 5_000]:
-        peer = stomp.open()
-        peer.send("CONNECT", stomp.opening(heart_beat=value))
-        while not peer.frames:
-            assert peer.pump(3.0), "no answer"
-        assert peer.frames[0].command in ("CONNECTED", "ERROR")
-        stomp.is_well()
 
 
 @requirement("HBT-11")
@@ -178,17 +119,3 @@ def test_no_beat_breaks_a_frame(stomp: Scene) -> None:
         time.sleep(0.08)
         assert peer.message().body == body
     assert len(beats_during(peer, 0.6)) > 2
-
-
-@requirement("HBT-12", "HBT-03")
-def test_frames_count_towards_the_servers_duty(stomp: Scene) -> None:
-    """While frames flow, no gap is longer than the interval; beats between them are allowed, and not needed."""
-    peer, topic = stomp.connect(heart_beat="0,250"), stomp.topic()
-    peer.subscribe(topic)
-    producer, times = stomp.connect(), [time.monotonic()]
-    for _ in range(12):
-        producer.publish(topic, b"x")
-        times.append(peer.message().at)
-        peer.listen(0.08)
-    peer.reader.beats.extend((at, b"\n") for at in times)
-    assert longest_gap(sorted(at for at, _ in peer.reader.beats)) <= 0.25 + LATE

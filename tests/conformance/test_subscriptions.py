@@ -6,30 +6,7 @@ import pytest
 
 from .scene import Scene
 
-requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
-
-
-@requirement("SND-01", "MSG-01")
-def test_a_message_reaches_the_subscriber_of_its_destination_and_no_other(stomp: Scene) -> None:
-    queue, other = stomp.queue(), stomp.queue()
-    subscriber, stranger, producer = stomp.watch(queue), stomp.watch(other), stomp.connect()
-    producer.put(queue, b"x")
-    assert subscriber.seen(queue) == [b"x"]
-    assert stranger.seen(other) == []
-
-
-@requirement("SND-01", "XTR-03")
-def test_a_bare_name_is_a_queue(stomp: Scene) -> None:
-    name = stomp.queue().removeprefix("/queue/")
-    stomp.connect().put(name, b"kept")
-    consumer = stomp.watch(name)
-    message = consumer.message()
-    assert (message["destination"], message.body) == (name, b"kept")
-
-
-@requirement("SND-02", "LEN-16", "RCP-03", "ERR-01", "ERR-04")
-def test_send_without_destination(stomp: Scene) -> None:
-    stomp.refuses("SEND", {"content-type": "text/plain"}, b"x")
+requirement, columns = pytest.mark.requirement, pytest.mark.columns
 
 
 @requirement("SND-03", "TXN-12")
@@ -42,7 +19,7 @@ def test_send_in_a_transaction_that_was_not_begun(stomp: Scene) -> None:
 
 @requirement("SND-04", "MSG-01")
 def test_a_destination_is_an_opaque_string(stomp: Scene) -> None:
-    for name in ["a.b-c_D7", "%41%2F", "a/b/c", "a b", "?k=v&w", "a;b=c", "(x)[y]{z}", "~!@$^|'\"`", "žluť漢😀"]:
+    for name in ["a.b-c_D7/%41", "a b", "?k=v&w;x", "(x)[y]{z}~!@$^|'\"`", "žluť漢😀"]:
         for kind in ["queue", "topic"]:
             peer, destination = stomp.connect(), f"{getattr(stomp, kind)()}/{name}"
             peer.subscribe(destination)
@@ -50,53 +27,14 @@ def test_a_destination_is_an_opaque_string(stomp: Scene) -> None:
             assert peer.message()["destination"] == destination
 
 
-@requirement("SND-01", "MSG-01", "XTR-03", "XTR-04")
-def test_commas_stand_between_destinations(stomp: Scene) -> None:
-    """A copy for each, which names its own; so no name has a comma, and no SUBSCRIBE either."""
-    queue, topic = stomp.queue(), stomp.topic()
-    at_queue, at_topic, producer = stomp.watch(queue), stomp.watch(topic), stomp.connect()
-    producer.put(f"{queue},{topic}", b"x")
-    assert at_queue.seen(queue) == [b"x"]
-    assert at_topic.seen(topic) == [b"x"]
-    stomp.refuses("SUBSCRIBE", {"destination": f"{queue},{topic}", "id": "1"})
-
-
-@requirement("SUB-02", "ERR-04")
-def test_subscribe_without_destination(stomp: Scene) -> None:
-    stomp.refuses("SUBSCRIBE", {"id": "1"})
-
-
-@requirement("SUB-03", "ERR-04")
-def test_subscribe_without_id(stomp: Scene) -> None:
-    stomp.refuses("SUBSCRIBE", {"destination": stomp.queue()})
-
-
-@requirement("SUB-04", "SUB-05", "UNS-02")
-@columns("1.0")
-def test_ids_are_optional_in_10(stomp: Scene) -> None:
-    peer, first, second = stomp.connect(), stomp.queue(), stomp.queue()
-    peer.request("SUBSCRIBE", {"destination": first})
-    peer.request("SUBSCRIBE", {"destination": second})
-    peer.put(first, b"1")
-    peer.put(second, b"2")
-    got = {(message["destination"], message.body) for message in peer.messages(2)}
-    assert got == {(first, b"1"), (second, b"2")}
-
-
 @requirement("SUB-06", "RCP-03")
 def test_an_id_in_use_is_refused(stomp: Scene) -> None:
-    peer = stomp.connect()
-    peer.subscribe(stomp.queue(), id="1")
-    peer.send("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "receipt": "r"})
-    peer.refusal()
-
-
-@requirement("SUB-06")
-def test_an_id_in_use_is_refused_for_the_same_destination_too(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue, id="1")
-    peer.send("SUBSCRIBE", {"destination": queue, "id": "1", "receipt": "r"})
-    peer.refusal()
+    queue = stomp.queue()
+    for destination in [queue, stomp.queue()]:
+        peer = stomp.connect()
+        peer.subscribe(queue, id="1")
+        peer.send("SUBSCRIBE", {"destination": destination, "id": "1", "receipt": "r"})
+        peer.refusal()
 
 
 @requirement("SUB-07", "UNS-03")
@@ -134,14 +72,7 @@ def test_the_valid_ack_modes(stomp: Scene) -> None:
 
 @requirement("SUB-10", "ERR-04", "RCP-03")
 def test_another_ack_mode_is_refused(stomp: Scene) -> None:
-    for ack in ["bogus", "", "clients", "auto,client"]:
-        stomp.refuses("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "ack": ack})
-
-
-@requirement("SUB-10")
-@columns("1.1", "1.2")
-def test_ack_modes_are_written_exactly(stomp: Scene) -> None:
-    for ack in ["AUTO", "Client", " client"]:
+    for ack in ["bogus", "", "clients"] if stomp.version == "1.0" else ["bogus", "", "clients", "AUTO", " client"]:
         stomp.refuses("SUBSCRIBE", {"destination": stomp.queue(), "id": "1", "ack": ack})
 
 
@@ -188,7 +119,7 @@ def test_unsubscribe_by_id(stomp: Scene) -> None:
         assert peer.seen(second) == []
 
 
-@requirement("UNS-01", "UNS-02")
+@requirement("UNS-01", "UNS-02", "SUB-04")
 @columns("1.0")
 def test_unsubscribe_by_destination_in_10(stomp: Scene) -> None:
     peer, first, second = stomp.connect(), stomp.topic(), stomp.topic()
@@ -199,21 +130,21 @@ def test_unsubscribe_by_destination_in_10(stomp: Scene) -> None:
     assert peer.seen(second) == []
 
 
-@requirement("UNS-04", "RCP-03")
-def test_unsubscribe_without_id(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.subscribe(queue, id="1")
-    headers = {"receipt": "r"} if stomp.version == "1.0" else {"destination": queue, "receipt": "r"}
-    peer.send("UNSUBSCRIBE", headers)
-    peer.refusal()
+@requirement("SND-02", "SUB-02", "UNS-04", "UNS-05", "LEN-16", "RCP-03", "ERR-01", "ERR-04")
+def test_what_a_frame_is_about_must_be_named(stomp: Scene) -> None:
+    stomp.refuses("SEND", {"content-type": "text/plain"}, b"x")
+    stomp.refuses("SUBSCRIBE", {"id": "1"})
+    queue = stomp.queue()
+    for headers in [{}, {"id": "2"}] if stomp.version == "1.0" else [{"destination": queue}, {"id": "2"}]:
+        peer = stomp.connect()
+        peer.subscribe(queue, id="1")
+        peer.send("UNSUBSCRIBE", {**headers, "receipt": "r"})
+        peer.refusal()
 
 
-@requirement("UNS-05", "RCP-03")
-def test_unsubscribe_of_an_unknown_id(stomp: Scene) -> None:
-    peer = stomp.connect()
-    peer.subscribe(stomp.queue(), id="1")
-    peer.send("UNSUBSCRIBE", {"id": "2", "receipt": "r"})
-    peer.refusal()
+@requirement("SUB-03", "ERR-04")
+def test_subscribe_without_id(stomp: Scene) -> None:
+    stomp.refuses("SUBSCRIBE", {"destination": stomp.queue()})
 
 
 @requirement("UNS-06")

@@ -7,7 +7,7 @@ import pytest
 from .scene import Scene
 from .wire import Peer
 
-requirement, columns, parametrize = pytest.mark.requirement, pytest.mark.columns, pytest.mark.parametrize
+requirement = pytest.mark.requirement
 
 
 def begin(peer: Peer, id: str = "t") -> None:
@@ -48,38 +48,24 @@ def test_abort_undoes(stomp: Scene) -> None:
     assert watcher.seen(queue) == []
 
 
-@requirement("TXN-03", "ACK-07")
-def test_a_committed_ack_holds(stomp: Scene) -> None:
-    queue = stomp.queue()
-    peer, messages = stomp.holder(queue, b"1", b"2")
-    begin(peer)
-    peer.ack(messages[0], "t")
-    commit(peer)
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == [b"2"]
+@requirement("TXN-03", "TXN-04", "ACK-06", "ACK-07")
+def test_an_ack_holds_if_its_transaction_is_committed(stomp: Scene) -> None:
+    for end, left in ((commit, [b"2"]), (abort, [b"1", b"2"])):
+        queue = stomp.queue()
+        peer, messages = stomp.holder(queue, b"1", b"2")
+        begin(peer)
+        peer.ack(messages[0], "t")
+        end(peer)
+        stomp.end(peer, "reset")
+        assert stomp.left_in(queue) == left
 
 
-@requirement("TXN-04", "ACK-06")
-def test_an_aborted_ack_does_not_hold(stomp: Scene) -> None:
-    queue = stomp.queue()
-    peer, messages = stomp.holder(queue, b"1", b"2")
-    begin(peer)
-    peer.ack(messages[1], "t")
-    abort(peer)
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == [b"1", b"2"]
-
-
-@requirement("TXN-05", "RCP-03", "ERR-02")
-def test_the_transaction_header_is_needed(stomp: Scene) -> None:
+@requirement("TXN-05", "TXN-06", "RCP-03", "ERR-02")
+def test_the_header_of_a_transaction_begun_is_needed(stomp: Scene) -> None:
     for command in ["BEGIN", "COMMIT", "ABORT"]:
         stomp.refuses(command, {})
-
-
-@requirement("TXN-06", "RCP-03")
-def test_an_unknown_transaction(stomp: Scene) -> None:
-    for command in ["COMMIT", "ABORT"]:
-        stomp.refuses(command, {"transaction": "unknown"})
+        if command != "BEGIN":
+            stomp.refuses(command, {"transaction": "unknown"})
 
 
 @requirement("TXN-06", "TXN-10")
@@ -101,17 +87,6 @@ def test_the_end_of_the_connection_aborts(stomp: Scene) -> None:
         peer.publish(queue, b"x", {"transaction": "t"})
         stomp.end(peer, end)  # type: ignore[arg-type]
         assert watcher.seen(queue) == []
-
-
-@requirement("TXN-08", "ERR-04")
-def test_an_error_aborts(stomp: Scene) -> None:
-    queue = stomp.queue()
-    watcher, peer = stomp.watch(queue), stomp.connect()
-    begin(peer)
-    peer.publish(queue, b"x", {"transaction": "t"})
-    peer.send("SEND")
-    peer.refusal()
-    assert watcher.seen(queue) == []
 
 
 @requirement("TXN-09", "RCP-03")

@@ -37,7 +37,6 @@ def _look_at(books: Books, letter: Letter) -> None:
 
 
 def _look_at_unit(books: Books, unit: Unit) -> None:
-    """Nobody was told whether it happened."""
     signs = {letter: _came(letter) for letter in unit.letters if letter.kept and letter.touched != unit.life}
     for letter in unit.settled:
         if letter.kept and letter.unit is not unit and _existed(letter, unit.life):

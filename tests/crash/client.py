@@ -13,16 +13,11 @@ from .wire import Frame, Gone, Link, frame
 
 
 class Client:
-    """A connection and what it waits for.
-
-    Attributes:
-        outstanding: receipts that have not come yet.
-        error: the ERROR that ended it; None: none has.
-    """
+    """A connection and what it waits for."""
 
     def __init__(self, link: Link, books: Books) -> None:
-        self.outstanding = 0
-        self.error: Frame | None = None
+        self.outstanding = 0  # receipts that have not come yet
+        self.error: Frame | None = None  # the one that ended it
         self._link = link
         self._books = books
         self._asked: deque[tuple[str, Unit | None]] = deque()
@@ -30,11 +25,6 @@ class Client:
 
     @classmethod
     async def open(cls, port: int, books: Books) -> Client:
-        """Connect.
-
-        Raises:
-            Gone: there is no gateway any more.
-        """
         return cls(await Link.open(port), books)
 
     def ask(self, command: str, headers: dict[str, str], body: bytes = b"", *, unit: Unit | None = None) -> bytes:
@@ -51,14 +41,7 @@ class Client:
         return frame(command, headers, body)
 
     async def send(self, *frames: bytes, unit: Unit | None = None, piecemeal: bool = False) -> None:
-        """Write frames; the last of them decides on the unit.
-
-        Args:
-            piecemeal: one by one, so that a kill may fall between them.
-
-        Raises:
-            Gone: the gateway has died.
-        """
+        """Write frames, or piecemeal, so that a kill may fall between them; the last one decides on the unit."""
         if piecemeal:
             for each in frames[:-1]:
                 await self._link.send(each)
@@ -68,11 +51,7 @@ class Client:
         await self._link.send(b"".join(frames))
 
     async def receive(self) -> list[Frame]:
-        """Messages of one chunk, perhaps none; receipts are seen to.
-
-        Raises:
-            Gone: the gateway has died, or sent an ERROR.
-        """
+        """Messages of one chunk, perhaps none; receipts are seen to.  An ERROR ends it as `Gone`."""
         messages = []
         for each in await self._link.receive():
             if each.command == "MESSAGE":
@@ -109,7 +88,6 @@ class Client:
             await self.receive()
 
     async def disconnect(self) -> None:
-        """Leave in order."""
         await self._link.send(self.ask("DISCONNECT", {}))
         await self.receipts()
         await self.close()
@@ -126,5 +104,4 @@ class Client:
                 unit.loose = True
 
     async def close(self) -> None:
-        """Leave without a word."""
         await self._link.close()

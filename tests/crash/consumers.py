@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-import trio
-
 from .books import Books, Letter
 from .client import Client
 from .load import Worker
@@ -16,7 +14,6 @@ _ACTS = {"ack": 50, "commit": 14, "abort": 4, "return": 6, "reject": 4, "leave":
 _PREFETCH = (1, 3, 10, 100)
 _MOST_HELD = 8
 _LONGEST_TRANSACTION = 3
-_LONGEST_PAUSE = 0.02
 
 Held = list[tuple[str, Letter]]
 
@@ -51,7 +48,7 @@ class Consumer(Worker):
 
     async def _act(self, client: Client) -> bool:
         """Do something; False: it leaves."""
-        act = self.random.choices(list(_ACTS), weights=list(_ACTS.values()))[0]
+        act = self.choose(_ACTS)
         if self._queue.mode == "auto":
             act = self.random.choice(["leave", "pause"])
         if act == "die" and self._queue.consumers > 1:  # nobody sees when the gateway notices, so the order is open
@@ -61,7 +58,7 @@ class Consumer(Worker):
             await self._leave(client)
             return False
         if act == "pause":
-            await trio.sleep(self.random.random() * _LONGEST_PAUSE)
+            await self.pause()
         elif act == "return":
             handle, _ = self._pick()
             await client.send(client.ask("NACK", {"id": handle}))
@@ -72,13 +69,7 @@ class Consumer(Worker):
         return True
 
     def _pick(self) -> tuple[str, list[Letter]]:
-        """A handle, and the letters that an ACK or NACK of it covers; they are held no more."""
-        index = self.random.randrange(len(self._held))
-        handle = self._held[index][0]
-        first = 0 if self._queue.mode == "client" else index
-        covered = [letter for _, letter in self._held[first : index + 1]]
-        del self._held[first : index + 1]
-        return handle, covered
+        return self.pick(self._held, cumulative=self._queue.mode == "client")
 
     async def _settle(self, client: Client, command: str) -> None:
         unit = self.books.begin()
@@ -100,16 +91,9 @@ class Consumer(Worker):
                 self.books.settle(unit, letters)
                 frames.append(client.ask("ACK", {"id": handle, "transaction": name}))
         frames += self.sender.transactional(client, unit, name, self.random.randint(0, _LONGEST_TRANSACTION))
-        piecemeal = self.random.random() < 0.5
-        if commit:
-            frames.append(client.ask("COMMIT", {"transaction": name}, unit=unit))
-            self.books.counts["transactions"] += 1
-            await client.send(*frames, unit=unit, piecemeal=piecemeal)
-            return
-        unit.undo()
-        self._held = before
-        frames.append(client.ask("ABORT", {"transaction": name}))
-        await client.send(*frames, piecemeal=piecemeal)
+        if not commit:
+            self._held = before
+        await self.end(client, unit, frames, name, commit=commit)
 
     async def _leave(self, client: Client) -> None:
         """In order: what was asked is answered, and what comes meanwhile is seen."""

@@ -13,28 +13,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 _SIZE = 48 * 1024 * 1024
 # What the store may still grow by when the disk is made small.
 _LITTLE = 400 * 1024
 _MOUNT = 10.0
-
-
-class Disk(Protocol):
-    """Where the store lies.
-
-    Attributes:
-        folder: on it.
-    """
-
-    folder: Path
-
-    def fill(self, process: int) -> None:
-        """Leave little room for that process."""
-
-    def free(self, process: int) -> None:
-        """Give it back."""
 
 
 class FileSystem:
@@ -45,12 +28,10 @@ class FileSystem:
         self._filler = folder / "filler"
 
     def fill(self, process: int) -> None:
-        """Leave little room for everybody."""
         system = os.statvfs(self.folder)
         self._filler.write_bytes(bytes(max(system.f_bavail * system.f_frsize - _LITTLE, 0)))
 
     def free(self, process: int) -> None:
-        """Give it back."""
         self._filler.unlink()
 
 
@@ -66,12 +47,14 @@ class Limit:
         self._limit(process, largest + _LITTLE)
 
     def free(self, process: int) -> None:
-        """Any size."""
         self._limit(process, resource.RLIM_INFINITY)
 
     def _limit(self, process: int, octets: int) -> None:
         hard = resource.prlimit(process, resource.RLIMIT_FSIZE)[1]
         resource.prlimit(process, resource.RLIMIT_FSIZE, (octets, hard))
+
+
+Disk = FileSystem | Limit
 
 
 @contextmanager

@@ -6,16 +6,22 @@ looked at from the first to the last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import TypeVar
 from zlib import crc32
+
+import trio
 
 from .books import Books, Letter, Unit
 from .client import Client
 from .plan import PLACES, Queue, Topic
 from .wire import Gone
 
+Held = TypeVar("Held")
+
 _USUAL_PRIORITY = 4
+_LONGEST_PAUSE = 0.02
 # Octets of bodies, at most, and how often.  The store writes those of 16 KiB and more apart.
 _SIZES = {0: 1, 30: 6, 500: 6, 5_000: 4, 20_000: 1}
 
@@ -51,7 +57,6 @@ class Sender:
         return headers, body
 
     def transactional(self, client: Client, unit: Unit, transaction: str, count: int) -> list[bytes]:
-        """So many SENDs of a transaction."""
         frames = []
         for _ in range(count):
             headers, body = self.letters(unit, self.somewhere())
@@ -75,7 +80,6 @@ class Worker:
         self._transactions = 0
 
     async def run(self, port: int) -> None:
-        """Work until the gateway has gone."""
         try:
             while True:
                 client = await Client.open(port, self.books)
@@ -88,10 +92,35 @@ class Worker:
             pass
 
     async def work(self, client: Client) -> None:
-        """One connection."""
         raise NotImplementedError
 
+    def choose(self, acts: Mapping[str, int]) -> str:
+        """One of the acts, by their weights."""
+        return self.random.choices(list(acts), weights=list(acts.values()))[0]
+
+    async def pause(self) -> None:
+        await trio.sleep(self.random.random() * _LONGEST_PAUSE)
+
+    def pick(self, held: list[tuple[str, Held]], *, cumulative: bool) -> tuple[str, list[Held]]:
+        """A handle, and what an ACK or NACK of it covers; that is held no more."""
+        index = self.random.randrange(len(held))
+        handle = held[index][0]
+        first = 0 if cumulative else index
+        covered = [each for _, each in held[first : index + 1]]
+        del held[first : index + 1]
+        return handle, covered
+
+    async def end(self, client: Client, unit: Unit, frames: list[bytes], name: str, *, commit: bool) -> None:
+        """Send a transaction of that name, and commit it or abort it."""
+        piecemeal = self.random.random() < 0.5
+        if commit:
+            self.books.counts["transactions"] += 1
+            frames = [*frames, client.ask("COMMIT", {"transaction": name}, unit=unit)]
+            await client.send(*frames, unit=unit, piecemeal=piecemeal)
+            return
+        unit.undo()
+        await client.send(*frames, client.ask("ABORT", {"transaction": name}), piecemeal=piecemeal)
+
     def transaction(self) -> str:
-        """The name of a new one."""
         self._transactions += 1
         return f"t{self._transactions}"

@@ -22,29 +22,19 @@ from .wire import Frame
 class Part:
     """What came by one SUBSCRIBE.
 
-    Attributes:
-        life: of the gateway.
-        unit: the SUBSCRIBE.
-        start: the number that was asked for; 0: the first that is there, or, with a name, from where it is.
-        before: numbers that were acknowledged under the name before.
-        after: with a name: the gateway knows that all is acknowledged up to there; 0: who knows.
-        numbers: what came.
-        tellers: numbers of messages that told of a gap; those that did nothing else have the first number behind it,
-            negative.
-        done: numbers of what it acknowledged, likewise.
-        returned: some message came back by NACK, and is put off.
+    A message that told of a gap and did nothing else has the first number behind the gap, negative.
     """
 
-    life: int
-    unit: Unit
-    start: int
-    before: set[int]
-    after: int
-    numbers: set[int] = field(default_factory=set)
+    life: int  # of the gateway
+    unit: Unit  # the SUBSCRIBE
+    start: int  # the number that was asked for; 0: the first that is there, or, with a name, from where it is
+    before: set[int]  # numbers that were acknowledged under the name before
+    after: int  # with a name: the gateway knows that all is acknowledged up to there; 0: perhaps
+    numbers: set[int] = field(default_factory=set)  # what came
     newest: int = 0
-    tellers: set[int] = field(default_factory=set)
-    done: set[int] = field(default_factory=set)
-    returned: bool = False
+    tellers: set[int] = field(default_factory=set)  # messages that told of a gap
+    done: set[int] = field(default_factory=set)  # what it acknowledged
+    returned: bool = False  # some message came back by NACK, and is put off
 
     @property
     def gaps(self) -> set[int]:
@@ -58,25 +48,18 @@ class Part:
 
 
 class Reading:
-    """What one reader got of a topic.
-
-    Attributes:
-        name: to resume by; empty: it keeps the number itself.
-        next: the number behind the last one; 0: nothing came so far.
-        parts: one for each SUBSCRIBE.
-    """
+    """What one reader got of a topic."""
 
     def __init__(self, topic: Topic, logs: Logs, name: str = "") -> None:
         self.topic = topic
-        self.name = name
-        self.next = 0
-        self.parts: list[Part] = []
+        self.name = name  # to resume by; empty: it keeps the number itself
+        self.next = 0  # the number behind the last one; 0: nothing came so far
+        self.parts: list[Part] = []  # one for each SUBSCRIBE
         self._logs = logs
         self._books = logs.books
         self._after = 0, 0  # a life, and up to where the gateway knows there that all is acknowledged
 
     def begin(self, unit: Unit) -> None:
-        """A SUBSCRIBE."""
         before: set[int] = set().union(*[part.done for part in self.parts])
         life, after = self._after
         start = 0 if self.name else self.next
@@ -123,12 +106,7 @@ class Reading:
 
 
 class Logs:
-    """All topics of a round.
-
-    Attributes:
-        books: of the same round.
-        readings: of all readers.
-    """
+    """All topics of a round."""
 
     def __init__(self, books: Books) -> None:
         self.books = books
@@ -137,7 +115,6 @@ class Logs:
         self._numbers: dict[Letter, int] = {}
 
     def reading(self, topic: Topic, name: str = "") -> Reading:
-        """A new reader."""
         self.readings.append(Reading(topic, self, name))
         return self.readings[-1]
 

@@ -40,20 +40,13 @@ log_messages = 40
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of the round.
-
-    Attributes:
-        durable: by policy; None: by the header of each message.
-        mode: of its consumers.
-        consumers: at most so many at a time.
-        priorities: its messages have some.
-    """
+    """A queue of the round."""
 
     name: str
-    durable: bool | None
-    mode: str
-    consumers: int
-    priorities: bool = False
+    durable: bool | None  # by policy; None: by the header of each message
+    mode: str  # of its consumers
+    consumers: int  # at most so many at a time
+    priorities: bool = False  # its messages have some
 
     @property
     def keeps(self) -> bool:
@@ -63,23 +56,16 @@ class Queue:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic with a log.
-
-    Attributes:
-        durable: the log is in the store.
-        most: messages that it keeps; 0: all.
-        consumers: at most so many at a time: one who keeps the number, and two who keep nothing but a name.
-    """
+    """A topic with a log."""
 
     name: str
-    durable: bool
-    most: int = 0
-    consumers: int = 3
+    durable: bool  # the log is in the store
+    most: int = 0  # messages that it keeps; 0: all
+    consumers: int = 3  # at a time: one that keeps the number, and two that keep nothing but a name
     priorities: bool = False
 
     @property
     def keeps(self) -> bool:
-        """What is durable never goes."""
         return not self.most
 
 
@@ -109,36 +95,27 @@ _LONGEST = 3.0
 class Life:
     """One life of the gateway.
 
-    Attributes:
-        end: `moment`: killed after `seconds`.  `point`: it kills itself.  `torn`: behind a commit that nobody knows
-            of, and then the end of the write-ahead log is damaged.  `start`: killed while it starts.  `stop`: SIGTERM.
-        seconds: after which it is killed, if it has not done so itself.
-        log_pages: see `process.gateway`.
-        consumers: of each queue and topic.
+    It ends at a `moment`: killed after `seconds`; a `point`: it kills itself; `torn`: behind a commit that no client
+    knows of, and then the end of the write-ahead log is damaged; `start`: killed while it starts; `stop`: SIGTERM.
     """
 
     end: str
     point: str
-    seconds: float
-    log_pages: int
-    consumers: dict[str, int]
+    seconds: float  # after which it is killed, if it has not done so itself
+    log_pages: int  # see `process.gateway`
+    consumers: dict[str, int]  # of each queue and topic
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A round.
-
-    Attributes:
-        producers: how many.
-    """
+    """A round."""
 
     seed: int
-    producers: int
+    producers: int  # how many
     lives: list[Life]
 
 
 def plan(seed: int, most_lives: int = 4) -> Plan:
-    """The round of that seed."""
     random = Random(seed)
     producers = random.randint(2, 5)
     return Plan(seed, producers, [_life(random) for _ in range(random.randint(2, 4))][:most_lives])

@@ -21,10 +21,6 @@ A lie breaks one promise, to see that the test notices:
     early-receipts    a RECEIPT does not wait for the store
     half-commits      a batch is written in two transactions
     forgetful         no ACK reaches the store
-    unmarked          nothing is stored of deliveries
-    renamed           message-ids are others in each life
-    renumbered        the log of a topic goes on, after a kill, with numbers that clients may have seen
-    hasty             a name to resume by counts as read what was given, not what was acknowledged
     silent            nobody is told of a gap
 """
 
@@ -43,16 +39,9 @@ from typing import Any
 
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch
-from gateway.broker.queue.durable import QueueStorage
-from gateway.broker.topic.offsets import KIND as CURSOR
-from gateway.broker.topic.offsets import Offsets
-from gateway.broker.topic.stream import KIND as LOG
-from gateway.broker.topic.stream import Stream
 from gateway.broker.topic.stream_reader import StreamReader
 from gateway.stores.sqlite import SQLiteStore
 from gateway.transports.server import Server
-
-LIES = ("early-receipts", "half-commits", "forgetful", "unmarked", "renamed", "renumbered", "hasty", "silent")
 
 # Where a call of a method is such a point: before it, or behind it.
 _BEFORE = {"write": (SQLiteStore, "write"), "written": (Storage, "written")}
@@ -153,7 +142,6 @@ def _patch_flush(countdown: _Countdown) -> None:
 
 
 def _patch_statements(start: str, countdown: _Countdown) -> None:
-    """Those that start so."""
     connect = sqlite3.connect
 
     class Connection(sqlite3.Connection):
@@ -239,16 +227,6 @@ def tell(lie: str) -> None:
         _replace(SQLiteStore, "write", lambda self, batch: (original(self, _half(batch)), original(self, batch)))
     elif lie == "forgetful":
         _replace(SQLiteStore, "write", lambda self, batch: original(self, replace(batch, gone=[])))
-    elif lie == "unmarked":
-        _replace(QueueStorage, "suspect", lambda self, row: None)
-        _replace(SQLiteStore, "write", lambda self, batch: original(self, _without_facts(batch)))
-    elif lie == "renamed":
-        _replace(SQLiteStore, "token", property(lambda self: f"life{os.getpid()}", lambda self, value: None))
-    elif lie == "renumbered":
-        recovered = Stream.recovered
-        _replace(Stream, "recovered", lambda self, *, clean: recovered(self, clean=True))
-    elif lie == "hasty":
-        _replace(Offsets, "_position", lambda self, cursor: self._context.last_number)
     elif lie == "silent":
         give, go_live = StreamReader._give, StreamReader._go_live
         _replace(StreamReader, "_give", lambda self, entry: (self._gaps.clear(), give(self, entry)))
@@ -259,16 +237,6 @@ def tell(lie: str) -> None:
 
 def _half(batch: Batch) -> Batch:
     return replace(batch, rows=dict(list(batch.rows.items())[::2]), gone=[])
-
-
-def _without_facts(batch: Batch) -> Batch:
-    """Nothing is known of deliveries; logs have facts of another kind."""
-    rows = {row.row: row if "extra" in (row.facts or "") else row._replace(facts=None) for row in batch.rows.values()}
-    places = {
-        place.number: place if place.kind in (LOG, CURSOR) else place._replace(facts="{}")
-        for place in batch.places.values()
-    }
-    return replace(batch, rows=rows, places=places, facts={})
 
 
 def _replace(owner: object, name: str, value: object) -> None:

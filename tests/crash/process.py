@@ -23,24 +23,16 @@ _STOP = 20.0
 
 
 class Process:
-    """One life of a gateway.
-
-    Attributes:
-        port: of its TCP listener, once it listens.
-        http: of its HTTP listener, likewise.
-        listening: it does, or has ended.
-        log: lines so far.
-    """
+    """One life of a gateway."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
-        self.port = self.http = 0
-        self.listening = trio.Event()
+        self.port = self.http = 0  # of its listeners, once it listens
+        self.listening = trio.Event()  # it does, or has ended
         self.log: list[str] = []
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
     @property
@@ -54,15 +46,10 @@ class Process:
             self._process.send_signal(signal.SIGKILL)
 
     async def wait(self) -> None:
-        """Wait until it has ended."""
         await self._process.wait()
 
     async def stop(self) -> None:
-        """End it in order.
-
-        Raises:
-            AssertionError: it took too long, or complained.
-        """
+        """End it in order, and in time."""
         self._process.send_signal(signal.SIGTERM)
         with trio.move_on_after(_STOP):
             await self.wait()
@@ -70,7 +57,6 @@ class Process:
 
     @property
     def text(self) -> str:
-        """The log."""
         return "\n".join(self.log)
 
     def troubles(self) -> list[str]:
@@ -78,7 +64,6 @@ class Process:
         return [line for line in self.log if "Traceback" in line or '"level": "error"' in line]
 
     async def read_log(self) -> None:
-        """Read until the process has ended."""
         assert self._process.stderr is not None
         rest = b""
         async with self._process.stderr as stream:
@@ -107,12 +92,8 @@ async def gateway(
 ) -> AsyncIterator[Process]:
     """A gateway that begins to live; it is dead when the block ends.
 
-    Args:
-        folder: the working directory; a `gateway.toml` there is read.
-        point: `NAME:COUNT`, where it kills itself.
-        lie: a promise that it breaks.
-        log_pages: of the write-ahead log, before a checkpoint; 0: as usual.
-        settings: of the gateway, by name.
+    It kills itself at the point `NAME:COUNT`, and breaks the promise `lie`; its log has so many pages
+    before a checkpoint (0: as usual).  A `gateway.toml` in the folder is read.
     """
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "CRASH_"))}
     settings = {"tcp": "127.0.0.1:0", "websocket": "", "http": "127.0.0.1:0", "log_format": "json", **settings}
@@ -141,11 +122,7 @@ async def gateway(
 
 
 async def wait_until_it_listens(process: Process) -> bool:
-    """False: it has ended before.
-
-    Raises:
-        AssertionError: it does neither.
-    """
+    """False: it has ended before."""
     with trio.move_on_after(_START) as waiting:
         await process.listening.wait()
     assert not waiting.cancelled_caught, f"does not listen after {_START} s:\n{process.text}"

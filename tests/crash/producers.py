@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import trio
-
 from .client import Client
 from .load import Worker
 from .wire import frame
@@ -11,24 +9,21 @@ from .wire import frame
 _ACTS = {"send": 60, "silent": 10, "commit": 20, "abort": 4, "forsake": 1, "pause": 5}
 _WINDOWS = (1, 1, 4, 32, 100)
 _LONGEST_TRANSACTION = 6
-_LONGEST_PAUSE = 0.02
 
 
 class Producer(Worker):
-    """One of them."""
-
     async def work(self, client: Client) -> None:
         """Send until the gateway dies, or the producer does."""
         window = self.random.choice(_WINDOWS)
         while True:
-            act = self.random.choices(list(_ACTS), weights=list(_ACTS.values()))[0]
+            act = self.choose(_ACTS)
             if act == "forsake":
                 await client.receipts()
                 await self._transact(client, "forsake")
                 client.forsake()
                 return
             if act == "pause":
-                await trio.sleep(self.random.random() * _LONGEST_PAUSE)
+                await self.pause()
             elif act in ("commit", "abort"):
                 await self._transact(client, act)
             else:
@@ -46,13 +41,8 @@ class Producer(Worker):
         unit, name = self.books.begin(), self.transaction()
         frames = [frame("BEGIN", {"transaction": name})]
         frames += self.sender.transactional(client, unit, name, self.random.randint(1, _LONGEST_TRANSACTION))
-        piecemeal = self.random.random() < 0.5
-        if end == "commit":
-            frames.append(client.ask("COMMIT", {"transaction": name}, unit=unit))
-            self.books.counts["transactions"] += 1
-            await client.send(*frames, unit=unit, piecemeal=piecemeal)
-            return
-        unit.undo()
-        if end == "abort":
-            frames.append(client.ask("ABORT", {"transaction": name}))
-        await client.send(*frames, piecemeal=piecemeal)
+        if end == "forsake":
+            unit.undo()
+            await client.send(*frames)
+        else:
+            await self.end(client, unit, frames, name, commit=end == "commit")

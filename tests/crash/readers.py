@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from random import Random
 
-import trio
-
 from .client import Client
 from .load import Worker
 from .logs import Logs
@@ -20,7 +18,6 @@ _ACTS = {"ack": 50, "commit": 8, "abort": 3, "return": 4, "reject": 3, "again": 
 _ACTS_IN_AUTO = {"go on": 40, "again": 2, "leave": 2, "die": 2, "pause": 2}
 _PREFETCH = (1, 3, 10, 100)
 _MOST_HELD = 8
-_LONGEST_PAUSE = 0.02
 
 Held = list[tuple[str, int]]
 """Handles, and the numbers of their messages, as `Reading.take` gives them."""
@@ -82,14 +79,13 @@ class Reader(Worker):
                 self._held.append((each.headers["ack"], number))
 
     def _choose(self) -> str:
-        acts = _ACTS_IN_AUTO if self._mode == "auto" else _ACTS
-        return self.random.choices(list(acts), weights=list(acts.values()))[0]
+        return self.choose(_ACTS_IN_AUTO if self._mode == "auto" else _ACTS)
 
     # what it does
 
     async def _act(self, client: Client, act: str) -> None:
         if act == "pause":
-            await trio.sleep(self.random.random() * _LONGEST_PAUSE)
+            await self.pause()
         elif act in ("commit", "abort"):
             await self._transact(client, commit=act == "commit")
         elif act == "return":
@@ -99,18 +95,12 @@ class Reader(Worker):
         elif act in ("ack", "reject"):
             await self._settle(client, rejecting=act == "reject")
 
-    def _pick(self) -> tuple[str, set[int]]:
-        """A handle, and the numbers that an ACK or NACK of it covers; they are held no more."""
-        index = self.random.randrange(len(self._held))
-        handle = self._held[index][0]
-        first = 0 if self._mode == "client" else index
-        covered = {number for _, number in self._held[first : index + 1]}
-        del self._held[first : index + 1]
-        return handle, covered
+    def _pick(self) -> tuple[str, list[int]]:
+        return self.pick(self._held, cumulative=self._mode == "client")
 
     async def _settle(self, client: Client, *, rejecting: bool) -> None:
         handle, numbers = self._pick()
-        self._reading.parts[-1].done |= numbers
+        self._reading.parts[-1].done.update(numbers)
         self.books.counts["acks"] += 1
         if rejecting:
             await client.send(frame("NACK", {"id": handle, "requeue": "false"}))
@@ -120,22 +110,16 @@ class Reader(Worker):
             await client.send(frame("ACK", {"id": handle}))
 
     async def _transact(self, client: Client, *, commit: bool) -> None:
-        """Acknowledge one, and send something, together."""
         unit, name = self.books.begin(), self.transaction()
         before = list(self._held)
         handle, numbers = self._pick()
         frames = [frame("BEGIN", {"transaction": name}), frame("ACK", {"id": handle, "transaction": name})]
         frames += self.sender.transactional(client, unit, name, 1)
-        piecemeal = self.random.random() < 0.5
         if commit:
-            self._reading.parts[-1].done |= numbers
-            self.books.counts["transactions"] += 1
-            frames.append(client.ask("COMMIT", {"transaction": name}, unit=unit))
-            await client.send(*frames, unit=unit, piecemeal=piecemeal)
-            return
-        unit.undo()
-        self._held = before
-        await client.send(*frames, client.ask("ABORT", {"transaction": name}), piecemeal=piecemeal)
+            self._reading.parts[-1].done.update(numbers)
+        else:
+            self._held = before
+        await self.end(client, unit, frames, name, commit=commit)
 
     async def _end(self, client: Client, act: str) -> bool:
         """End the subscription; True: there is to be another one on this connection."""

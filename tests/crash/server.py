@@ -25,7 +25,6 @@ _PAUSE = 0.05
 
 
 def run() -> None:
-    """Patch, and serve."""
     offsets._PAUSE = _PAUSE
     threading.Thread(target=_end_with_the_test, daemon=True).start()
     point = os.environ.get("CRASH_POINT")

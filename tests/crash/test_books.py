@@ -31,7 +31,6 @@ class Scene:
         return letter
 
     def come(self, letter: Letter, *, marked: bool = False, name: str = "", body: bytes = _BODY) -> None:
-        """It is delivered."""
         headers = {"destination": letter.queue, "producer": "p", "number": str(letter.number)}
         headers["message-id"] = name or f"id-{letter.number}"
         if marked:
@@ -44,7 +43,6 @@ class Scene:
         self.books.dead_letter(Frame("MESSAGE", headers, body))
 
     def settle(self, *letters: Letter, state: State = State.SENT, rejecting: bool = False) -> Unit:
-        """Letters are acknowledged."""
         unit = self.books.begin()
         self.books.settle(unit, letters, rejecting=rejecting)
         unit.state = state
@@ -55,7 +53,6 @@ class Scene:
         self.books.end_of_life()
 
     def kinds(self) -> list[str]:
-        """Of the complaints, at the end."""
         audit(self.books)
         return [complaint.kind for complaint in self.books.complaints]
 

@@ -38,15 +38,6 @@ def test_the_last_commit_is_gone(seed: int, tmp_path: Path) -> None:
     assert found == [0, 1], told
 
 
-def test_there_is_no_log(tmp_path: Path) -> None:
+def test_nothing_is_done_without_a_commit_or_where_a_checkpoint_may_have_begun(tmp_path: Path) -> None:
     assert tear(tmp_path / "none", Random(1), LOG_PAGES) == ""
-
-
-def test_the_log_holds_nothing(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"")
-    assert tear(tmp_path / "log", Random(1), LOG_PAGES) == ""
-
-
-def test_sqlite_may_have_begun_a_checkpoint(tmp_path: Path) -> None:
-    path = _killed(tmp_path, 3)
-    assert tear(Path(f"{path}-wal"), Random(1), 3) == ""
+    assert tear(Path(f"{_killed(tmp_path, 3)}-wal"), Random(1), 3) == ""

@@ -1,11 +1,7 @@
 """A Dockerfile carried out without a container engine, for there is none where the tests run.
 
-Each stage is a folder that lies over the file system of this machine, as an overlay; so the base image is this machine,
-which must have what the real one has (Python, node).  RUN is done in it as root, COPY puts files in it: of the context
-those that .dockerignore lets through.  What is left out is what an engine alone does: layers, tags, pulling.
-
-The last stage becomes a container: its root read-only, a volume, a /tmp of its own, its network cut off, its user
-without rights.  `container` is what happens in there.
+Each stage is an overlay over the file system of this machine, which is the base image.  The last one becomes a
+container (`container`): its root read-only, a volume, a /tmp of its own, no network, a user without rights.
 """
 
 from __future__ import annotations
@@ -58,7 +54,6 @@ class Stage:
 
     @property
     def upper(self) -> Path:
-        """Where its files are."""
         return self.folder / "upper"
 
     def place(self, path: str) -> Path:
@@ -66,18 +61,7 @@ class Stage:
         return self.upper / os.path.normpath(os.path.join(self.cwd, path)).lstrip("/")
 
     def run(self, command: list[str], *, told: str = "", alone: bool = False) -> str:
-        """Carry it out inside, as root.
-
-        Args:
-            told: its standard input.
-            alone: it sees no network, but an empty one of its own.
-
-        Returns:
-            its standard output.
-
-        Raises:
-            AssertionError: it failed; its words are the message.
-        """
+        """Carry it out inside, as root, with that input; what it writes.  Alone, it sees an empty network."""
         folders = ["/", str(self.upper), str(self.folder / "work"), str(self.folder / "root")]
         apart = ["unshare", "--mount", *["--net"] * alone]
         inside = [*apart, "sh", "-c", _ENTER, "sh", *folders, self.cwd, *command]
@@ -116,11 +100,7 @@ class Context:
         return path.count("/") == pattern.count("/") and fnmatchcase(path, pattern)
 
     def files(self, source: str) -> list[Path]:
-        """All files at or below that path, relative to the folder.
-
-        Raises:
-            AssertionError: there are none, so a build would end here.
-        """
+        """All files at or below that path, relative to the folder; there are some, or a build would end here."""
         top = self._folder / source
         every = [path for path in ([top] if top.is_file() else sorted(top.rglob("*"))) if path.is_file()]
         found = [path.relative_to(self._folder) for path in every]
@@ -130,12 +110,7 @@ class Context:
 
 
 class Build:
-    """An image that is built step by step.
-
-    Args:
-        context: what is copied.
-        folder: for the stages.
-    """
+    """An image that is built step by step, of a context, with a folder for its stages."""
 
     def __init__(self, dockerfile: Path, context: Path, folder: Path) -> None:
         self._context = context
@@ -146,7 +121,6 @@ class Build:
         self._steps = [(step["instruction"], step["value"]) for step in parser.structure]
 
     def carry_out(self) -> Stage:
-        """All steps; the last stage."""
         stage: Stage | None = None
         for instruction, value in self._steps:
             if instruction == "FROM":

@@ -1,8 +1,4 @@
-"""A service manager for tests: it hears what the gateway says of itself, and gives it open sockets.
-
-What is said goes to a datagram socket of the test.  Sockets are opened by the real `systemd-socket-activate`, which
-becomes the gateway as systemd's own start does; or by the test, which keeps them over a restart, as systemd does.
-"""
+"""A service manager for tests: it hears what the gateway says of itself, and gives it open sockets."""
 
 from __future__ import annotations
 
@@ -29,11 +25,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class Manager:
-    """Hears what services say.
-
-    Attributes:
-        place: the value of NOTIFY_SOCKET.
-    """
+    """Hears what services say; its place is the value of NOTIFY_SOCKET."""
 
     def __init__(self, folder: Path) -> None:
         self.place = str(folder / "notify")
@@ -53,7 +45,6 @@ class Manager:
         return dict(line.split("=", 1) for line in text.split("\n"))
 
     def close(self) -> None:
-        """Hear nothing more."""
         self._socket.close()
 
 
@@ -68,11 +59,7 @@ def manager(folder: Path) -> Iterator[Manager]:
 
 
 def activated(command: Iterable[str], places: Mapping[str, str]) -> list[str]:
-    """The command that starts another one with open sockets, at the first connection.
-
-    Args:
-        places: name of each socket -> where it listens.
-    """
+    """The command that starts another one with open sockets, by name, at the first connection."""
     listen = [word for place in places.values() for word in ("-l", place)]
     # It passes on what is named, and nothing else.
     names = ["PATH", "NOTIFY_SOCKET", "WATCHDOG_USEC", *[f"GATEWAY_{name.upper()}" for name in (*places, "log_format")]]
@@ -81,11 +68,7 @@ def activated(command: Iterable[str], places: Mapping[str, str]) -> list[str]:
 
 
 class Kept:
-    """Listening sockets that outlive the gateways which they are given to.
-
-    Attributes:
-        ports: name -> port.
-    """
+    """Listening sockets, by name, that outlive the gateways which they are given to."""
 
     def __init__(self, sockets: dict[str, socket.socket]) -> None:
         self._sockets = sockets

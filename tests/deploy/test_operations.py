@@ -1,12 +1,10 @@
 """docs/operations.md on installing: its commands are carried out, in an overlay of this machine and not on it.
 
-Only systemd is not there; `systemctl` beside this file does what the units say.  What engines of containers would do is
-looked at: the commands are read as those programs read them, and what they name is there.
+Only systemd is not there; `systemctl` beside this file does what the units say.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import subprocess
@@ -56,17 +54,7 @@ def test_the_installation(tmp_path: Path) -> None:
     """From the wheel to copies of the store, as root of a machine that has nothing of it."""
     stage = Stage(tmp_path / "machine", cwd="/src")
     source = stage.place(".")
-    wheel = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--wheel-dir",
-        str(source / "dist"),
-        str(ROOT),
-    ]
+    wheel = [sys.executable, *"-m pip wheel --quiet --no-deps --wheel-dir".split(), str(source / "dist"), str(ROOT)]
     subprocess.run(wheel, check=True, timeout=200, capture_output=True)
     (source / "deploy").symlink_to(DEPLOY)
     (source / "gateway.toml").write_text(settings("Install for production"))
@@ -121,77 +109,37 @@ def of_containers() -> Iterator[list[str]]:
         yield [word for place, word in enumerate(words) if place or not re.match(r"[A-Z_]+=", word)]
 
 
-class _Parser(argparse.ArgumentParser):
-    """One that fails the test, and takes no abbreviations."""
-
-    def __init__(self, *names: str, **options: str) -> None:
-        super().__init__(allow_abbrev=False)
-        for name in names:
-            self.add_argument(f"--{name}", action="store_true")
-        for name, kind in options.items():
-            self.add_argument(f"--{name.replace('_', '-')}", action="append", metavar=kind)
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise AssertionError(message)
-
-
-RUN = _Parser(
-    *("rm", "interactive", "tty", "detach", "read-only"),
-    **dict.fromkeys(("volume", "name", "tmpfs", "security_opt", "memory", "ulimit", "publish", "user"), ""),
-    **dict.fromkeys(("stop_timeout", "cap_drop", "entrypoint"), ""),
-)
-
-
 def known(words: list[str]) -> bool:
-    """Whether the gateway has that command."""
     return not words or words[0] in main.list_commands(click.Context(main))
 
 
-@pytest.mark.parametrize(
-    "words", [words for words in of_containers() if words[0] == "docker" and words[1] != "compose"]
-)
-def test_docker(words: list[str]) -> None:
-    verb, *rest = words[1:]
-    if verb == "build":
-        assert rest == ["-f", "deploy/Dockerfile", "-t", IMAGE, "."]
-    elif verb == "run":
-        place = rest.index(IMAGE)
-        options = RUN.parse_args(rest[:place])
-        assert any("/var/lib/stomp-gateway" in each or ":/state" in each for each in options.volume)
-        assert options.entrypoint or known(rest[place + 1 :])
-    else:
-        assert [verb, *rest] in (["logs", "gateway"], ["kill", "--signal", "HUP", "gateway"], ["stop", "gateway"])
-
-
-@pytest.mark.parametrize("words", [words for words in of_containers() if words[:2] == ["docker", "compose"]])
-def test_compose(words: list[str]) -> None:
-    assert words[2] == "-f"
-    services = yaml.safe_load((ROOT / words[3]).read_text())["services"]
-    verb, *rest = words[4:]
-    if verb == "run":
-        assert rest[:3] == ["--rm", "--no-deps", "gateway"]
-        assert known(rest[3:])
-    else:
-        options = {"build": [], "up": ["--detach"], "logs": ["--follow"], "stop": [], "start": []}[verb]
-        assert [word for word in rest if word.startswith("--")] == options
-        assert {word for word in rest if not word.startswith("--")} <= set(services)
-
-
-def test_the_volume_of_compose_has_this_name() -> None:
-    """What compose puts in front is the project's name."""
+def test_what_the_commands_of_containers_name_is_there() -> None:
+    """Images, files, services and commands of the gateway."""
+    for words in of_containers():
+        match words:
+            case ["docker", "build", *rest]:
+                assert rest == ["-f", "deploy/Dockerfile", "-t", IMAGE, "."]
+            case ["docker", "run", *rest]:
+                place = rest.index(IMAGE)
+                assert "--entrypoint" in rest[:place] or known(rest[place + 1 :])
+            case ["docker", "compose", "-f", file, verb, *rest]:
+                services = yaml.safe_load((ROOT / file).read_text())["services"]
+                if verb == "run":
+                    assert rest[:3] == ["--rm", "--no-deps", "gateway"]
+                    assert known(rest[3:])
+                else:
+                    assert {word for word in rest if not word.startswith("--")} <= set(services)
+            case ["docker", *rest]:
+                assert rest in (["logs", "gateway"], ["kill", "--signal", "HUP", "gateway"], ["stop", "gateway"])
+            case ["gateway", *rest]:
+                assert known(rest)
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     (volume,) = compose["volumes"]
-    assert f"--volume {compose['name']}_{volume}:/state:ro" in section("Containers")
-
-
-def of_kubernetes() -> list[list[str]]:
-    return [words for words in of_containers() if words[0] != "docker"]
+    assert f"--volume {compose['name']}_{volume}:/state:ro" in section("Containers"), "compose puts its name in front"
 
 
 def test_kubernetes() -> None:
-    by_hand, secret, *rest = of_kubernetes()[:5]
-    assert by_hand[0] == "gateway"
-    assert known(by_hand[1:])
+    secret, *rest = [words for words in of_containers() if words[0] == "kubectl"][:4]
     (mounted,) = [each["secret"] for each in TestKubernetes.POD["volumes"] if "secret" in each]
     assert secret[:5] == ["kubectl", "create", "secret", "generic", mounted["secretName"]]
     keys = {re.split(r"[=/]", word)[1] for word in secret[5:]}
@@ -203,23 +151,3 @@ def test_kubernetes() -> None:
         ["rollout", "status", name],
         ["rollout", "restart", name],
     ]
-
-
-def test_kubernetes_with_tls() -> None:
-    secret, marks, apply = of_kubernetes()[5:8]
-    pod = TestKubernetes.TLS["StatefulSet"]["spec"]["template"]["spec"]
-    (mounted,) = [each["secret"] for each in pod["volumes"] if each["name"] == "tls"]
-    assert secret[:5] == ["kubectl", "create", "secret", "tls", mounted["secretName"]]
-    (same,) = re.findall(r"^# +(sed .*\.yaml)", TestKubernetes.FILE.read_text(), re.MULTILINE)
-    assert [*shlex.split(same), ">", apply[-1]] == marks
-    assert apply == ["kubectl", "apply", "-f", "with-tls.yaml"]
-
-
-def test_kubernetes_is_reloaded() -> None:
-    create, (secret, apply, reload, logs) = of_kubernetes()[1], of_kubernetes()[8:]
-    assert secret == [*create, "--dry-run=client", "--output=yaml", ">", apply[-1]]
-    assert apply == ["kubectl", "apply", "-f", "secret.yaml"]
-    (same,) = re.findall(r"^# +(kubectl exec .*)$", TestKubernetes.FILE.read_text(), re.MULTILINE)
-    assert reload == shlex.split(same)
-    pod = f"{TestKubernetes.OBJECTS['StatefulSet']['metadata']['name']}-0"
-    assert (reload[2], logs[:3]) == (pod, ["kubectl", "logs", pod])

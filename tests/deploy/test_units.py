@@ -1,8 +1,4 @@
-"""The units in deploy/, and the section of docs/operations.md that installs them: what they name is there.
-
-Whether systemd understands them its own `systemd-analyze` says, which needs no running systemd.  What the gateway does
-when it is started and stopped like that is in `test_service`, and in tests/app.
-"""
+"""The units in deploy/, and the section of docs/operations.md that installs them: what they name is there."""
 
 from __future__ import annotations
 
@@ -61,15 +57,11 @@ def test_the_command_is_there() -> None:
 
 
 def test_every_variable_is_a_setting() -> None:
-    names = re.findall(r"GATEWAY_(\w+)=", UNIT.read_text() + INSTALL)
-    assert "CONFIG" in names
-    assert {name.lower() for name in names} <= {"config", *Settings.model_fields}
-
-
-def test_the_settings_file_is_where_the_page_puts_it() -> None:
     file = unit()["Environment"].removeprefix("GATEWAY_CONFIG=")
     assert f" gateway.toml {file}\n" in INSTALL
     assert unit()["WorkingDirectory"] == str(Path(file).parent)
+    names = re.findall(r"GATEWAY_(\w+)=", UNIT.read_text() + INSTALL)
+    assert {name.lower() for name in names} <= {"config", *Settings.model_fields}
 
 
 def test_the_settings_of_the_page_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,29 +78,17 @@ def test_the_settings_of_the_page_can_be_used(tmp_path: Path, monkeypatch: pytes
     assert f"cd {settings.users_file.parent}\n" in INSTALL, "`gateway passwd` writes it there"
 
 
-def test_the_user_is_the_one_that_the_page_adds() -> None:
-    user = unit()["User"]
-    assert re.search(rf"^    useradd .* {user}$", INSTALL, re.MULTILINE)
-    assert f"runuser -u {user} -- {unit()['ExecStart'].split()[0]} passwd" in INSTALL
-
-
-def test_it_is_started_again_after_a_failure_only() -> None:
-    assert unit()["Restart"] == "on-failure"
-    starts, seconds = int(unit()["StartLimitBurst"]), int(unit()["StartLimitIntervalSec"])
-    assert starts * int(unit()["RestartSec"]) < seconds, "or it would never give up"
-
-
-def test_there_is_time_to_drain() -> None:
-    assert unit()["KillMode"] == "mixed"
+def test_the_life_of_the_service() -> None:
+    keys = unit()
+    assert re.search(rf"^    useradd .* {keys['User']}$", INSTALL, re.MULTILINE)
+    assert f"runuser -u {keys['User']} -- {keys['ExecStart'].split()[0]} passwd" in INSTALL
+    assert keys["Restart"] == "on-failure"
+    starts, seconds = int(keys["StartLimitBurst"]), int(keys["StartLimitIntervalSec"])
+    assert starts * int(keys["RestartSec"]) < seconds, "or it would never give up"
     longest = Settings.model_fields["drain_timeout"].default + _LONGEST_WRITE + SHUTDOWN_MARGIN
-    assert int(unit()["TimeoutStopSec"]) > longest
-
-
-def test_it_says_when_it_is_ready() -> None:
-    """And that it lives; `test_service` hears it say so."""
-    assert unit()["Type"] == "notify"
-    assert int(unit()["WatchdogSec"]) > 0
-    assert unit()["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert int(keys["TimeoutStopSec"]) > longest, "there is time to drain"
+    assert (keys["KillMode"], keys["Type"], keys["ExecReload"]) == ("mixed", "notify", "/bin/kill -HUP $MAINPID")
+    assert int(keys["WatchdogSec"]) > 0
 
 
 class TestSystemd:
@@ -132,12 +112,9 @@ class TestSystemd:
         command = [tool("systemd-analyze"), "security", "--offline=true", "--threshold=15", str(path)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stdout
-
-    @pytest.mark.parametrize("path", [path for path in UNITS if path.suffix == ".service"], ids=lambda path: path.stem)
-    def test_they_see_what_metrics_are_made_of(self, path: Path) -> None:
-        """The Prometheus client finds when the process began in /proc/stat, and without it tells nothing of it."""
-        assert "ProcSubset" not in path.read_text()
-        assert "ProtectProc=invisible" in path.read_text(), "what other processes do is hidden all the same"
+        text = path.read_text()
+        assert "ProcSubset" not in text, "the Prometheus client finds in /proc/stat when the process began"
+        assert "ProtectProc=invisible" in text, "what other processes do is hidden all the same"
 
     def test_what_it_may_not_do_it_does_not_need(self, tmp_path: Path) -> None:
         """A start without new rights, without memory that is written and executed, with files for itself alone."""
@@ -162,31 +139,19 @@ def test_sockets(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["stomp-gateway-archive.service", "stomp-gateway-compact.service"])
-class TestBeside:
-    """What becomes of the journal."""
-
-    def test_the_command_is_there(self, name: str) -> None:
-        path, *arguments = unit(ROOT / "deploy" / name)["ExecStart"].split()
-        assert path == unit()["ExecStart"].split()[0]
-        command: click.Command | None = main
-        for word in arguments:
-            assert isinstance(command, click.Group)
-            command = command.get_command(click.Context(command), word)
-        assert command is not None
-        assert not isinstance(command, click.Group)
-
-    def test_it_is_the_same_service(self, name: str) -> None:
-        """As for the files: it reads what the gateway writes."""
-        same = (
-            "User",
-            "Environment",
-            "WorkingDirectory",
-            "StateDirectory",
-            "StateDirectoryMode",
-            "ProtectSystem",
-            "UMask",
-        )
-        assert {key: unit(ROOT / "deploy" / name)[key] for key in same} == {key: unit()[key] for key in same}
+def test_what_becomes_of_the_journal_is_the_same_service(name: str) -> None:
+    """As for the files: it reads what the gateway writes."""
+    keys = unit(DEPLOY / name)
+    path, *arguments = keys["ExecStart"].split()
+    assert path == unit()["ExecStart"].split()[0]
+    command: click.Command | None = main
+    for word in arguments:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
+    assert command is not None
+    assert not isinstance(command, click.Group)
+    same = "User Environment WorkingDirectory StateDirectory StateDirectoryMode ProtectSystem UMask".split()
+    assert {key: keys[key] for key in same} == {key: unit()[key] for key in same}
 
 
 def test_the_page_installs_what_is_beside() -> None:

@@ -1,7 +1,7 @@
 """Fuzzing: octets that nobody would send, into everything that reads what a stranger may have written.
 
     targets/    one module each, with one function `run(octets)`: it returns, or an invariant is broken
-    corpus/     octets worth starting from, a folder for each target; found ones are added with `--keep`
+    corpus/     octets worth starting from, a folder for each target
     child       one target under atheris, which changes the octets by what code they reach, until the time is over
     __main__    `make fuzz`: all targets, two at a time, and what was found
 
@@ -21,11 +21,9 @@ TARGETS = tuple(sorted(path.stem for path in (Path(__file__).parent / "targets")
 
 
 def target(name: str) -> Callable[[bytes], None]:
-    """The function of a target."""
     run: Callable[[bytes], None] = importlib.import_module(f"{__name__}.targets.{name}").run
     return run
 
 
 def seeds(name: str) -> list[Path]:
-    """The files of a target's corpus."""
     return sorted((CORPUS / name).iterdir())

@@ -2,7 +2,6 @@
 
     python -m tests.fuzz                           all targets, half an hour
     python -m tests.fuzz --minutes 5 decoder       one
-    python -m tests.fuzz --keep                    and put what reached new code into the corpus
 
 What breaks a target is left in `results/fuzz`, and its name is said; `python -m tests.fuzz --again FILE TARGET` runs it
 once more, with its traceback.
@@ -11,7 +10,6 @@ once more, with its traceback.
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -46,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = max(1, int(chosen.minutes * 60 / turns))
     RESULTS.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        outcomes = list(pool.map(lambda name: fuzz(name, seconds, keep=chosen.keep), names))
+        outcomes = list(pool.map(lambda name: fuzz(name, seconds), names))
     return int(any(outcomes))
 
 
@@ -54,14 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make fuzz", description="Fuzz what reads the octets of strangers.")
     parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--minutes", type=float, default=30.0, help="in all (default: 30)")
-    parser.add_argument("--keep", action="store_true", help="put what reached new code into the corpus")
     parser.add_argument("--again", type=Path, metavar="FILE", help="run one input once more")
     return parser
 
 
-def fuzz(name: str, seconds: int, *, keep: bool = False) -> int:
+def fuzz(name: str, seconds: int) -> int:
     """Fuzz one target, and say in a line how it went; the child's exit status."""
-    corpus = CORPUS / name
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         found = Path(folder) / "found"
         found.mkdir()
@@ -73,12 +69,10 @@ def fuzz(name: str, seconds: int, *, keep: bool = False) -> int:
             f"-artifact_prefix={RESULTS}/{name}-",
             "-print_final_stats=1",
         ]
-        said, status = _child(name, [str(found), str(corpus), *options], seconds + GRACE)
+        said, status = _child(name, [str(found), str(CORPUS / name), *options], seconds + GRACE)
         print(f"{name:16} {seconds} s, {_inputs(said)} inputs, {'nothing found' if status == 0 else 'FOUND:'}")
         if status:
             print(_told(said))
-        if keep and status == 0:
-            _keep(name, corpus, found)
     return status
 
 
@@ -105,16 +99,6 @@ def _inputs(said: str) -> str:
 def _told(said: str) -> str:
     """What the child said of its end, without what it said on its way."""
     return "\n".join([line for line in said.splitlines() if not line.startswith(("#", "INFO:", "\tNEW_FUNC"))][-60:])
-
-
-def _keep(name: str, corpus: Path, found: Path) -> None:
-    """Replace the corpus by the fewest inputs that reach as much as it and what was found."""
-    fewest = found.parent / "fewest"
-    fewest.mkdir()
-    _, status = _child(name, ["-merge=1", str(fewest), str(corpus), str(found)], 600)
-    if status == 0:
-        shutil.rmtree(corpus)
-        shutil.copytree(fewest, corpus)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ FIRST, SECOND, TIME = b"\x01", b"\x02", b"\x03"
 
 
 def run(octets: bytes) -> None:
-    """A program of steps, as above."""
     scene = Scene(max_subscriptions=8, max_transactions=3, memory_limit=64 * 1024, max_destinations=20)
     clients = {FIRST: scene.connect(V12), SECOND: scene.connect(V11)}
     who, start = FIRST, 0

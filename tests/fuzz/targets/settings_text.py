@@ -12,7 +12,6 @@ from tests.fuzz.targets import check_refusal, in_memory
 
 
 def run(octets: bytes) -> None:
-    """The text of the file."""
     with tempfile.NamedTemporaryFile(suffix=".toml", dir=in_memory()) as file:
         Path(file.name).write_bytes(octets)
         before = os.environ.get("GATEWAY_CONFIG")
