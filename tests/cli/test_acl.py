@@ -102,9 +102,6 @@ class TestGroups:
         status, shown, _ = explain("carol send /topic/prices.x --group home")
         assert (status, shown.startswith("carol (home) over tcp may not send")) == (3, True)
 
-    def test_somebody_else(self) -> None:
-        status, shown, error = explain("dave send /topic/prices.x")
-        assert (status, shown.startswith("dave over tcp may not send"), error) == (3, True, "")
 
     def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "users").write_text("carol\n")

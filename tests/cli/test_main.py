@@ -48,10 +48,6 @@ class TestGroup:
     def test_version(self) -> None:
         assert run("--version").stdout == f"gateway {gateway.__version__}\n"
 
-    @pytest.mark.parametrize("arguments", [("-h",), ("serve", "-h"), ("check-config", "--help"), ("passwd", "-h")])
-    def test_help(self, arguments: tuple[str, ...]) -> None:
-        result = run(*arguments)
-        assert (result.exit_code, result.stdout[:6]) == (0, "Usage:")
 
     def test_passwd_loads_no_event_loop(self, tmp_path: Path) -> None:
         code = (
@@ -113,12 +109,6 @@ class TestCheckConfig:
         through = run("check-config", users_file="users.txt", trusted_proxies="127.0.0.1")
         assert through.stdout.splitlines()[-1] == "# Other machines can reach: nothing directly."
 
-    def test_pages_of_elsewhere_may_do_everything(self, tmp_path: Path) -> None:
-        passwords.write_user(tmp_path / "users.txt", "alice", HASH)
-        values = {"users_file": "users.txt", "websocket": "0.0.0.0:0", "admin_token": "sesame"}
-        assert "there are no rules, so every client may do everything: write" in run("check-config", **values).stderr
-        (tmp_path / "gateway.toml").write_text('[[rule]]\ndestination = "**"\nallow = ["send"]\n')
-        assert "there are no rules" not in run("check-config", **values).stderr
 
     def test_who_may_use_the_admin_api(self, tmp_path: Path) -> None:
         passwords.write_user(tmp_path / "users.txt", "alice", HASH)

@@ -86,15 +86,6 @@ class TestAll:
         made = run("import", stdin=run("export", FILE).stdout, store="sqlite:new.db")
         assert (made.exit_code, made.stdout) == (0, "made new.db\n")
 
-    @pytest.mark.usefixtures("closed")
-    def test_no_event_loop_is_loaded(self) -> None:
-        code = (
-            "import sys; from gateway.cli.main import main\n"
-            f"try: main(['store', 'check', '{FILE}'])\n"
-            "finally: print(sorted({'trio', 'pydantic', 'starlette', 'hypercorn'} & set(sys.modules)))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        assert done.stdout == f"{FILE} is whole\n[]\n"
 
 
 class TestCheck:

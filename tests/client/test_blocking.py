@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import select
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -207,11 +206,3 @@ def test_heart_beats_find_a_dead_network(monkeypatch: pytest.MonkeyPatch) -> Non
     client.close()
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "1", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=30)
-    return key, certificate

@@ -29,10 +29,6 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demanding]:
         yield found
 
 
-def test_a_server_that_demands_a_certificate(there: Demanding) -> None:
-    client = Client(there.server)
-    assert client.server.startswith("stomp-gateway")
-    client.disconnect()
 
 
 def test_nothing_is_shown(there: Demanding) -> None:

@@ -18,7 +18,7 @@ from gateway.journal import Journal, Segment, found
 from gateway.runtime.gateway import Gateway
 from gateway.stores import SQLiteStore
 
-from ..runtime.test_gateway import running
+from ..runtime.gateways import running
 from ..transports.peers import Peer, Received, dial
 
 HERE = Path(__file__).parent

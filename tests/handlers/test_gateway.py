@@ -133,17 +133,6 @@ class TestDrain:
         await sys.modules["functions"].begun.wait()
         await peer.aclose()
 
-    async def test_what_has_begun_is_finished(self, opening: Opening) -> None:
-        async with opening() as gateway:
-            await self.begun(gateway)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(gateway.drain)
-                await trio.testing.wait_all_tasks_blocked()
-                assert gateway.not_ready()
-                sys.modules["functions"].go_on.set()
-            assert gateway.broker.destinations["/queue/done"].waiting == 1  # type: ignore[union-attr]
-        assert not gateway.broker.sessions
-        assert gateway.broker.context.waiting == 2
 
     async def test_bounded_in_time(self, opening: Opening) -> None:
         with capture_logs() as logs:

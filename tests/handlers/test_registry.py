@@ -65,11 +65,6 @@ class TestFinding:
 
 
 class TestRegistering:
-    def test_the_function_stays_as_it_is(self) -> None:
-        handlers = Handlers()
-        assert handlers.send("/app/a", concurrency=3, timeout=1.5)(anything) is anything
-        (function,) = handlers.functions()
-        assert (function.call, function.concurrency, function.timeout) == (anything, 3, 1.5)
 
     def test_methods_and_objects(self) -> None:
         class Greeter:
@@ -101,8 +96,6 @@ class TestRegistering:
         assert str(refusal.value) == f"{second!r} has a function already: anything ({first})"
         assert len(list(handlers.functions())) == 1
 
-    def test_equal_words_are_two_names(self) -> None:
-        assert len(list(with_functions("/app/a.b", "/app/a/b").functions())) == 2
 
     @pytest.mark.parametrize(
         ("destination", "values", "sentence"),

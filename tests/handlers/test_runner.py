@@ -10,8 +10,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.codec import Frame, Head, ProtocolError
-from gateway.handlers import Handlers, Reject, Request, runner
+from gateway.handlers import Handlers, Reject, Request
 from tests.transports.peers import Peer
 from tests.transports.pipes import ControlledPipe
 
@@ -53,20 +52,6 @@ class Gate:
 
 
 class TestSend:
-    async def test_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/greet/{name}")
-        async def greet(request: Request, name: str) -> None:
-            request.send("/topic/greetings", f"hello {name}", {"kind": "greeting"})
-            request.reply("done")
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.subscribe("/topic/greetings")
-        await client.publish("/app/greet/bob", reply_to="/temp-queue/r", correlation_id="7")
-        greeting, done = await client.frame("MESSAGE"), await client.frame("MESSAGE")
-        assert (greeting.body, greeting["kind"], greeting["subscription"]) == (b"hello bob", "greeting", "1")
-        assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
-        assert not hall.harness.broker.memory.used
 
     async def test_the_return_value_is_the_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
         answers: list[str | bytes] = ["text", b"bytes", ""]
@@ -79,14 +64,6 @@ class TestSend:
         client = await hall.client()
         assert [(await hall.ask(client, "/app/a")).body for _ in range(3)] == [b"text", b"bytes", b""]
 
-    async def test_fields_are_given_by_name(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/{a}/and/{b}")
-        async def function(request: Request, b: str, a: str) -> str:
-            return f"{a} {b} {request.destination}"
-
-        hall = make_hall().begin()
-        reply = await hall.ask(await hall.client(), "/app/x.and.y")
-        assert reply.body == b"x y /app/x.and.y"
 
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
     async def test_the_request_has_the_frame(self, handlers: Handlers, make_hall: MakeHall, version: str) -> None:
@@ -140,18 +117,6 @@ class TestSend:
                 assert (error["message"], error["receipt-id"]) == (kind, "r")
         assert not gate.begun
 
-    async def test_a_window_larger_than_one_outbox(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        """Its messages are taken at once, and the next follow."""
-        gate = Gate()
-        handlers.send("/app/a", concurrency=50)(gate.pass_through)
-        hall = make_hall(max_outbound=64_000).begin()
-        client = await hall.client()
-        for _ in range(50):
-            await client.publish("/app/a", b"x" * 5_000)
-        await wait_all_tasks_blocked()
-        assert gate.running == 50
-        await gate.open()
-        assert hall.harness.counters.acknowledged == 50
 
 
 class TestSubscribe:
@@ -184,22 +149,6 @@ class TestSubscribe:
         await client.settled()
         assert not hall.harness.broker.memory.used
 
-    async def test_a_subscriber_that_has_gone(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        gate = Gate()
-
-        @handlers.subscribe("/app/a")
-        async def function(request: Request) -> str:
-            await gate.pass_through(request)
-            return "too late"
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.send_frame("SUBSCRIBE", destination="/app/a", id=1)
-        await wait_all_tasks_blocked()
-        await client.aclose()
-        await gate.open()
-        assert hall.harness.counters.unroutable == 1
-        assert not hall.harness.broker.memory.used
 
 
 class TestFailures:
@@ -375,29 +324,9 @@ class TestConcurrency:
         bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
         assert bodies == [b"0", b"1", b"2", b"3"]
 
-    async def test_but_not_for_ever(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
-        """Perhaps only the same function can empty the queue, later."""
-
-        @handlers.send("/app/a", concurrency=1)
-        async def function(request: Request) -> None:
-            request.send("/queue/small", request.body)
-
-        hall = make_hall({"/queue/small": {"max_messages": 1}}).begin()
-        client = await hall.client()
-        for number in range(3):
-            await client.publish("/app/a", str(number).encode())
-        await trio.sleep(30)
-        assert hall.harness.counters.acknowledged == 3
 
 
 class TestSession:
-    async def test_an_operator_sees_it(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        handlers.send("/app/a")(Gate().pass_through)
-        hall = make_hall().begin()
-        (session,) = hall.harness.broker.sessions.values()
-        assert (session.transport, session.peer, session.login) == ("internal", "internal", "gateway")
-        assert len(session.subscriptions) == 1
-        assert list(hall.harness.broker.registry.hidden) == ["/handlers/send/a"]
 
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -443,30 +372,6 @@ class TestSession:
         assert [each["event"] for each in logs] == [BROKEN]
         assert hall.runner.session is not session
 
-    async def test_a_frame_that_the_broker_refuses(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The same for a failed ACK: the function has replied, and replies again."""
-
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str:
-            return str(request.attempt)
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        session = hall.runner.session
-
-        def wrong_once(*_: object) -> Frame:
-            monkeypatch.undo()
-            return Frame(Head.of("ACK", {"id": "unknown"}), b"")
-
-        with capture_logs() as logs:
-            monkeypatch.setattr(runner, "_settlement", wrong_once)
-            assert (await hall.ask(client, "/app/a")).body == b"1"
-            await wait_all_tasks_blocked()
-        assert [each["event"] for each in logs] == [BROKEN]
-        assert (await client.frame("MESSAGE")).body == b"2"
-        assert hall.runner.session is not session
 
     async def test_a_new_session_over_the_limits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
@@ -489,11 +394,6 @@ class TestSession:
         await client.publish("/app/a", b"", reply_to="/queue/2")
         assert (await client.frame("MESSAGE")).body == b"done"
 
-    async def test_more_functions_than_the_limit(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        for name in "abc":
-            handlers.send(f"/app/{name}")(Gate().pass_through)
-        with pytest.raises(ProtocolError, match="too many subscriptions"):
-            make_hall(max_subscriptions=2)
 
 
 class TestFinish:

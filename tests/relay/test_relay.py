@@ -9,7 +9,7 @@ import pytest
 
 from gateway.auth import passwords
 from gateway.client import StompServer
-from tests.gateway_process import HOST, GatewayProcess, free_ports
+from tests.gateway_process import HOST, GatewayProcess
 
 from .relaying import Pair, Reader, Relay, eventually, relaying, running, send, url, waiting
 
@@ -92,16 +92,6 @@ class TestRefused:
         assert relay.events("relayed")[-1]["refused"] == 3
         reader.client.disconnect()
 
-    def test_a_destination_that_is_not_allowed(self, pair: Pair) -> None:
-        send(pair.source, f"/queue/{pair.name}.a", ["1"])
-        send(pair.source, f"/queue/{pair.name}.b", ["2"])
-        routes = (f"/queue/{pair.name}.a=/nowhere/{pair.name}", f"/queue/{pair.name}.b")
-        with relaying(pair.folder, *pair.ends, *routes) as relay:
-            relay.wait_for("a message is refused")
-            reader = Reader(pair.target, f"/queue/{pair.name}.b")
-            assert reader.until(1) == ["2"]
-        assert [body for _, body in waiting(pair.source, f"/queue/dlq.{pair.name}.a")] == ["1"]
-        reader.client.disconnect()
 
 
 class TestCircles:
@@ -170,13 +160,6 @@ class TestEnds:
         left = [body for _, body in waiting(pair.source, f"/queue/{pair.name}")]
         assert reader.bodies + left == bodies
 
-    def test_while_both_sides_are_away(self, name: str, tmp_path: Path) -> None:
-        first, second = free_ports(2)
-        words = ("--from", f"stomp://{HOST}:{first}", "--to", f"stomp://{HOST}:{second}", f"/queue/{name}")
-        relay = Relay(tmp_path, *words)
-        relay.wait_for("the target is away")
-        relay.wait_for("the source is away")
-        assert relay.stop() == 0
 
 
 class TestPasscodes:

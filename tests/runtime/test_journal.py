@@ -19,7 +19,7 @@ from gateway.journal.schema import COLUMNS
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 
 from ..transports.peers import frame, until
-from .test_gateway import FREE, connected, running, settings
+from .gateways import FREE, connected, running, settings
 
 Row = dict[str, Any]
 
@@ -95,18 +95,6 @@ class TestRows:
         assert "session" not in error
         assert error["reason"]
         assert b"open-sesame" not in b"".join([path.read_bytes() for path in found(Path("journal/gateway"))])
-
-    async def test_of_a_silent_client(self) -> None:
-        async with recording(heartbeat_receive=50, heartbeat_margin=1.2) as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.aclose()
-            stream = await trio.open_tcp_stream("127.0.0.1", int(gateway.addresses["tcp"][0].rpartition(":")[2]))
-            await stream.send_all(frame("CONNECT", accept_version="1.2", host="h", heart_beat="50,0"))
-            await until(lambda: gateway.broker.counters.heartbeat_timeouts == 1)
-            await stream.aclose()
-        told = rows()
-        silent = next(row for row in told if row["event"] == "heartbeat_missed")
-        assert any(row["event"] == "error" and row["session"] == silent["session"] for row in told)
 
     async def test_gauges(self) -> None:
         async with recording(journal_gauges=0, journal_id="off") as gateway:

@@ -12,7 +12,7 @@ from gateway.auth.authenticator import Anonymous
 from gateway.cli.main import main
 from gateway.config.settings import Settings
 from gateway.runtime import file_permissions
-from gateway.runtime.listeners import addresses_of, handler_of, read_certificates, warnings
+from gateway.runtime.listeners import handler_of, read_certificates, warnings
 from gateway.transports import Server, Trusted
 from tests.transports import tls_files
 
@@ -31,12 +31,6 @@ def secured(folder: Path, **values: object) -> Settings:
     tls_files.write(folder)
     places = {"tls_certificate": folder / "server.pem", "tls_key": folder / "server.key"}
     return settings(tcp_tls="127.0.0.1:0", websocket_tls="127.0.0.1:0", **places, **values)
-
-
-def test_kinds() -> None:
-    assert list(addresses_of(settings(tcp=[]))) == [("tcp", []), ("websocket", ["127.0.0.1:0"])]
-    found = addresses_of(settings(websocket_tls="127.0.0.1:1", tls_certificate="x"))
-    assert [kind for kind, _ in found] == ["tcp", "websocket", "websocket_tls"]
 
 
 @pytest.mark.parametrize(

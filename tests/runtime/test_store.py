@@ -8,21 +8,7 @@ from typing import Any
 import structlog.testing
 
 from ..transports.peers import frame
-from .test_gateway import connected, running
-from .test_gateway_store import STORE, P, fill
-
-
-async def test_the_log_says_what() -> None:
-    await fill()
-    with structlog.testing.capture_logs() as logs:
-        async with running(store=STORE):
-            pass
-    (line,) = [line for line in logs if line["event"] == "recovered"]
-    assert (line["queues"], line["messages"], line["clean"]) == (1, 3, True)
-    assert line["store"] == "store.db"
-    assert line["seconds"] >= 0
-    assert logs.index(line) < [line["event"] for line in logs].index("listening")
-    assert not [line for line in logs if line["log_level"] in ("warning", "error")]
+from .gateways import STORE, P, connected, fill, running
 
 
 async def test_of_a_new_store_it_says_that() -> None:
@@ -133,27 +119,6 @@ async def test_what_waits_or_is_delayed_or_retained() -> None:
         "delayed": 1,
         "retained": 1,
     }
-
-
-async def test_what_sessions_had_not_acknowledged() -> None:
-    """They gave it back when they ended."""
-    (line,) = await lost(*[frame("SEND", destination="/queue/taken")] * 3, ack="client")
-    assert (line["waiting"], line["queues"]) == (3, 1)
-
-
-async def test_what_was_to_come_back_later() -> None:
-    policy = [{"match": "/queue/a", "backoff": 60}]
-    with structlog.testing.capture_logs() as logs:
-        async with running(policy=policy) as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.subscribe("/queue/a", ack="client")
-            await peer.publish("/queue/a")
-            message = await peer.frame("MESSAGE")
-            await peer.send_frame("NACK", id=message["ack"])
-            await peer.settled()
-        await peer.aclose()
-    (line,) = (line for line in logs if line["log_level"] == "warning")
-    assert (line["waiting"], line["queues"], line["delayed"]) == (0, 1, 1)
 
 
 async def test_logs_in_memory() -> None:

@@ -62,22 +62,3 @@ class TestBackPressure:
             seen.add(harness.counters.delivered)
             await trio.lowlevel.checkpoint()
         assert len(seen - {0}) >= 2
-
-    async def test_frames_of_its_own_writer_block_no_publisher(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        """A queue goes on when the window opens, and fills the outbox again: no publisher did that."""
-        harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        _, pipe = await harness.stalled("tcp", "/queue/a")
-        other = await harness.session("tcp")
-        for size in (10_000, 60_000):
-            await other.publish("/queue/a", b"x" * size)
-        await other.settled()
-        pipe.open(11_000)
-        await wait_all_tasks_blocked()
-        assert harness.broker.context.slow_consumers.strained
-        for _ in range(3):
-            await other.settled()
-        assert not harness.broker.context.slow_consumers.strained
-        assert harness.counters.held_publishers == 0
-        assert trio.current_time() < 0.5

@@ -52,45 +52,6 @@ class TestFullQueue:
         assert (len(harness.server.back_pressure.blocked), harness.server.back_pressure.blocked.by_session()) == (0, {})
         assert harness.counters.held_publishers == 1
 
-    async def test_the_queue_that_is_full_by_now(self, harness: Harness, autojump_clock: MockClock) -> None:
-        publisher = await harness.session("tcp")
-        await publisher.send(sends("/queue/a,/queue/b", MOST + 1))
-        consumer = await harness.session("tcp")
-        found = set()
-        for number in range(2):
-            await wait_all_tasks_blocked()
-            (hold,) = harness.server.back_pressure.blocked.by_session().values()
-            assert hold.destination is not None
-            found.add(hold.destination)
-            await consumer.send_frame("SUBSCRIBE", destination=hold.destination, id=number)
-            for _ in range(MOST):
-                await consumer.frame("MESSAGE")
-        assert found == {"/queue/a", "/queue/b"}
-        await wait_all_tasks_blocked()
-        assert not len(harness.server.back_pressure.blocked)
-
-    async def test_of_several_blocks_of_a_session_the_oldest(self, harness: Harness) -> None:
-        """The server's own functions share a session, and are held one by one."""
-        await harness.session("tcp")
-        (publisher,) = harness.connections
-        holds = harness.server.back_pressure.blocked
-        with holds.block(publisher, "queue full", "/queue/a"), holds.block(publisher, "queue full", "/queue/b"):
-            assert holds.by_session()[harness.session_at(0).id].destination == "/queue/a"
-            assert len(holds) == 2
-
-    async def test_a_line_when_it_lasts(self, harness: Harness, autojump_clock: MockClock) -> None:
-        with structlog.testing.capture_logs() as logs:
-            await filled(harness, login="ada", passcode="x")
-            await trio.sleep(2.9)
-            assert log_of(logs) == []
-            await trio.sleep(1000)
-        (line,) = log_of(logs)
-        session = harness.session_at(0)
-        wanted = {"session": session.id, "login": session.login, "peer": "test", "reason": "queue full", "held": 1}
-        assert line["log_level"] == "warning"
-        assert line["destination"] == "/queue/a"
-        assert line | wanted == line
-
     async def test_one_line_a_minute_for_each_queue(self, harness: Harness, autojump_clock: MockClock) -> None:
         with structlog.testing.capture_logs() as logs:
             for _ in range(5):

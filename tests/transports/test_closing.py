@@ -30,18 +30,6 @@ class TestEnd:
             assert peer.websocket.closed == (1000, "")
         assert not harness.broker.sessions
 
-    @requirement("DSC-04", "ACK-06", "WST-10", "TXN-08")
-    @parametrize("sockets", [False, True])
-    async def test_a_client_may_just_close(self, harness: Harness, kind: str, sockets: bool) -> None:
-        peer, other = await harness.session(kind, sockets=sockets), await harness.session(kind)
-        await peer.subscribe("/queue/a", ack="client")
-        await peer.publish("/queue/a", b"x")
-        await peer.frame("MESSAGE")
-        await peer.aclose()
-        (message,) = await other.subscribe_and_read("/queue/a", 1)
-        assert (message.body, message["redelivered"]) == (b"x", "true")
-        assert len(harness.broker.sessions) == 1
-
     @requirement("ACK-08", "DSC-01")
     async def test_an_orderly_end_behind_a_full_socket_gives_nothing_twice(self, harness: Harness, kind: str) -> None:
         """Mode auto: what is still written behind DISCONNECT is the client's, and nobody else gets it."""

@@ -82,20 +82,6 @@ class TestHandshake:
         assert harness.counters.refused == harness.counters.errors == 1
         assert not harness.broker.sessions
 
-    @pytest.mark.parametrize("headers", [{}, {"login": ""}])
-    async def test_no_name_where_none_was_given(self, harness: Harness, headers: dict[str, str]) -> None:
-        assert "user-name" not in (await harness.connect("tcp").connect(**headers)).headers
-
-    @pytest.mark.parametrize("data", [b"", CONNECT[:20]])
-    async def test_a_peer_that_goes_before_its_login(self, harness: Harness, data: bytes) -> None:
-        peer = harness.connect("tcp")
-        if data:
-            await peer.send(data)
-        await wait_all_tasks_blocked()
-        await peer.aclose()
-        await harness.server.wait_empty()
-        assert (harness.counters.errors, harness.counters.sessions) == (0, 0)
-
 
 class Broken:
     """An authenticator that cannot do its work."""
@@ -115,19 +101,6 @@ class Refusing:
 
 
 class TestAuthentication:
-    @requirement("CON-03", "CON-05")
-    async def test_refused(self, make_harness: MakeHarness, kind: str) -> None:
-        harness = make_harness(authenticator=Slow(0.0, None))
-        peer = harness.connect(kind)
-        await peer.send_frame("CONNECT", accept_version="1.2", login="a", passcode="secret")
-        error = await peer.frame("ERROR")
-        assert error["message"] == "login refused"
-        assert b"secret" not in error.body
-        await peer.at_end()
-
-        if kind == "websocket":
-            assert peer.websocket.closed == (1008, "login refused")
-
     @parametrize(
         ("refusal", "said"),
         [
@@ -263,19 +236,6 @@ class TestErrors:
 
 
 class TestBooks:
-    async def test_counters(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        await peer.subscribe("/topic/a")
-        await peer.publish("/topic/a", b"x")
-        await peer.frame("MESSAGE")
-        await peer.send_frame("DISCONNECT", receipt="bye")
-        await peer.frame("RECEIPT")
-        counters = harness.counters
-        assert (counters.connections, counters.sessions, counters.refused, counters.errors) == (1, 1, 0, 0)
-        assert (counters.frames_in, counters.published, counters.delivered) == (3, 1, 1)
-        assert counters.bytes_in > 100
-        assert counters.bytes_out > 100
-
     async def test_no_tasks_but_the_readers(self, harness: Harness) -> None:
         """Two tasks per client would be twice the memory of a hundred thousand idle ones."""
         await wait_all_tasks_blocked()  # the hub's own are there

@@ -69,19 +69,6 @@ class TestConnections:
         ]
         assert {line["address"] for line in logs} == {"10.0.0.9"}
 
-    async def test_as_many_as_may_and_one_for_each_that_leaves(self) -> None:
-        door = Door(max_connections=2)
-        guests = [door.enter() for _ in range(3)]
-        assert [slot.refusal is None for slot in guests] == [True, True, False]
-        refusal = guests[2].refusal
-        assert refusal is not None
-        sentence = "the server has 2 connections, as many as it may (max_connections)"
-        assert (str(refusal), refusal.detail, guests[2].status) == ("too many connections", sentence, 503)
-        guests[2].leave()
-        assert door.enter().refusal is not None
-        guests[0].leave()
-        assert door.enter().refusal is None
-
 
 class TestAddresses:
     async def test_nothing_is_left_of_a_closed_connection(self) -> None:
@@ -115,25 +102,6 @@ class TestAddresses:
 
 
 class TestHandshakes:
-    async def test_a_flood_pays_with_its_own(self) -> None:
-        door = Door(max_handshakes=10)
-        others = [door.enter(f"10.0.0.{number}", "other") for number in range(5)]
-        for _ in range(1000):
-            door.enter("6.6.6.6", "flood")
-        assert set(door.evicted) == {"flood"}
-        for number, slot in enumerate(others):
-            slot.logs_in(f"user-{number}")
-        assert door.admission.handshakes == 5
-
-    async def test_a_client_that_is_being_authenticated_goes_last(self) -> None:
-        """An authenticator takes its time: those whom it has looked at longest are nearly in."""
-        door = Door(max_handshakes=3)
-        for name in ("first", "second"):
-            door.enter(name=name).asks()
-        for number in range(5):
-            door.enter(name=f"silent-{number}")
-        assert door.evicted == [f"silent-{number}" for number in range(4)]
-
     async def test_a_refused_client_does_not_log_in(self) -> None:
         """Its authenticator may have answered at that moment."""
         door = Door(max_handshakes=1)
@@ -175,14 +143,6 @@ class TestHandshakes:
             newest = [slot for slot in asking if (where, slot) in waiting][-1:]
             assert [who] == (silent[:1] or newest)
             waiting.remove((where, who))
-
-    async def test_where_all_are_asking_the_newest_goes(self) -> None:
-        door = Door(max_handshakes=3)
-        for number in range(3):
-            door.enter(name=str(number)).asks()
-        door.enter(name="3")
-        door.enter("2.2.2.2", "other")
-        assert door.evicted == ["3", "2"]
 
 
 @pytest.mark.parametrize(
@@ -246,18 +206,6 @@ class TestConnection:
         await wait_all_tasks_blocked()
         with trio.fail_after(6.1):
             await harness.server.wait_empty()
-
-    async def test_refused_connections_of_a_flood_do_not_linger(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        capacity = Capacity(max_handshakes=1, most_turned_away=2)
-        harness = make_harness(options=TransportOptions(capacity=capacity, close_linger=10.0))
-        peers = [harness.connect("tcp", address="1.1.1.1") for _ in range(10)]
-        await wait_all_tasks_blocked()
-        assert harness.server.connection_limits.turned_away <= 2
-        for peer in peers[:-1]:
-            await peer.at_end_after_error()
-        await peers[-1].connect()
 
 
 class TestListeners:

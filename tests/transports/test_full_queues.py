@@ -56,13 +56,6 @@ async def bodies(peer: Peer, count: int) -> list[int]:
 
 
 class TestHeld:
-    async def test_at_the_limit_within_one_chunk(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher = await harness.session(kind)
-        await publisher.send(sends("/queue/a", 30))
-        await trio.sleep(1000)
-        assert (waiting(harness), done(harness)) == (MOST, MOST)
-        assert harness.counters.held_publishers == 1
-
     async def test_it_goes_on_when_there_is_room(self, harness: Harness, autojump_clock: MockClock) -> None:
         publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send(sends("/queue/a", 100, receipt="r"))
@@ -103,15 +96,6 @@ class TestHeld:
         for place in range(3):
             assert [each for each in received if each // 100 == place] == list(range(place * 100, place * 100 + 50))
 
-    async def test_a_commit_is_not_cut(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """It is carried out whole; what comes behind it waits."""
-        publisher = await harness.session("tcp")
-        begin, commit = frame("BEGIN", transaction="t"), frame("COMMIT", transaction="t")
-        await publisher.send(begin + sends("/queue/a", 30, transaction="t") + commit + sends("/queue/a", 2))
-        await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
-        assert await publisher.listen(10) == []
-        assert waiting(harness) == 30
-
 
 class TestLetGo:
     @parametrize("sockets", [True, False])
@@ -127,12 +111,6 @@ class TestLetGo:
         with trio.fail_after(1.1):
             await harness.server.wait_empty()
         assert waiting(harness) == 30
-
-    async def test_when_messages_expire(self, harness: Harness, autojump_clock: MockClock) -> None:
-        publisher = await harness.session("tcp")
-        await publisher.send(sends("/queue/a", MOST, ttl=5000) + sends("/queue/a", 1, receipt="r"))
-        await publisher.frame("RECEIPT")
-        assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
     async def test_at_the_drain(self, tmp_path: object) -> None:
         """Of a whole gateway, over its own sockets: no longer than for anybody else."""

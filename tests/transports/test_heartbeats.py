@@ -113,28 +113,6 @@ class TestHeartbeats:
 
 
 class TestPings:
-    async def test_a_ping_before_connect_is_answered(self, harness: Harness) -> None:
-        peer = harness.connect("websocket")
-        await peer.websocket.stream.send_all(ws(PING, b"?"))
-        await peer.connect()
-        assert peer.websocket.pongs == [b"?"]
-
-    @requirement("WST-07")
-    async def test_also_while_the_writer_is_at_work(self, harness: Harness) -> None:
-        """A client in the middle of a long delivery that pings must not take us for dead: the Pong comes behind the
-        messages that were under way."""
-        peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
-        for _ in range(5):
-            await peer.publish("/topic/a", b"x" * 1000)
-        await wait_all_tasks_blocked()
-        await peer.websocket.stream.send_all(ws(PING, b"alive?"))
-        await wait_all_tasks_blocked()
-        pipe.open()
-        for _ in range(5):
-            assert (await peer.frame("MESSAGE")).body == b"x" * 1000
-        await peer.settled()
-        assert peer.websocket.pongs == [b"alive?"]
-
     @requirement("WST-08")
     async def test_a_close_behind_messages_under_way(self, harness: Harness) -> None:
         peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
@@ -162,14 +140,6 @@ class TestPings:
         await peer.listen(every * 5.5)
         pings = [time - began for time in peer.websocket.pings]
         assert pings == [pytest.approx(every * number, abs=0.03 * number + 0.03) for number in range(1, 6)]
-
-    async def test_none_into_a_message_under_way(self, harness: Harness, autojump_clock: MockClock) -> None:
-        peer, pipe = await harness.stalled("websocket", "/topic/a", room=500)
-        await peer.publish("/topic/a", b"x" * 1000)
-        await trio.sleep(100)
-        pipe.open()
-        assert (await peer.frame("MESSAGE")).body == b"x" * 1000
-        await peer.settled()
 
     async def test_no_pings_to_one_that_talks(self, harness: Harness, autojump_clock: MockClock) -> None:
         peer = await harness.session("websocket")

@@ -98,16 +98,6 @@ async def test_the_guard_watches_a_part_of_what_there_is(harness: Harness, monke
     ]
 
 
-async def test_the_guard_where_the_system_does_not_tell(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "available", lambda: (0, ""))
-    quotas = Quotas()
-    assert within_mark(quotas, 0) is quotas
-    with structlog.testing.capture_logs() as logs:
-        watch_process(harness.server.memory_guard, 0)
-    assert harness.server.memory_guard.mark == 0
-    assert [line["event"].partition(":")[0] for line in logs] == ["memory is not watched"]
-
-
 COUNT = """
 import resource
 from gateway.transports.flow.process_memory import keep_freed, resident, trim

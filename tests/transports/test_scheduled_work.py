@@ -11,9 +11,7 @@ import math
 import pytest
 import structlog.testing
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
-
-from gateway.broker.core.scheduler import Scheduler
+from trio.testing import MockClock
 
 from .harness import Harness, MakeHarness
 from .peers import Peer
@@ -97,25 +95,3 @@ class TestTurns:
         harness.server.timers.add(Behind(), 1.0)  # in the slot of the alarm
         await trio.sleep(2)
         assert (seen, harness.broker.context.waiting) == ([False], 1)
-
-    async def test_the_timer_wheel_is_empty_when_nothing_is_due(
-        self, harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Alarms that an earlier one replaced leave it, too, and do nothing."""
-        ticks: list[float] = []
-        tick = Scheduler.tick
-
-        def counted(scheduler: Scheduler) -> None:
-            ticks.append(scheduler.clock())
-            tick(scheduler)
-
-        monkeypatch.setattr(Scheduler, "tick", counted)
-        publisher = await harness.session("tcp")
-        for delay in range(5000, 0, -100):
-            await publisher.publish("/topic/nobody", x_delay=delay)
-        await publisher.settled()  # to the same topic
-        await publisher.aclose()
-        await trio.sleep(120)
-        await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-        assert (harness.broker.memory.used, harness.counters.unroutable, len(ticks)) == (0, 51, 50)

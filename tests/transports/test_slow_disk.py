@@ -17,8 +17,7 @@ from gateway.transports import Server
 
 from ..stores.disk import FULL, Disk, until
 from .harness import Harness
-from .peers import Peer, frame
-from .pipes import ControlledPipe
+from .peers import Peer
 
 P = {"persistent": "true"}
 DURABLE, PLAIN = P, dict[str, str]()
@@ -101,17 +100,6 @@ class TestClients:
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         assert len(harness.disk.rows) == 1
 
-    async def test_disconnect_waits_for_it(self, harness: StoredHarness) -> None:
-        peer = await harness.session("tcp")
-        harness.disk.hold()
-        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
-        await until(lambda: harness.disk.busy)
-        await trio.testing.wait_all_tasks_blocked()
-        await quiet(peer)
-        harness.disk.let_go()
-        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
-        await peer.at_end()
-
     async def test_a_full_disk(self, harness: StoredHarness) -> None:
         first, second, third = [await harness.session("tcp") for _ in range(3)]
         await third.subscribe("/topic/a")
@@ -178,16 +166,6 @@ class TestSlow:
         await consumer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
         await until(lambda: frames(harness, 1) == 3)
         assert harness.counters.held_publishers == 1
-
-    async def test_a_client_that_goes_is_let_go(self, harness: StoredHarness) -> None:
-        pipe = ControlledPipe()
-        publisher = harness.connect_through("tcp", pipe)
-        await publisher.connect()
-        harness.disk.hold()
-        await publish(harness, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(harness) == ["disk slow"])
-        pipe.hang_up()
-        await until(lambda: not reasons(harness))
 
 
 async def fill(harness: StoredHarness) -> None:

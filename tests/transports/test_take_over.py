@@ -128,17 +128,3 @@ async def test_the_log_tells_of_both(harness: Harness) -> None:
         "by": "test",
     }
     assert not [line for line in lines if line["event"] == "session failed"]
-
-
-async def test_a_connection_that_closes_already(harness: Harness, autojump_clock: MockClock) -> None:
-    """Its heart-beats were missing, so it ends already, and would be written to for ten seconds."""
-    await harness.stalled("tcp", QUEUE, **ADA, heart_beat="1000,0")
-    await fill(harness, b"1" + LARGE)
-    await trio.sleep(5.0)
-    assert harness.counters.heartbeat_timeouts == 1
-    assert len(harness.broker.known) == 1
-    began = trio.current_time()
-    peer = await harness.session("tcp", **ADA)
-    (message,) = await peer.subscribe_and_read(QUEUE, 1, ack="client")
-    assert message.body[:1] == b"1"
-    assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)

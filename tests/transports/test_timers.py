@@ -52,18 +52,6 @@ async def test_one_that_is_due_in_the_past(timers: TimerWheel, autojump_clock: M
     assert bell.rung == [near(TICK * number) for number in range(4)]
 
 
-async def test_a_nearer_time_ends_the_sleep(timers: TimerWheel, autojump_clock: MockClock) -> None:
-    late, early, between = Bell(), Bell(), Bell()
-    timers.add(late, 50.0)
-    await wait_all_tasks_blocked()
-    timers.add(early, 1.0)
-    timers.add(between, 2.0)
-    await trio.sleep(3)
-    assert (early.rung, between.rung, late.rung) == ([near(1.0)], [near(2.0)], [])
-    await trio.sleep(50)
-    assert late.rung == [near(50.0)]
-
-
 async def test_never_early_by_a_rounding_error(timers: TimerWheel, autojump_clock: MockClock) -> None:
     """Where a slot's time and what was asked for differ in the last bit only."""
     times = [math.nextafter(number * TICK, math.inf) for number in range(1, 1000)]
@@ -75,19 +63,6 @@ async def test_never_early_by_a_rounding_error(timers: TimerWheel, autojump_cloc
     for bell, time in zip(bells, times, strict=True):
         assert len(bell.rung) == 1
         assert time <= bell.rung[0] <= time + TICK + 1e-6
-
-
-async def test_added_from_a_tick(timers: TimerWheel, autojump_clock: MockClock) -> None:
-    second = Bell()
-
-    class Adding(Bell):
-        def tick(self, now: float) -> float:
-            timers.add(second, now + 1.0)
-            return super().tick(now)
-
-    timers.add(Adding(), 1.0)
-    await trio.sleep(3)
-    assert second.rung == [pytest.approx(2.02, abs=0.03)]
 
 
 async def test_one_that_fails(timers: TimerWheel, autojump_clock: MockClock) -> None:

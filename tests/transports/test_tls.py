@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.link import BrokenLink, Buffers, SocketPipe, advance
+from gateway.transports.wire.link import BrokenLink, Buffers, advance
 from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
 from . import tls_files
-from .peers import socket_streams
 from .pipes import ControlledPipe, StreamPipe
 
 parametrize = pytest.mark.parametrize
@@ -34,13 +33,6 @@ def ends(
     pipe: TlsPipe, stream: trio.abc.Stream, context: ssl.SSLContext | None = None
 ) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
     return pipe, trio.SSLStream(stream, context or tls_files.of_clients(), server_hostname=tls_files.HOST)
-
-
-async def over_sockets() -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream], trio.SocketStream]:
-    theirs, ours = socket_streams()
-    pipe, client = ends(TlsPipe(SocketPipe(ours), tls_files.of_server()), theirs)
-    await shake_hands(pipe, client)
-    return pipe, client, theirs
 
 
 async def in_memory(context: ssl.SSLContext | None = None) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
@@ -105,18 +97,6 @@ LARGE = bytes(range(256)) * 4096
 
 
 class TestBytes:
-    async def test_both_ways(self) -> None:
-        pipe, client, _ = await over_sockets()
-        await client.send_all(b"hello")
-        assert await pipe.receive(100) == b"hello"
-        assert pipe.send_nowait([b"abc"]) == 3
-        assert pipe.send_nowait([b"de", b"", b"f"]) == 3
-        assert pipe.send_nowait([b""]) == 0
-        assert await pipe.send_some([b"ghi"]) == 3
-        assert await read(client, 9) == b"abcdefghi"
-        await pipe.aclose()
-        await client.transport_stream.aclose()
-
     @parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     async def test_much(self, version: ssl.TLSVersion, nursery: trio.Nursery) -> None:
         context = ssl.create_default_context()
@@ -214,17 +194,6 @@ class TestSlow:
         assert await pipe.receive(1) == b"h"
         assert pipe.has_bytes()
 
-    async def test_it_counts_when_all_of_it_is_out(self) -> None:
-        pipe, client = await through(valve := ControlledPipe())
-        for more in ([b"hello"], [b"hello", b" world"]):
-            valve.room = 10
-            assert pipe.send_nowait([b"hello"]) == 0
-            assert pipe.send_nowait([b"hello"]) == 0
-            valve.open()
-            data = b"".join(more)
-            assert pipe.send_nowait(list(more)) == len(data)
-            assert await read(client, len(data)) == data
-
 
 class TestRecordsThatCarryNothing:
     """OpenSSL takes any number of new keys, and keeps an answer to each that asks for one."""
@@ -281,17 +250,6 @@ class TestEnd:
         assert await pipe.receive(100) == b"more"
         with pytest.raises(BrokenLink):
             pipe.send_nowait([b"x"])
-
-    async def test_ours_behind_a_record_that_is_not_out(self) -> None:
-        valve = ControlledPipe()
-        pipe, client = await through(valve)
-        valve.room = 10
-        assert pipe.send_nowait([b"last"]) == 0
-        valve.open()
-        await pipe.send_eof()
-        assert await read(client, 4) == b"last"
-        assert await client.receive_some() == b""
-        await pipe.send_eof()  # twice does no harm
 
     @parametrize("how", ["close_notify", "no word", "a broken record"])
     async def test_theirs(self, how: str) -> None:

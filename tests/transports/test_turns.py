@@ -45,15 +45,6 @@ def turns_of(harness: Harness) -> int:
     return sum(harness.server.back_pressure.turns.counts)
 
 
-async def test_a_chunk_is_a_turn_however_many_frames_it_has(harness: Harness, clock: Clock) -> None:
-    peer = await harness.session("tcp")
-    before = turns_of(harness)
-    await peer.send(frame("SEND", destination="/topic/a") * 10)
-    await wait_all_tasks_blocked()
-    assert turns_of(harness) == before + 1
-    assert harness.counters.published == 10
-
-
 async def test_the_frames_are_measured_with_what_they_cause(
     harness: Harness, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,18 +109,6 @@ async def test_slow_frames_let_others_in_between(harness: Harness, frames_per_tu
     await wait_all_tasks_blocked()
     bodies = [each.body for each in await reader.subscribe_and_read("/queue/a", 101)]
     assert seen <= bodies.index(b"other") <= seen + 5 * frames_per_turn
-
-
-async def test_what_they_deliver_is_written_in_between(harness: Harness, frames_per_turn: int) -> None:
-    slow, reader = await harness.session("tcp"), await harness.session("tcp")
-    await reader.subscribe("/queue/a")
-    await reader.settled()
-    before = harness.counters.published
-    await slow.send(SLOW)
-    await reader.frame("MESSAGE")
-    assert harness.counters.published - before <= 5 * frames_per_turn
-    for _ in range(99):
-        await reader.frame("MESSAGE")
 
 
 async def test_half_a_frame_is_no_turn(harness: Harness) -> None:

@@ -170,18 +170,6 @@ class TestBad:
 
 
 class TestControl:
-    @requirement("WST-07")
-    @parametrize("payload", [b"", b"hello", b"\0" * 125])
-    def test_ping(self, payload: bytes) -> None:
-        for chunks in ([ws(PING, payload)], byte_by_byte(ws(PING, payload))):
-            outcome = deframe(chunks)
-            assert (outcome.pongs, outcome.payload) == ([pong(payload)], b"")
-
-    @requirement("WST-07")
-    def test_only_the_latest_of_a_chunk_is_answered(self) -> None:
-        """RFC 6455, 5.5.3: of Pings that pile up the last may stand for all."""
-        assert deframe([ws(PING, b"1") + ws(TEXT, b"x") + ws(PING, b"2")]).pongs == [pong(b"2")]
-
     @requirement("WST-08")
     @parametrize(
         ("payload", "code"),
@@ -237,15 +225,6 @@ def test_any_split_equals_whole(data: bytes, places: list[int]) -> None:
             assert split.last_pong == whole.last_pong
         else:
             assert split.payload.startswith(whole.payload)
-
-
-@settings(deadline=None, max_examples=300)
-@given(st.binary(max_size=125), st.binary(min_size=4, max_size=4), st.integers(0, 125))
-def test_any_mask_and_a_cut_anywhere(payload: bytes, mask: bytes, cut: int) -> None:
-    masked = bytes([octet ^ mask[place % 4] for place, octet in enumerate(payload)])
-    data = bytes([0x80 | BINARY, 0x80 | len(payload)]) + mask + masked
-    assert deframe([data]).payload == payload
-    assert deframe([data[: 6 + cut], data[6 + cut :]]).payload == payload
 
 
 def as_client(data: bytes) -> list[Event]:
