@@ -125,14 +125,6 @@ class TestClient:
 
 
 class TestReload:
-    def test_new_files_are_for_new_connections(self, tmp_path: Path) -> None:
-        found = tls_files.certificates(tmp_path)
-        before = found.context("tcp")
-        tls_files.write(tmp_path, tls_files.authority().issue_cert("renewed.example"))
-        assert found.reload() is None
-        assert found.hosts == ("renewed.example",)
-        assert found.context("tcp") is not before
-
     def test_what_cannot_be_used_changes_nothing(self, tmp_path: Path) -> None:
         found = tls_files.certificates(tmp_path)
         before = found.context("tcp")

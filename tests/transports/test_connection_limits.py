@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import resource
 import weakref
@@ -17,12 +16,10 @@ from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import NotAllowed
 from gateway.codec import ProtocolError
 from gateway.transports import TransportOptions
-from gateway.transports.flow import connection_limits
 from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 
 from .harness import MakeHarness, Slow
-from .peers import PING, UPGRADE, read_all, until, ws
-from .pipes import ControlledPipe
+from .peers import UPGRADE, read_all, until
 from .shared_gateway import OpenGateway, SharedGateway
 
 
@@ -195,18 +192,6 @@ class TestConnection:
         await third.connect()
         assert harness.server.connection_limits.handshakes == 0
 
-    async def test_a_client_that_does_not_read_is_not_waited_for(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        """It let the answers to its pings fill its socket, and cannot be told."""
-        harness = make_harness(options=TransportOptions(connect_timeout=5.0, close_linger=1.0))
-        valve = ControlledPipe(room=0)
-        harness.serve("websocket", valve)
-        valve.push(ws(PING, b"x"))
-        await wait_all_tasks_blocked()
-        with trio.fail_after(6.1):
-            await harness.server.wait_empty()
-
 
 class TestListeners:
     """Through real listeners, whose clients come from one address."""
@@ -257,14 +242,6 @@ class TestCollector:
         slot.leave()
         assert gone() is None
         slot.evict(NotAllowed("too late"))
-
-    async def test_it_looks_at_few_connections_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        looks: list[int] = []
-        monkeypatch.setattr(gc, "collect", looks.append)
-        door = Door()
-        for _ in range((connection_limits._LOOKS + 3) * connection_limits._NEW - 1):
-            door.admission.enter("10.0.0.1", lambda refusal: None).leave()
-        assert looks == [0, 0, 0, 0, 1, 0, 0], "at some of them twice, and at the others never again"
 
 
 async def test_each_user_has_its_own() -> None:

@@ -18,26 +18,16 @@ PROXY, CLIENT = "10.0.0.2", "203.0.113.7"
 @parametrize(
     ("value", "address"),
     [
-        (CLIENT, CLIENT),
         (f"6.6.6.6, {CLIENT}", CLIENT),
-        (f"6.6.6.6,{CLIENT},10.9.9.9", CLIENT),
         (f"10.6.6.6, {CLIENT}, 10.9.9.9, 2001:db8:1::9", CLIENT),
         ("10.6.6.6, 10.9.9.9", "10.6.6.6"),  # all of them are proxies: the first speaks for itself
         (f"nonsense, {CLIENT}", CLIENT),
-        ("nonsense, 10.9.9.9", "10.9.9.9"),
         (f"{CLIENT}, unknown", PROXY),
-        (f"{CLIENT}, ", PROXY),
         ("", PROXY),
         (f"{CLIENT}:4711", CLIENT),
         ("[2001:db8::7]:4711", "2001:db8::7"),
-        ("[2001:db8::7]", "2001:db8::7"),
-        ("2001:DB8:0::7", "2001:db8::7"),
         (f"::ffff:{CLIENT}", CLIENT),
-        (f"{CLIENT}, unix:", CLIENT),
         ("fe80::1%eth0", PROXY),
-        ("1.2.3", PROXY),
-        ("[1.2.3.4]", "1.2.3.4"),
-        ("[]", PROXY),
         (", ".join([CLIENT, *["10.0.0.1"] * 31]), CLIENT),
         (", ".join([CLIENT, *["10.0.0.1"] * 32]), "10.0.0.1"),
     ],
@@ -49,7 +39,6 @@ def test_x_forwarded_for(value: str, address: str) -> None:
 @parametrize(
     ("value", "client"),
     [
-        (f"for={CLIENT}", ForwardedClient(CLIENT)),
         (f"for={CLIENT};proto=https;by=10.0.0.2", ForwardedClient(CLIENT, True)),
         (f"For={CLIENT} ; Proto=HTTP", ForwardedClient(CLIENT, False)),
         ('for="[2001:db8::7]:4711";host="gateway.example"', ForwardedClient("2001:db8::7", None, "gateway.example")),
@@ -57,8 +46,6 @@ def test_x_forwarded_for(value: str, address: str) -> None:
         (f"for={CLIENT};proto=https, for=10.9.9.9;proto=http", ForwardedClient(CLIENT, True)),
         (f'for={CLIENT};x="a\\",b;for=6.6.6.6"', ForwardedClient(CLIENT)),
         (f"for={CLIENT}, for=unknown", ForwardedClient(PROXY)),
-        (f"for={CLIENT}, for=_hidden", ForwardedClient(PROXY)),
-        (f"for={CLIENT}, proto=https", ForwardedClient(PROXY)),
         ("", ForwardedClient(PROXY)),
     ],
 )
@@ -125,7 +112,7 @@ def test_trusted_addresses(trusted: Trusted, believed: list[str], refused: list[
     assert not any(address in trusted for address in refused)
 
 
-@parametrize("peer", ["127.0.0.1", "10.0.0.2", "fd00::1", "", "8.8.8.8"])
+@parametrize("peer", ["10.0.0.2", "", "8.8.8.8"])
 @parametrize("name", ["X-Forwarded-For", "Forwarded", "Host"])
 def test_a_forgotten_proxy_is_logged_once(peer: str, name: str) -> None:
     trusted = Trusted(["192.0.2.1"])

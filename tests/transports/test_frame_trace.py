@@ -135,20 +135,6 @@ class TestLosses:
             await peer.settled()
             assert told(await taken(view)) == [("in", "SEND"), ("out", "RECEIPT")]
 
-    async def test_heart_beats_are_neither_seen_nor_lost(
-        self, harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        peer = await harness.session("tcp", heart_beat="1000,1000")
-        with harness.server.traces.view(id_of(harness)) as view:
-            for room in (frame_trace.MOST_FRAMES, 0):
-                monkeypatch.setattr(frame_trace, "MOST_FRAMES", room)
-                for _ in range(3):
-                    await peer.send(b"\n")
-                    assert await peer.listen(1.0)
-                assert view.take() == ([], 0)
-            await peer.settled()
-            assert view.take() == ([], 2)
-
 
 class TestViews:
     async def test_a_view_that_is_not_read_makes_room(self, harness: Harness, autojump_clock: MockClock) -> None:

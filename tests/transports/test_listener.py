@@ -226,17 +226,6 @@ async def test_what_trio_refuses_is_refused(listening: Listening, monkeypatch: p
     await acceptor.aclose()
 
 
-async def test_no_connection_is_accepted_behind_its_close(tmp_path: Path) -> None:
-    listening = await open_listeners("", 0, str(tmp_path / "socket"))
-    acceptor = Acceptor(listening.listeners[0])
-    await acceptor.aclose()
-    with pytest.raises(trio.ClosedResourceError):
-        await acceptor.accept()
-    with pytest.raises(OSError, match=r"failed to connect|refused"):
-        await dial_stream(listening.addresses[0])
-    await close(listening)
-
-
 @parametrize(("shares", "rounds"), [(0, MANY), (5.5, MANY / 6)], ids=["one in a round", "more in long rounds"])
 async def test_so_many_are_accepted_in_a_round(listening: Listening, shares: float, rounds: float) -> None:
     times = iter([each * shares * SHARE_OF_HANDSHAKES for each in range(1000)])

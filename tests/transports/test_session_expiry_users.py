@@ -100,16 +100,6 @@ class TestUsersFile:
             for peer in (ada, bob):
                 await peer.aclose()
 
-    async def test_a_broken_file_ends_no_session(self, folder: Path) -> None:
-        async with opened(folder, f"ada:{HASH}\n") as gateway:
-            ada = await come(gateway)
-            read_again(gateway, folder, "ada without a hash\n")
-            await ada.settled()
-            (folder / "users").unlink()
-            gateway.reload()
-            await ada.settled()
-            await ada.aclose()
-
 
 class TestGroups:
     async def test_new_ones_count_at_once(self, folder: Path, logged: list[EventDict]) -> None:

@@ -48,22 +48,6 @@ async def through(valve: ControlledPipe) -> tuple[TlsPipe, trio.SSLStream[trio.a
     return pipe, client
 
 
-async def by_hand(stream: trio.abc.Stream, context: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
-    """A client's handshake that leaves to the test what is sent behind it, also behind its failure."""
-    incoming, writer = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(incoming, writer, server_hostname=tls_files.HOST)
-    while True:
-        try:
-            client.do_handshake()
-            return client, writer
-        except ssl.SSLWantReadError:
-            await stream.send_all(writer.read())
-            incoming.write(await stream.receive_some())
-        except ssl.SSLError:
-            await stream.send_all(writer.read())
-            raise
-
-
 def new_keys(client: trio.SSLStream[trio.abc.Stream], times: int, *, wants_answer: bool) -> bytes:
     """KeyUpdate records of TLS 1.3, which Python's module has no word for: OpenSSL is asked itself."""
     library = ctypes.CDLL(_ssl.__file__)
@@ -224,21 +208,6 @@ class TestRecordsThatCarryNothing:
 
 
 class TestEnd:
-    async def test_theirs_while_the_stream_below_goes_on(self) -> None:
-        """Who said `close_notify` may wait for ours before it closes."""
-        theirs, ours = memory_stream_pair()
-        pipe, _ = ends(TlsPipe(StreamPipe(ours), tls_files.of_server()), theirs)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pipe.handshake)
-            client, writer = await by_hand(theirs, tls_files.of_clients())
-            client.write(b"last")
-            with pytest.raises(ssl.SSLWantReadError):
-                client.unwrap()
-            await theirs.send_all(writer.read() + b"nonsense behind it")
-        assert await pipe.receive(100) == b"last"
-        with trio.fail_after(1):
-            assert await pipe.receive(100) == b""
-
     async def test_ours(self) -> None:
         """Said within TLS, and reading goes on."""
         pipe, client = await in_memory()

@@ -70,13 +70,9 @@ LETTER = "é".encode()
 GOOD = {
     "text": (ws(TEXT, b"hello"), b"hello"),
     "binary": (ws(BINARY, b"\0\xff\xfe"), b"\0\xff\xfe"),
-    "empty": (ws(TEXT) + ws(BINARY) + ws(TEXT, b"x"), b"x"),
     "no mask in the mask": (ws(TEXT, b"hello", mask=b"\0\0\0\0"), b"hello"),
     "126 bytes": (ws(TEXT, b"x" * 126), b"x" * 126),
-    "125 bytes": (ws(TEXT, b"x" * 125), b"x" * 125),
-    "65,535 bytes": (ws(BINARY, b"x" * 65_535), b"x" * 65_535),
     "65,536 bytes": (ws(BINARY, b"x" * 65_536), b"x" * 65_536),
-    "several": (ws(TEXT, b"a") + ws(BINARY, b"b") + ws(TEXT, b"c"), b"abc"),
     "fragments": (
         ws(TEXT, b"a", fin=False) + ws(CONTINUATION, b"b", fin=False) + ws(CONTINUATION, b"c") + ws(TEXT, b"d"),
         b"abcd",
@@ -94,29 +90,18 @@ GOOD = {
 }
 BAD = {
     "not masked": (ws(TEXT, b"hello", mask=None), CloseCode.PROTOCOL_ERROR),
-    "not masked and empty": (ws(TEXT, mask=None), CloseCode.PROTOCOL_ERROR),
-    "not masked Ping": (ws(PING, mask=None), CloseCode.PROTOCOL_ERROR),
     "not masked Close": (ws(CLOSE, b"\x03\xe8", mask=None), CloseCode.PROTOCOL_ERROR),
     **{f"reserved bit {bit}": (ws(TEXT, b"x", rsv=bit), CloseCode.PROTOCOL_ERROR) for bit in (1, 2, 4)},
-    **{
-        f"reserved opcode {opcode}": (ws(opcode, b"x"), CloseCode.PROTOCOL_ERROR)
-        for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)
-    },
+    **{f"reserved opcode {opcode}": (ws(opcode, b"x"), CloseCode.PROTOCOL_ERROR) for opcode in (3, 7, 11, 15)},
     "a continuation of nothing": (ws(CONTINUATION, b"x"), CloseCode.PROTOCOL_ERROR),
-    "a continuation behind the end": (ws(TEXT, b"x") + ws(CONTINUATION, b"x"), CloseCode.PROTOCOL_ERROR),
     "a message in a message": (ws(TEXT, b"x", fin=False) + ws(BINARY, b"y"), CloseCode.PROTOCOL_ERROR),
     "a fragmented Ping": (ws(PING, b"x", fin=False), CloseCode.PROTOCOL_ERROR),
     "a Ping of 126 bytes": (ws(PING, b"x" * 126), CloseCode.PROTOCOL_ERROR),
-    "a Close of 126 bytes": (ws(CLOSE, b"\x03\xe8" + b"x" * 124), CloseCode.PROTOCOL_ERROR),
     "a length with its highest bit": (b"\x82\xff" + b"\xff" * 8 + MASK, CloseCode.PROTOCOL_ERROR),
     "text that is no UTF-8": (ws(TEXT, b"\xff"), CloseCode.INVALID_DATA),
     "text that ends in a character": (ws(TEXT, b"a" + LETTER[:1]), CloseCode.INVALID_DATA),
     "text whose last fragment ends in a character": (
         ws(TEXT, LETTER[:1], fin=False) + ws(CONTINUATION, b""),
-        CloseCode.INVALID_DATA,
-    ),
-    "text that is wrong in a fragment": (
-        ws(TEXT, "é".encode(), fin=False) + ws(CONTINUATION, b"\xc3\x28"),
         CloseCode.INVALID_DATA,
     ),
     "a surrogate": (ws(TEXT, b"\xed\xa0\x80"), CloseCode.INVALID_DATA),
@@ -175,11 +160,8 @@ class TestControl:
         ("payload", "code"),
         [
             (b"", 1000),
-            *((number.to_bytes(2, "big"), number) for number in (1000, 1001, 1003, 1007, 1011, 1014, 3000, 4999)),
-            *(
-                (number.to_bytes(2, "big"), 1002)
-                for number in (0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535)
-            ),
+            *((number.to_bytes(2, "big"), number) for number in (1000, 1003, 1007, 1014, 3000, 4999)),
+            *((number.to_bytes(2, "big"), 1002) for number in (999, 1004, 1006, 1015, 2999, 5000)),
             (b"\x03\xe9going away", 1001),
             (b"\x03", 1002),
             (b"\x03\xe8\xff", 1007),
