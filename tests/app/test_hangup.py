@@ -63,10 +63,6 @@ def ask(running: Server, token: str) -> int:
     return status
 
 
-
-
-
-
 class TestHangups:
     async def test_one_and_another(self, nursery: trio.Nursery) -> None:
         hangups = hypercorn_worker.HangupSignals()

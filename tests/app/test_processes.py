@@ -51,8 +51,6 @@ def test_serves_and_drains(tmp_path: Path, way: str) -> None:
         assert len(hints) == (way in {"hypercorn", "hypercorn -k uvloop", "hypercorn -w 0"})
 
 
-
-
 def test_make_run_listens_where_the_setting_says(tmp_path: Path) -> None:
     # The last line of the recipe: what comes before only brings what is missing.
     command = ["make", "--dry-run", "--old-file=.venv/runtime", "--no-print-directory", "run", f"BIN={BIN}"]

@@ -36,31 +36,3 @@ def test_nothing_is_shown(secured: Terminal, there: Demanding, command: tuple[st
     sentence = f"cannot connect to {place}: it demands a client certificate, and none was shown (cert, key)"
     assert (status, out, sentence in told, "PROXY" in told) == (1, b"", True, False)
     assert told.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (
-            ("--cert", "client.pem"),
-            "client.pem has no certificate with its key in PEM; the key may have a file of its own",
-        ),
-        (("--key", "client.key"), "the key in client.key needs its certificate (cert)"),
-        (("--ca", "client.key"), "the file of authorities client.key cannot be used: it has no certificate in PEM"),
-        (
-            ("--cert", "client.pem", "--url", "stomp://localhost"),
-            "has no TLS, and certificates are for TLS: write stomps://",
-        ),
-        (
-            ("--ca", "client.pem", "--url", "stomp://localhost"),
-            "has no TLS, and certificates are for TLS: write stomps://",
-        ),
-        (("--cert", "gone.pem"), "File 'gone.pem' does not exist"),
-    ],
-)
-def test_usage(secured: Terminal, there: Demanding, words: tuple[str, ...], sentence: str) -> None:
-    for path in (there.cert, there.key):
-        (secured.folder / path.name).write_bytes(path.read_bytes())
-    status, _, told = secured.run("send", "/queue/a", "tea", *words)
-    assert status == 2
-    assert sentence in " ".join(told.split())

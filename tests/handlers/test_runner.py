@@ -52,19 +52,6 @@ class Gate:
 
 
 class TestSend:
-
-    async def test_the_return_value_is_the_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        answers: list[str | bytes] = ["text", b"bytes", ""]
-
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str | bytes:
-            return answers.pop(0)
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        assert [(await hall.ask(client, "/app/a")).body for _ in range(3)] == [b"text", b"bytes", b""]
-
-
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
     async def test_the_request_has_the_frame(self, handlers: Handlers, make_hall: MakeHall, version: str) -> None:
         seen: list[Request] = []
@@ -118,7 +105,6 @@ class TestSend:
         assert not gate.begun
 
 
-
 class TestSubscribe:
     async def test_one_message(self, handlers: Handlers, make_hall: MakeHall) -> None:
         @handlers.subscribe("/app/prices/{symbol}")
@@ -148,7 +134,6 @@ class TestSubscribe:
             await client.send_frame("UNSUBSCRIBE", id=1)
         await client.settled()
         assert not hall.harness.broker.memory.used
-
 
 
 class TestFailures:
@@ -225,18 +210,6 @@ class TestFailures:
         assert gate.cancelled == (ending == "hang")
         assert hall.runner.session is session
         await client.settled()
-
-    async def test_a_function_that_succeeds_after_its_timeout(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
-    ) -> None:
-        @handlers.send("/app/a", timeout=5.0)
-        async def function(request: Request) -> str:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(10.0)
-            return "late"
-
-        hall = make_hall().begin()
-        assert (await hall.ask(await hall.client(), "/app/a")).body == b"late"
 
 
 class TestConcurrency:
@@ -325,9 +298,7 @@ class TestConcurrency:
         assert bodies == [b"0", b"1", b"2", b"3"]
 
 
-
 class TestSession:
-
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
@@ -372,7 +343,6 @@ class TestSession:
         assert [each["event"] for each in logs] == [BROKEN]
         assert hall.runner.session is not session
 
-
     async def test_a_new_session_over_the_limits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
@@ -393,7 +363,6 @@ class TestSession:
             await trio.sleep(1)
         await client.publish("/app/a", b"", reply_to="/queue/2")
         assert (await client.frame("MESSAGE")).body == b"done"
-
 
 
 class TestFinish:

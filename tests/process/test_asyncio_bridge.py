@@ -70,7 +70,6 @@ async def send_nothing(_: Message) -> None:
 
 
 class TestLifespan:
-
     @pytest.mark.parametrize("last", ["startup.failed", "shutdown.complete"])
     def test_last_messages_wait_for_the_end_of_the_thread(self, last: str) -> None:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,7 +115,6 @@ class TestLifespan:
             asyncio.run(main())
         assert ended.value.code == CRASHED
         assert sent == ["startup.complete", "shutdown.failed"]
-
 
     def test_a_server_that_gives_up_waits_for_the_drain(self) -> None:
         drained: list[str] = []
@@ -174,17 +172,6 @@ class TestLifespan:
 
 
 class TestCalls:
-
-    def test_exceptions_reach_the_server(self) -> None:
-        async def fail(scope: Scope, receive: Receive, send: Send) -> None:
-            raise ZeroDivisionError("why")
-
-        async def during(bridge: Bridge) -> None:
-            with pytest.raises(ZeroDivisionError, match="why"):
-                await request(bridge.call, "/")
-
-        asyncio.run(served(app_with(fail), during))
-
     def test_exceptions_of_the_server_reach_the_application(self) -> None:
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             with pytest.raises(BrokenPipeError):

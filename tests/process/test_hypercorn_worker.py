@@ -68,11 +68,6 @@ class TestNotSpawned:
         with hypercorn_worker.only_one(), hypercorn_worker.only_one():
             pass
 
-    async def test_there_is_no_parent_to_watch(self, autojump_clock: trio.testing.MockClock) -> None:
-        with trio.move_on_after(1000) as waiting:
-            await hypercorn_worker.watch_parent()
-        assert waiting.cancelled_caught
-
 
 def test_a_refusal_is_one_line_and_a_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

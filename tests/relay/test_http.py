@@ -168,13 +168,6 @@ class TestPages:
         pump._step()
         assert stuck == [0.0, 0.0]
 
-
-    def test_others(self, port: int) -> None:
-        assert ask(port, "/") == (404, '{"error": "there are /healthz, /readyz and /metrics"}\n')
-        assert ask(port, "/healthz", "POST")[0] == 501
-
-
-
     def test_who_says_a_little_for_ever(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sixteen of those would keep everybody else out."""
         monkeypatch.setattr(module, "_PATIENCE", 0.5)

@@ -48,8 +48,6 @@ def test_from_rabbitmq(
     left.client.disconnect()
 
 
-
-
 def test_a_topic_of_rabbitmq_by_a_pattern(
     one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
 ) -> None:

@@ -93,7 +93,6 @@ class TestRefused:
         reader.client.disconnect()
 
 
-
 class TestCircles:
     def test_of_two_relays(self, pair: Pair) -> None:
         """It has been everywhere, and it is set aside, whichever names they have."""
@@ -161,7 +160,6 @@ class TestEnds:
         assert reader.bodies + left == bodies
 
 
-
 class TestPasscodes:
     def test_a_wrong_one_at_the_start(self, two: GatewayProcess, name: str, tmp_path: Path) -> None:
         with running(tmp_path / "gateway", users_file=_users(tmp_path, "right")) as guarded:
@@ -215,7 +213,6 @@ class TestUsage:
             (("/queue/a",), "--from and --to are needed, or --config"),
             (("--from", "stomp://a:b@c", "--to", "stomp://b", "/queue/a"), "put it into STOMP_FROM_PASSCODE"),
             (("--config", "relay.toml", "/queue/a"), "--config goes with the options of the log only"),
-            (("--config", "relay.toml"), "has no table [[relay]]"),
         ],
     )
     def test_one_sentence(self, words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

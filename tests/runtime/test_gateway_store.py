@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -131,21 +130,6 @@ class TestCannotStart:
         reason = await self.refused(store=STORE, policy=policy)
         assert "store.db" in reason
         assert "gateway store check" in reason
-
-
-class TestStartsAgain:
-    """What keeps a gateway from starting leaves the file as it was, and free."""
-
-    async def test_an_address_in_use(self) -> None:
-        await fill()
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            taken.listen()
-            with pytest.raises(StartError, match="in use"):
-                async with running(store=STORE, tcp=f"127.0.0.1:{taken.getsockname()[1]}"):
-                    pass
-        async with running(store=STORE) as gateway:
-            assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
 
 
 async def test_what_cannot_be_closed_keeps_nothing_else_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,6 @@ class TestSettings:
     ("values", "words"),
     [
         ({"tcp_tls": "127.0.0.1:0"}, "tcp_tls .* is wrong: it needs a certificate and its key"),
-        ({"websocket_tls": "127.0.0.1:0"}, "websocket_tls .* is wrong: it needs a certificate and its key"),
         ({"tls_client_certificates": "required"}, "tls_client_certificates .* and tls_client_ca names no authorities"),
         (
             {"tcp_tls": "127.0.0.1:0", "tls_certificate": "/nowhere/server.pem"},
