@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -114,16 +115,13 @@ class TestCalling:
     """What could not be called is refused before any message comes."""
 
     def test_a_plain_function_would_block(self) -> None:
-        with pytest.raises(ValueError) as refusal:
+        with pytest.raises(ValueError, match=r"^plain for '/app/a' must be an `async def`: .*trio.to_thread.run_sync"):
             Handlers().send("/app/a")(plain)  # type: ignore[type-var]
-        assert str(refusal.value).startswith("plain for '/app/a' must be an `async def`: a plain function would block")
-        assert "trio.to_thread.run_sync" in str(refusal.value)
 
     @pytest.mark.parametrize("call", [no_name, two, nothing])
     def test_other_arguments(self, call: Callable[..., object]) -> None:
-        with pytest.raises(
-            ValueError, match=rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
-        ):
+        sentence = rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
+        with pytest.raises(ValueError, match=sentence):
             Handlers().send("/app/{name}")(call)  # type: ignore[type-var]
 
 
@@ -181,13 +179,9 @@ class TestLoad:
 
 
 @pytest.mark.usefixtures("folder")
-class TestSetting:
-    @pytest.mark.parametrize("text", ["a", ":b", "a:b.c", "a:b:c", "a..b:c"])
-    def test_wrong(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_HANDLERS", text)
-        with pytest.raises(SettingsError) as refusal:
-            load_settings()
-        assert str(refusal.value) == (
-            f"handlers (GATEWAY_HANDLERS) is wrong: {text!r} is no attribute of a module; "
-            "write module:attribute, like prices.app:handlers"
-        )
+@pytest.mark.parametrize("text", ["a", ":b", "a:b.c", "a:b:c", "a..b:c"])
+def test_a_setting_that_names_no_attribute(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_HANDLERS", text)
+    sentence = f"handlers (GATEWAY_HANDLERS) is wrong: {text!r} is no attribute of a module; "
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        load_settings()

@@ -53,7 +53,9 @@ class Gate:
 
 class TestSend:
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-    async def test_the_request_has_the_frame(self, handlers: Handlers, make_hall: MakeHall, version: str) -> None:
+    async def test_the_request_has_the_frame_and_a_user_and_a_session_that_are_verified(
+        self, handlers: Handlers, make_hall: MakeHall, version: str
+    ) -> None:
         seen: list[Request] = []
 
         @handlers.send("/app/a")
@@ -62,30 +64,17 @@ class TestSend:
             return ""
 
         hall = make_hall().begin()
-        client = await hall.client(version, login="ann")
+        ann, guest = hall.harness.connect("tcp"), hall.harness.connect("tcp")
+        sessions = [(await ann.connect(version, login="ann"))["session"], (await guest.connect(version))["session"]]
         said = {"1.0": "a:b\\n", "1.1": "a\\c\\\\b\\n", "1.2": "a\\c\\r\\\\\\n"}[version]
         meant = {"1.0": "a:b\\n", "1.1": "a:\\b\n", "1.2": "a:\r\\\n"}[version]
-        await hall.ask(client, "/app/a", b"\0\xff", odd=said, content_type="x/y", transformation="x")
-        (request,) = seen
+        headers = {"odd": said, "content_type": "x/y", "transformation": "x", "session": "s0", "JMSXUserID": "root"}
+        await hall.ask(ann, "/app/a", b"\0\xff", user_id="ann", **headers)
+        await hall.ask(guest, "/app/a", user_id="anonymous", **headers)
+        request = seen[0]
         assert (request.body, request.headers["odd"], request.headers["content-type"]) == (b"\0\xff", meant, "x/y")
-        assert request.user == "ann"
         assert not {"ack", "subscription", "content-length"} & request.headers.keys()
-
-    async def test_user_and_session_are_verified(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str:
-            return f"{request.user} {request.session}"
-
-        hall = make_hall().begin()
-        ann = hall.harness.connect("tcp")
-        session = (await ann.connect(login="ann"))["session"]
-        reply = await hall.ask(ann, "/app/a", session="s0", user_id="ann", JMSXUserID="root")
-        assert reply.body == f"ann {session}".encode()
-        guest = hall.harness.connect("tcp")
-        session = (await guest.connect())["session"]
-        reply = await hall.ask(guest, "/app/a", session="s0", user_id="anonymous")
-        assert reply.body == f"{session} {session}".encode()
-
+        assert [(each.user, each.session) for each in seen] == [("ann", sessions[0]), (sessions[1], sessions[1])]
         await ann.publish("/app/a", user_id="root")
         assert (await ann.at_end_after_error())["message"] == "user-id of another user"
 
@@ -105,35 +94,25 @@ class TestSend:
         assert not gate.begun
 
 
-class TestSubscribe:
-    async def test_one_message(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.subscribe("/app/prices/{symbol}")
-        async def prices(request: Request, symbol: str) -> str:
-            assert request.is_subscribe
-            assert request.body == b""
-            return f"{symbol} for {request.user}"
+async def test_subscribe_is_answered_with_one_message(handlers: Handlers, make_hall: MakeHall) -> None:
+    """Which can be acknowledged; and nothing is left behind."""
 
-        hall = make_hall().begin()
-        client = await hall.client(login="ann")
-        await client.send_frame("SUBSCRIBE", destination="/app/prices/x", id=9)
+    @handlers.subscribe("/app/prices/{symbol}")
+    async def prices(request: Request, symbol: str) -> str:
+        assert request.is_subscribe
+        assert request.body == b""
+        return f"{symbol} for {request.user}"
+
+    hall = make_hall(max_subscriptions=3, max_destinations=10).begin()
+    client = await hall.client(login="ann")
+    for _ in range(20):
+        await client.send_frame("SUBSCRIBE", destination="/app/prices/x", id=9, ack="client")
         message = await client.frame("MESSAGE")
         assert (message.body, message["destination"], message["subscription"]) == (b"x for ann", "/app/prices/x", "9")
-        await client.settled()  # and no other one
-
-    async def test_the_reply_can_be_acknowledged(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.subscribe("/app/a")
-        async def function(request: Request) -> str:
-            return "here"
-
-        hall = make_hall(max_subscriptions=3, max_destinations=10).begin()
-        client = await hall.client()
-        for _ in range(20):  # each SUBSCRIBE gets a reply, and leaves nothing behind
-            await client.send_frame("SUBSCRIBE", destination="/app/a", id=1, ack="client")
-            message = await client.frame("MESSAGE")
-            await client.send_frame("ACK", id=message["ack"])
-            await client.send_frame("UNSUBSCRIBE", id=1)
-        await client.settled()
-        assert not hall.harness.broker.memory.used
+        await client.send_frame("ACK", id=message["ack"])
+        await client.send_frame("UNSUBSCRIBE", id=9)
+    await client.settled()  # and no other one
+    assert not hall.harness.broker.memory.used
 
 
 class TestFailures:
@@ -282,20 +261,6 @@ class TestConcurrency:
         await wait_all_tasks_blocked()
         assert len(begun) == 3
         assert begun[-1] == begun[0]
-
-    async def test_a_full_queue_blocks_its_function(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a", concurrency=1)
-        async def function(request: Request) -> None:
-            request.send("/queue/small", request.body)
-
-        hall = make_hall({"/queue/small": {"max_messages": 2}}).begin()
-        client = await hall.client()
-        for number in range(4):
-            await client.publish("/app/a", str(number).encode())
-        await client.settled()
-        assert hall.harness.counters.acknowledged == 2
-        bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
-        assert bodies == [b"0", b"1", b"2", b"3"]
 
 
 class TestSession:

@@ -123,17 +123,6 @@ class TestEnd:
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert pipe.closed
 
-    async def test_the_rest_is_written_behind_a_half_close(self, harness: Harness) -> None:
-        """The client says that it sends no more, and still reads."""
-        peer, pipe = await harness.stalled("tcp", room=5)
-        await peer.send(frame("SEND", destination="/topic/a", receipt="1"))
-        await wait_all_tasks_blocked()
-        pipe.hang_up(broken=False)
-        await wait_all_tasks_blocked()
-        pipe.open()
-        assert (await peer.frame("RECEIPT"))["receipt-id"] == "1"
-        await peer.at_end()
-
     async def test_ended_from_outside(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)
         (session,) = harness.broker.sessions

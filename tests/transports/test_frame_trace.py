@@ -204,14 +204,3 @@ class TestEnds:
             await peer.frame(frames[-1][1])
             await peer.aclose()
             assert await self.ended(harness, view) == frames
-
-    async def test_after_it_nothing_is_kept_nor_counted(self, harness: Harness) -> None:
-        peer = await harness.session("tcp")
-        with harness.server.traces.view(id_of(harness)) as view, harness.server.traces.view(id_of(harness)) as other:
-            await peer.settled()
-            view.end("enough")
-            await peer.settled()
-            await wait_all_tasks_blocked()
-            frames, lost = view.take()
-            assert (told(frames), lost) == ([("in", "SEND"), ("out", "RECEIPT")], 0)
-            assert len(await taken(other)) == 4

@@ -167,42 +167,6 @@ class TestConsumers:
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
-    async def test_a_ring_of_workers_that_do_not_read_while_they_send(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        """In mode auto nothing is unacknowledged.  A worker that is held cannot send, so it does not read, so its
-        queue stays full, so the other one is held."""
-        harness = make_harness(policies=POLICIES, quotas=Quotas(max_outbound=256_000))
-        await self.fill(harness, "tcp", size=50_000)
-        workers = [await harness.session("tcp", sockets=True) for _ in range(2)]
-        done = [0, 0]
-
-        async def work(place: int, comes_by: str, goes_by: str) -> None:
-            peer = workers[place]
-            await peer.send_frame("SUBSCRIBE", destination=comes_by, id=1)
-            while True:
-                message = await peer.frame("MESSAGE")
-                for _ in range(2):
-                    await peer.publish(goes_by, message.body)
-                done[place] += 1
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(work, 0, "/queue/a", "/queue/b")
-            nursery.start_soon(work, 1, "/queue/b", "/queue/a")
-            await trio.sleep(30)
-            so_far = list(done)
-            await trio.sleep(30)
-            nursery.cancel_scope.cancel()
-        assert all(later > earlier for earlier, later in zip(so_far, done, strict=True)), done
-
-    async def fill(self, harness: Harness, kind: str, size: int = 0) -> None:
-        """Both queues, by publishers that stay where they are."""
-        for destination in ("/queue/a", "/queue/b"):
-            publisher = await harness.session(kind)
-            await publisher.send(sends(destination, MOST + 1, size=size))
-            await wait_all_tasks_blocked()
-            assert waiting(harness, destination) == MOST
-
 
 def log_of(logs: list[Any]) -> list[Any]:
     """The lines about publishers."""

@@ -44,13 +44,6 @@ class TestHeartbeats:
         assert len(gaps) >= 9
         assert all(earliest <= gap <= latest for gap in gaps), gaps
 
-    @requirement("HBT-02")
-    @parametrize("header", [None, "0,0", "1000,0"])
-    async def test_none_are_due(self, make_harness: MakeHarness, header: str | None, autojump_clock: MockClock) -> None:
-        harness = make_harness(options=TransportOptions(websocket_ping=0.0, heartbeat_margin=100.0))
-        peer = await harness.session("tcp", **({"heart_beat": header} if header else {}))
-        assert await peer.listen(60) == []
-
     @requirement("HBT-04", "HBT-07")
     @parametrize(("offered", "limit"), [(1000, 2.0), (100, 0.5), (10_000, 20.0)])
     async def test_a_silent_client_is_dead(

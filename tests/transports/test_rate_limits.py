@@ -71,28 +71,8 @@ class TestRateLimit:
         assert pace.read == read
 
 
-def wait_of(pace: RateLimit | None, now: float, frames: int = 0, nbytes: int = 0) -> float:
-    """Seconds to wait behind a chunk with so many more."""
-    assert pace is not None
-    return pace.until - now if pace.is_over(pace._frames_before + frames, nbytes, now) else 0.0
-
-
 class TestShared:
     """By `of_session` alone; below, by sessions."""
-
-    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
-    @pytest.mark.parametrize("what", ["frames", "bytes"])
-    def test_all_together(self, limit: str, what: str) -> None:
-        found = rates(**{f"{what}_per_second_{limit}": 100})
-        one, two = [found.of_session("alice", "10.0.0.1", 0.0) for _ in range(2)]
-        counted = "nbytes" if what == "bytes" else what
-        assert wait_of(one, 0.0, **{counted: 100}) == 0.0
-        assert wait_of(two, 0.0, **{counted: 50}) == 0.5
-        assert wait_of(one, 0.0, **{counted: 100}) == 1.5, "what the other has taken is paid first"
-        for pace in (one, two):
-            assert pace is not None
-            assert pace.reason == f"max_{what}_per_second_{limit}"
-            assert pace.shared_by == ("alice" if limit == "per_user" else "10.0.0.1")
 
     def test_anonymous_clients_and_unix_sockets(self) -> None:
         """Anonymous is no user, a unix socket has no address, and a proxy's is that of many."""

@@ -15,7 +15,7 @@ from gateway.broker.queue import durable
 from gateway.stores import writer
 from gateway.transports import Server
 
-from ..stores.disk import FULL, Disk, until
+from ..stores.disk import Disk, until
 from .harness import Harness
 from .peers import Peer
 
@@ -100,25 +100,6 @@ class TestClients:
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         assert len(harness.disk.rows) == 1
 
-    async def test_a_full_disk(self, harness: StoredHarness) -> None:
-        first, second, third = [await harness.session("tcp") for _ in range(3)]
-        await third.subscribe("/topic/a")
-        harness.disk.errors = [FULL]
-        harness.disk.hold()
-        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-        harness.disk.let_one_go()
-        await until(lambda: len(harness.disk.calls) == 2)  # it is tried again
-        await second.send_frame("SEND", b"m", destination="/topic/a")
-        assert (await third.frame("MESSAGE")).body == b"m"
-        await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
-        error = await second.frame("ERROR")
-        assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
-        assert error.body == b"durable messages are refused for now: the disk is full"
-        harness.disk.let_go()
-        assert await receipt(first) == "1"  # there is room again
-        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
-        assert await receipt(first) == "3"
-
 
 class TestSlow:
     @pytest.mark.usefixtures("spilling")
@@ -187,11 +168,3 @@ class TestNearlyFull:
         assert frames(harness) < 10
         harness.disk.little = ""
         assert await receipt(publisher) == "last"
-
-    @pytest.mark.usefixtures("spilling")
-    async def test_a_consumer_is_not_blocked(self, harness: StoredHarness) -> None:
-        worker = await harness.session("tcp")
-        await worker.subscribe("/topic/orders")
-        await fill(harness)
-        await publish(harness, worker, "/queue/a", PLAIN)
-        assert await receipt(worker) == "last"
