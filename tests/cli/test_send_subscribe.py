@@ -21,6 +21,9 @@ def test_there_and_back(terminal: Terminal, queue: str) -> None:
     assert terminal.run("send", queue, "tea for two") == (0, b"", "1 message sent and confirmed\n")
     assert terminal.run("subscribe", queue, "--count", "1") == (0, b"tea for two\n", "")
     assert terminal.run("subscribe", queue, "--browse") == (0, b"", "")  # it was acknowledged
+    status, _, told = terminal.run("send", "/app/nothing", "x")
+    assert (status, told.startswith(f"Error: cannot send: {HOST}:"), " says: " in told) == (1, True, True)
+    assert told.endswith("(0 messages confirmed before)\n")
 
 
 def test_standard_input(terminal: Terminal, queue: str) -> None:

@@ -102,13 +102,6 @@ class TestExport:
         kinds = [next(iter(json.loads(line))) for line in result.stdout.splitlines()]
         assert kinds == ["store", "place", "row", "row", "content", "content"]
 
-    def test_what_could_not_be_read(self, store: SQLiteStore) -> None:
-        store._sql("UPDATE contents SET headers = '{' WHERE content = 1")
-        store.close(clean=True)
-        result = run("export", FILE)
-        assert (result.exit_code, result.stdout.count("\n")) == (1, 5)
-        assert result.stderr.startswith("contents: number 1 is damaged: ")
-
     @pytest.mark.usefixtures("closed")
     def test_nowhere_to_write(self) -> None:
         with Path("/dev/full").open("w") as full:
