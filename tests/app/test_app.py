@@ -7,8 +7,7 @@ import gc
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,29 +85,6 @@ class TestRefusals:
     async def test_wrong_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_TCP", "foo")
         assert (await self.refusal(App())).startswith("tcp (GATEWAY_TCP) is wrong: 'foo' is not an address")
-
-    async def test_second_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        @asynccontextmanager
-        async def place_taken() -> AsyncIterator[None]:
-            raise hypercorn_worker.SecondWorker
-            yield
-
-        monkeypatch.setattr(App, "_open", lambda _: place_taken())
-        assert "one worker" in await self.refusal(App())
-
-    async def test_in_a_spawned_worker_the_process_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Refused(BaseException):
-            pass
-
-        def refuse(sentence: str) -> None:
-            raise Refused(sentence)
-
-        monkeypatch.setattr(hypercorn_worker, "is_spawned", lambda: True)
-        monkeypatch.setattr(hypercorn_worker, "ignore_sigterm", lambda: None)
-        monkeypatch.setattr(hypercorn_worker, "refuse", refuse)
-        monkeypatch.setenv("GATEWAY_TCP", "foo")
-        with pytest.raises(Refused, match="GATEWAY_TCP"):
-            await Lifespan(App(), trio.sleep_forever).run()
 
 
 class TestCrashes:

@@ -18,7 +18,7 @@ from gateway.client import StompServer
 from gateway.config.address import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
-from gateway.relay.http import RelayMetrics, serving
+from gateway.relay.http import serving
 from gateway.relay.link import ServerLink
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
@@ -174,19 +174,6 @@ class TestPages:
         with socket.create_connection((HOST, port), timeout=0.1) as slow:
             slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Long: ")
             eventually(lambda: has_gone(slow))
-
-    def test_who_reads_nothing(self, port: int, pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PATIENCE", 0.5)
-        monkeypatch.setattr(module, "_MOST", 1)
-        monkeypatch.setattr(RelayMetrics, "render", lambda *_: (bytes(64 * 1024**2), "text/plain"))
-        (second,) = free_ports(1)
-        with (
-            serving(Address(HOST, second), [pump.status]),
-            socket.create_connection((HOST, second), timeout=20) as deaf,
-        ):
-            deaf.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert deaf.recv(1) == b"H"
-            eventually(lambda: is_alive(second))
 
 
 def has_gone(slow: socket.socket) -> bool:

@@ -53,28 +53,6 @@ class TestOnward:
         topic.client.disconnect()
         probe.client.disconnect()
 
-    def test_both_directions_of_a_file(self, pair: Pair) -> None:
-        """And what has come from there does not go back."""
-        table = '[[relay]]\nfrom = "{}"\nto = "{}"\ndestinations = ["/topic/{}"]\n'
-        (pair.folder / "relay.toml").write_text(
-            table.format(url(pair.one), url(pair.two), pair.name)
-            + table.format(url(pair.two), url(pair.one), pair.name)
-        )
-        with relaying(pair.folder, "--config", "relay.toml") as relay:
-            here, there = Reader(pair.source, f"/topic/{pair.name}"), Reader(pair.target, f"/topic/{pair.name}")
-
-            def both() -> bool:
-                send(pair.source, f"/topic/{pair.name}", ["from one"])
-                send(pair.target, f"/topic/{pair.name}", ["from two"])
-                return "from two" in here.read(0.1) and "from one" in there.read(0.1)
-
-            eventually(both, lambda: relay.log)
-            assert len(relay.wait_for("a message goes in a circle", 2)) == 2
-        here.read(0.1)
-        assert all("relayed" not in headers for headers, body in here.messages if body == "from one")
-        here.client.disconnect()
-        there.client.disconnect()
-
 
 class TestRefused:
     def test_it_is_a_dead_letter_and_the_others_go_on(self, pair: Pair) -> None:

@@ -112,41 +112,31 @@ class TestRows:
         assert {row["size"] for row in accepted} == {5}
 
 
-class TestStart:
-    async def test_two_gateways_of_one_name(self) -> None:
-        async with recording():
-            sentence = await refusal()
-            assert "journal_id" in sentence
-            async with recording(journal_id="other"):
-                pass
-
-    async def test_the_listeners_are_opened_behind_it(self) -> None:
-        """Nothing that happens is missing; and what cannot start gives the folder free."""
-        with pytest.raises(StartError):
-            async with recording(tcp="192.0.2.1:1"):
-                pass
-        async with recording():
+async def test_what_cannot_be_opened() -> None:
+    """The listeners are opened behind it: nothing that happens is missing, and what cannot start sets it free."""
+    async with recording():
+        assert "journal_id" in await refusal()
+        async with recording(journal_id="other"):
             pass
+    with pytest.raises(StartError):
+        async with recording(tcp="192.0.2.1:1"):
+            pass
+    async with recording():
+        pass
 
 
-class TestFailure:
-    async def test_is_said(self) -> None:
-        with structlog.testing.capture_logs() as logs:
-            async with recording() as gateway:
-                assert gateway.journal is not None
-                journal = gateway.journal
-                journal.worker._say("the disk is full")
-                await until(lambda: any(line["event"] == "nothing is recorded for now" for line in logs))
-                assert gateway.not_ready() is None
-                journal.worker._say("")
-                await until(lambda: any(line["event"] == "what happens is recorded again" for line in logs))
-
-    async def test_what_is_missing_is_said_at_the_end(self) -> None:
-        with structlog.testing.capture_logs() as logs:
-            async with recording() as gateway:
-                assert gateway.journal is not None
-                gateway.journal.rows_dropped = 3
-        assert [line["rows"] for line in logs if line["event"] == "rows are missing in the journal"] == [3]
+async def test_a_failure_and_what_is_missing_are_said() -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with recording() as gateway:
+            assert gateway.journal is not None
+            journal = gateway.journal
+            journal.worker._say("the disk is full")
+            await until(lambda: any(line["event"] == "nothing is recorded for now" for line in logs))
+            assert gateway.not_ready() is None
+            journal.worker._say("")
+            await until(lambda: any(line["event"] == "what happens is recorded again" for line in logs))
+            journal.rows_dropped = 3
+    assert [line["rows"] for line in logs if line["event"] == "rows are missing in the journal"] == [3]
 
 
 class TestLeft:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import structlog.testing
@@ -61,17 +62,14 @@ async def test_the_log_names_what_no_policy_keeps() -> None:
 async def test_around_damage() -> None:
     """What is read at the start, as delayed messages are, need not be whole either."""
     await fill(3, x_delay=60_000)
-    connection = sqlite3.connect("store.db")
-    connection.execute("DELETE FROM contents WHERE content = (SELECT max(content) FROM contents)")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect("store.db")) as connection, connection:
+        connection.execute("DELETE FROM contents WHERE content = (SELECT max(content) FROM contents)")
     with structlog.testing.capture_logs() as logs:
         async with running(store=STORE) as gateway:
             assert len(gateway.broker.router.delayed) == 2
             assert gateway.committer is not None
             assert gateway.committer.damaged == 1
-    (line,) = [line for line in logs if line["log_level"] == "error"]
-    assert line["event"] == "a message in the store is damaged"
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["a message in the store is damaged"]
 
 
 async def test_message_ids_are_the_same_and_new_ones_are_new() -> None:
@@ -124,7 +122,6 @@ async def test_what_waits_or_is_delayed_or_retained() -> None:
 async def test_logs_in_memory() -> None:
     policy = [{"match": "/topic/log", "log_messages": 10}]
     warning, line = await lost(*[frame("SEND", destination="/topic/log")] * 3, policy=policy)
-    assert warning["event"].startswith(
-        "store is memory, so messages end with the process, though policies of /topic/log"
-    )
+    start = "store is memory, so messages end with the process, though policies of /topic/log"
+    assert warning["event"].startswith(start)
     assert (line["waiting"], line["logged"]) == (0, 3)

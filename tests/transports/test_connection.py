@@ -1,9 +1,4 @@
-"""The connection loop: handshake, errors, the books.
-
-Everything runs in memory on the autojump clock but for the few tests in which the operating system's socket is what
-matters.  What frames mean is the broker's and tested there; here it is when they are read, written, and no longer.
-`test_closing`, `test_heartbeats` and `test_back_pressure` are about the same loop.
-"""
+"""The connection loop: handshake, errors, the books; see also `test_closing`, `test_heartbeats`, `test_back_pressure`."""
 
 from __future__ import annotations
 
