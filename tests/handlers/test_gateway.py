@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 
 from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import load
@@ -114,23 +113,20 @@ async def test_a_start_that_is_refused(opening: Opening, values: dict[str, objec
     assert refusal.value.__suppress_context__
 
 
-async def begun(gateway: Gateway) -> None:
+async def test_a_drain_finishes_what_has_begun(opening: Opening) -> None:
     """One message is at work, another one waits, and the client has left."""
-    peer = await connected(gateway)
-    for body in (b"1", b"2"):
-        await peer.publish("/app/wait", body)
-    await peer.settled()
-    await sys.modules["functions"].begun.wait()
-    await peer.aclose()
-
-
-async def test_the_drain_is_bounded_in_time(opening: Opening) -> None:
-    with capture_logs() as logs:
-        async with opening(drain_timeout=0.2) as gateway:
-            await begun(gateway)
-            before = trio.current_time()
-        assert trio.current_time() - before < 3
-    assert gateway.broker.context.waiting == 2
+    async with opening() as gateway:
+        peer = await connected(gateway)
+        for body in (b"1", b"2"):
+            await peer.publish("/app/wait", body)
+        await peer.settled()
+        await sys.modules["functions"].begun.wait()
+        await peer.aclose()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(gateway.drain)
+            await trio.testing.wait_all_tasks_blocked()
+            assert gateway.not_ready()
+            sys.modules["functions"].go_on.set()
+        assert gateway.broker.destinations["/queue/done"].waiting == 1  # type: ignore[union-attr]
     assert not gateway.broker.sessions
-    (line,) = [each for each in logs if each["log_level"] in ("error", "warning")]
-    assert (line["event"], line["waiting"]) == ("messages are lost, for they are kept in memory only", 2)
+    assert gateway.broker.context.waiting == 2

@@ -16,23 +16,11 @@ from gateway.config.settings import Settings
 from gateway.runtime.gateway import StartError, options_of, quotas_of
 from gateway.transports import TransportOptions
 
-from ..transports.peers import dial, dial_stream, until
+from ..transports.peers import dial_stream, until
 from .gateways import FREE, KINDS, STORE, P, connected, refused, running, settings
 
 
 class TestOpen:
-    async def test_both_listeners_meet_in_one_broker(self) -> None:
-        async with running(server_name="gw") as gateway:
-            tcp, websocket = [await dial(kind, gateway.addresses[kind][0]) for kind in KINDS]
-            assert (await tcp.connect())["server"] == f"gw/{__version__}"
-            await websocket.connect()
-            await websocket.subscribe("/queue/a")
-            await tcp.publish("/queue/a", b"hello")
-            assert (await websocket.frame("MESSAGE")).body == b"hello"
-            assert {session.transport for session in gateway.broker.sessions.values()} == set(KINDS)
-            for peer in (tcp, websocket):
-                await peer.aclose()
-
     @pytest.mark.parametrize("kind", KINDS)
     async def test_several_addresses_of_every_kind(self, kind: str, tmp_path: Path) -> None:
         path = tmp_path / "s.sock"

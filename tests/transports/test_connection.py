@@ -1,4 +1,4 @@
-"""The connection loop: handshake, errors, the books; see also `test_closing`, `test_heartbeats`, `test_back_pressure`."""
+"""The connection loop: handshake, errors, books; see also `test_closing`, `test_heartbeats`, `test_back_pressure`."""
 
 from __future__ import annotations
 

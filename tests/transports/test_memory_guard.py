@@ -181,6 +181,16 @@ class TestMark:
         await peer.publish("/queue/b", b"x")
         await peer.settled()
 
+    async def test_the_next_only_if_that_does_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
+        process = watched(home)
+        for _ in range(3):
+            await self.large(home, "tcp", 200_000)
+        process.resident = MARK
+        await trio.sleep(1.2)
+        assert home.server.memory_guard.closed == 1, "it takes a moment to have an effect"
+        await trio.sleep(5)
+        assert home.server.memory_guard.closed == 1, "what is left is not enough to be worth it"
+
 
 class TestLimit:
     """The same at `memory_limit`, which nobody has to measure."""

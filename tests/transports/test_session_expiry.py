@@ -11,10 +11,12 @@ from structlog.typing import EventDict
 from trio.testing import MockClock
 
 from gateway.broker.errors import LoginRefused
+from gateway.broker.model.access import Access
 from gateway.broker.model.destinations import EVENTS, RENEW
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.transports import TransportOptions
 
+from ..broker.granted import Granted
 from .harness import Harness, MakeHarness
 from .peers import Peer, Received
 
@@ -230,3 +232,22 @@ class TestRenewal:
         error = await peer.at_end_after_error()
         assert error.body == b"the authenticator did not answer within 5 s (connect_timeout)"
         await peer.aclose()
+
+
+class Groups:
+    """Rules by which a group may subscribe to the topic of its name."""
+
+    def access_of(self, identity: Identity, transport: str, address: str) -> Access:
+        return Granted(subscribe=" ".join(f"/topic/{group}" for group in identity.groups))
+
+
+async def test_new_groups_count_from_a_renewal_on(tokens: Tokens, autojump_clock: MockClock) -> None:
+    tokens.harness.server._authorizer = Groups()
+    peer = await tokens.connect("tcp", alice(30, groups=frozenset({"a"})))
+    await peer.subscribe("/topic/a")
+    await tokens.renewed(peer, alice(60, groups=frozenset({"a", "b"})))
+    await peer.subscribe("/topic/b", 2)
+    await tokens.renew(peer, alice(60, groups=frozenset({"b"})))
+    error = await peer.at_end_after_error()
+    assert error["message"] == "access refused", "what it is subscribed to is no longer allowed"
+    await peer.aclose()
