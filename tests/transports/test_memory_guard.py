@@ -12,6 +12,7 @@ from gateway.transports import TransportOptions
 
 from .harness import Harness, MakeHarness
 from .peers import Peer, frame
+from .pipes import ControlledPipe
 
 LIMIT = 1_000_000
 MARK = 4_000_000
@@ -100,6 +101,29 @@ class TestShort:
         await trio.sleep(1)
         await peer.settled()
         assert not len(home.server.back_pressure.blocked)
+
+    async def test_the_largest_unread_outbox_goes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        """Else publishers would wait for what will never be read."""
+        home = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=1.0))
+        process = watched(home)
+        publisher = await home.session("tcp")
+        pipes = [ControlledPipe() for _ in range(3)]
+        for number, pipe in enumerate(pipes):
+            reader = home.connect_through("tcp", pipe)
+            await reader.connect()
+            await reader.subscribe(f"/topic/{number}")
+            pipe.room = 0
+            for _ in range(30 + number):
+                await publisher.publish(f"/topic/{number}", b"x" * 10_000)
+        await publisher.settled()
+        process.resident = HIGH
+        await trio.sleep(3)
+        assert home.broker.memory.pressed
+        assert home.server.memory_guard.closed == 0
+        await trio.sleep(3)
+        assert home.server.memory_guard.closed == 1
+        await trio.sleep(1)
+        assert [pipe.closed for pipe in pipes] == [False, False, True]
 
     async def test_but_slowed_down_at_the_end(self, home: Harness, autojump_clock: MockClock) -> None:
         """Else all of them would be refused before those who cost most have gone."""
