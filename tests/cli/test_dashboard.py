@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from gateway.cli import dashboard
-from gateway.cli.top import View
 
 OVERVIEW: dict[str, Any] = {
     "version": "1.2.3",
@@ -75,15 +74,3 @@ def test_the_table() -> None:
     assert r"/queue/\x1b[2Ja" in text
     assert "2 KiB" in text
     assert "1 of 9 destinations" in text
-
-
-def test_keys() -> None:
-    view = View()
-    assert view.sort == "-waiting"
-    assert view.after("r").sort == "waiting"
-    assert view.after(">").sort == "-unacknowledged"
-    assert view.after("<").sort == "-name"
-    assert view.after("<").after("<").sort == "-octets"
-    assert view.after("s").sort == "-unacknowledged"
-    assert view.after("s").after("d") == view
-    assert view.after("x") == view

@@ -15,14 +15,11 @@ from typing import Any
 
 import pytest
 import structlog
-import trio
 from structlog.typing import EventDict
 
 from gateway.cli import serve
 from gateway.config.settings import Settings, load
 from gateway.observe import logs
-from gateway.process import hypercorn_worker
-from gateway.runtime import gateway
 from gateway.runtime.gateway import StartError
 
 DEADLINE = 20.0
@@ -98,29 +95,6 @@ def test_serves_until_the_signal(
     assert client.status == 200
     assert list(tmp_path.iterdir()) == [], "the sockets' files are gone"
     assert {"event": "draining", "signal": number.name, "log_level": "info"} in logged
-
-
-def test_http_answers_while_sessions_drain(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[int] = []
-    drain = gateway.Gateway.drain
-
-    async def slow_drain(self: gateway.Gateway) -> None:
-        await drain(self)
-        if not answers:
-            answers.append(await trio.to_thread.run_sync(get, tmp_path / "http", "/readyz"))
-
-    monkeypatch.setattr(gateway.Gateway, "drain", slow_drain)
-    assert run(settings, Client(tmp_path)) == 0
-    assert answers == [503]
-
-
-def test_failing_while_running(settings: Settings, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
-    async def fail() -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(hypercorn_worker, "watch_parent", fail)
-    assert serve.run(settings) == 70
-    assert [line["event"] for line in logged if line["log_level"] == "error"] == ["the gateway failed"]
 
 
 def test_an_http_server_that_fails(

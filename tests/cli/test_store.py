@@ -86,16 +86,6 @@ class TestAll:
         made = run("import", stdin=run("export", FILE).stdout, store="sqlite:new.db")
         assert (made.exit_code, made.stdout) == (0, "made new.db\n")
 
-    @pytest.mark.usefixtures("closed")
-    def test_no_event_loop_is_loaded(self) -> None:
-        code = (
-            "import sys; from gateway.cli.main import main\n"
-            f"try: main(['store', 'check', '{FILE}'])\n"
-            "finally: print(sorted({'trio', 'pydantic', 'starlette', 'hypercorn'} & set(sys.modules)))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-        assert done.stdout == f"{FILE} is whole\n[]\n"
-
 
 class TestCheck:
     @pytest.mark.usefixtures("damaged")
@@ -111,13 +101,6 @@ class TestExport:
         assert (result.exit_code, result.stderr) == (0, "")
         kinds = [next(iter(json.loads(line))) for line in result.stdout.splitlines()]
         assert kinds == ["store", "place", "row", "row", "content", "content"]
-
-    def test_what_could_not_be_read(self, store: SQLiteStore) -> None:
-        store._sql("UPDATE contents SET headers = '{' WHERE content = 1")
-        store.close(clean=True)
-        result = run("export", FILE)
-        assert (result.exit_code, result.stdout.count("\n")) == (1, 5)
-        assert result.stderr.startswith("contents: number 1 is damaged: ")
 
     @pytest.mark.usefixtures("closed")
     def test_nowhere_to_write(self) -> None:

@@ -11,7 +11,6 @@ from gateway.client.server import read_url
 @pytest.mark.parametrize(
     ("url", "server", "destination"),
     [
-        ("stomp://localhost", StompServer("localhost"), ""),
         ("stomp://localhost/", StompServer("localhost"), ""),
         (
             "stomps://alice@host.example:61614/topic/a",

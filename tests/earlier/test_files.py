@@ -19,7 +19,7 @@ from gateway.runtime.gateway import Gateway
 from gateway.stores import SQLiteStore
 from tests.journal.reading import Segment
 
-from ..runtime.test_gateway import running
+from ..runtime.gateways import running
 from ..transports.peers import Peer, Received, dial
 
 HERE = Path(__file__).parent

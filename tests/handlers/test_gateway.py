@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from structlog.testing import capture_logs
 
 from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import load
@@ -85,73 +84,49 @@ async def test_send_and_subscribe(opening: Opening, kind: str) -> None:
         await peer.aclose()
 
 
-async def test_dead_letters_have_a_queue(opening: Opening) -> None:
+async def test_dead_letters_have_a_queue_unless_a_policy_says_otherwise(opening: Opening, tmp_path: Path) -> None:
+    policy = '[[policy]]\nmatch = "/handlers/send/reject/*"\ndead_letter = "/queue/of-mine"\n'
+    for text, queue in (("", "/queue/dlq.app"), (policy, "/queue/of-mine")):
+        (tmp_path / "gateway.toml").write_text(text)
+        async with opening() as gateway:
+            peer = await connected(gateway)
+            await peer.publish("/app/reject/unwanted", b"x")
+            (letter,) = await peer.subscribe_and_read(queue, 1)
+            assert (letter.body, letter["reason"], letter["user-id"]) == (b"x", "unwanted", "ann")
+            assert letter["dlq-source"] == "/handlers/send/reject/{reason}"
+            await peer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
+        ({"max_subscriptions": 2}, "is wrong: it has too many functions: a session may have 2 (max_subscriptions)"),
+        ({"max_destinations": 2}, "is wrong: it has too many functions: the server may have 2 (max_destinations)"),
+    ],
+)
+async def test_a_start_that_is_refused(opening: Opening, values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(StartError) as refusal:
+        async with opening(**values):
+            raise AssertionError("it has started")
+    assert str(refusal.value).startswith(f"handlers (GATEWAY_HANDLERS) {sentence}")
+    assert refusal.value.__suppress_context__
+
+
+async def test_a_drain_finishes_what_has_begun(opening: Opening) -> None:
+    """One message is at work, another one waits, and the client has left."""
     async with opening() as gateway:
-        peer = await connected(gateway)
-        await peer.publish("/app/reject/unwanted", b"x")
-        (letter,) = await peer.subscribe_and_read("/queue/dlq.app", 1)
-        assert (letter.body, letter["reason"], letter["user-id"]) == (b"x", "unwanted", "ann")
-        assert letter["dlq-source"] == "/handlers/send/reject/{reason}"
-        await peer.aclose()
-
-
-async def test_unless_a_policy_says_otherwise(opening: Opening, tmp_path: Path) -> None:
-    (tmp_path / "gateway.toml").write_text(
-        '[[policy]]\nmatch = "/handlers/send/reject/*"\ndead_letter = "/queue/of-mine"\n'
-    )
-    async with opening() as gateway:
-        peer = await connected(gateway)
-        await peer.publish("/app/reject/unwanted", b"x")
-        await peer.subscribe_and_read("/queue/of-mine", 1)
-        await peer.aclose()
-
-
-class TestStart:
-    @pytest.mark.parametrize(
-        ("values", "sentence"),
-        [
-            ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
-            ({"max_subscriptions": 2}, "is wrong: it has too many functions: a session may have 2 (max_subscriptions)"),
-            ({"max_destinations": 2}, "is wrong: it has too many functions: the server may have 2 (max_destinations)"),
-        ],
-    )
-    async def test_one_sentence(self, opening: Opening, values: dict[str, object], sentence: str) -> None:
-        with pytest.raises(StartError) as refusal:
-            async with opening(**values):
-                raise AssertionError("it has started")
-        assert str(refusal.value).startswith(f"handlers (GATEWAY_HANDLERS) {sentence}")
-        assert refusal.value.__suppress_context__
-
-
-class TestDrain:
-    async def begun(self, gateway: Gateway) -> None:
-        """One message is at work, another one waits, and the client has left."""
         peer = await connected(gateway)
         for body in (b"1", b"2"):
             await peer.publish("/app/wait", body)
         await peer.settled()
         await sys.modules["functions"].begun.wait()
         await peer.aclose()
-
-    async def test_what_has_begun_is_finished(self, opening: Opening) -> None:
-        async with opening() as gateway:
-            await self.begun(gateway)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(gateway.drain)
-                await trio.testing.wait_all_tasks_blocked()
-                assert gateway.not_ready()
-                sys.modules["functions"].go_on.set()
-            assert gateway.broker.destinations["/queue/done"].waiting == 1  # type: ignore[union-attr]
-        assert not gateway.broker.sessions
-        assert gateway.broker.context.waiting == 2
-
-    async def test_bounded_in_time(self, opening: Opening) -> None:
-        with capture_logs() as logs:
-            async with opening(drain_timeout=0.2) as gateway:
-                await self.begun(gateway)
-                before = trio.current_time()
-            assert trio.current_time() - before < 3
-        assert gateway.broker.context.waiting == 2
-        assert not gateway.broker.sessions
-        (line,) = [each for each in logs if each["log_level"] in ("error", "warning")]
-        assert (line["event"], line["waiting"]) == ("messages are lost, for they are kept in memory only", 2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(gateway.drain)
+            await trio.testing.wait_all_tasks_blocked()
+            assert gateway.not_ready()
+            sys.modules["functions"].go_on.set()
+        assert gateway.broker.destinations["/queue/done"].waiting == 1  # type: ignore[union-attr]
+    assert not gateway.broker.sessions
+    assert gateway.broker.context.waiting == 2

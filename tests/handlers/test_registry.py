@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,16 +34,11 @@ class TestFinding:
         [
             ("/app/prices", "/handlers/send/prices"),
             ("/app/prices.today", None),
-            ("/app/Prices", None),
             ("/app/greet/bob", "/handlers/send/greet/{name}"),
             ("/app/greet.bob", "/handlers/send/greet/{name}"),
-            ("/app/greet/{name}", "/handlers/send/greet/{name}"),
             ("/app/greet/nobody", "/handlers/send/greet/nobody"),
             ("/app/greet.nobody", "/handlers/send/greet/{name}"),
-            ("/app/greet/a.b", None),
             ("/app/greet/", None),
-            ("/app/greet", None),
-            ("/app/x/y", None),
         ],
     )
     def test_names(self, name: str, found: str | None) -> None:
@@ -55,22 +51,8 @@ class TestFinding:
         for texts in (("/app/{y}/b", "/app/a/{x}"), ("/app/a/{x}", "/app/{y}/b")):
             assert with_functions(*texts).queue_of_send("/app/a/b") == "/handlers/send/a/{x}"
 
-    def test_send_and_subscribe_are_apart(self) -> None:
-        handlers = Handlers()
-        handlers.send("/app/a")(anything)
-        handlers.subscribe("/app/a")(anything)
-        assert handlers.queue_of_send("/app/a") == "/handlers/send/a"
-        assert handlers.queue_of_subscribe("/app/a") == "/handlers/subscribe/a"
-        assert [function.queue for function in handlers.functions()] == ["/handlers/send/a", "/handlers/subscribe/a"]
-
 
 class TestRegistering:
-    def test_the_function_stays_as_it_is(self) -> None:
-        handlers = Handlers()
-        assert handlers.send("/app/a", concurrency=3, timeout=1.5)(anything) is anything
-        (function,) = handlers.functions()
-        assert (function.call, function.concurrency, function.timeout) == (anything, 3, 1.5)
-
     def test_methods_and_objects(self) -> None:
         class Greeter:
             async def greet(self, request: Request, name: str) -> None:
@@ -89,9 +71,7 @@ class TestRegistering:
         ("first", "second"),
         [
             ("/app/a", "/app/a"),
-            ("/app/a/{x}", "/app/a/{x}"),
             ("/app/a/{x}", "/app/a/{y}"),
-            ("/app/a/{x}", "/app/a.{y}"),
         ],
     )
     def test_one_function_each(self, first: str, second: str) -> None:
@@ -100,9 +80,6 @@ class TestRegistering:
             handlers.send(second)(anything)
         assert str(refusal.value) == f"{second!r} has a function already: anything ({first})"
         assert len(list(handlers.functions())) == 1
-
-    def test_equal_words_are_two_names(self) -> None:
-        assert len(list(with_functions("/app/a.b", "/app/a/b").functions())) == 2
 
     @pytest.mark.parametrize(
         ("destination", "values", "sentence"),
@@ -130,10 +107,6 @@ async def two(request: Request, name: str, other: str) -> None:
     raise NotImplementedError
 
 
-async def by_position(request: Request, name: str, /) -> None:
-    raise NotImplementedError
-
-
 async def nothing() -> None:
     raise NotImplementedError
 
@@ -142,16 +115,13 @@ class TestCalling:
     """What could not be called is refused before any message comes."""
 
     def test_a_plain_function_would_block(self) -> None:
-        with pytest.raises(ValueError) as refusal:
+        with pytest.raises(ValueError, match=r"^plain for '/app/a' must be an `async def`: .*trio.to_thread.run_sync"):
             Handlers().send("/app/a")(plain)  # type: ignore[type-var]
-        assert str(refusal.value).startswith("plain for '/app/a' must be an `async def`: a plain function would block")
-        assert "trio.to_thread.run_sync" in str(refusal.value)
 
-    @pytest.mark.parametrize("call", [no_name, two, by_position, nothing])
+    @pytest.mark.parametrize("call", [no_name, two, nothing])
     def test_other_arguments(self, call: Callable[..., object]) -> None:
-        with pytest.raises(
-            ValueError, match=rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
-        ):
+        sentence = rf"{call.__name__} for '/app/\{{name\}}' is called with \(request, name\): "
+        with pytest.raises(ValueError, match=sentence):
             Handlers().send("/app/{name}")(call)  # type: ignore[type-var]
 
 
@@ -190,15 +160,8 @@ class TestLoad:
         [
             ("absent:app", "", "cannot import absent: ModuleNotFoundError: No module named 'absent'"),
             ("mine:nothing", GOOD, "there is no nothing in mine, and it should be a gateway.handlers.Handlers; write "),
-            ("mine:number", GOOD, "number is a int in mine, and it should be a gateway.handlers.Handlers; write "),
             ("mine:app", "app = None", "app is a NoneType in mine, and it should be a gateway.handlers.Handlers"),
             ("mine:app", "\n1 / 0", "cannot import mine: ZeroDivisionError: division by zero ({}/mine.py line 2)"),
-            ("mine:app", "a b", "cannot import mine: SyntaxError: invalid syntax (mine.py, line 1)"),
-            (
-                "mine:app",
-                "import absent",
-                "cannot import mine: ModuleNotFoundError: No module named 'absent' ({}/mine.py line 1)",
-            ),
             (
                 "mine:app",
                 GOOD + "@functions.send('/queue/a')\nasync def f(request): ...",
@@ -216,13 +179,9 @@ class TestLoad:
 
 
 @pytest.mark.usefixtures("folder")
-class TestSetting:
-    @pytest.mark.parametrize("text", ["a", "a:", ":b", "a:b.c", "a:b:c", "a.py:b c", "./a:b", "a..b:c"])
-    def test_wrong(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_HANDLERS", text)
-        with pytest.raises(SettingsError) as refusal:
-            load_settings()
-        assert str(refusal.value) == (
-            f"handlers (GATEWAY_HANDLERS) is wrong: {text!r} is no attribute of a module; "
-            "write module:attribute, like prices.app:handlers"
-        )
+@pytest.mark.parametrize("text", ["a", ":b", "a:b.c", "a:b:c", "a..b:c"])
+def test_a_setting_that_names_no_attribute(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_HANDLERS", text)
+    sentence = f"handlers (GATEWAY_HANDLERS) is wrong: {text!r} is no attribute of a module; "
+    with pytest.raises(SettingsError, match=re.escape(sentence)):
+        load_settings()

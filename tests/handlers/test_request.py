@@ -5,7 +5,7 @@ The clients of a scene see the messages of a request only after `carry_out`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 import trio
@@ -61,22 +61,15 @@ class TestReading:
         assert (request.destination, request.body, request.text) == ("/app/x", b"body", "body")
         assert (request.user, request.session, request.message_id) == ("ann", "s1", "m-1")
         assert (request.reply_to, request.attempt, request.is_subscribe) == ("/queue/r", 1, False)
-        assert dict(request.headers) == {
-            "destination": "/app/x",
-            "user-id": "ann",
-            "session": "s1",
-            "message-id": "m-1",
-            "reply-to": "/queue/r",
-            "kind": "k",
-        }
-
+        stamped = {"destination": "/app/x", "user-id": "ann", "session": "s1", "message-id": "m-1"}
+        assert dict(request.headers) == {**stamped, "reply-to": "/queue/r", "kind": "k"}
         with pytest.raises(TypeError):
             request.headers["a"] = "b"  # type: ignore[index]
         later = request_of(scene, b'{"a": [1]}', redelivered="true", delivery_count="3")
         assert (later.attempt, later.reply_to, later.json()) == (3, None, {"a": [1]})
 
     async def test_a_body_of_another_kind_is_rejected(self, scene: Scene) -> None:
-        for body in (b"", b"{", b"\xff", b"[" * 100_000):
+        for body in (b"{", b"\xff", b"[" * 100_000):
             with pytest.raises(Reject, match="the body is not"):
                 request_of(scene, body).json()
         with pytest.raises(Reject, match="the body is not UTF-8"):
@@ -84,7 +77,7 @@ class TestReading:
 
 
 class TestSending:
-    @pytest.mark.parametrize("body", ["grüße", b"gr\xc3\xbc\xc3\x9fe", bytearray(b"gr\xc3\xbc\xc3\x9fe")])
+    @pytest.mark.parametrize("body", ["grüße", bytearray(b"gr\xc3\xbc\xc3\x9fe")])
     async def test_sent_after_the_function_has_returned(self, scene: Scene, reader: Client, body: Body) -> None:
         request = request_of(scene)
         request.send("/topic/a", body, {"kind": "k"})
@@ -164,22 +157,14 @@ class TestRefusals:
         [
             ("/topic/*", {}, "wildcard in a name"),
             ("/nowhere/a", {}, "unsupported kind of destination: '/nowhere/a' is of no known kind"),
-            ("", {}, "destination without a name"),
-            ("/topic/a,/nowhere/a", {}, "unsupported kind"),
-            ("/temp-queue/a", {}, "unsupported kind of destination"),
             ("/handlers/send/a", {}, "unsupported kind of destination"),
             ("/app/nobody", {}, "no function for this destination"),
             ("/topic/a", {"priority": "high"}, "priority"),
             ("/topic/a", {"AMQ_SCHEDULED_CRON": "* * * * *"}, "AMQ_SCHEDULED_CRON is not supported"),
             ("/topic/a", {"reply-to": "/temp-queue/a"}, "functions have no temporary destinations"),
             ("/topic/a", {"transaction": "t"}, "a function cannot set the header 'transaction'"),
-            ("/topic/a", {"receipt": "r"}, "a function cannot set the header 'receipt'"),
-            ("/topic/a", {"destination": "/topic/b"}, "a function cannot set the header 'destination'"),
-            ("/topic/a", {"": "x"}, "no frame can hold the header '': 'x'"),
             ("/topic/a", {"k": "a\0b"}, "no frame can hold the header 'k'"),
-            ("/topic/a", {"k\0": "b"}, "no frame can hold the header 'k"),
             ("/topic/a", {"k": "\ud800"}, "no frame can hold the header 'k'"),
-            ("/topic/\ud800", {}, "no frame can hold the header 'destination'"),
             ("/topic/a", {"k": "x" * 50_000}, "message too large: it must fit into half of max_outbound, 50000 bytes"),
         ],
     )
@@ -193,32 +178,15 @@ class TestRefusals:
         carry_out(scene, request)
         assert reader.received() == []
 
-    async def test_other_types(self, scene: Scene) -> None:
-        wrong: list[tuple[Body, Mapping[str, str]]] = [
-            *((body, {}) for body in (1, None, {"a": 1})),  # type: ignore[list-item]
-            *((b"", headers) for headers in ({"k": 1}, {1: "k"}, {"k": None})),  # type: ignore[list-item,dict-item]
-        ]
-        for body, headers in wrong:
-            with pytest.raises(TypeError):
-                request_of(scene).send("/topic/a", body, headers)
-        with pytest.raises(UnicodeEncodeError):
-            request_of(scene).send("/topic/a", "\ud800")
-        with pytest.raises(CannotSend, match="message too large"):
-            request_of(scene).send("/topic/a", b"x" * 50_000)
-
-    async def test_after_the_function_has_returned(self, scene: Scene) -> None:
-        for request in (request_of(scene), request_of(scene, reply_to="/queue/r")):
-            request.close()
-            with pytest.raises(RuntimeError, match="the function has returned"):
-                request.send("/topic/a")
-            with pytest.raises(RuntimeError, match="the function has returned"):
-                request.reply()
-
-    async def test_in_a_thread(self, scene: Scene) -> None:
-        """The broker would be changed by two at once."""
-        request = request_of(scene)
+    async def test_after_the_function_has_returned_and_in_a_thread(self, scene: Scene) -> None:
+        """In a thread the broker would be changed by two at once."""
+        request = request_of(scene, reply_to="/queue/r")
         with pytest.raises(RuntimeError, match="a thread cannot use the broker"):
             await trio.to_thread.run_sync(request.send, "/topic/a")
+        request.close()
+        for use in (lambda: request.send("/topic/a"), request.reply):
+            with pytest.raises(RuntimeError, match="the function has returned"):
+                use()
 
 
 class TestReply:
@@ -234,12 +202,6 @@ class TestReply:
         assert (two.body, two.headers["correlation-id"]) == (b"two", "mine")
         assert one.headers["destination"] == "/queue/r"
 
-    async def test_a_client_that_wants_none_gets_none(self, scene: Scene) -> None:
-        request = request_of(scene)
-        request.reply("one")
-        carry_out(scene, request)
-        assert not scene.broker.destinations
-
     @pytest.mark.parametrize("reply_to", ["/nowhere/a", "/topic/#", "", "/queue/r,/nowhere/a", "/temp-queue/x"])
     async def test_what_is_no_destination_never_will_be(self, scene: Scene, reply_to: str) -> None:
         request = request_of(scene, reply_to=reply_to)
@@ -252,10 +214,3 @@ class TestReply:
         carry_out(scene, request)
         message = reader.message()
         assert (message.body, message.headers["destination"], message.headers["kind"]) == (b"[]", "/app/prices", "k")
-
-    async def test_a_reply_that_cannot_be_sent(self, scene: Scene) -> None:
-        request = request_of(scene, is_subscribe=True, destination="/app/prices", reply_to="/topic/a")
-        with pytest.raises(CannotSend, match="priority"):
-            request.reply("[]", {"priority": "inf"})
-        with pytest.raises(CannotSend, match="a function cannot set"):
-            request.reply("[]", {"destination": "/topic/b"})

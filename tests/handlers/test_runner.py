@@ -10,8 +10,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.codec import Frame, Head, ProtocolError
-from gateway.handlers import Handlers, Reject, Request, runner
+from gateway.handlers import Handlers, Reject, Request
 from tests.transports.peers import Peer
 from tests.transports.pipes import ControlledPipe
 
@@ -53,43 +52,10 @@ class Gate:
 
 
 class TestSend:
-    async def test_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/greet/{name}")
-        async def greet(request: Request, name: str) -> None:
-            request.send("/topic/greetings", f"hello {name}", {"kind": "greeting"})
-            request.reply("done")
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.subscribe("/topic/greetings")
-        await client.publish("/app/greet/bob", reply_to="/temp-queue/r", correlation_id="7")
-        greeting, done = await client.frame("MESSAGE"), await client.frame("MESSAGE")
-        assert (greeting.body, greeting["kind"], greeting["subscription"]) == (b"hello bob", "greeting", "1")
-        assert (done.body, done["correlation-id"], done["subscription"]) == (b"done", "7", "/temp-queue/r")
-        assert not hall.harness.broker.memory.used
-
-    async def test_the_return_value_is_the_reply(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        answers: list[str | bytes] = ["text", b"bytes", ""]
-
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str | bytes:
-            return answers.pop(0)
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        assert [(await hall.ask(client, "/app/a")).body for _ in range(3)] == [b"text", b"bytes", b""]
-
-    async def test_fields_are_given_by_name(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/{a}/and/{b}")
-        async def function(request: Request, b: str, a: str) -> str:
-            return f"{a} {b} {request.destination}"
-
-        hall = make_hall().begin()
-        reply = await hall.ask(await hall.client(), "/app/x.and.y")
-        assert reply.body == b"x y /app/x.and.y"
-
     @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
-    async def test_the_request_has_the_frame(self, handlers: Handlers, make_hall: MakeHall, version: str) -> None:
+    async def test_the_request_has_the_frame_and_a_user_and_a_session_that_are_verified(
+        self, handlers: Handlers, make_hall: MakeHall, version: str
+    ) -> None:
         seen: list[Request] = []
 
         @handlers.send("/app/a")
@@ -98,30 +64,17 @@ class TestSend:
             return ""
 
         hall = make_hall().begin()
-        client = await hall.client(version, login="ann")
+        ann, guest = hall.harness.connect("tcp"), hall.harness.connect("tcp")
+        sessions = [(await ann.connect(version, login="ann"))["session"], (await guest.connect(version))["session"]]
         said = {"1.0": "a:b\\n", "1.1": "a\\c\\\\b\\n", "1.2": "a\\c\\r\\\\\\n"}[version]
         meant = {"1.0": "a:b\\n", "1.1": "a:\\b\n", "1.2": "a:\r\\\n"}[version]
-        await hall.ask(client, "/app/a", b"\0\xff", odd=said, content_type="x/y", transformation="x")
-        (request,) = seen
+        headers = {"odd": said, "content_type": "x/y", "transformation": "x", "session": "s0", "JMSXUserID": "root"}
+        await hall.ask(ann, "/app/a", b"\0\xff", user_id="ann", **headers)
+        await hall.ask(guest, "/app/a", user_id="anonymous", **headers)
+        request = seen[0]
         assert (request.body, request.headers["odd"], request.headers["content-type"]) == (b"\0\xff", meant, "x/y")
-        assert request.user == "ann"
         assert not {"ack", "subscription", "content-length"} & request.headers.keys()
-
-    async def test_user_and_session_are_verified(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str:
-            return f"{request.user} {request.session}"
-
-        hall = make_hall().begin()
-        ann = hall.harness.connect("tcp")
-        session = (await ann.connect(login="ann"))["session"]
-        reply = await hall.ask(ann, "/app/a", session="s0", user_id="ann", JMSXUserID="root")
-        assert reply.body == f"ann {session}".encode()
-        guest = hall.harness.connect("tcp")
-        session = (await guest.connect())["session"]
-        reply = await hall.ask(guest, "/app/a", session="s0", user_id="anonymous")
-        assert reply.body == f"{session} {session}".encode()
-
+        assert [(each.user, each.session) for each in seen] == [("ann", sessions[0]), (sessions[1], sessions[1])]
         await ann.publish("/app/a", user_id="root")
         assert (await ann.at_end_after_error())["message"] == "user-id of another user"
 
@@ -140,66 +93,26 @@ class TestSend:
                 assert (error["message"], error["receipt-id"]) == (kind, "r")
         assert not gate.begun
 
-    async def test_a_window_larger_than_one_outbox(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        """Its messages are taken at once, and the next follow."""
-        gate = Gate()
-        handlers.send("/app/a", concurrency=50)(gate.pass_through)
-        hall = make_hall(max_outbound=64_000).begin()
-        client = await hall.client()
-        for _ in range(50):
-            await client.publish("/app/a", b"x" * 5_000)
-        await wait_all_tasks_blocked()
-        assert gate.running == 50
-        await gate.open()
-        assert hall.harness.counters.acknowledged == 50
 
+async def test_subscribe_is_answered_with_one_message(handlers: Handlers, make_hall: MakeHall) -> None:
+    """Which can be acknowledged; and nothing is left behind."""
 
-class TestSubscribe:
-    async def test_one_message(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.subscribe("/app/prices/{symbol}")
-        async def prices(request: Request, symbol: str) -> str:
-            assert request.is_subscribe
-            assert request.body == b""
-            return f"{symbol} for {request.user}"
+    @handlers.subscribe("/app/prices/{symbol}")
+    async def prices(request: Request, symbol: str) -> str:
+        assert request.is_subscribe
+        assert request.body == b""
+        return f"{symbol} for {request.user}"
 
-        hall = make_hall().begin()
-        client = await hall.client(login="ann")
-        await client.send_frame("SUBSCRIBE", destination="/app/prices/x", id=9)
+    hall = make_hall(max_subscriptions=3, max_destinations=10).begin()
+    client = await hall.client(login="ann")
+    for _ in range(20):
+        await client.send_frame("SUBSCRIBE", destination="/app/prices/x", id=9, ack="client")
         message = await client.frame("MESSAGE")
         assert (message.body, message["destination"], message["subscription"]) == (b"x for ann", "/app/prices/x", "9")
-        await client.settled()  # and no other one
-
-    async def test_the_reply_can_be_acknowledged(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.subscribe("/app/a")
-        async def function(request: Request) -> str:
-            return "here"
-
-        hall = make_hall(max_subscriptions=3, max_destinations=10).begin()
-        client = await hall.client()
-        for _ in range(20):  # each SUBSCRIBE gets a reply, and leaves nothing behind
-            await client.send_frame("SUBSCRIBE", destination="/app/a", id=1, ack="client")
-            message = await client.frame("MESSAGE")
-            await client.send_frame("ACK", id=message["ack"])
-            await client.send_frame("UNSUBSCRIBE", id=1)
-        await client.settled()
-        assert not hall.harness.broker.memory.used
-
-    async def test_a_subscriber_that_has_gone(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        gate = Gate()
-
-        @handlers.subscribe("/app/a")
-        async def function(request: Request) -> str:
-            await gate.pass_through(request)
-            return "too late"
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        await client.send_frame("SUBSCRIBE", destination="/app/a", id=1)
-        await wait_all_tasks_blocked()
-        await client.aclose()
-        await gate.open()
-        assert hall.harness.counters.unroutable == 1
-        assert not hall.harness.broker.memory.used
+        await client.send_frame("ACK", id=message["ack"])
+        await client.send_frame("UNSUBSCRIBE", id=9)
+    await client.settled()  # and no other one
+    assert not hall.harness.broker.memory.used
 
 
 class TestFailures:
@@ -277,18 +190,6 @@ class TestFailures:
         assert hall.runner.session is session
         await client.settled()
 
-    async def test_a_function_that_succeeds_after_its_timeout(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
-    ) -> None:
-        @handlers.send("/app/a", timeout=5.0)
-        async def function(request: Request) -> str:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(10.0)
-            return "late"
-
-        hall = make_hall().begin()
-        assert (await hall.ask(await hall.client(), "/app/a")).body == b"late"
-
 
 class TestConcurrency:
     async def test_no_more_than_the_concurrency(self, handlers: Handlers, make_hall: MakeHall) -> None:
@@ -361,44 +262,8 @@ class TestConcurrency:
         assert len(begun) == 3
         assert begun[-1] == begun[0]
 
-    async def test_a_full_queue_blocks_its_function(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        @handlers.send("/app/a", concurrency=1)
-        async def function(request: Request) -> None:
-            request.send("/queue/small", request.body)
-
-        hall = make_hall({"/queue/small": {"max_messages": 2}}).begin()
-        client = await hall.client()
-        for number in range(4):
-            await client.publish("/app/a", str(number).encode())
-        await client.settled()
-        assert hall.harness.counters.acknowledged == 2
-        bodies = [each.body for each in await client.subscribe_and_read("/queue/small", 4)]
-        assert bodies == [b"0", b"1", b"2", b"3"]
-
-    async def test_but_not_for_ever(self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock) -> None:
-        """Perhaps only the same function can empty the queue, later."""
-
-        @handlers.send("/app/a", concurrency=1)
-        async def function(request: Request) -> None:
-            request.send("/queue/small", request.body)
-
-        hall = make_hall({"/queue/small": {"max_messages": 1}}).begin()
-        client = await hall.client()
-        for number in range(3):
-            await client.publish("/app/a", str(number).encode())
-        await trio.sleep(30)
-        assert hall.harness.counters.acknowledged == 3
-
 
 class TestSession:
-    async def test_an_operator_sees_it(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        handlers.send("/app/a")(Gate().pass_through)
-        hall = make_hall().begin()
-        (session,) = hall.harness.broker.sessions.values()
-        assert (session.transport, session.peer, session.login) == ("internal", "internal", "gateway")
-        assert len(session.subscriptions) == 1
-        assert list(hall.harness.broker.registry.hidden) == ["/handlers/send/a"]
-
     async def test_an_operator_ends_it(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
@@ -443,31 +308,6 @@ class TestSession:
         assert [each["event"] for each in logs] == [BROKEN]
         assert hall.runner.session is not session
 
-    async def test_a_frame_that_the_broker_refuses(
-        self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The same for a failed ACK: the function has replied, and replies again."""
-
-        @handlers.send("/app/a")
-        async def function(request: Request) -> str:
-            return str(request.attempt)
-
-        hall = make_hall().begin()
-        client = await hall.client()
-        session = hall.runner.session
-
-        def wrong_once(*_: object) -> Frame:
-            monkeypatch.undo()
-            return Frame(Head.of("ACK", {"id": "unknown"}), b"")
-
-        with capture_logs() as logs:
-            monkeypatch.setattr(runner, "_settlement", wrong_once)
-            assert (await hall.ask(client, "/app/a")).body == b"1"
-            await wait_all_tasks_blocked()
-        assert [each["event"] for each in logs] == [BROKEN]
-        assert (await client.frame("MESSAGE")).body == b"2"
-        assert hall.runner.session is not session
-
     async def test_a_new_session_over_the_limits(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:
@@ -488,12 +328,6 @@ class TestSession:
             await trio.sleep(1)
         await client.publish("/app/a", b"", reply_to="/queue/2")
         assert (await client.frame("MESSAGE")).body == b"done"
-
-    async def test_more_functions_than_the_limit(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        for name in "abc":
-            handlers.send(f"/app/{name}")(Gate().pass_through)
-        with pytest.raises(ProtocolError, match="too many subscriptions"):
-            make_hall(max_subscriptions=2)
 
 
 class TestFinish:

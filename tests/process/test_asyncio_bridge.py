@@ -70,11 +70,6 @@ async def send_nothing(_: Message) -> None:
 
 
 class TestLifespan:
-    def test_from_start_to_stop(self) -> None:
-        lifespan, seen = asyncio.run(served(app_with(), lambda _: asyncio.to_thread(threads)))
-        assert lifespan.types == ["startup.complete", "shutdown.complete"]
-        assert seen == ["gateway-trio"]
-
     @pytest.mark.parametrize("last", ["startup.failed", "shutdown.complete"])
     def test_last_messages_wait_for_the_end_of_the_thread(self, last: str) -> None:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,20 +115,6 @@ class TestLifespan:
             asyncio.run(main())
         assert ended.value.code == CRASHED
         assert sent == ["startup.complete", "shutdown.failed"]
-
-    def test_an_application_that_raises_ends_the_process_too(self) -> None:
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            raise ZeroDivisionError
-
-        async def main() -> None:
-            with pytest.raises(ExceptionGroup) as raised:
-                await Lifespan(Bridge(app).lifespan, lambda: nothing(None)).run()
-            assert raised.group_contains(ZeroDivisionError)
-            await asyncio.sleep(10)
-
-        with pytest.raises(SystemExit) as ended:
-            asyncio.run(main())
-        assert ended.value.code == CRASHED
 
     def test_a_server_that_gives_up_waits_for_the_drain(self) -> None:
         drained: list[str] = []
@@ -191,28 +172,6 @@ class TestLifespan:
 
 
 class TestCalls:
-    def test_request_and_response(self) -> None:
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            message = await receive()
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": f"{scope['path']} {message['type']}".encode()})
-
-        async def during(bridge: Bridge) -> Any:
-            return await asyncio.gather(*[request(bridge.call, f"/{number}") for number in range(20)])
-
-        _, answers = asyncio.run(served(app_with(answer), during))
-        assert [each.body for each in answers] == [f"/{number} http.request".encode() for number in range(20)]
-
-    def test_exceptions_reach_the_server(self) -> None:
-        async def fail(scope: Scope, receive: Receive, send: Send) -> None:
-            raise ZeroDivisionError("why")
-
-        async def during(bridge: Bridge) -> None:
-            with pytest.raises(ZeroDivisionError, match="why"):
-                await request(bridge.call, "/")
-
-        asyncio.run(served(app_with(fail), during))
-
     def test_exceptions_of_the_server_reach_the_application(self) -> None:
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             with pytest.raises(BrokenPipeError):

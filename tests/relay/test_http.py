@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +18,7 @@ from gateway.client import StompServer
 from gateway.config.address import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
-from gateway.relay.http import RelayMetrics, serving
+from gateway.relay.http import serving
 from gateway.relay.link import ServerLink
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
@@ -168,50 +168,12 @@ class TestPages:
         pump._step()
         assert stuck == [0.0, 0.0]
 
-    def test_before_a_server_was_reached(self, port: int) -> None:
-        told = json.loads(ask(port, "/readyz")[1])["error"]
-        assert told.split("; ") == [
-            "the source one:61613 is away: it was not reached yet",
-            "the target two:61613 is away: it was not reached yet",
-        ]
-
-    def test_others(self, port: int) -> None:
-        assert ask(port, "/") == (404, '{"error": "there are /healthz, /readyz and /metrics"}\n')
-        assert ask(port, "/healthz", "POST")[0] == 501
-
-    def test_over_ipv6(self, pump: Pump) -> None:
-        (port,) = free_ports(1)
-        with serving(Address("::1", port), [pump.status]):
-            assert ask(port, "/healthz", host="::1")[0] == 200
-
-    def test_more_than_it_has_room_for(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PATIENCE", 60.0)
-        with ExitStack() as stack:
-            for _ in range(module._MOST):
-                stack.enter_context(socket.create_connection((HOST, port), timeout=20))
-            with pytest.raises(OSError):
-                ask(port, "/healthz")
-        eventually(lambda: is_alive(port))
-
     def test_who_says_a_little_for_ever(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """Sixteen of those would keep everybody else out."""
         monkeypatch.setattr(module, "_PATIENCE", 0.5)
         with socket.create_connection((HOST, port), timeout=0.1) as slow:
             slow.sendall(b"GET /healthz HTTP/1.1\r\nX-Long: ")
             eventually(lambda: has_gone(slow))
-
-    def test_who_reads_nothing(self, port: int, pump: Pump, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_PATIENCE", 0.5)
-        monkeypatch.setattr(module, "_MOST", 1)
-        monkeypatch.setattr(RelayMetrics, "render", lambda *_: (bytes(64 * 1024**2), "text/plain"))
-        (second,) = free_ports(1)
-        with (
-            serving(Address(HOST, second), [pump.status]),
-            socket.create_connection((HOST, second), timeout=20) as deaf,
-        ):
-            deaf.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert deaf.recv(1) == b"H"
-            eventually(lambda: is_alive(second))
 
 
 def has_gone(slow: socket.socket) -> bool:

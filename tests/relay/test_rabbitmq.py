@@ -9,7 +9,7 @@ import pytest
 from gateway.client import StompServer
 from tests.gateway_process import HOST, GatewayProcess
 
-from .relaying import Reader, eventually, relaying, send, url, waiting
+from .relaying import Reader, relaying, send, url, waiting
 
 BODIES = [str(number) for number in range(500)]
 
@@ -46,39 +46,3 @@ def test_from_rabbitmq(
     left.read(0.3)
     assert left.messages == []
     left.client.disconnect()
-
-
-def test_what_rabbitmq_refuses(
-    one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
-) -> None:
-    """It has no such destinations; the others go on."""
-    send(source, f"/queue/{name}", ["1"])
-    send(source, f"/queue/{name}.b", ["2"])
-    routes = (f"/queue/{name}=/nowhere/{name}", f"/queue/{name}.b")
-    with relaying(
-        tmp_path, "--from", url(one), "--to", there, "--to-vhost", "/", *routes, STOMP_TO_PASSCODE="guest"
-    ) as relay:
-        relay.wait_for("a message is refused")
-        reader = Reader(rabbitmq, f"/queue/{name}.b")
-        send(source, f"/queue/{name}.b", ["3"])
-        eventually(lambda: "3" in reader.read(0.1), lambda: relay.log)
-        assert set(reader.bodies) == {"2", "3"}  # it may take what comes behind a mistake, and then again
-        reader.client.disconnect()
-    assert [body for _, body in waiting(source, f"/queue/dlq.{name}")] == ["1"]
-    assert waiting(source, f"/queue/{name}.b") == []
-
-
-def test_a_topic_of_rabbitmq_by_a_pattern(
-    one: GatewayProcess, source: StompServer, rabbitmq: StompServer, there: str, name: str, tmp_path: Path
-) -> None:
-    words = ("--from", there, "--from-vhost", "/", "--to", url(one), f"/topic/{name}.#")
-    with relaying(tmp_path, *words, STOMP_FROM_PASSCODE="guest") as relay:
-        reader = Reader(source, f"/topic/{name}.a.b")
-
-        def came() -> bool:
-            send(rabbitmq, f"/topic/{name}.a.b", ["x"])
-            reader.read(0.1)
-            return bool(reader.messages)
-
-        eventually(came, lambda: relay.log)
-        reader.client.disconnect()

@@ -19,9 +19,7 @@ ONE, TWO = StompServer("one"), StompServer("two", 61_614)
     [
         ("/queue/a", Route("/queue/a"), False),
         ("/queue/a=/queue/b", Route("/queue/a", "/queue/b"), False),
-        ("/queue/a = /queue/b", Route("/queue/a", "/queue/b"), False),
         ("/topic/a.>=/topic/a", Route("/topic/a.>", "/topic/a"), True),
-        ("/topic/a.*", Route("/topic/a.*"), True),
         ("/topic/a.#", Route("/topic/a.#"), True),
     ],
 )
@@ -35,7 +33,6 @@ def test_routes(text: str, route: Route, is_pattern: bool) -> None:
     [
         ([], {}, "no destination is named"),
         (["=/queue/a"], {}, "names no destination"),
-        (["/queue/a="], {}, "names no destination"),
         (["/queue/a=/topic/a.>"], {}, "goes to a pattern"),
         (["/queue/a", "/queue/a=/queue/b"], {}, "is named twice"),
         (["/queue/a"], {"name": "a,b"}, "no name of a relay"),
@@ -51,13 +48,6 @@ def test_both_directions_have_one_name() -> None:
     there, back = make(ONE, TWO, ["a"]), make(TWO, ONE, ["a"])
     assert there.name == back.name == "one:61613-two:61614"
     assert make(ONE, TWO, ["a"], name="x").name == "x"
-
-
-def test_whoever_waits_for_one_side_is_not_missed_by_the_other() -> None:
-    plan = make(ONE, TWO, ["a"])
-    for server in (plan.source, plan.target):
-        assert 0.8 * server.heartbeat + server.receipt_timeout < 1.5 * server.heartbeat
-        assert 0.8 * server.heartbeat + 2 * server.connect_timeout < 1.5 * server.heartbeat
 
 
 FILE = """
@@ -105,14 +95,11 @@ SECURED = TABLE.replace("stomp://b", "stomps://b")
     ("text", "sentence"),
     [
         ("", r"has no table \[\[relay\]\]"),
-        ("relay = 1", r"has no table \[\[relay\]\]"),
-        ("relay = [1]", r"has no table \[\[relay\]\]"),
         ("x = 1", "'x' is unknown"),
         ("x = ", "cannot be read"),
         (TABLE + TABLE + 'fron = "a"', "number 2: 'fron' is unknown: keys are client_id, destinations, durable, from,"),
         (TABLE + 'prefetch = "1"', "prefetch must be a whole number"),
         (TABLE + "durable = 1", "durable must be true or false"),
-        (TABLE + "name = 1", "name must be a string"),
         (TABLE.replace('["x"]', '"x"'), "destinations must be a list of strings"),
         (TABLE.replace('"stomp://a"', '""'), "from is missing"),
         (TABLE.replace("stomp://a", "stomp://a/queue/x"), "has a destination"),
@@ -120,15 +107,9 @@ SECURED = TABLE.replace("stomp://b", "stomps://b")
         (TABLE + 'to_passcode_file = "gone"', "gone cannot be read: No such file"),
         (SECURED + 'to_ca = "gone"', "the file of authorities .*gone cannot be read: No such file"),
         (TABLE + 'to_ca = "a.pem"', "'stomp://b' has no TLS, and certificates are for TLS: write stomps://"),
-        (TABLE + 'to_cert = "a.pem"', "'stomp://b' has no TLS, and certificates are for TLS: write stomps://"),
-        (SECURED + 'to_cert = "gone"', "number 1: .*gone cannot be read: No such file"),
-        (SECURED + 'to_key = "relay.toml"', r"the key in .*relay\.toml needs its certificate"),
         (SECURED + 'to_cert = "relay.toml"', "toml has no certificate with its key in PEM; the key may have a file"),
         ("http = 9000\n" + TABLE, "relay.toml: http must be a string"),
         ('http = "9000"\n' + TABLE, "http is '9000', which is no address: write 127.0.0.1:9000"),
-        ('http = "unix:/run/relay"\n' + TABLE, "http is 'unix:/run/relay', which is no address"),
-        (TABLE + 'http = "127.0.0.1:9000"', "number 1: 'http' is unknown"),
-        (SECURED + 'to_ca = "relay.toml"', r"the file of authorities .*toml cannot be used: it has no certificate"),
     ],
 )
 def test_what_is_wrong_with_a_file(text: str, sentence: str, tmp_path: Path) -> None:
@@ -151,14 +132,3 @@ def test_certificates_and_where_it_is_asked(tmp_path: Path) -> None:
     (plan,) = orders.plans
     both = str(tmp_path / "both.pem")
     assert (plan.source.cert, plan.source.key, plan.target.cert, plan.target.key) == (both, "", both, both)
-
-
-@pytest.mark.parametrize("data", [b"\xff", None])
-def test_a_file_that_cannot_be_read(data: bytes | None, tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    if data is not None:
-        path.write_bytes(data)
-    with pytest.raises(PlanError, match="cannot be read"):
-        read(path)
-    with pytest.raises(PlanError, match="cannot be read"):
-        settings.read_passcode(path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,55 +11,16 @@ import structlog.testing
 import trio
 
 from gateway import __version__
-from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
 from gateway.config.settings import Settings
-from gateway.runtime.gateway import Gateway, StartError, open_gateway, options_of, quotas_of
+from gateway.runtime.gateway import StartError, options_of, quotas_of
 from gateway.transports import TransportOptions
 
-from ..transports.peers import CONNECT, Peer, dial, dial_stream, frame, until
-
-FREE = "127.0.0.1:0"
-KINDS = ("tcp", "websocket")
-
-
-def settings(**values: object) -> Settings:
-    return Settings(**{"tcp": FREE, "websocket": FREE, "close_linger": 0.2, **values})  # type: ignore[arg-type]
-
-
-@asynccontextmanager
-async def running(**values: object) -> AsyncIterator[Gateway]:
-    async with open_gateway(settings(**values), authenticator=Anonymous()) as gateway:
-        yield gateway
-
-
-async def connected(gateway: Gateway, kind: str, number: int = 0) -> Peer:
-    peer = await dial(kind, gateway.addresses[kind][number])
-    await peer.connect()
-    return peer
-
-
-async def refused(address: str) -> bool:
-    try:
-        await (await dial_stream(address)).aclose()
-    except OSError:
-        return True
-    return False
+from ..transports.peers import dial_stream, until
+from .gateways import FREE, KINDS, STORE, P, connected, refused, running, settings
 
 
 class TestOpen:
-    async def test_both_listeners_meet_in_one_broker(self) -> None:
-        async with running(server_name="gw") as gateway:
-            tcp, websocket = [await dial(kind, gateway.addresses[kind][0]) for kind in KINDS]
-            assert (await tcp.connect())["server"] == f"gw/{__version__}"
-            await websocket.connect()
-            await websocket.subscribe("/queue/a")
-            await tcp.publish("/queue/a", b"hello")
-            assert (await websocket.frame("MESSAGE")).body == b"hello"
-            assert {session.transport for session in gateway.broker.sessions.values()} == set(KINDS)
-            for peer in (tcp, websocket):
-                await peer.aclose()
-
     @pytest.mark.parametrize("kind", KINDS)
     async def test_several_addresses_of_every_kind(self, kind: str, tmp_path: Path) -> None:
         path = tmp_path / "s.sock"
@@ -80,15 +39,6 @@ class TestOpen:
                 await peer.aclose()
         assert not path.exists()
         assert await refused(v4)
-
-    async def test_the_log_says_where(self) -> None:
-        with structlog.testing.capture_logs() as logs:
-            async with running() as gateway:
-                pass
-        first, last = logs[0], logs[-1]
-        assert first["event"] == "listening"
-        assert (first["tcp"], first["websocket"]) == (gateway.addresses["tcp"][0], gateway.addresses["websocket"][0])
-        assert last["event"] == "stopped"
 
 
 class TestDrain:
@@ -139,17 +89,6 @@ class TestDrain:
                 assert await refused(gateway.addresses[kind][0])
                 await stream.aclose()
 
-    async def test_one_in_its_handshake_is_told_as_well(self) -> None:
-        async with running() as gateway:
-            peer = await dial("tcp", gateway.addresses["tcp"][0])
-            await peer.send(CONNECT[:-1])
-            await until(lambda: gateway._server.open_connections)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(gateway.drain)
-                error = await peer.at_end_after_error()
-                await peer.aclose()
-            assert "retry-after" in error.headers
-
     async def test_twice(self) -> None:
         """At once and one after the other: SIGTERM, and then the block's own end."""
         began = trio.current_time()
@@ -160,14 +99,15 @@ class TestDrain:
                 nursery.start_soon(gateway.drain)
                 await peer.at_end_after_error()
                 await peer.aclose()
-            await gateway.drain()
         assert trio.current_time() - began < 5
 
-    async def test_an_operators_drain_waits_for_the_last(self) -> None:
+    async def test_an_operators_drain_waits_for_the_last_and_for_the_store(self) -> None:
         """Beyond `drain_timeout`, because the process stays; the log says when it may be stopped."""
         with structlog.testing.capture_logs() as logs:
-            async with running(drain_timeout=0.05, close_linger=30.0) as gateway:
+            async with running(drain_timeout=0.05, close_linger=30.0, store=STORE) as gateway:
                 peer = await connected(gateway, "tcp")
+                await peer.send_frame("SEND", b"x", destination="/queue/a", **P)
+                await peer.settled()
                 await gateway.drain()
                 gateway.begin_drain()
                 await trio.testing.wait_all_tasks_blocked()
@@ -176,21 +116,8 @@ class TestDrain:
                 await peer.aclose()
                 await until(lambda: gateway.drained)
                 assert [each["event"] for each in logs][-1] == "drained"
-
-    async def test_an_operators_drain_waits_for_the_store(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        async with running(store="sqlite:store.db") as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.publish("/queue/a", b"x", persistent="true")
-            await peer.settled()
-            gateway.begin_drain()
-            await peer.at_end_after_error()
-            await peer.aclose()
-            await until(lambda: gateway.drained)
-            assert gateway.broker.storage is not None
-            assert not gateway.broker.storage.unwritten
+                assert gateway.broker.storage is not None
+                assert not gateway.broker.storage.unwritten
 
     @pytest.mark.parametrize("kind", KINDS)
     async def test_bounded_in_time(self, kind: str) -> None:
@@ -290,19 +217,3 @@ class TestSettings:
         """A test that uses the bare classes sees what a user sees."""
         assert quotas_of(Settings()) == Quotas()
         assert options_of(Settings()) == TransportOptions(server=f"stomp-gateway/{__version__}")
-
-    @pytest.mark.requirement("LIM-04")
-    @pytest.mark.parametrize("kind", KINDS)
-    async def test_limits_before_login_and_after(self, kind: str) -> None:
-        async with running(max_connect_headers=10, max_headers=100) as gateway:
-            stranger = await dial(kind, gateway.addresses[kind][0])
-            await stranger.send_frame("CONNECT", accept_version="1.2", **{f"h{number}": 1 for number in range(10)})
-            error = await stranger.at_end_after_error()
-            assert b"max_connect_headers" in error.body
-            peer = await connected(gateway, kind)
-            await peer.send(
-                frame("SEND", destination="/topic/a", receipt=1, **{f"h{number}": 1 for number in range(98)})
-            )
-            await peer.frame("RECEIPT")
-            for each in (stranger, peer):
-                await each.aclose()

@@ -14,10 +14,9 @@ from gateway.broker.admin.messages import Outcome, Page
 from gateway.runtime.gateway import Gateway
 
 from ..operator_process import SOURCE, TARGET
-from .test_gateway import connected, running
+from .gateways import STORE, connected, running
 
 ROOT = Path(__file__).parents[2]
-STORE = "sqlite:store.db"
 COUNT = 700  # two slices, and so two commits
 
 

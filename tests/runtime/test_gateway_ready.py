@@ -17,7 +17,7 @@ from gateway.stores import SQLiteStore, StoreFull, writer
 
 from ..app.asgi import request
 from ..transports.peers import until
-from .test_gateway import connected, running, settings
+from .gateways import connected, running, settings
 
 WHY = "store.db cannot grow: No space left on device"
 

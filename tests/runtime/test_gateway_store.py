@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import sqlite3
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +11,11 @@ import structlog.testing
 import trio
 
 from gateway.auth.authenticator import Anonymous
-from gateway.broker.queue.queue import Queue
 from gateway.journal import Journal
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 from gateway.stores import SQLiteStore, StoreFull
 
-from ..transports.peers import frame
-from .test_gateway import connected, running, settings
-
-STORE = "sqlite:store.db"
-P = {"persistent": "true"}
-
-
-async def fill(count: int = 3, destination: str = "/queue/a", *, store: str = STORE, **headers: object) -> None:
-    """A gateway that takes so many durable messages, and stops in order."""
-    async with running(store=store) as gateway:
-        peer = await connected(gateway, "tcp")
-        for number in range(count):
-            await peer.send_frame("SEND", b"%d" % number, destination=destination, receipt=number, **P, **headers)
-            assert (await peer.frame("RECEIPT"))["receipt-id"] == str(number)
-        await peer.aclose()
+from .gateways import STORE, P, connected, fill, running, settings
 
 
 async def read(gateway: Gateway, count: int, destination: str = "/queue/a") -> list[tuple[bytes, bool]]:
@@ -71,13 +54,6 @@ def damage() -> None:
     write(data[:4096] + b"\xff" * (len(data) - 4096))
 
 
-def messages(path: str = "store.db") -> int:
-    with sqlite3.connect(path) as connection:
-        found: int = connection.execute("SELECT count(*) FROM rows").fetchone()[0]
-    connection.close()
-    return found
-
-
 class TestStop:
     async def test_all_is_written(self) -> None:
         """Also messages without a receipt, and those that sessions give back when they end."""
@@ -91,17 +67,6 @@ class TestStop:
         await peer.aclose()
         async with running(store=STORE) as gateway:
             assert await read(gateway, 3) == [(b"0", True), (b"1", True), (b"2", True)]
-
-    async def test_what_is_not_stored_is_said(self) -> None:
-        with structlog.testing.capture_logs() as logs:
-            async with running(store=STORE) as gateway:
-                peer = await connected(gateway, "tcp")
-                for headers in (P, {}, {}):
-                    await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **headers)
-                    await peer.frame("RECEIPT")
-                await peer.aclose()
-        (line,) = [line for line in logs if line["log_level"] == "warning"]
-        assert (line["waiting"], line["queues"]) == (2, 1)
 
     async def test_a_store_that_takes_nothing_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is not waited for without end; then the file does not say that all is well."""
@@ -123,33 +88,6 @@ class TestStop:
         events = [line["event"] for line in logs if line["log_level"] == "error"]
         assert events == ["the store has failed", "the store does not take what is left"]
         assert row()["clean"] == 0
-
-
-class TestKilled:
-    """As far as a test can without a process: the block is left without a word to the store."""
-
-    @asynccontextmanager
-    async def cut_off(self) -> Any:
-        with trio.CancelScope() as scope:
-            async with running(store=STORE) as gateway:
-                yield gateway
-                gateway.store_all = nothing  # type: ignore[method-assign]
-                scope.cancel()
-
-    async def test_the_file_says_so_and_what_was_delivered_is_marked(self) -> None:
-        await fill()
-        async with self.cut_off() as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.subscribe("/queue/a", ack="client")
-            assert [(await peer.frame("MESSAGE")).body for _ in range(3)] == [b"0", b"1", b"2"]
-            await peer.aclose()
-        assert row()["clean"] == 0
-        async with running(store=STORE) as gateway:
-            assert await read(gateway, 3) == [(b"0", True), (b"1", True), (b"2", True)]
-
-
-async def nothing() -> bool:
-    return False
 
 
 class TestCannotStart:
@@ -194,21 +132,6 @@ class TestCannotStart:
         assert "gateway store check" in reason
 
 
-class TestStartsAgain:
-    """What keeps a gateway from starting leaves the file as it was, and free."""
-
-    async def test_an_address_in_use(self) -> None:
-        await fill()
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            taken.listen()
-            with pytest.raises(StartError, match="in use"):
-                async with running(store=STORE, tcp=f"127.0.0.1:{taken.getsockname()[1]}"):
-                    pass
-        async with running(store=STORE) as gateway:
-            assert [body for body, _ in await read(gateway, 3)] == [b"0", b"1", b"2"]
-
-
 async def test_what_cannot_be_closed_keeps_nothing_else_open(monkeypatch: pytest.MonkeyPatch) -> None:
     in_order = Journal.close
 
@@ -221,22 +144,3 @@ async def test_what_cannot_be_closed_keeps_nothing_else_open(monkeypatch: pytest
         async with running(store=STORE, journal="journal"):
             pass
     assert row()["clean"] == 1
-
-
-class TestPages:
-    async def test_more_than_memory_holds_comes_in_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gateway.broker.queue.durable.MOST_IN_MEMORY", 20_000)
-        monkeypatch.setattr("gateway.broker.queue.paging._LOW", 5)
-        monkeypatch.setattr("gateway.broker.queue.paging._PAGE", 10)
-        async with running(store=STORE) as gateway:
-            peer = await connected(gateway, "tcp")
-            sends = [frame("SEND", b"%d" % number, destination="/queue/a") for number in range(200)]
-            await peer.send(b"".join(sends) + frame("SEND", destination="/topic/a", receipt="last"))
-            await peer.frame("RECEIPT")
-            queue = gateway.broker.destinations["/queue/a"]
-            assert isinstance(queue, Queue)
-            assert queue.in_memory.count < queue.waiting
-            assert [int(body) for body, _ in await read(gateway, 200)] == list(range(200))
-            assert gateway.broker.context.waiting == gateway.broker.memory.used == 0
-            await peer.aclose()
-        assert messages() == 0

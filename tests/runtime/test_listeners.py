@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from gateway.auth.authenticator import Anonymous
 from gateway.cli.main import main
 from gateway.config.settings import Settings
-from gateway.runtime import file_permissions
-from gateway.runtime.listeners import addresses_of, handler_of, read_certificates, warnings
+from gateway.runtime.listeners import handler_of, read_certificates, warnings
 from gateway.transports import Server, Trusted
 from tests.transports import tls_files
 
@@ -31,12 +30,6 @@ def secured(folder: Path, **values: object) -> Settings:
     tls_files.write(folder)
     places = {"tls_certificate": folder / "server.pem", "tls_key": folder / "server.key"}
     return settings(tcp_tls="127.0.0.1:0", websocket_tls="127.0.0.1:0", **places, **values)
-
-
-def test_kinds() -> None:
-    assert list(addresses_of(settings(tcp=[]))) == [("tcp", []), ("websocket", ["127.0.0.1:0"])]
-    found = addresses_of(settings(websocket_tls="127.0.0.1:1", tls_certificate="x"))
-    assert [kind for kind, _ in found] == ["tcp", "websocket", "websocket_tls"]
 
 
 @pytest.mark.parametrize(
@@ -75,22 +68,15 @@ class TestWarnings:
         [
             ({}, []),
             ({"tcp": EVERYWHERE, "rule": RULES}, [WITHOUT_TLS]),
-            ({"websocket": EVERYWHERE, "rule": RULES}, [WITHOUT_TLS]),
             # A trusted proxy in front may do TLS.
             ({"websocket": "0.0.0.0:2", "trusted_proxies": "10.0.0.1", "rule": RULES, **LOGIN}, []),
             # Browsers reach WebSocket addresses, directly or through a proxy.
             ({"websocket": EVERYWHERE, **LOGIN}, [WITHOUT_TLS, RULELESS.format("0.0.0.0:2")]),
             ({"websocket_tls": EVERYWHERE, **LOGIN}, [RULELESS.format("0.0.0.0:2")]),
-            ({"websocket_tls": EVERYWHERE, "rule": RULES, **LOGIN}, []),
-            ({"websocket": "127.0.0.1:1", **LOGIN}, []),
             ({"websocket": "127.0.0.1:1", "trusted_proxies": "127.0.0.1", **LOGIN}, [RULELESS.format("127.0.0.1:1")]),
-            ({"websocket": "unix:/ws", "trusted_proxies": "unix", **LOGIN}, [RULELESS.format("unix:/ws")]),
-            ({"tcp": "0.0.0.0:2", **LOGIN}, [WITHOUT_TLS]),
             ({"users_file": "users.txt"}, [OPEN_ADMIN]),
-            ({"users_file": "users.txt", "admin_groups": "ops"}, []),
             ({"trusted_proxies": "127.0.0.1", "rule": RULES}, ["trusted_proxies is set and no authenticator is"]),
             ({"tcp_proxy_protocol": True}, ["tcp_proxy_protocol is on and trusted_proxies is empty"]),
-            ({"websocket_proxy_protocol": True}, ["websocket_proxy_protocol is on and trusted_proxies is empty"]),
         ],
     )
     def test_of_settings(self, values: dict[str, object], sentences: list[str]) -> None:
@@ -98,10 +84,6 @@ class TestWarnings:
         assert len(found) == len(sentences)
         for sentence, start in zip(found, sentences, strict=True):
             assert sentence.startswith(start)
-
-    def test_a_secret_within_reach(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(file_permissions, "warnings", lambda _: ["every user can read it"])
-        assert list(warnings(settings(), None)) == ["every user can read it"]
 
     def test_of_a_certificate(self, tmp_path: Path) -> None:
         chosen = secured(tmp_path)
@@ -126,11 +108,3 @@ class TestCheckConfig:
         result = CliRunner().invoke(main, ["check-config", "--bind"])
         assert result.exit_code == 0, result.output
         assert "The certificate is for gateway.example, 127.0.0.1, and good until " in result.stderr
-
-    def test_one_that_cannot_be_used(self) -> None:
-        result = CliRunner().invoke(main, ["check-config"])
-        assert result.exit_code == 1
-        assert result.stderr == (
-            "Error: tls_certificate (GATEWAY_TLS_CERTIFICATE) cannot be used: server.pem has no private key in PEM; "
-            "tls_key names the file of the key\n"
-        )

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 import structlog.testing
 import trio
-import trio_websocket
 
 from gateway.auth.authenticator import Anonymous
 from gateway.config.settings import Settings, load
 from gateway.runtime.gateway import Gateway, StartError, open_gateway
 
 from ..transports import tls_files
-from ..transports.peers import CONNECT, UPGRADE, Peer, TcpWire, dial_stream
+from ..transports.peers import UPGRADE, Peer, TcpWire, dial_stream
 
 
 @asynccontextmanager
@@ -72,30 +71,6 @@ async def test_sessions_go_on_and_new_ones_get_the_new_certificate(tmp_path: Pat
         await new.aclose()
 
 
-async def test_a_websocket_with_tls(tmp_path: Path) -> None:
-    """As another library speaks it."""
-    async with secured(tmp_path, websocket_tls="127.0.0.1:0") as gateway:
-        url = f"wss://{gateway.addresses['websocket_tls'][0]}/ws"
-        opening = trio_websocket.open_websocket_url(
-            url, tls_files.of_clients(), subprotocols=["v12.stomp"], extra_headers=[(b"Origin", b"https://127.0.0.1")]
-        )
-        async with opening as client:
-            await client.send_message(CONNECT.decode())
-            assert (await client.get_message()).startswith("CONNECTED\nversion:1.2\n")
-
-
-async def test_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
-    async with secured(tmp_path) as gateway:
-        (tmp_path / "server.pem").unlink()
-        with structlog.testing.capture_logs() as logs:
-            gateway.reload()
-        assert [entry["log_level"] for entry in logs] == ["warning", "warning"]
-        assert (logs[0]["what"], logs[0]["kept"]) == ("users, rules, settings", ["certificates"])
-        assert "server.pem cannot be read" in logs[1]["reason"]
-        peer, _ = await dial(gateway)
-        await peer.aclose()
-
-
 class TestSettings:
     """Those that come into force without a restart, as whoever dials meets them."""
 
@@ -138,7 +113,6 @@ class TestSettings:
     ("values", "words"),
     [
         ({"tcp_tls": "127.0.0.1:0"}, "tcp_tls .* is wrong: it needs a certificate and its key"),
-        ({"websocket_tls": "127.0.0.1:0"}, "websocket_tls .* is wrong: it needs a certificate and its key"),
         ({"tls_client_certificates": "required"}, "tls_client_certificates .* and tls_client_ca names no authorities"),
         (
             {"tcp_tls": "127.0.0.1:0", "tls_certificate": "/nowhere/server.pem"},

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import structlog.testing
 
 from ..transports.peers import frame
-from .test_gateway import connected, running
-from .test_gateway_store import STORE, P, fill
-
-
-async def test_the_log_says_what() -> None:
-    await fill()
-    with structlog.testing.capture_logs() as logs:
-        async with running(store=STORE):
-            pass
-    (line,) = [line for line in logs if line["event"] == "recovered"]
-    assert (line["queues"], line["messages"], line["clean"]) == (1, 3, True)
-    assert line["store"] == "store.db"
-    assert line["seconds"] >= 0
-    assert logs.index(line) < [line["event"] for line in logs].index("listening")
-    assert not [line for line in logs if line["log_level"] in ("warning", "error")]
+from .gateways import STORE, P, connected, fill, running
 
 
 async def test_of_a_new_store_it_says_that() -> None:
@@ -75,17 +62,14 @@ async def test_the_log_names_what_no_policy_keeps() -> None:
 async def test_around_damage() -> None:
     """What is read at the start, as delayed messages are, need not be whole either."""
     await fill(3, x_delay=60_000)
-    connection = sqlite3.connect("store.db")
-    connection.execute("DELETE FROM contents WHERE content = (SELECT max(content) FROM contents)")
-    connection.commit()
-    connection.close()
+    with closing(sqlite3.connect("store.db")) as connection, connection:
+        connection.execute("DELETE FROM contents WHERE content = (SELECT max(content) FROM contents)")
     with structlog.testing.capture_logs() as logs:
         async with running(store=STORE) as gateway:
             assert len(gateway.broker.router.delayed) == 2
             assert gateway.committer is not None
             assert gateway.committer.damaged == 1
-    (line,) = [line for line in logs if line["log_level"] == "error"]
-    assert line["event"] == "a message in the store is damaged"
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["a message in the store is damaged"]
 
 
 async def test_message_ids_are_the_same_and_new_ones_are_new() -> None:
@@ -135,31 +119,9 @@ async def test_what_waits_or_is_delayed_or_retained() -> None:
     }
 
 
-async def test_what_sessions_had_not_acknowledged() -> None:
-    """They gave it back when they ended."""
-    (line,) = await lost(*[frame("SEND", destination="/queue/taken")] * 3, ack="client")
-    assert (line["waiting"], line["queues"]) == (3, 1)
-
-
-async def test_what_was_to_come_back_later() -> None:
-    policy = [{"match": "/queue/a", "backoff": 60}]
-    with structlog.testing.capture_logs() as logs:
-        async with running(policy=policy) as gateway:
-            peer = await connected(gateway, "tcp")
-            await peer.subscribe("/queue/a", ack="client")
-            await peer.publish("/queue/a")
-            message = await peer.frame("MESSAGE")
-            await peer.send_frame("NACK", id=message["ack"])
-            await peer.settled()
-        await peer.aclose()
-    (line,) = (line for line in logs if line["log_level"] == "warning")
-    assert (line["waiting"], line["queues"], line["delayed"]) == (0, 1, 1)
-
-
 async def test_logs_in_memory() -> None:
     policy = [{"match": "/topic/log", "log_messages": 10}]
     warning, line = await lost(*[frame("SEND", destination="/topic/log")] * 3, policy=policy)
-    assert warning["event"].startswith(
-        "store is memory, so messages end with the process, though policies of /topic/log"
-    )
+    start = "store is memory, so messages end with the process, though policies of /topic/log"
+    assert warning["event"].startswith(start)
     assert (line["waiting"], line["logged"]) == (0, 3)

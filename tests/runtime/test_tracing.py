@@ -20,7 +20,7 @@ from tests.journal.reading import Segment
 
 from ..observe.collector import Collector, collecting, facts
 from ..transports.peers import until
-from .test_gateway import connected, running
+from .gateways import connected, running
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, UNSAMPLED = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"

@@ -97,6 +97,3 @@ async def open_shared_gateway(**changes: object) -> AsyncIterator[SharedGateway]
         yield found
         await found.gone()
         await found.disconnect_bystanders()
-
-
-OpenGateway = Callable[..., AbstractAsyncContextManager[SharedGateway]]

@@ -5,8 +5,6 @@ What floods do to a gateway of its own process stands in `tests/attacks`.
 
 from __future__ import annotations
 
-import random
-
 import pytest
 import structlog.testing
 import trio
@@ -20,18 +18,6 @@ requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2
 RECEIPTS = b"".join(frame("SEND", destination="/topic/a", receipt=number) for number in range(20))
 BEGUN = frame("BEGIN", transaction="t") + frame("SEND", b"never", destination="/queue/a", transaction="t")
-
-
-async def test_random_bytes_of_fifty_clients(shared_gateway: OpenGateway) -> None:
-    source = random.Random(7)
-    async with shared_gateway(connect_timeout=1.0) as here:
-        peers = [await here.session("tcp") if number % 2 else await here.dial("tcp") for number in range(50)]
-        for peer in peers:
-            await peer.send(b"\1\0" + source.randbytes(source.randrange(1, 2000)))
-        await here.bystanders_talk()
-        for peer in peers:
-            await peer.at_end_after_error()
-            await peer.aclose()
 
 
 @requirement("FRM-13")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import ssl
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,12 +42,6 @@ def nothing(path: Path) -> None:
 
 
 class TestFiles:
-    def test_what_is_there(self, tmp_path: Path) -> None:
-        found = TlsCertificates(tls_files.write(tmp_path))
-        assert found.hosts == (tls_files.HOST, "127.0.0.1")
-        assert found.end_date.endswith("-01-01 00:00 UTC")
-        assert found.warning() is None
-
     def test_a_key_in_the_same_file(self, tmp_path: Path) -> None:
         files = tls_files.write(tmp_path)
         assert files.key is not None
@@ -91,11 +84,6 @@ class TestFiles:
 
 
 class TestContext:
-    @parametrize(("required", "mode"), [(False, ssl.CERT_OPTIONAL), (True, ssl.CERT_REQUIRED)])
-    def test_clients(self, tmp_path: Path, required: bool, mode: ssl.VerifyMode) -> None:
-        files = replace(tls_files.write(tmp_path), required=required)
-        assert TlsCertificates(files).context("tcp").verify_mode is mode
-
     def test_no_clients(self, tmp_path: Path) -> None:
         context = tls_files.certificates(tmp_path).context("tcp")
         assert context.verify_mode is ssl.CERT_NONE
@@ -137,14 +125,6 @@ class TestClient:
 
 
 class TestReload:
-    def test_new_files_are_for_new_connections(self, tmp_path: Path) -> None:
-        found = tls_files.certificates(tmp_path)
-        before = found.context("tcp")
-        tls_files.write(tmp_path, tls_files.authority().issue_cert("renewed.example"))
-        assert found.reload() is None
-        assert found.hosts == ("renewed.example",)
-        assert found.context("tcp") is not before
-
     def test_what_cannot_be_used_changes_nothing(self, tmp_path: Path) -> None:
         found = tls_files.certificates(tmp_path)
         before = found.context("tcp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
@@ -10,10 +10,11 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway.broker.core import freeing as module
 from gateway.broker.errors import SessionEnded
+from gateway.broker.queue.queue import Queue
 from gateway.transports.connection import connection
 
 from .harness import Harness, MakeHarness, Slow
-from .peers import CONNECT, TEXT, frame, ws
+from .peers import CONNECT, TEXT, Peer, frame, ws
 from .pipes import ControlledPipe
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
@@ -29,18 +30,6 @@ class TestEnd:
         if kind == "websocket":
             assert peer.websocket.closed == (1000, "")
         assert not harness.broker.sessions
-
-    @requirement("DSC-04", "ACK-06", "WST-10", "TXN-08")
-    @parametrize("sockets", [False, True])
-    async def test_a_client_may_just_close(self, harness: Harness, kind: str, sockets: bool) -> None:
-        peer, other = await harness.session(kind, sockets=sockets), await harness.session(kind)
-        await peer.subscribe("/queue/a", ack="client")
-        await peer.publish("/queue/a", b"x")
-        await peer.frame("MESSAGE")
-        await peer.aclose()
-        (message,) = await other.subscribe_and_read("/queue/a", 1)
-        assert (message.body, message["redelivered"]) == (b"x", "true")
-        assert len(harness.broker.sessions) == 1
 
     @requirement("ACK-08", "DSC-01")
     async def test_an_orderly_end_behind_a_full_socket_gives_nothing_twice(self, harness: Harness, kind: str) -> None:
@@ -134,17 +123,6 @@ class TestEnd:
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert pipe.closed
 
-    async def test_the_rest_is_written_behind_a_half_close(self, harness: Harness) -> None:
-        """The client says that it sends no more, and still reads."""
-        peer, pipe = await harness.stalled("tcp", room=5)
-        await peer.send(frame("SEND", destination="/topic/a", receipt="1"))
-        await wait_all_tasks_blocked()
-        pipe.hang_up(broken=False)
-        await wait_all_tasks_blocked()
-        pipe.open()
-        assert (await peer.frame("RECEIPT"))["receipt-id"] == "1"
-        await peer.at_end()
-
     async def test_ended_from_outside(self, harness: Harness, kind: str) -> None:
         peer = await harness.session(kind)
         (session,) = harness.broker.sessions
@@ -200,3 +178,95 @@ class TestEnd:
         assert not harness.server.open_connections
         assert not harness.broker.sessions
         assert harness.broker.context.waiting == 1
+
+
+End = Callable[[Harness, Peer, ControlledPipe], Awaitable[None]]
+
+ONE_ATTEMPT = {"#": {"max_attempts": 1}}
+
+
+def waiting(harness: Harness, name: str) -> list[bytes]:
+    queue = harness.broker.destinations.get(name)
+    if queue is None:
+        return []
+    assert isinstance(queue, Queue)
+    return [message.body for message in queue.in_memory.ready_lists[0].messages()]
+
+
+async def closes(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    pipe.hang_up(broken=False)
+
+
+async def breaks(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    pipe.hang_up()
+
+
+async def falls_silent(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await trio.sleep(3)
+    assert harness.counters.heartbeat_timeouts == 1
+
+
+async def sends_nonsense(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await peer.send(b"HELLO\n\n\0")
+
+
+async def disconnects(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await peer.send_frame("DISCONNECT")
+    await peer.at_end()
+    pipe.hang_up()
+
+
+async def unsubscribes(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    await peer.send_frame("UNSUBSCRIBE", id=1)
+
+
+async def is_sent_away(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    harness.connections[0].end(SessionEnded("session ended", "go home"))
+
+
+async def is_drained(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None:
+    harness.server.draining = True
+    harness.connections[0].end(SessionEnded("server is shutting down", retry_after=2000))
+    await wait_all_tasks_blocked()
+    pipe.hang_up()  # before it has read its ERROR
+
+
+LOST = [closes, breaks, falls_silent, sends_nonsense]
+KEPT = [disconnects, unsubscribes, is_sent_away, is_drained]
+
+
+class TestLostConsumer:
+    """It has acknowledged the first of four messages when it ends, and one attempt is allowed.
+
+    The message that it was probably at work on is the oldest that it did not acknowledge.  If that has failed, it is a
+    dead letter.
+    """
+
+    async def at_work(self, harness: Harness, pipe: ControlledPipe, ack: str = "client") -> Peer:
+        peer = harness.connect_through("tcp", pipe)
+        await peer.connect(heart_beat="1000,0")
+        await peer.subscribe("/queue/a", ack=ack)
+        await peer.send(b"".join(frame("SEND", b"%d" % number, destination="/queue/a") for number in range(4)))
+        messages = [await peer.frame("MESSAGE") for _ in range(4)]
+        await peer.send_frame("ACK", id=messages[0]["ack"])
+        await peer.settled()
+        return peer
+
+    @parametrize("end", LOST)
+    @parametrize("ack", ["client", "client-individual"])
+    async def test_lost(self, make_harness: MakeHarness, ack: str, end: End, autojump_clock: MockClock) -> None:
+        """The oldest has failed, the others come back as they are."""
+        harness, pipe = make_harness(policies=ONE_ATTEMPT), ControlledPipe()
+        await end(harness, await self.at_work(harness, pipe, ack), pipe)
+        await wait_all_tasks_blocked()
+        assert waiting(harness, "/queue/dlq.a") == [b"1"]
+        assert waiting(harness, "/queue/a") == [b"2", b"3"]
+
+    @parametrize("end", KEPT)
+    async def test_it_took_its_leave(self, make_harness: MakeHarness, end: End, autojump_clock: MockClock) -> None:
+        """DISCONNECT, UNSUBSCRIBE, an operator and a drain say nothing of the messages."""
+        harness, pipe = make_harness(policies=ONE_ATTEMPT), ControlledPipe()
+        await end(harness, await self.at_work(harness, pipe), pipe)
+        await wait_all_tasks_blocked()
+        assert waiting(harness, "/queue/dlq.a") == []
+        assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]

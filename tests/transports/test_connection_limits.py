@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import resource
 import weakref
@@ -17,12 +16,10 @@ from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import NotAllowed
 from gateway.codec import ProtocolError
 from gateway.transports import TransportOptions
-from gateway.transports.flow import connection_limits
 from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 
 from .harness import MakeHarness, Slow
-from .peers import PING, UPGRADE, read_all, until, ws
-from .pipes import ControlledPipe
+from .peers import UPGRADE, read_all, until
 from .shared_gateway import OpenGateway, SharedGateway
 
 
@@ -69,19 +66,6 @@ class TestConnections:
         ]
         assert {line["address"] for line in logs} == {"10.0.0.9"}
 
-    async def test_as_many_as_may_and_one_for_each_that_leaves(self) -> None:
-        door = Door(max_connections=2)
-        guests = [door.enter() for _ in range(3)]
-        assert [slot.refusal is None for slot in guests] == [True, True, False]
-        refusal = guests[2].refusal
-        assert refusal is not None
-        sentence = "the server has 2 connections, as many as it may (max_connections)"
-        assert (str(refusal), refusal.detail, guests[2].status) == ("too many connections", sentence, 503)
-        guests[2].leave()
-        assert door.enter().refusal is not None
-        guests[0].leave()
-        assert door.enter().refusal is None
-
 
 class TestAddresses:
     async def test_nothing_is_left_of_a_closed_connection(self) -> None:
@@ -115,25 +99,6 @@ class TestAddresses:
 
 
 class TestHandshakes:
-    async def test_a_flood_pays_with_its_own(self) -> None:
-        door = Door(max_handshakes=10)
-        others = [door.enter(f"10.0.0.{number}", "other") for number in range(5)]
-        for _ in range(1000):
-            door.enter("6.6.6.6", "flood")
-        assert set(door.evicted) == {"flood"}
-        for number, slot in enumerate(others):
-            slot.logs_in(f"user-{number}")
-        assert door.admission.handshakes == 5
-
-    async def test_a_client_that_is_being_authenticated_goes_last(self) -> None:
-        """An authenticator takes its time: those whom it has looked at longest are nearly in."""
-        door = Door(max_handshakes=3)
-        for name in ("first", "second"):
-            door.enter(name=name).asks()
-        for number in range(5):
-            door.enter(name=f"silent-{number}")
-        assert door.evicted == [f"silent-{number}" for number in range(4)]
-
     async def test_a_refused_client_does_not_log_in(self) -> None:
         """Its authenticator may have answered at that moment."""
         door = Door(max_handshakes=1)
@@ -175,14 +140,6 @@ class TestHandshakes:
             newest = [slot for slot in asking if (where, slot) in waiting][-1:]
             assert [who] == (silent[:1] or newest)
             waiting.remove((where, who))
-
-    async def test_where_all_are_asking_the_newest_goes(self) -> None:
-        door = Door(max_handshakes=3)
-        for number in range(3):
-            door.enter(name=str(number)).asks()
-        door.enter(name="3")
-        door.enter("2.2.2.2", "other")
-        assert door.evicted == ["3", "2"]
 
 
 @pytest.mark.parametrize(
@@ -235,30 +192,6 @@ class TestConnection:
         await third.connect()
         assert harness.server.connection_limits.handshakes == 0
 
-    async def test_a_client_that_does_not_read_is_not_waited_for(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        """It let the answers to its pings fill its socket, and cannot be told."""
-        harness = make_harness(options=TransportOptions(connect_timeout=5.0, close_linger=1.0))
-        valve = ControlledPipe(room=0)
-        harness.serve("websocket", valve)
-        valve.push(ws(PING, b"x"))
-        await wait_all_tasks_blocked()
-        with trio.fail_after(6.1):
-            await harness.server.wait_empty()
-
-    async def test_refused_connections_of_a_flood_do_not_linger(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        capacity = Capacity(max_handshakes=1, most_turned_away=2)
-        harness = make_harness(options=TransportOptions(capacity=capacity, close_linger=10.0))
-        peers = [harness.connect("tcp", address="1.1.1.1") for _ in range(10)]
-        await wait_all_tasks_blocked()
-        assert harness.server.connection_limits.turned_away <= 2
-        for peer in peers[:-1]:
-            await peer.at_end_after_error()
-        await peers[-1].connect()
-
 
 class TestListeners:
     """Through real listeners, whose clients come from one address."""
@@ -309,14 +242,6 @@ class TestCollector:
         slot.leave()
         assert gone() is None
         slot.evict(NotAllowed("too late"))
-
-    async def test_it_looks_at_few_connections_at_a_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        looks: list[int] = []
-        monkeypatch.setattr(gc, "collect", looks.append)
-        door = Door()
-        for _ in range((connection_limits._LOOKS + 3) * connection_limits._NEW - 1):
-            door.admission.enter("10.0.0.1", lambda refusal: None).leave()
-        assert looks == [0, 0, 0, 0, 1, 0, 0], "at some of them twice, and at the others never again"
 
 
 async def test_each_user_has_its_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -10,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.transports.wire.fairness import FairGate, FairGates, in_steps
-from gateway.transports.wire.link import SocketPipe, TcpLink
+from gateway.transports.wire.link import SocketPipe
 
 from .peers import socket_streams
 
@@ -136,51 +135,21 @@ class Recorded(FairGate):
         self._passed.append(self._name)
 
 
-class TestSockets:
-    """Which line a connection stands in."""
-
-    @pytest.fixture
-    def passed(self) -> list[str]:
-        return []
-
-    @pytest.fixture
-    def fair_gates(self, passed: list[str]) -> FairGates:
-        found = FairGates()
-        found.handshakes, found.bulk = Recorded("stranger", passed), Recorded("bulk", passed)
-        return found
-
-    async def test_lines(self, fair_gates: FairGates, passed: list[str]) -> None:
-        theirs, ours = socket_streams()
-        pipe = SocketPipe(ours, fair_gates)
-        await theirs.send_all(b"x" * 35)
-        for _ in range(4):
-            await pipe.receive(10)
-        assert passed == ["stranger", "stranger", "bulk", "bulk"]
-        await theirs.send_all(b"x")
+async def test_the_line_that_a_connection_stands_in() -> None:
+    passed: list[str] = []
+    fair_gates = FairGates()
+    fair_gates.handshakes, fair_gates.bulk = Recorded("stranger", passed), Recorded("bulk", passed)
+    theirs, ours = socket_streams()
+    pipe = SocketPipe(ours, fair_gates)
+    await theirs.send_all(b"x" * 35)
+    for _ in range(4):
         await pipe.receive(10)
-        assert passed[4:] == [], "the read before did not fill its buffer"
-        await pipe.send_eof()
-        await theirs.aclose()
-        assert await pipe.receive(10) == b""
-        assert passed[4:] == ["stranger"]
-        await pipe.aclose()
-
-    async def test_a_read_without_bytes_does_not_count(
-        self, fair_gates: FairGates, passed: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        theirs, ours = socket_streams()
-        pipe = SocketPipe(ours, fair_gates)
-        await theirs.send_all(b"x")
-        read, again = os.read, iter([True, False])
-
-        def fitful(fd: int, size: int) -> bytes:
-            if next(again):
-                raise BlockingIOError
-            return read(fd, size)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "read", fitful)
-            assert await TcpLink(pipe, "somebody").receive(10) == b"x"
-        assert passed == ["stranger", "stranger"]
-        await theirs.aclose()
-        await pipe.aclose()
+    assert passed == ["stranger", "stranger", "bulk", "bulk"]
+    await theirs.send_all(b"x")
+    await pipe.receive(10)
+    assert passed[4:] == [], "the read before did not fill its buffer"
+    await pipe.send_eof()
+    await theirs.aclose()
+    assert await pipe.receive(10) == b""
+    assert passed[4:] == ["stranger"]
+    await pipe.aclose()

@@ -15,35 +15,19 @@ TRUSTED = Trusted(["10.0.0.0/8", "2001:db8:1::/48", "unix"])
 PROXY, CLIENT = "10.0.0.2", "203.0.113.7"
 
 
-@parametrize("name", ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host"])
-@parametrize("trusted", [NO_PROXIES, Trusted(["192.0.2.0/24"])])
-def test_without_trust_nothing_is_looked_at(name: str, trusted: Trusted) -> None:
-    assert trusted.client_of(PROXY, {name: 'for="nonsense'}) == ForwardedClient(PROXY)
-
-
 @parametrize(
     ("value", "address"),
     [
-        (CLIENT, CLIENT),
         (f"6.6.6.6, {CLIENT}", CLIENT),
-        (f"6.6.6.6,{CLIENT},10.9.9.9", CLIENT),
         (f"10.6.6.6, {CLIENT}, 10.9.9.9, 2001:db8:1::9", CLIENT),
         ("10.6.6.6, 10.9.9.9", "10.6.6.6"),  # all of them are proxies: the first speaks for itself
         (f"nonsense, {CLIENT}", CLIENT),
-        ("nonsense, 10.9.9.9", "10.9.9.9"),
         (f"{CLIENT}, unknown", PROXY),
-        (f"{CLIENT}, ", PROXY),
         ("", PROXY),
         (f"{CLIENT}:4711", CLIENT),
         ("[2001:db8::7]:4711", "2001:db8::7"),
-        ("[2001:db8::7]", "2001:db8::7"),
-        ("2001:DB8:0::7", "2001:db8::7"),
         (f"::ffff:{CLIENT}", CLIENT),
-        (f"{CLIENT}, unix:", CLIENT),
         ("fe80::1%eth0", PROXY),
-        ("1.2.3", PROXY),
-        ("[1.2.3.4]", "1.2.3.4"),
-        ("[]", PROXY),
         (", ".join([CLIENT, *["10.0.0.1"] * 31]), CLIENT),
         (", ".join([CLIENT, *["10.0.0.1"] * 32]), "10.0.0.1"),
     ],
@@ -55,7 +39,6 @@ def test_x_forwarded_for(value: str, address: str) -> None:
 @parametrize(
     ("value", "client"),
     [
-        (f"for={CLIENT}", ForwardedClient(CLIENT)),
         (f"for={CLIENT};proto=https;by=10.0.0.2", ForwardedClient(CLIENT, True)),
         (f"For={CLIENT} ; Proto=HTTP", ForwardedClient(CLIENT, False)),
         ('for="[2001:db8::7]:4711";host="gateway.example"', ForwardedClient("2001:db8::7", None, "gateway.example")),
@@ -63,8 +46,6 @@ def test_x_forwarded_for(value: str, address: str) -> None:
         (f"for={CLIENT};proto=https, for=10.9.9.9;proto=http", ForwardedClient(CLIENT, True)),
         (f'for={CLIENT};x="a\\",b;for=6.6.6.6"', ForwardedClient(CLIENT)),
         (f"for={CLIENT}, for=unknown", ForwardedClient(PROXY)),
-        (f"for={CLIENT}, for=_hidden", ForwardedClient(PROXY)),
-        (f"for={CLIENT}, proto=https", ForwardedClient(PROXY)),
         ("", ForwardedClient(PROXY)),
     ],
 )
@@ -80,10 +61,6 @@ def test_what_cannot_be_read_is_refused(value: str) -> None:
 
 
 class TestBoth:
-    def test_they_agree(self) -> None:
-        fields = {"x-forwarded-for": f"6.6.6.6, {CLIENT}", "forwarded": f"for={CLIENT};proto=https"}
-        assert TRUSTED.client_of(PROXY, fields) == ForwardedClient(CLIENT, True)
-
     @parametrize(("one", "other"), [("http", "https"), ("https", "http")])
     def test_tls_is_believed_of_both_only(self, one: str, other: str) -> None:
         """A client knows its own address, and can invent all the rest of the field that its proxy does not write."""
@@ -108,9 +85,6 @@ class TestBeside:
     def test_the_host(self) -> None:
         fields = {"x-forwarded-host": "gateway.example:443, inner"}
         assert TRUSTED.client_of(PROXY, fields) == ForwardedClient(PROXY, None, "gateway.example:443")
-
-    def test_a_proxy_on_a_unix_socket(self) -> None:
-        assert TRUSTED.client_of("", {"x-forwarded-for": CLIENT}).address == CLIENT
 
 
 @given(st.text(alphabet='for=;,"\\ 12.3:[]ab%\t', max_size=60))
@@ -138,7 +112,7 @@ def test_trusted_addresses(trusted: Trusted, believed: list[str], refused: list[
     assert not any(address in trusted for address in refused)
 
 
-@parametrize("peer", ["127.0.0.1", "10.0.0.2", "fd00::1", "", "8.8.8.8"])
+@parametrize("peer", ["10.0.0.2", "", "8.8.8.8"])
 @parametrize("name", ["X-Forwarded-For", "Forwarded", "Host"])
 def test_a_forgotten_proxy_is_logged_once(peer: str, name: str) -> None:
     trusted = Trusted(["192.0.2.1"])
@@ -148,11 +122,3 @@ def test_a_forgotten_proxy_is_logged_once(peer: str, name: str) -> None:
     sentence = f"{peer or 'unix'} sends {name} and is not in trusted_proxies: if it is your proxy, name it"
     is_told = name != "Host" and peer != "8.8.8.8"
     assert logs == ([{"event": sentence, "log_level": "warning"}] if is_told else [])
-
-
-def test_ten_forgotten_proxies_are_logged() -> None:
-    trusted = Trusted()
-    with structlog.testing.capture_logs() as logs:
-        for number in range(20):
-            trusted.client_of(f"10.0.0.{number}", {"forwarded": "for=1.2.3.4"})
-    assert len(logs) == 10

@@ -135,66 +135,8 @@ class TestLosses:
             await peer.settled()
             assert told(await taken(view)) == [("in", "SEND"), ("out", "RECEIPT")]
 
-    async def test_bytes_are_limited_too(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(frame_trace, "MOST_BYTES", 10_000)
-        peer = await harness.session("tcp")
-        with harness.server.traces.view(id_of(harness)) as view:
-            for _ in range(5):
-                await peer.publish(Q, b"x" * 4_000)
-            await wait_all_tasks_blocked()
-            frames, lost = view.take()
-        assert (len(frames), lost) == (3, 2)
-
-    async def test_frames_without_room_are_not_even_parsed(
-        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 0)
-        monkeypatch.setattr(frame_trace, "parse_lines", None)
-        peer = await harness.session("tcp")
-        with harness.server.traces.view(id_of(harness)) as view, structlog.testing.capture_logs() as lines:
-            await peer.settled()
-            assert view.take() == ([], 2)
-        assert lines == []
-
-    async def test_heart_beats_are_neither_seen_nor_lost(
-        self, harness: Harness, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        peer = await harness.session("tcp", heart_beat="1000,1000")
-        with harness.server.traces.view(id_of(harness)) as view:
-            for room in (frame_trace.MOST_FRAMES, 0):
-                monkeypatch.setattr(frame_trace, "MOST_FRAMES", room)
-                for _ in range(3):
-                    await peer.send(b"\n")
-                    assert await peer.listen(1.0)
-                assert view.take() == ([], 0)
-            await peer.settled()
-            assert view.take() == ([], 2)
-
 
 class TestViews:
-    async def test_two_look_at_one_session(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(frame_trace, "MOST_FRAMES", 2)
-        peer = await harness.session("tcp")
-        with harness.server.traces.view(id_of(harness)) as one:
-            await peer.settled()
-            with harness.server.traces.view(id_of(harness)) as other:
-                await peer.settled()
-                assert one.take()[1] == 2
-                assert told(await taken(other)) == [("in", "SEND"), ("out", "RECEIPT")]
-            await peer.settled()
-            assert told(await taken(one)) == [("in", "SEND"), ("out", "RECEIPT")]
-
-    async def test_there_may_be_four(self, harness: Harness) -> None:
-        await harness.session("tcp")
-        traces, name = harness.server.traces, id_of(harness)
-        with traces.view(name), traces.view(name), traces.view(name):
-            with traces.view(name):
-                with pytest.raises(TooManyViews, match=r"^4 sessions are looked at already, and no more may be: "):
-                    traces.find(name)
-                with pytest.raises(TooManyViews), traces.view(name):
-                    raise AssertionError("there were five")
-            assert traces.find(name) is harness.connections[0].session
-
     async def test_a_view_that_is_not_read_makes_room(self, harness: Harness, autojump_clock: MockClock) -> None:
         peer = await harness.session("tcp")
         traces, name = harness.server.traces, id_of(harness)
@@ -262,14 +204,3 @@ class TestEnds:
             await peer.frame(frames[-1][1])
             await peer.aclose()
             assert await self.ended(harness, view) == frames
-
-    async def test_after_it_nothing_is_kept_nor_counted(self, harness: Harness) -> None:
-        peer = await harness.session("tcp")
-        with harness.server.traces.view(id_of(harness)) as view, harness.server.traces.view(id_of(harness)) as other:
-            await peer.settled()
-            view.end("enough")
-            await peer.settled()
-            await wait_all_tasks_blocked()
-            frames, lost = view.take()
-            assert (told(frames), lost) == ([("in", "SEND"), ("out", "RECEIPT")], 0)
-            assert len(await taken(other)) == 4

@@ -1,4 +1,4 @@
-"""Publishers to a queue at its limit (`when_full = "block"`): held there, to the message, until it has room.
+"""Publishers to a queue at its limit (`when_full = "block"`): held there, to the message; and who sees held publishers.
 
 What is held is the reader of a connection: frames behind the one that filled the queue stay undone.  So a test sends
 many in one chunk and counts how many were carried out (`done`).
@@ -6,7 +6,11 @@ many in one chunk and counts how many were carried out (`done`).
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
+import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -15,6 +19,7 @@ from gateway.broker import Quotas
 from gateway.broker.queue.queue import Queue
 from gateway.config.settings import Settings
 from gateway.runtime.gateway import open_gateway
+from gateway.transports import TransportOptions
 
 from .harness import Harness, MakeHarness
 from .peers import Peer, dial, frame
@@ -23,12 +28,12 @@ from .pipes import ControlledPipe
 parametrize = pytest.mark.parametrize
 
 MOST = 10
-POLICIES = {"/queue/a": {"max_messages": MOST}, "/queue/b": {"max_messages": MOST}}
+POLICIES = {"/queue/#": {"max_messages": MOST}}
 
 
 @pytest.fixture
 async def harness(make_harness: MakeHarness) -> Harness:
-    """Where ten messages fill /queue/a, and /queue/b."""
+    """Where ten messages fill any queue."""
     return make_harness(policies=POLICIES)
 
 
@@ -56,13 +61,6 @@ async def bodies(peer: Peer, count: int) -> list[int]:
 
 
 class TestHeld:
-    async def test_at_the_limit_within_one_chunk(self, harness: Harness, kind: str, autojump_clock: MockClock) -> None:
-        publisher = await harness.session(kind)
-        await publisher.send(sends("/queue/a", 30))
-        await trio.sleep(1000)
-        assert (waiting(harness), done(harness)) == (MOST, MOST)
-        assert harness.counters.held_publishers == 1
-
     async def test_it_goes_on_when_there_is_room(self, harness: Harness, autojump_clock: MockClock) -> None:
         publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
         await publisher.send(sends("/queue/a", 100, receipt="r"))
@@ -103,15 +101,6 @@ class TestHeld:
         for place in range(3):
             assert [each for each in received if each // 100 == place] == list(range(place * 100, place * 100 + 50))
 
-    async def test_a_commit_is_not_cut(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """It is carried out whole; what comes behind it waits."""
-        publisher = await harness.session("tcp")
-        begin, commit = frame("BEGIN", transaction="t"), frame("COMMIT", transaction="t")
-        await publisher.send(begin + sends("/queue/a", 30, transaction="t") + commit + sends("/queue/a", 2))
-        await publisher.send_frame("SEND", destination="/topic/a", receipt="r")
-        assert await publisher.listen(10) == []
-        assert waiting(harness) == 30
-
 
 class TestLetGo:
     @parametrize("sockets", [True, False])
@@ -127,12 +116,6 @@ class TestLetGo:
         with trio.fail_after(1.1):
             await harness.server.wait_empty()
         assert waiting(harness) == 30
-
-    async def test_when_messages_expire(self, harness: Harness, autojump_clock: MockClock) -> None:
-        publisher = await harness.session("tcp")
-        await publisher.send(sends("/queue/a", MOST, ttl=5000) + sends("/queue/a", 1, receipt="r"))
-        await publisher.frame("RECEIPT")
-        assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
     async def test_at_the_drain(self, tmp_path: object) -> None:
         """Of a whole gateway, over its own sockets: no longer than for anybody else."""
@@ -184,38 +167,79 @@ class TestConsumers:
         await publisher.frame("RECEIPT")
         assert trio.current_time() == pytest.approx(5.0, abs=0.05)
 
-    async def test_a_ring_of_workers_that_do_not_read_while_they_send(
+
+def log_of(logs: list[Any]) -> list[Any]:
+    """The lines about publishers."""
+    return [line for line in logs if line["event"] == "a publisher is held back"]
+
+
+async def filled(harness: Harness, name: str = "/queue/a", *, sockets: bool = False, **headers: object) -> Peer:
+    """Somebody who is held because that queue is full."""
+    publisher = await harness.session("tcp", sockets=sockets, **headers)
+    await publisher.send(sends(name, MOST + 1))
+    await wait_all_tasks_blocked()
+    return publisher
+
+
+class TestSeen:
+    async def test_it_is_listed_as_long_as_it_lasts(self, harness: Harness, autojump_clock: MockClock) -> None:
+        before = time.time()
+        await filled(harness)
+        ((session_id, hold),) = harness.server.back_pressure.blocked.by_session().items()
+        assert (session_id, len(harness.server.back_pressure.blocked)) == (harness.session_at(0).id, 1)
+        assert before <= hold.since <= time.time()
+        wanted = {"reason": "queue full", "destination": "/queue/a", "receiver": None, "since": hold.since}
+        assert hold.row() == wanted
+        consumer = await harness.session("tcp")
+        await consumer.subscribe_and_read("/queue/a", MOST + 1)
+        await wait_all_tasks_blocked()
+        assert (len(harness.server.back_pressure.blocked), harness.server.back_pressure.blocked.by_session()) == (0, {})
+        assert harness.counters.held_publishers == 1
+
+    async def test_one_line_a_minute_for_each_queue(self, harness: Harness, autojump_clock: MockClock) -> None:
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(5):
+                await filled(harness, "/queue/a")
+            await filled(harness, "/queue/b")
+            await trio.sleep(50)
+            assert [line["destination"] for line in log_of(logs)] == ["/queue/a", "/queue/b"]
+            assert log_of(logs)[0]["held"] == 6
+            await filled(harness, "/queue/a")
+            await trio.sleep(5)
+            assert len(log_of(logs)) == 2, "it is no news yet"
+            await trio.sleep(20)
+            await filled(harness, "/queue/b")
+            await trio.sleep(5)
+            assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
+
+
+class TestSlowSubscriberSeen:
+    async def test_the_session_that_does_not_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
+        harness = make_harness(quotas=Quotas(max_outbound=64_000), options=TransportOptions(slow_consumer_timeout=10.0))
+        await harness.stalled("tcp", "/topic/a")
+        publisher = await harness.session("tcp")
+        with structlog.testing.capture_logs() as logs:
+            await publisher.send(sends("/topic/a", 6, size=9000))
+            await trio.sleep(5)
+            (hold,) = harness.server.back_pressure.blocked.by_session().values()
+            await trio.sleep(10)
+        reader, sender = harness.session_at(0), harness.session_at(1)
+        assert (hold.reason, hold.destination, hold.receiver) == ("slow subscriber", None, reader.id)
+        (line,) = log_of(logs)
+        assert (line["session"], line["receiver"], line["reason"]) == (sender.id, reader.id, "slow subscriber")
+        assert not len(harness.server.back_pressure.blocked)
+
+
+class TestShortMemory:
+    async def test_it_is_listed_and_logged_once_for_all(
         self, make_harness: MakeHarness, autojump_clock: MockClock
     ) -> None:
-        """In mode auto nothing is unacknowledged.  A worker that is held cannot send, so it does not read, so its
-        queue stays full, so the other one is held."""
-        harness = make_harness(policies=POLICIES, quotas=Quotas(max_outbound=256_000))
-        await self.fill(harness, "tcp", size=50_000)
-        workers = [await harness.session("tcp", sockets=True) for _ in range(2)]
-        done = [0, 0]
-
-        async def work(place: int, comes_by: str, goes_by: str) -> None:
-            peer = workers[place]
-            await peer.send_frame("SUBSCRIBE", destination=comes_by, id=1)
-            while True:
-                message = await peer.frame("MESSAGE")
-                for _ in range(2):
-                    await peer.publish(goes_by, message.body)
-                done[place] += 1
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(work, 0, "/queue/a", "/queue/b")
-            nursery.start_soon(work, 1, "/queue/b", "/queue/a")
-            await trio.sleep(30)
-            so_far = list(done)
-            await trio.sleep(30)
-            nursery.cancel_scope.cancel()
-        assert all(later > earlier for earlier, later in zip(so_far, done, strict=True)), done
-
-    async def fill(self, harness: Harness, kind: str, size: int = 0) -> None:
-        """Both queues, by publishers that stay where they are."""
-        for destination in ("/queue/a", "/queue/b"):
-            publisher = await harness.session(kind)
-            await publisher.send(sends(destination, MOST + 1, size=size))
-            await wait_all_tasks_blocked()
-            assert waiting(harness, destination) == MOST
+        harness = make_harness(quotas=Quotas(memory_limit=1_000_000, max_outbound=10_000_000))
+        publishers = [await harness.session("tcp") for _ in range(3)]
+        with structlog.testing.capture_logs() as logs:
+            for number in range(90):
+                await publishers[number % 3].publish("/queue/a", b"x" * 10_000)
+            await trio.sleep(100)
+        holds = harness.server.back_pressure.blocked.by_session().values()
+        assert [(hold.reason, hold.destination, hold.receiver) for hold in holds] == [("memory short", None, None)] * 3
+        assert [line["event"] for line in logs] == ["memory is short, publishers are held back"]

@@ -44,13 +44,6 @@ async def test_a_flood_of_arguments(autojump_clock: MockClock) -> None:
     assert [line["untold"] for line in lines_of(log, notice("/queue/b"), notice("/queue/c"))] == [80, 0]
 
 
-async def test_arguments_of_a_client(harness: Harness) -> None:
-    with structlog.testing.capture_logs() as logs:
-        peer = await harness.session("tcp")
-        await peer.subscribe("/queue/a", id="1", **{"x-message-ttl": "500"})
-    assert [line["values"] for line in logs if line["event"].startswith("queue arguments")] == [{"time_to_live": 0.5}]
-
-
 async def test_misspelt_headers_once_for_each_header_and_user(harness: Harness) -> None:
     with structlog.testing.capture_logs() as logs:
         peer = await harness.session("tcp")

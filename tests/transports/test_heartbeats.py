@@ -44,13 +44,6 @@ class TestHeartbeats:
         assert len(gaps) >= 9
         assert all(earliest <= gap <= latest for gap in gaps), gaps
 
-    @requirement("HBT-02")
-    @parametrize("header", [None, "0,0", "1000,0"])
-    async def test_none_are_due(self, make_harness: MakeHarness, header: str | None, autojump_clock: MockClock) -> None:
-        harness = make_harness(options=TransportOptions(websocket_ping=0.0, heartbeat_margin=100.0))
-        peer = await harness.session("tcp", **({"heart_beat": header} if header else {}))
-        assert await peer.listen(60) == []
-
     @requirement("HBT-04", "HBT-07")
     @parametrize(("offered", "limit"), [(1000, 2.0), (100, 0.5), (10_000, 20.0)])
     async def test_a_silent_client_is_dead(
@@ -113,28 +106,6 @@ class TestHeartbeats:
 
 
 class TestPings:
-    async def test_a_ping_before_connect_is_answered(self, harness: Harness) -> None:
-        peer = harness.connect("websocket")
-        await peer.websocket.stream.send_all(ws(PING, b"?"))
-        await peer.connect()
-        assert peer.websocket.pongs == [b"?"]
-
-    @requirement("WST-07")
-    async def test_also_while_the_writer_is_at_work(self, harness: Harness) -> None:
-        """A client in the middle of a long delivery that pings must not take us for dead: the Pong comes behind the
-        messages that were under way."""
-        peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
-        for _ in range(5):
-            await peer.publish("/topic/a", b"x" * 1000)
-        await wait_all_tasks_blocked()
-        await peer.websocket.stream.send_all(ws(PING, b"alive?"))
-        await wait_all_tasks_blocked()
-        pipe.open()
-        for _ in range(5):
-            assert (await peer.frame("MESSAGE")).body == b"x" * 1000
-        await peer.settled()
-        assert peer.websocket.pongs == [b"alive?"]
-
     @requirement("WST-08")
     async def test_a_close_behind_messages_under_way(self, harness: Harness) -> None:
         peer, pipe = await harness.stalled("websocket", "/topic/a", room=100)
@@ -162,14 +133,6 @@ class TestPings:
         await peer.listen(every * 5.5)
         pings = [time - began for time in peer.websocket.pings]
         assert pings == [pytest.approx(every * number, abs=0.03 * number + 0.03) for number in range(1, 6)]
-
-    async def test_none_into_a_message_under_way(self, harness: Harness, autojump_clock: MockClock) -> None:
-        peer, pipe = await harness.stalled("websocket", "/topic/a", room=500)
-        await peer.publish("/topic/a", b"x" * 1000)
-        await trio.sleep(100)
-        pipe.open()
-        assert (await peer.frame("MESSAGE")).body == b"x" * 1000
-        await peer.settled()
 
     async def test_no_pings_to_one_that_talks(self, harness: Harness, autojump_clock: MockClock) -> None:
         peer = await harness.session("websocket")

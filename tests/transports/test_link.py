@@ -8,13 +8,10 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.link import BrokenLink, Buffers, Pipe, SocketPipe, TcpLink, advance, joined
-from gateway.transports.wire.websocket_framing import CloseCode
+from gateway.transports.wire.link import BrokenLink, Buffers, Pipe, SocketPipe, advance, joined
 
 from .peers import socket_streams, vanish
-from .pipes import StreamPipe
 
 LARGE = 32 * 1024
 
@@ -100,20 +97,6 @@ class TestSocketPipe:
             assert received == b"x" * taken
             assert await pipe.send_some([b"y", b"z"]) == 2
 
-    async def test_a_peer_that_closed(self) -> None:
-        theirs, ours = socket_streams()
-        pipe = SocketPipe(ours)
-        async with ours:
-            await theirs.send_all(b"last")
-            await theirs.aclose()
-            assert await pipe.receive(10) == b"last"
-            assert await pipe.receive(10) == b""
-            with pytest.raises(BrokenLink):
-                pipe.send_nowait([b"x"])
-            with pytest.raises(BrokenLink):
-                await pipe.send_some([b"x", b"y"])
-            await pipe.send_eof()
-
     @pytest.mark.parametrize(
         "parts", [[b"a" * 100_000, b"b" * 100_000, b"c"], [b"%04d" % number for number in range(3000)]]
     )
@@ -173,15 +156,3 @@ class TestSocketPipe:
         async with theirs:
             assert await theirs.receive_some() == b""
         await pipe.aclose()
-
-
-async def test_tcp_link() -> None:
-    theirs, ours = memory_stream_pair()
-    link = TcpLink(StreamPipe(ours), "somebody")
-    assert (link.transport, link.peer, link.ping, link.pong()) == ("tcp", "somebody", b"", b"")
-    assert link.close_bytes(CloseCode.NORMAL, "") == b""
-    assert link.pack([b"a", b"b"], 2) == [b"ab"]
-    await theirs.send_all(b"x")
-    assert await link.receive(10) == b"x"
-    await theirs.aclose()
-    assert await link.receive(10) is None

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import structlog.testing
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from gateway.transports import AddressError, ConnectionHandler, Listening, close, open_listeners, unlinking
 from gateway.transports.accept import accept as module
@@ -74,14 +73,6 @@ class TestTcp:
             await open_listeners("gateway.example", 1, "")
         assert str(caught.value) == f"gateway.example:1: {words}"
 
-    @parametrize(("host", "start"), [("127.0.0.1", "127.0.0.1:"), ("::1", "[::1]:")])
-    async def test_a_free_port(self, host: str, start: str) -> None:
-        async with opened(host) as listening:
-            (address,) = listening.addresses
-            assert address.startswith(start)
-            assert not address.endswith(":0")
-            await meet(listening)
-
 
 class TestUnix:
     async def test_a_file_that_another_gateway_has_taken(self, tmp_path: Path) -> None:
@@ -105,34 +96,9 @@ class TestUnix:
             assert str(caught.value) == f"unix:{path}: the address is in use by another program"
             client = await dial_stream(f"unix:{path}")
             await client.aclose()
-            await meet_after(listening, 2)  # the question whether somebody listens is the other
-
-    async def test_a_file_in_use_by_a_busy_process(self, tmp_path: Path) -> None:
-        """Whose backlog is full: asking must not wait, and the file is not taken away."""
-        path = tmp_path / "busy.sock"
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as busy:
-            busy.bind(str(path))
-            busy.listen(0)
-            waiting: list[socket.socket] = []
-            while len(waiting) < 10:
-                client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                client.setblocking(False)
-                waiting.append(client)
-                if client.connect_ex(str(path)):
-                    break
-            with pytest.raises(AddressError, match="in use"):
-                await open_listeners("", 0, str(path))
-            assert path.exists()
-            for client in waiting:
-                client.close()
-
-    async def test_a_file_that_is_no_socket(self, tmp_path: Path) -> None:
-        """It is not ours to take away."""
-        path = tmp_path / "notes.txt"
-        path.write_text("keep")
-        with pytest.raises(AddressError, match="in use"):
-            await open_listeners("", 0, str(path))
-        assert path.read_text() == "keep"
+            for _ in range(2):  # the question whether somebody listens is the other
+                await (await listening.listeners[0].accept()).aclose()
+            await meet(listening)
 
     async def test_a_new_file_is_removed_at_the_end(self, tmp_path: Path) -> None:
         path = tmp_path / "stomp.sock"
@@ -165,13 +131,6 @@ class TestUnix:
         assert path.exists()
         async with opened(path=str(path)) as listening:
             await meet(listening)
-
-
-async def meet_after(listening: Listening, count: int) -> None:
-    """Accept those who came and went, then meet."""
-    for _ in range(count):
-        await (await listening.listeners[0].accept()).aclose()
-    await meet(listening)
 
 
 class TestServe:
@@ -231,29 +190,6 @@ async def accept_all(acceptor: Acceptor, listening: Listening, count: int) -> in
     return after - before - count  # each close is one
 
 
-async def test_later_connections_are_waited_for(listening: Listening, nursery: trio.Nursery) -> None:
-    times = iter([each * 5.5 * SHARE_OF_HANDSHAKES for each in range(1000)])
-    acceptor = Acceptor(listening.listeners[0], clock=lambda: next(times))
-    came: list[trio.SocketStream] = []
-
-    async def accept() -> None:
-        while len(came) < 3:
-            came.append(await acceptor.accept())
-
-    nursery.start_soon(accept)
-    await wait_all_tasks_blocked()
-    assert not came
-    clients = []
-    for number in range(1, 4):
-        clients.append(await dial_stream(listening.addresses[0]))
-        await wait_all_tasks_blocked()
-        assert len(came) == number
-    await clients[2].send_all(b"hello")
-    assert await came[2].receive_some() == b"hello"
-    for stream in (*clients, *came, acceptor):
-        await stream.aclose()
-
-
 async def test_what_trio_refuses_is_refused(listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more files may be open: trio's caller waits a moment and comes again, if it is told."""
     acceptor = Acceptor(listening.listeners[0])
@@ -269,17 +205,6 @@ async def test_what_trio_refuses_is_refused(listening: Listening, monkeypatch: p
     await (await acceptor.accept()).aclose()
     await client.aclose()
     await acceptor.aclose()
-
-
-async def test_no_connection_is_accepted_behind_its_close(tmp_path: Path) -> None:
-    listening = await open_listeners("", 0, str(tmp_path / "socket"))
-    acceptor = Acceptor(listening.listeners[0])
-    await acceptor.aclose()
-    with pytest.raises(trio.ClosedResourceError):
-        await acceptor.accept()
-    with pytest.raises(OSError, match=r"failed to connect|refused"):
-        await dial_stream(listening.addresses[0])
-    await close(listening)
 
 
 @parametrize(("shares", "rounds"), [(0, MANY), (5.5, MANY / 6)], ids=["one in a round", "more in long rounds"])

@@ -23,16 +23,6 @@ PATIENT = TransportOptions(slow_consumer_timeout=600.0, close_linger=1.0, websoc
 CLOSED = "a client is closed to make room in memory"
 
 
-async def unread(home: Harness, kind: str) -> tuple[ControlledPipe, Peer, Peer]:
-    """A reader whose outbox has 800,000 bytes that it does not take: its socket, it, and who published them."""
-    reader, pipe = await home.stalled(kind, "/topic/a")
-    publisher = await home.session(kind)
-    for _ in range(80):
-        await publisher.publish("/topic/a", b"x" * 10_000)
-    await publisher.settled()
-    return pipe, reader, publisher
-
-
 class Process:
     """What a process takes, as the test says."""
 
@@ -111,23 +101,6 @@ class TestShort:
         await trio.sleep(1)
         await peer.settled()
         assert not len(home.server.back_pressure.blocked)
-
-    async def test_slow_consumers_are_found_out_sooner(self, home: Harness, autojump_clock: MockClock) -> None:
-        """While outboxes have it, each may have little; others who publish do not wait for that."""
-        process = watched(home)
-        pipe, reader, publisher = await unread(home, "tcp")
-        process.resident = HIGH
-        await trio.sleep(1)
-        await publisher.publish("/topic/a", b"x")
-        await wait_all_tasks_blocked()
-        assert home.server.back_pressure.blocked.by_reason()["slow subscriber"] == 1
-        other = await home.session("tcp")
-        await other.settled()
-        pipe.open()
-        for _ in range(81):
-            assert (await reader.frame("MESSAGE")).body
-        await publisher.settled()
-        assert home.counters.slow_consumers == 0
 
     async def test_the_largest_unread_outbox_goes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         """Else publishers would wait for what will never be read."""
@@ -220,15 +193,6 @@ class TestMark:
         await small.settled()
         assert home.server.memory_guard.closed == 1
 
-    async def test_as_many_as_it_takes(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(quotas=Quotas(memory_limit=100 * LIMIT), options=PATIENT)
-        process = watched(harness)
-        for _ in range(6):
-            await self.large(harness, "tcp", 200_000)
-        process.resident = MARK + 500_000
-        await trio.sleep(0.6)
-        assert harness.server.memory_guard.closed == 3
-
     async def test_not_where_it_would_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
         peer = await self.large(home, "tcp", 200_000)
@@ -241,14 +205,12 @@ class TestMark:
         await peer.publish("/queue/b", b"x")
         await peer.settled()
 
-    async def test_then_the_next_if_that_does_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
+    async def test_the_next_only_if_that_does_not_help(self, home: Harness, autojump_clock: MockClock) -> None:
         process = watched(home)
         for _ in range(3):
             await self.large(home, "tcp", 200_000)
         process.resident = MARK
-        await trio.sleep(0.6)
-        assert home.server.memory_guard.closed == 1
-        await trio.sleep(0.6)
+        await trio.sleep(1.2)
         assert home.server.memory_guard.closed == 1, "it takes a moment to have an effect"
         await trio.sleep(5)
         assert home.server.memory_guard.closed == 1, "what is left is not enough to be worth it"
@@ -257,52 +219,23 @@ class TestMark:
 class TestLimit:
     """The same at `memory_limit`, which nobody has to measure."""
 
-    async def test_the_session_that_costs_most_goes(self, home: Harness, autojump_clock: MockClock) -> None:
-        large = await TestMark().large(home, "tcp", 300_000)
-        small = await TestMark().large(home, "tcp", 100_000)
-        await self.reach_limit(home)
-        await trio.sleep(0.3)
-        error = await large.at_end_after_error()
-        assert error["message"] == "memory is full"
-        assert b"(memory_limit)" in error.body
-        assert home.server.memory_guard.closed == 1
-        assert not home.server.memory_guard.reason
-        await small.settled()
-
-    async def test_consumers_are_spared(self, home: Harness, autojump_clock: MockClock) -> None:
+    @pytest.mark.parametrize(("consumers", "prefetch", "closed"), [(8, 8, 0), (1, 1000, 1)])
+    async def test_consumers_are_spared_but_for_one_of_a_quarter_of_all_memory(
+        self, home: Harness, consumers: int, prefetch: int, closed: int, autojump_clock: MockClock
+    ) -> None:
         """They alone make room, and what they have would only go back."""
         await filled(home, 700_000)
-        workers = []
-        for _ in range(8):
-            worker = await home.session("tcp")
-            await consumes(worker, ack="client", prefetch_count=8)
-            workers.append(worker)
-        await wait_all_tasks_blocked()
-        await self.reach_limit(home)
-        await trio.sleep(5)
-        assert home.server.memory_guard.reason
-        assert home.server.memory_guard.closed == 0
-
-    async def test_but_for_a_consumer_of_a_quarter_of_all_memory(
-        self, home: Harness, autojump_clock: MockClock
-    ) -> None:
-        await filled(home, 700_000)
-        hog = await home.session("tcp")
-        await consumes(hog, ack="client")
-        for _ in range(40):
-            await hog.frame("MESSAGE")
-        await self.reach_limit(home)
-        await trio.sleep(2)
-        assert home.server.memory_guard.closed == 1
-
-    async def reach_limit(self, harness: Harness) -> None:
-        """Somebody who must be read sends until it is refused."""
-        peer = await harness.session("tcp")
+        workers = [await home.session("tcp") for _ in range(consumers)]
+        for worker in workers:
+            await consumes(worker, ack="client", prefetch_count=prefetch)
+        peer = await home.session("tcp")  # must be read, and sends until it is refused
         await peer.send_frame("BEGIN", transaction="t")
-        errors = harness.counters.errors
-        while harness.counters.errors == errors:
+        errors = home.counters.errors
+        while home.counters.errors == errors:
             await peer.publish("/queue/c", b"x" * 10_000)
             await trio.sleep(1.1)  # at the end it is slowed down
+        await trio.sleep(5)
+        assert home.server.memory_guard.closed == closed
 
 
 class TestIncomplete:
@@ -317,17 +250,6 @@ class TestIncomplete:
         await consumes(consumer)
         await peer.send(rest)
         await peer.frame("RECEIPT")
-
-    async def test_at_the_limit_it_is_refused(self, home: Harness, autojump_clock: MockClock) -> None:
-        """By somebody who must be read, for others are held back before."""
-        await filled(home, 700_000)
-        peer = await home.session("tcp")
-        await peer.send_frame("BEGIN", transaction="t")
-        await begins(peer, 400_000, 350_000)
-        error = await peer.at_end_after_error()
-        assert error["message"] == "memory limit reached"
-        assert b"(memory_limit)" in error.body
-        assert home.broker.memory.partial == 0
 
     async def test_when_nothing_moves_the_largest_goes(self, home: Harness, autojump_clock: MockClock) -> None:
         """All wait in the middle of their message: no memory will ever come back by itself."""

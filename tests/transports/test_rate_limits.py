@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import structlog
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -39,9 +38,6 @@ def rates(**limits: int) -> RateLimits:
 
 
 class TestRateLimit:
-    def test_no_limits(self) -> None:
-        assert RateLimits(TransportOptions()).of_session("alice", "10.0.0.1", 0.0) is None
-
     @pytest.mark.parametrize(("frames", "nbytes", "reason"), [(10, 0, FRAMES), (0, 1000, BYTES), (10, 1000, BYTES)])
     def test_a_debt_is_waited_for(self, frames: int, nbytes: int, reason: str) -> None:
         pace = limit_of(frames, nbytes, 5.0)
@@ -75,28 +71,8 @@ class TestRateLimit:
         assert pace.read == read
 
 
-def wait_of(pace: RateLimit | None, now: float, frames: int = 0, nbytes: int = 0) -> float:
-    """Seconds to wait behind a chunk with so many more."""
-    assert pace is not None
-    return pace.until - now if pace.is_over(pace._frames_before + frames, nbytes, now) else 0.0
-
-
 class TestShared:
     """By `of_session` alone; below, by sessions."""
-
-    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
-    @pytest.mark.parametrize("what", ["frames", "bytes"])
-    def test_all_together(self, limit: str, what: str) -> None:
-        found = rates(**{f"{what}_per_second_{limit}": 100})
-        one, two = [found.of_session("alice", "10.0.0.1", 0.0) for _ in range(2)]
-        counted = "nbytes" if what == "bytes" else what
-        assert wait_of(one, 0.0, **{counted: 100}) == 0.0
-        assert wait_of(two, 0.0, **{counted: 50}) == 0.5
-        assert wait_of(one, 0.0, **{counted: 100}) == 1.5, "what the other has taken is paid first"
-        for pace in (one, two):
-            assert pace is not None
-            assert pace.reason == f"max_{what}_per_second_{limit}"
-            assert pace.shared_by == ("alice" if limit == "per_user" else "10.0.0.1")
 
     def test_anonymous_clients_and_unix_sockets(self) -> None:
         """Anonymous is no user, a unix socket has no address, and a proxy's is that of many."""
@@ -106,14 +82,6 @@ class TestShared:
         assert found.of_session("anonymous", "10.0.0.7", 0.0) is None
         assert found.of_session("anonymous", "192.0.2.7", 0.0) is not None
         assert found.of_session("alice", "", 0.0) is not None
-
-    @pytest.mark.parametrize("limit", ["per_user", "per_address"])
-    def test_a_debt_outlives_its_sessions(self, limit: str) -> None:
-        """Else whoever comes again behind each chunk has no limit."""
-        found = rates(**{f"frames_per_second_{limit}": 10})
-        assert wait_of(found.of_session("alice", "10.0.0.1", 0.0), 0.0, frames=30) == 2.0
-        assert wait_of(found.of_session("alice", "10.0.0.1", 1.0), 1.0) == 1.0
-        assert wait_of(found.of_session("alice", "10.0.0.1", 2.0), 2.0, frames=10) == 1.0
 
     def test_the_tables_hold_what_the_sessions_hold_and_some_more(self) -> None:
         """More: of those who came last."""
@@ -163,22 +131,6 @@ class TestHeld:
         await peer.settled()
         assert trio.current_time() - began == pytest.approx(len(data) / 1_000 - 1, abs=0.3)
 
-    async def test_it_is_seen(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(options=TransportOptions(max_frames_per_second=10))
-        peer = await harness.session("tcp")
-        with structlog.testing.capture_logs() as logs:
-            await peer.send(frame("SEND", destination="/topic/a") * 100)
-            await wait_all_tasks_blocked()
-            (hold,) = harness.server.back_pressure.blocked.by_session().values()
-            assert hold.reason == "max_frames_per_second"
-            assert harness.server.back_pressure.blocked.by_reason()["max_frames_per_second"] == 1
-            await trio.sleep(5)
-        (line,) = logs
-        assert (line["event"], line["reason"]) == ("a publisher is held back", "max_frames_per_second")
-        await trio.sleep(5)
-        assert not len(harness.server.back_pressure.blocked)
-        assert harness.server.back_pressure.blocked.totals["max_frames_per_second"] == 1
-
 
 class TestSharedAtWork:
     """Sessions of one user, or address."""
@@ -210,19 +162,6 @@ class TestSharedAtWork:
         assert seconds - 2 < trio.current_time() - began < seconds
         assert harness.counters.frames_in == 4 * (100 + 1)
         assert harness.server.back_pressure.blocked.totals[f"max_{limit}"] > 20
-
-    async def test_other_clients_do_not_wait(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        options = TransportOptions(max_frames_per_second_per_user=10, max_frames_per_second_per_address=1_000)
-        harness = make_harness(options=options, address="192.0.2.7")
-        alice = [await harness.session("tcp", login="alice") for _ in range(2)]
-        bob = await harness.session("tcp", login="bob")
-        for peer in alice:
-            await peer.send(frame("SEND", destination="/topic/a") * 100)
-        await wait_all_tasks_blocked()
-        began = trio.current_time()
-        await bob.settled()
-        assert trio.current_time() == began
-        assert {hold.session.login for hold in harness.server.back_pressure.blocked.by_session().values()} == {"alice"}
 
     async def test_and_what_comes_with_connect_waits(
         self, make_harness: MakeHarness, autojump_clock: MockClock

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -59,81 +57,12 @@ class TestFlush:
         assert flushed == list(range(1000))
 
 
-class TestEnd:
-    async def test_until_the_last_has_gone(self, harness: Harness) -> None:
-        """Also where all had gone once before."""
-        await (await harness.session("tcp")).aclose()
-        await harness.server.wait_empty()
-        peers = [await harness.session("tcp") for _ in range(3)]
-        gone = trio.Event()
-
-        async def wait() -> None:
-            await harness.server.wait_empty()
-            gone.set()
-
-        harness.nursery.start_soon(wait)
-        for peer in peers:
-            await wait_all_tasks_blocked()
-            assert not gone.is_set()
-            await peer.aclose()
-        with trio.fail_after(5):
-            await gone.wait()
-        assert not harness.server.open_connections
-        assert not harness.server.connections
-
-
-class TestHandshakes:
-    async def test_each_has_its_own_deadline(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(options=TransportOptions(connect_timeout=10.0))
-        ended: dict[int, float] = {}
-
-        async def silent(number: int) -> None:
-            await trio.sleep(number * 3)
-            peer = harness.connect("tcp")
-            began = trio.current_time()
-            await peer.frame("ERROR")
-            ended[number] = trio.current_time() - began
-            await peer.at_end()
-
-        async with trio.open_nursery() as nursery:
-            for number in range(5):
-                nursery.start_soon(silent, number)
-        assert ended == {number: pytest.approx(10.01, abs=0.02) for number in range(5)}
-
-    async def test_the_timer_wheel_forgets_them(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """Nothing is left on it when all handshakes are over, however many there were."""
-        for _ in range(50):
-            peer = await harness.session("tcp")
-            await peer.aclose()
-        await trio.sleep(60)
-        await wait_all_tasks_blocked()
-        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
-
-
 class TestSlowReceivers:
     """A publisher is held back while somebody it writes to is over the high mark, but not for ever."""
 
     async def fill(self, publisher: Peer, nbytes: int) -> None:
         for _ in range(nbytes // 8000 + 1):
             await publisher.publish("/topic/a", b"x" * 8000)
-
-    async def test_held_until_it_has_read(
-        self, make_harness: MakeHarness, kind: str, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(quotas=QUOTAS)
-        publisher = await harness.session(kind)
-        _, pipe = await harness.stalled(kind, "/topic/a")
-        await self.fill(publisher, 50_000)
-        await trio.sleep(1.0)
-        await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
-        await wait_all_tasks_blocked()
-        assert harness.counters.held_publishers == 1
-        with trio.move_on_after(0.5) as scope:
-            await publisher.receive()
-        assert scope.cancelled_caught
-        pipe.open()
-        assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
-        assert trio.current_time() == pytest.approx(1.5, abs=0.1)
 
     async def test_not_longer_than_the_timeout(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
         harness = make_harness(quotas=QUOTAS, options=TransportOptions(slow_consumer_timeout=2.0))
@@ -218,22 +147,6 @@ class TestMemory:
     """Kept messages over 3/4 of the memory limit hold publishers back; nothing is dropped."""
 
     QUOTAS = Quotas(memory_limit=1_000_000, max_outbound=10_000_000)
-
-    async def test_held_until_messages_have_gone(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        harness = make_harness(quotas=self.QUOTAS)
-        publisher = await harness.session("tcp")
-        for _ in range(80):
-            await publisher.publish("/queue/a", b"x" * 10_000)
-        await publisher.send_frame("SEND", destination="/topic/b", receipt="r")
-        await wait_all_tasks_blocked()
-        assert harness.broker.memory.pressed
-        assert harness.counters.held_publishers == 1
-        await trio.sleep(5)
-        consumer = await harness.session("tcp")
-        messages = await consumer.subscribe_and_read("/queue/a", 80)
-        assert [len(message.body) for message in messages] == [10_000] * 80
-        assert (await publisher.frame("RECEIPT"))["receipt-id"] == "r"
-        assert not harness.broker.memory.pressed
 
     async def test_a_client_with_unacknowledged_messages_is_read(
         self, make_harness: MakeHarness, autojump_clock: MockClock

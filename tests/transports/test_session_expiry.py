@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 import structlog
 import trio
 from structlog.typing import EventDict
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from gateway.broker.errors import LoginRefused
-from gateway.broker.model.access import Access, Action, Coverage
+from gateway.broker.model.access import Access
 from gateway.broker.model.destinations import EVENTS, RENEW
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.transports import TransportOptions
 
+from ..broker.granted import Granted
 from .harness import Harness, MakeHarness
 from .peers import Peer, Received
 
@@ -93,15 +93,6 @@ class TestWarning:
         await peer.listen(50)
         await peer.aclose()
 
-    async def test_a_client_that_subscribes_late_is_told_then(self, tokens: Tokens, autojump_clock: MockClock) -> None:
-        peer = await tokens.connect("tcp", alice(30))
-        await peer.listen(10)
-        await peer.subscribe(EVENTS)
-        assert int((await peer.frame("MESSAGE"))["expires-in"]) in (19, 20)
-        await peer.listen(15)
-        assert tokens.events == ["connected", "token expires soon"], "said once"
-        await peer.aclose()
-
 
 async def house_message(peer: Peer, seconds: float) -> Received:
     """The next MESSAGE, which may take longer than tests usually wait."""
@@ -149,16 +140,6 @@ class TestEnd:
         assert error["message"] == "token expired"
         assert trio.current_time() - began <= 61
         await peer.aclose()
-
-    async def test_a_session_that_is_gone_leaves_nothing_to_end(
-        self, tokens: Tokens, autojump_clock: MockClock
-    ) -> None:
-        peer = await tokens.connect("tcp", alice(15))
-        await peer.aclose()
-        await trio.sleep(120)
-        await wait_all_tasks_blocked()
-        assert tokens.harness.server.timers._slots == {}
-        assert tokens.harness.counters.errors == 0
 
 
 class TestRenewal:
@@ -230,17 +211,6 @@ class TestRenewal:
         assert tokens.harness.counters.totals()["logins_failed"] == (answer is None or isinstance(answer, LoginRefused))
         await peer.aclose()
 
-    async def test_the_client_leaves_meanwhile(self, tokens: Tokens, autojump_clock: MockClock) -> None:
-        tokens.issuer.slowness = 3.0
-        peer = await tokens.connect("tcp", alice(15))
-        await tokens.renew(peer, alice(100))
-        await peer.send_frame("DISCONNECT", receipt="bye")
-        assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
-        await peer.at_end()
-        await peer.aclose()
-        await trio.sleep(10)
-        assert tokens.harness.broker.sessions == {}
-
     async def test_the_newest_identity_counts(self, tokens: Tokens, autojump_clock: MockClock) -> None:
         """The warning comes again before the new end; an identity without an end stops the clock."""
         peer = await tokens.connect("tcp", alice(70), EVENTS)
@@ -264,42 +234,20 @@ class TestRenewal:
         await peer.aclose()
 
 
-class Granted:
-    """What an identity with these groups may do: what lies below a topic of that name."""
-
-    def __init__(self, groups: frozenset[str]) -> None:
-        self.sendable: set[str] = set()
-        self.answerable: set[str] = set()
-        self._groups = groups
-
-    def may(self, action: Action, name: str) -> bool:
-        return name.removeprefix("/topic/") in self._groups
-
-    def reach(self, pattern: str) -> Coverage:
-        return Coverage.NONE
-
-    def options(self) -> list[str]:
-        return [f"--group={group}" for group in sorted(self._groups)]
-
-    def reason(self, action: Action, name: str) -> str:
-        return "no rule"
-
-
 class Groups:
-    """Rules that go by groups."""
+    """Rules by which a group may subscribe to the topic of its name."""
 
     def access_of(self, identity: Identity, transport: str, address: str) -> Access:
-        return Granted(identity.groups)
+        return Granted(subscribe=" ".join(f"/topic/{group}" for group in identity.groups))
 
 
-class TestGroups:
-    async def test_new_ones_count_at_once(self, tokens: Tokens, autojump_clock: MockClock) -> None:
-        tokens.harness.server._authorizer = Groups()
-        peer = await tokens.connect("tcp", alice(30, groups=frozenset({"a"})))
-        await peer.subscribe("/topic/a")
-        await tokens.renewed(peer, alice(60, groups=frozenset({"a", "b"})))
-        await peer.subscribe("/topic/b", 2)
-        await tokens.renew(peer, replace(alice(60), groups=frozenset({"b"})))
-        error = await peer.at_end_after_error()
-        assert error["message"] == "access refused", "what it is subscribed to is no longer allowed"
-        await peer.aclose()
+async def test_new_groups_count_from_a_renewal_on(tokens: Tokens, autojump_clock: MockClock) -> None:
+    tokens.harness.server._authorizer = Groups()
+    peer = await tokens.connect("tcp", alice(30, groups=frozenset({"a"})))
+    await peer.subscribe("/topic/a")
+    await tokens.renewed(peer, alice(60, groups=frozenset({"a", "b"})))
+    await peer.subscribe("/topic/b", 2)
+    await tokens.renew(peer, alice(60, groups=frozenset({"b"})))
+    error = await peer.at_end_after_error()
+    assert error["message"] == "access refused", "what it is subscribed to is no longer allowed"
+    await peer.aclose()

@@ -12,7 +12,7 @@ import pytest
 import structlog
 import trio
 from structlog.typing import EventDict
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from gateway import auth
 from gateway.auth import passwords
@@ -99,16 +99,6 @@ class TestUsersFile:
             await bob.settled()
             for peer in (ada, bob):
                 await peer.aclose()
-
-    async def test_a_broken_file_ends_no_session(self, folder: Path) -> None:
-        async with opened(folder, f"ada:{HASH}\n") as gateway:
-            ada = await come(gateway)
-            read_again(gateway, folder, "ada without a hash\n")
-            await ada.settled()
-            (folder / "users").unlink()
-            gateway.reload()
-            await ada.settled()
-            await ada.aclose()
 
 
 class TestGroups:
@@ -200,23 +190,6 @@ class TestFollowed:
         await other.settled()
         assert max(before - after for before, after in itertools.pairwise(left)) == session_expiry._FOLLOWS_PER_TURN
         await other.aclose()
-
-    async def test_one_that_has_gone_meanwhile(self, harness: Harness, logged: list[EventDict]) -> None:
-        """Between the reload and the turn in which it would end."""
-        registry = harness.authenticator
-        assert isinstance(registry, Directory)
-        peer = await harness.session("tcp", login="ada")
-        (connection,) = harness.server.connections.values()
-        lease = connection.session_expiry
-        assert lease is not None
-        registry.gone.add("ada")
-        assert lease.review()
-        await peer.send_frame("DISCONNECT")
-        await peer.at_end()
-        await peer.aclose()
-        await wait_all_tasks_blocked()
-        lease.follow()
-        assert not of(logged, "login revoked")
 
 
 async def _ended(peer: Peer) -> None:

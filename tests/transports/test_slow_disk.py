@@ -15,10 +15,9 @@ from gateway.broker.queue import durable
 from gateway.stores import writer
 from gateway.transports import Server
 
-from ..stores.disk import FULL, Disk, until
+from ..stores.disk import Disk, until
 from .harness import Harness
-from .peers import Peer, frame
-from .pipes import ControlledPipe
+from .peers import Peer
 
 P = {"persistent": "true"}
 DURABLE, PLAIN = P, dict[str, str]()
@@ -101,36 +100,6 @@ class TestClients:
         assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
         assert len(harness.disk.rows) == 1
 
-    async def test_disconnect_waits_for_it(self, harness: StoredHarness) -> None:
-        peer = await harness.session("tcp")
-        harness.disk.hold()
-        await peer.send(frame("SEND", b"m", destination="/queue/a", receipt=1, **P) + frame("DISCONNECT", receipt=2))
-        await until(lambda: harness.disk.busy)
-        await trio.testing.wait_all_tasks_blocked()
-        await quiet(peer)
-        harness.disk.let_go()
-        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
-        await peer.at_end()
-
-    async def test_a_full_disk(self, harness: StoredHarness) -> None:
-        first, second, third = [await harness.session("tcp") for _ in range(3)]
-        await third.subscribe("/topic/a")
-        harness.disk.errors = [FULL]
-        harness.disk.hold()
-        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-        harness.disk.let_one_go()
-        await until(lambda: len(harness.disk.calls) == 2)  # it is tried again
-        await second.send_frame("SEND", b"m", destination="/topic/a")
-        assert (await third.frame("MESSAGE")).body == b"m"
-        await second.send_frame("SEND", b"m", destination="/queue/a", receipt=2, **P)
-        error = await second.frame("ERROR")
-        assert (error["message"], error["receipt-id"]) == ("the store cannot be written", "2")
-        assert error.body == b"durable messages are refused for now: the disk is full"
-        harness.disk.let_go()
-        assert await receipt(first) == "1"  # there is room again
-        await first.send_frame("SEND", b"m", destination="/queue/a", receipt=3, **P)
-        assert await receipt(first) == "3"
-
 
 class TestSlow:
     @pytest.mark.usefixtures("spilling")
@@ -179,16 +148,6 @@ class TestSlow:
         await until(lambda: frames(harness, 1) == 3)
         assert harness.counters.held_publishers == 1
 
-    async def test_a_client_that_goes_is_let_go(self, harness: StoredHarness) -> None:
-        pipe = ControlledPipe()
-        publisher = harness.connect_through("tcp", pipe)
-        await publisher.connect()
-        harness.disk.hold()
-        await publish(harness, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(harness) == ["disk slow"])
-        pipe.hang_up()
-        await until(lambda: not reasons(harness))
-
 
 async def fill(harness: StoredHarness) -> None:
     """Leave little room on the disk."""
@@ -209,11 +168,3 @@ class TestNearlyFull:
         assert frames(harness) < 10
         harness.disk.little = ""
         assert await receipt(publisher) == "last"
-
-    @pytest.mark.usefixtures("spilling")
-    async def test_a_consumer_is_not_blocked(self, harness: StoredHarness) -> None:
-        worker = await harness.session("tcp")
-        await worker.subscribe("/topic/orders")
-        await fill(harness)
-        await publish(harness, worker, "/queue/a", PLAIN)
-        assert await receipt(worker) == "last"

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import memory_stream_pair
 
-from gateway.transports.wire.link import BrokenLink, Buffers, SocketPipe, advance
+from gateway.transports.wire.link import BrokenLink, Buffers, advance
 from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
 from . import tls_files
-from .peers import socket_streams
 from .pipes import ControlledPipe, StreamPipe
 
 parametrize = pytest.mark.parametrize
@@ -36,13 +35,6 @@ def ends(
     return pipe, trio.SSLStream(stream, context or tls_files.of_clients(), server_hostname=tls_files.HOST)
 
 
-async def over_sockets() -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream], trio.SocketStream]:
-    theirs, ours = socket_streams()
-    pipe, client = ends(TlsPipe(SocketPipe(ours), tls_files.of_server()), theirs)
-    await shake_hands(pipe, client)
-    return pipe, client, theirs
-
-
 async def in_memory(context: ssl.SSLContext | None = None) -> tuple[TlsPipe, trio.SSLStream[trio.abc.Stream]]:
     theirs, ours = memory_stream_pair()
     pipe, client = ends(TlsPipe(StreamPipe(ours), tls_files.of_server()), theirs, context)
@@ -54,22 +46,6 @@ async def through(valve: ControlledPipe) -> tuple[TlsPipe, trio.SSLStream[trio.a
     pipe, client = ends(TlsPipe(valve, tls_files.of_server()), valve.end)
     await shake_hands(pipe, client)
     return pipe, client
-
-
-async def by_hand(stream: trio.abc.Stream, context: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.MemoryBIO]:
-    """A client's handshake that leaves to the test what is sent behind it, also behind its failure."""
-    incoming, writer = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = context.wrap_bio(incoming, writer, server_hostname=tls_files.HOST)
-    while True:
-        try:
-            client.do_handshake()
-            return client, writer
-        except ssl.SSLWantReadError:
-            await stream.send_all(writer.read())
-            incoming.write(await stream.receive_some())
-        except ssl.SSLError:
-            await stream.send_all(writer.read())
-            raise
 
 
 def new_keys(client: trio.SSLStream[trio.abc.Stream], times: int, *, wants_answer: bool) -> bytes:
@@ -105,18 +81,6 @@ LARGE = bytes(range(256)) * 4096
 
 
 class TestBytes:
-    async def test_both_ways(self) -> None:
-        pipe, client, _ = await over_sockets()
-        await client.send_all(b"hello")
-        assert await pipe.receive(100) == b"hello"
-        assert pipe.send_nowait([b"abc"]) == 3
-        assert pipe.send_nowait([b"de", b"", b"f"]) == 3
-        assert pipe.send_nowait([b""]) == 0
-        assert await pipe.send_some([b"ghi"]) == 3
-        assert await read(client, 9) == b"abcdefghi"
-        await pipe.aclose()
-        await client.transport_stream.aclose()
-
     @parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
     async def test_much(self, version: ssl.TLSVersion, nursery: trio.Nursery) -> None:
         context = ssl.create_default_context()
@@ -214,17 +178,6 @@ class TestSlow:
         assert await pipe.receive(1) == b"h"
         assert pipe.has_bytes()
 
-    async def test_it_counts_when_all_of_it_is_out(self) -> None:
-        pipe, client = await through(valve := ControlledPipe())
-        for more in ([b"hello"], [b"hello", b" world"]):
-            valve.room = 10
-            assert pipe.send_nowait([b"hello"]) == 0
-            assert pipe.send_nowait([b"hello"]) == 0
-            valve.open()
-            data = b"".join(more)
-            assert pipe.send_nowait(list(more)) == len(data)
-            assert await read(client, len(data)) == data
-
 
 class TestRecordsThatCarryNothing:
     """OpenSSL takes any number of new keys, and keeps an answer to each that asks for one."""
@@ -255,21 +208,6 @@ class TestRecordsThatCarryNothing:
 
 
 class TestEnd:
-    async def test_theirs_while_the_stream_below_goes_on(self) -> None:
-        """Who said `close_notify` may wait for ours before it closes."""
-        theirs, ours = memory_stream_pair()
-        pipe, _ = ends(TlsPipe(StreamPipe(ours), tls_files.of_server()), theirs)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pipe.handshake)
-            client, writer = await by_hand(theirs, tls_files.of_clients())
-            client.write(b"last")
-            with pytest.raises(ssl.SSLWantReadError):
-                client.unwrap()
-            await theirs.send_all(writer.read() + b"nonsense behind it")
-        assert await pipe.receive(100) == b"last"
-        with trio.fail_after(1):
-            assert await pipe.receive(100) == b""
-
     async def test_ours(self) -> None:
         """Said within TLS, and reading goes on."""
         pipe, client = await in_memory()
@@ -281,17 +219,6 @@ class TestEnd:
         assert await pipe.receive(100) == b"more"
         with pytest.raises(BrokenLink):
             pipe.send_nowait([b"x"])
-
-    async def test_ours_behind_a_record_that_is_not_out(self) -> None:
-        valve = ControlledPipe()
-        pipe, client = await through(valve)
-        valve.room = 10
-        assert pipe.send_nowait([b"last"]) == 0
-        valve.open()
-        await pipe.send_eof()
-        assert await read(client, 4) == b"last"
-        assert await client.receive_some() == b""
-        await pipe.send_eof()  # twice does no harm
 
     @parametrize("how", ["close_notify", "no word", "a broken record"])
     async def test_theirs(self, how: str) -> None:

@@ -48,47 +48,48 @@ def request(path: str = "/ws", **changes: str | None) -> bytes:
     return "\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode()
 
 
-class TestSubprotocol:
-    @requirement("WST-01", "WST-02", "WST-11")
-    @parametrize(
-        ("offered", "chosen"),
-        [
-            ([], None),
-            (["v10.stomp"], "v10.stomp"),
-            (["v10.stomp", "v11.stomp", "v12.stomp"], "v12.stomp"),
-            (["v11.stomp", "v10.stomp"], "v11.stomp"),
-            (["mqtt", "v12.stomp"], "v12.stomp"),
-        ],
-    )
-    def test_the_best_of_those_offered(self, offered: list[str], chosen: str | None) -> None:
-        assert choose_subprotocol(offered) == chosen
-
-    @requirement("WST-02")
-    @parametrize("offered", [["mqtt"], ["V12.STOMP"], ["v12"], ["v13.stomp", "stomp"]])
-    def test_none_of_ours(self, offered: list[str]) -> None:
-        refusal = choose_subprotocol(offered)
-        assert isinstance(refusal, Refusal)
-        assert refusal.status == 400
-        assert "v12.stomp, v11.stomp, v10.stomp" in refusal.reason
+@requirement("WST-01", "WST-02", "WST-11")
+@parametrize(
+    ("offered", "chosen"),
+    [
+        ([], None),
+        (["v10.stomp", "v11.stomp", "v12.stomp"], "v12.stomp"),
+        (["v11.stomp", "v10.stomp", "mqtt"], "v11.stomp"),
+        (["mqtt", "V12.STOMP"], "none"),
+    ],
+)
+def test_the_best_subprotocol_of_those_offered(offered: list[str], chosen: str | None) -> None:
+    found = choose_subprotocol(offered)
+    if chosen == "none":
+        assert isinstance(found, Refusal)
+        assert (found.status, "v12.stomp, v11.stomp, v10.stomp" in found.reason) == (400, True)
+    else:
+        assert found == chosen
 
 
 class TestOrigin:
+    """Which lists of origins name which page stands in `tests/net/test_origins.py`."""
+
     @parametrize(
-        ("origin", "host", "allowed"),
+        ("origin", "host", "allowed", "words"),
         [
-            (None, "gateway.example", ()),
-            ("http://gateway.example", "gateway.example", ()),
-            ("http://127.0.0.1:8000", "127.0.0.1:15674", ()),
-            ("http://GATEWAY.example", "gateway.EXAMPLE:80", ()),
-            ("http://[::1]:8000", "[::1]:15674", ()),
-            ("https://page.example", "gateway.example", ("https://page.example",)),
-            ("https://one.page.example", "gateway.example", ("https://*.page.example",)),
-            ("https://anywhere.example", "gateway.example", ("*",)),
-            ("null", "gateway.example", ("*",)),
+            (None, "gateway.example", (), ""),
+            ("http://GATEWAY.example", "gateway.EXAMPLE:80", (), ""),
+            ("http://127.0.0.2", "[::1]:15674", (), ""),
+            ("https://one.page.example", "gateway.example", ("https://*.page.example",), ""),
+            ("null", "gateway.example", ("*",), ""),
+            ("https://page.example:8443", "gateway.example", (), "add it to allowed_origins"),
+            ("https://evil.example", None, (), "add it to allowed_origins"),
+            ("http://gateway.example", "[", (), "add it to allowed_origins"),
+            ("null", "gateway.example", (), "no entry of allowed_origins but * could name it"),
+            ("http://[", "gateway.example", (), "no entry of allowed_origins but * could name it"),
         ],
     )
-    def test_let_in(self, origin: str | None, host: str | None, allowed: tuple[str, ...]) -> None:
-        assert check_origin(fields(origin, host), allowed, open_to_all=False) is None
+    def test_let_in_or_refused(
+        self, origin: str | None, host: str | None, allowed: tuple[str, ...], words: str
+    ) -> None:
+        refusal = check_origin(fields(origin, host), allowed, open_to_all=False)
+        assert refusal == (Refusal(403, f"the origin {origin!r} is not allowed; {words}") if words else None)
 
     def test_a_name_can_where_anonymous_clients_may_come(self) -> None:
         """A page whose own name was made to mean 127.0.0.1 has the same Origin and Host, and no proxy in front."""
@@ -97,44 +98,7 @@ class TestOrigin:
         assert check_origin(rebound, (), open_to_all=False) is None
         assert check_origin({**rebound, "x-forwarded-for": "192.0.2.7"}, (), open_to_all=True) is None
         assert check_origin(rebound, ("http://evil.example:15674",), open_to_all=True) is None
-
-    @parametrize(
-        ("origin", "host", "allowed"),
-        [
-            ("https://evil.example", "gateway.example", ()),
-            ("https://evil.example", None, ()),
-            ("null", "gateway.example", ()),
-            ("", "gateway.example", ()),
-            ("https://gateway.example.evil.example", "gateway.example", ()),
-            ("https://gateway.example@evil.example", "gateway.example", ()),
-            ("file://", "gateway.example", ()),
-            ("http://[", "gateway.example", ()),
-            ("http://gateway.example", "[", ()),
-            ("http://[::1", "[::1]", ()),
-        ],
-    )
-    def test_refused(self, origin: str, host: str | None, allowed: tuple[str, ...]) -> None:
-        refusal = check_origin(fields(origin, host), allowed, open_to_all=False)
-        assert refusal is not None
-        assert refusal.status == 403
-        assert "allowed_origins" in refusal.reason
-
-    @parametrize("origin", ["http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000", "http://127.0.0.2"])
-    @parametrize("host", ["localhost:15674", "127.0.0.1:15674", "[::1]:15674"])
-    def test_all_names_of_loopback_are_one_host(self, origin: str, host: str) -> None:
-        assert check_origin(fields(origin, host), (), open_to_all=True) is None
-
-    @parametrize(
-        ("origin", "words"),
-        [
-            ("https://page.example:8443", "add it to allowed_origins"),
-            ("null", "no entry of allowed_origins but * could name it"),
-            ("file://", "no entry of allowed_origins but * could name it"),
-        ],
-    )
-    def test_a_remedy_that_is_one(self, origin: str, words: str) -> None:
-        refusal = check_origin(fields(origin, "gateway.example"), (), open_to_all=False)
-        assert refusal == Refusal(403, f"the origin {origin!r} is not allowed; {words}")
+        assert check_origin(fields("http://localhost:8000", "[::1]:15674"), (), open_to_all=True) is None
 
 
 class Upgrade:
@@ -164,7 +128,7 @@ class Upgrade:
 
     async def refusal(self) -> Refusal:
         result = await self.outcome()
-        assert isinstance(result, Refusal)
+        assert isinstance(result, Refusal), result
         return result
 
     async def response(self) -> tuple[int, dict[str, str], str]:
@@ -180,13 +144,12 @@ class Upgrade:
 
 class TestAccept:
     @requirement("WST-01", "WST-02")
-    @parametrize("offer", [None, "v12.stomp", "v10.stomp, v11.stomp"])
+    @parametrize("offer", [None, "v10.stomp, v11.stomp"])
     async def test_the_response(self, nursery: trio.Nursery, offer: str | None) -> None:
+        """Browsers offer permessage-deflate; our framing has no extension."""
         upgrade = Upgrade(nursery)
-        # Browsers offer permessage-deflate; our framing has no extension.
         extension = "permessage-deflate; client_max_window_bits"
-        data = request(Sec_WebSocket_Protocol=offer, Sec_WebSocket_Extensions=extension)
-        await upgrade.stream.send_all(data)
+        await upgrade.stream.send_all(request(Sec_WebSocket_Protocol=offer, Sec_WebSocket_Extensions=extension))
         status, fields, body = await upgrade.response()
         digest = hashlib.sha1((KEY + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
         assert (status, body) == (101, "")
@@ -230,15 +193,12 @@ class TestRefuse:
         [
             (request("/other"), 404, "STOMP over WebSocket is at /ws"),
             (request(Origin="https://evil.example"), 403, "not allowed"),
-            (request(Origin="http://["), 403, "not allowed"),
             (request(Sec_WebSocket_Protocol="mqtt"), 400, "subprotocols"),
             # What trio-websocket takes for something else than we would, or a proxy in front.
             (request(Origin="https://evil.example").replace(b"\r\n", b"\n"), 400, "CR LF"),
-            (request(X="a\nOrigin: https://evil.example"), 400, "CR LF"),
             (request(X="a\r\n folded"), 400, "CR LF"),
             (request().replace(b"HTTP/1.1", b"HTTP/1.0"), 400, "HTTP/1.1"),
             (request(Content_Length="5") + b"hello", 400, "without a body"),
-            (request(Transfer_Encoding="chunked") + b"0\r\n\r\n", 400, "without a body"),
         ],
     )
     async def test_with_words(self, nursery: trio.Nursery, data: bytes, status: int, reason: str) -> None:
@@ -256,32 +216,20 @@ class TestRefuse:
         "data",
         [
             b"GET /ws HTTP/1.1\r\nHost: h\r\n\r\n",
-            request(Sec_WebSocket_Version="8"),
             request(Sec_WebSocket_Key=None),
-            request(Host=None),
-            b"garbage\r\n\r\n",
             b"\xff\xfe\r\n\r\n",
-            b"CONNECT\naccept-version:1.2\nhost:h\n\n\0\r\n\r\n",
+            b"CONNECT\naccept-version:1.2\nhost:h\n\n\0",
+            b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300,
         ],
+        ids=["no upgrade", "no key", "no HTTP", "STOMP", "TLS"],
     )
-    async def test_what_is_no_upgrade(self, nursery: trio.Nursery, data: bytes) -> None:
+    async def test_what_is_no_upgrade(self, nursery: trio.Nursery, data: bytes, autojump_clock: MockClock) -> None:
+        """No line of STOMP or TLS looks like the end of a request, and none is waited for."""
         upgrade = Upgrade(nursery)
         await upgrade.stream.send_all(data)
         refusal = await upgrade.refusal()
         assert refusal.status == 400
         assert refusal.reason
-
-    @requirement("FRM-13")
-    @parametrize(
-        "data",
-        [b"CONNECT\naccept-version:1.2\nhost:h\n\n\0", b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + b"\xaa" * 300],
-    )
-    async def test_what_is_not_even_http(self, nursery: trio.Nursery, data: bytes, autojump_clock: MockClock) -> None:
-        """STOMP and TLS on the WebSocket's port: no line of theirs looks like the end of a request, and none is
-        waited for."""
-        upgrade = Upgrade(nursery)
-        await upgrade.stream.send_all(data)
-        await upgrade.refusal()
 
     async def test_a_peer_that_leaves_half_way(self, nursery: trio.Nursery) -> None:
         for data in (b"", b"GET /ws HT", request()[:-2]):
@@ -317,22 +265,6 @@ def linked(
 
 
 class TestLink:
-    @requirement("WST-03", "WST-05")
-    async def test_messages_to_bytes(self) -> None:
-        theirs, link = linked(ws(TEXT, b"behind"))
-        assert await link.receive(100) == b"behind"
-        await theirs.send_all(ws(BINARY, b"\n"))
-        assert await link.receive(100) == b"\n"
-        await theirs.aclose()
-        assert await link.receive(100) is None
-
-    def test_frames_to_messages(self) -> None:
-        _, link = linked()
-        assert link.pack([b"A\n\n\0", b"", b"\n", b""], 5) == [b"\x81\x04A\n\n\0\x81\x01\n"]
-        large = b"x" * 40_000
-        buffers = link.pack([b"MESSAGE\n", large], 40_008)
-        assert buffers[1] is large
-
     async def test_small_frames_come_in_smaller_reads(self) -> None:
         """A large read of them would be unmasked in one go."""
         sizes: list[int] = []
@@ -354,18 +286,6 @@ class TestLink:
         assert len(data) - small - 2 * 65_536 > small
 
 
-@parametrize("path", ["/ws", "/ws?", "/ws?token=x", "/ws?a=/other"])
-def test_the_right_path(path: str) -> None:
-    assert check_request(path, {}, Conditions("/ws", open_to_all=True)) is None
-
-
-@parametrize("path", ["/", "", "/ws/", "/WS", "/ws2", "/other?/ws", "//ws"])
-def test_the_wrong_path_is_said_before_the_origin(path: str) -> None:
-    evil = {"origin": "https://evil.example"}
-    refusal = check_request(path, evil, Conditions("/ws", open_to_all=True))
-    assert refusal == Refusal(404, "STOMP over WebSocket is at /ws")
-
-
 @requirement("WST-07", "WST-08", "WST-09")
 @parametrize(
     ("data", "received", "answer", "ending"),
@@ -384,3 +304,11 @@ async def test_control_frames(data: bytes, received: list[bytes | None], answer:
     assert [await link.receive(100) for _ in received] == received
     assert (link.pong(), link.pong()) == (answer, b"")
     assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == ending
+
+
+def test_the_path_is_looked_at_before_the_origin() -> None:
+    conditions = Conditions("/ws", open_to_all=True)
+    evil = {"origin": "https://evil.example"}
+    assert check_request("/ws?token=/other", {}, conditions) is None
+    for path in ("/", "/ws/", "/WS", "/other?/ws"):
+        assert check_request(path, evil, conditions) == Refusal(404, "STOMP over WebSocket is at /ws")

@@ -70,13 +70,9 @@ LETTER = "é".encode()
 GOOD = {
     "text": (ws(TEXT, b"hello"), b"hello"),
     "binary": (ws(BINARY, b"\0\xff\xfe"), b"\0\xff\xfe"),
-    "empty": (ws(TEXT) + ws(BINARY) + ws(TEXT, b"x"), b"x"),
     "no mask in the mask": (ws(TEXT, b"hello", mask=b"\0\0\0\0"), b"hello"),
     "126 bytes": (ws(TEXT, b"x" * 126), b"x" * 126),
-    "125 bytes": (ws(TEXT, b"x" * 125), b"x" * 125),
-    "65,535 bytes": (ws(BINARY, b"x" * 65_535), b"x" * 65_535),
     "65,536 bytes": (ws(BINARY, b"x" * 65_536), b"x" * 65_536),
-    "several": (ws(TEXT, b"a") + ws(BINARY, b"b") + ws(TEXT, b"c"), b"abc"),
     "fragments": (
         ws(TEXT, b"a", fin=False) + ws(CONTINUATION, b"b", fin=False) + ws(CONTINUATION, b"c") + ws(TEXT, b"d"),
         b"abcd",
@@ -94,29 +90,18 @@ GOOD = {
 }
 BAD = {
     "not masked": (ws(TEXT, b"hello", mask=None), CloseCode.PROTOCOL_ERROR),
-    "not masked and empty": (ws(TEXT, mask=None), CloseCode.PROTOCOL_ERROR),
-    "not masked Ping": (ws(PING, mask=None), CloseCode.PROTOCOL_ERROR),
     "not masked Close": (ws(CLOSE, b"\x03\xe8", mask=None), CloseCode.PROTOCOL_ERROR),
     **{f"reserved bit {bit}": (ws(TEXT, b"x", rsv=bit), CloseCode.PROTOCOL_ERROR) for bit in (1, 2, 4)},
-    **{
-        f"reserved opcode {opcode}": (ws(opcode, b"x"), CloseCode.PROTOCOL_ERROR)
-        for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)
-    },
+    **{f"reserved opcode {opcode}": (ws(opcode, b"x"), CloseCode.PROTOCOL_ERROR) for opcode in (3, 7, 11, 15)},
     "a continuation of nothing": (ws(CONTINUATION, b"x"), CloseCode.PROTOCOL_ERROR),
-    "a continuation behind the end": (ws(TEXT, b"x") + ws(CONTINUATION, b"x"), CloseCode.PROTOCOL_ERROR),
     "a message in a message": (ws(TEXT, b"x", fin=False) + ws(BINARY, b"y"), CloseCode.PROTOCOL_ERROR),
     "a fragmented Ping": (ws(PING, b"x", fin=False), CloseCode.PROTOCOL_ERROR),
     "a Ping of 126 bytes": (ws(PING, b"x" * 126), CloseCode.PROTOCOL_ERROR),
-    "a Close of 126 bytes": (ws(CLOSE, b"\x03\xe8" + b"x" * 124), CloseCode.PROTOCOL_ERROR),
     "a length with its highest bit": (b"\x82\xff" + b"\xff" * 8 + MASK, CloseCode.PROTOCOL_ERROR),
     "text that is no UTF-8": (ws(TEXT, b"\xff"), CloseCode.INVALID_DATA),
     "text that ends in a character": (ws(TEXT, b"a" + LETTER[:1]), CloseCode.INVALID_DATA),
     "text whose last fragment ends in a character": (
         ws(TEXT, LETTER[:1], fin=False) + ws(CONTINUATION, b""),
-        CloseCode.INVALID_DATA,
-    ),
-    "text that is wrong in a fragment": (
-        ws(TEXT, "é".encode(), fin=False) + ws(CONTINUATION, b"\xc3\x28"),
         CloseCode.INVALID_DATA,
     ),
     "a surrogate": (ws(TEXT, b"\xed\xa0\x80"), CloseCode.INVALID_DATA),
@@ -170,28 +155,13 @@ class TestBad:
 
 
 class TestControl:
-    @requirement("WST-07")
-    @parametrize("payload", [b"", b"hello", b"\0" * 125])
-    def test_ping(self, payload: bytes) -> None:
-        for chunks in ([ws(PING, payload)], byte_by_byte(ws(PING, payload))):
-            outcome = deframe(chunks)
-            assert (outcome.pongs, outcome.payload) == ([pong(payload)], b"")
-
-    @requirement("WST-07")
-    def test_only_the_latest_of_a_chunk_is_answered(self) -> None:
-        """RFC 6455, 5.5.3: of Pings that pile up the last may stand for all."""
-        assert deframe([ws(PING, b"1") + ws(TEXT, b"x") + ws(PING, b"2")]).pongs == [pong(b"2")]
-
     @requirement("WST-08")
     @parametrize(
         ("payload", "code"),
         [
             (b"", 1000),
-            *((number.to_bytes(2, "big"), number) for number in (1000, 1001, 1003, 1007, 1011, 1014, 3000, 4999)),
-            *(
-                (number.to_bytes(2, "big"), 1002)
-                for number in (0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65_535)
-            ),
+            *((number.to_bytes(2, "big"), number) for number in (1000, 1003, 1007, 1014, 3000, 4999)),
+            *((number.to_bytes(2, "big"), 1002) for number in (999, 1004, 1006, 1015, 2999, 5000)),
             (b"\x03\xe9going away", 1001),
             (b"\x03", 1002),
             (b"\x03\xe8\xff", 1007),
@@ -237,15 +207,6 @@ def test_any_split_equals_whole(data: bytes, places: list[int]) -> None:
             assert split.last_pong == whole.last_pong
         else:
             assert split.payload.startswith(whole.payload)
-
-
-@settings(deadline=None, max_examples=300)
-@given(st.binary(max_size=125), st.binary(min_size=4, max_size=4), st.integers(0, 125))
-def test_any_mask_and_a_cut_anywhere(payload: bytes, mask: bytes, cut: int) -> None:
-    masked = bytes([octet ^ mask[place % 4] for place, octet in enumerate(payload)])
-    data = bytes([0x80 | BINARY, 0x80 | len(payload)]) + mask + masked
-    assert deframe([data]).payload == payload
-    assert deframe([data[: 6 + cut], data[6 + cut :]]).payload == payload
 
 
 def as_client(data: bytes) -> list[Event]:

@@ -75,42 +75,6 @@ class TestFlush:
         assert (exit.written, exit.outbox.size, exit.writer.writing) == (b"onetwo", 0, False)
         assert exit.server.broker.counters.bytes_out == 6
 
-    async def test_while_it_writes_the_outbox_gathers(self, nursery: trio.Nursery) -> None:
-        exit = Exit(nursery, 2)
-        exit.put(b"one")
-        exit.put(b"two")
-        exit.put(b"three", LARGE)
-        assert exit.outbox.size == 9 + len(LARGE)
-        exit.pipe.open(3)
-        await wait_all_tasks_blocked()
-        assert exit.written == b"onetw"
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert exit.written == b"onetwothree" + LARGE
-        assert (exit.outbox.size, exit.writer.writing) == (0, False)
-        exit.put(b"again")
-        assert exit.written.endswith(b"again")
-
-    async def test_what_its_progress_sets_free_is_flushed_at_once(self, nursery: trio.Nursery) -> None:
-        """A queue goes on when the window opens; nobody else may come along to flush that."""
-        exit = Exit(nursery, 0)
-        exit.put(b"one")
-        exit.outbox.starved[Hungry(exit.outbox)] = None
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert exit.written == b"onefed"
-        assert not exit.server.broker.dirty
-
-
-class Hungry:
-    """A subscription that had to wait for room."""
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-
-    def offer(self) -> None:
-        self._outbox.append(b"fed")
-
 
 class TestBroken:
     async def test_at_the_first_write(self, nursery: trio.Nursery) -> None:
@@ -133,15 +97,6 @@ class TestBroken:
         await wait_all_tasks_blocked()
         assert exit.outbox.closed
         assert (exit.writer.rest, exit.writer.writing, waiter.relieved) == ([], False, True)
-
-    async def test_closed_while_the_writer_waits(self, nursery: trio.Nursery) -> None:
-        """The session is gone, the bytes under way still go out."""
-        exit = Exit(nursery, 2)
-        exit.put(b"one", b"two")
-        exit.outbox.close()
-        exit.pipe.open()
-        await wait_all_tasks_blocked()
-        assert (exit.written, exit.outbox.size) == (b"onetwo", 0)
 
 
 class Waiter:
