@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.session.cost import SUBSCRIPTION, Cost, cost_of
+from gateway.broker.session.cost import SUBSCRIPTION, cost_of
 
 from ..client import Client, Rules, Scene
 from ..conftest import Stage
@@ -65,16 +65,6 @@ class TestJudged:
         assert not memory.pressed, "at 3/4 of the limit it ends"
         memory.release(3_000)
         assert scene.pressure == [True, False] * 2
-
-    def test_exhausted(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        judge(scene, scarce=True, exhausted="the process takes too much (memory_mark)")
-        client.publish("/queue/a", b"x")
-        error = client.error()
-        assert (error.headers["message"], error.body) == (LIMIT, b"the process takes too much (memory_mark)")
-        judge(scene)
-        other.publish("/queue/a", b"x")
-        assert not other.closed
 
     def test_nearly(self, stage: Stage) -> None:
         scene = stage(memory_limit=16_000)
@@ -144,10 +134,6 @@ class TestCost:
     @pytest.fixture
     def client(self, stage: Stage) -> Client:
         return stage(max_unacknowledged=2).connect()
-
-    def test_of_a_session_with_nothing(self, client: Client) -> None:
-        assert cost_of(client.session) == Cost(0, 0, 0, 0)
-        assert cost_of(client.session).own == 0
 
     def test_of_what_waits_to_be_written(self, client: Client) -> None:
         client.subscribe("/topic/a")

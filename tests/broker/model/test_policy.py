@@ -61,11 +61,6 @@ class TestPolicy:
 
 
 class TestFind:
-    def test_where_nothing_is_said_it_is_the_default(self) -> None:
-        assert policies().find("/queue/a") is DEFAULT
-        assert policies(("/queue/b", {"max_messages": 1})).find("/queue/a") is DEFAULT
-        assert Policies().find("/topic/a") is DEFAULT
-
     def test_all_that_match_apply_and_the_last_counts(self) -> None:
         found = policies(
             ("/queue/#", {"max_messages": 1, "max_attempts": 1, "time_to_live": 1.0}),
@@ -223,24 +218,6 @@ class TestArgumentsInFrames:
         client.publish("/topic/a", b"m", **HEADERS)
         assert client.bodies() == [b"m"]
         assert not scene.notices
-
-    @pytest.mark.parametrize("auto_delete", ["true", "false"])
-    def test_they_are_forgotten_with_the_queue(self, scene: Scene, auto_delete: str) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", **{**HEADERS, "auto-delete": auto_delete})
-        client.unsubscribe()
-        assert not scene.broker.destinations
-        client.publish("/queue/a", b"m", **{"x-max-length": "7"})
-        assert policy_of(scene, "/queue/a").max_messages == 7
-        assert policy_of(scene, "/queue/a").time_to_live == 0.0
-
-    def test_they_work(self, scene: Scene) -> None:
-        client = scene.connect()
-        for body in (b"1", b"2", b"3"):
-            client.publish("/queue/a", body, **{"x-max-length": "2", "x-message-ttl": "1000"})
-        assert scene.broker.context.waiting == 2
-        scene.wait(1.1)
-        assert scene.broker.context.waiting == 0
 
 
 def test_which_topics_keep_a_log() -> None:
