@@ -92,6 +92,16 @@ class TestSend:
         assert sizes == [1, 2, 1, 1]
         assert granted.sendable == {"/topic/c"}
 
+    def test_all_parts_or_nothing(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a /queue/b"))
+        client.publish("/queue/a,/queue/b", b"1")
+        assert scene.broker.context.waiting == 2
+        client.begin()
+        client.publish("/queue/a", b"1", transaction="t")
+        client.publish("/queue/a,/queue/c,/queue/b", b"1", transaction="t")
+        assert refused(client).startswith("alice may not send to '/queue/c'; ")
+        assert scene.broker.context.waiting == 2
+
 
 class TestReplyTo:
     GRANTED = "/queue/work /queue/answers"
@@ -235,17 +245,6 @@ class TestSubscribe:
         client = client_of(stage(LOGS), Granted(), client_id="me")
         client.subscribe("/queue/x" if "browser" in headers else "/topic/x", **headers)
         assert refused(client).startswith("alice may not subscribe to ")
-
-    def test_the_mail_of_those_without_a_name(self, scene: Scene) -> None:
-        """Each has its own, and rules know it as that of one user."""
-        granted = Granted(subscribe="/user/anonymous/queue/a", send="/user/anonymous/queue/a")
-        client, other = client_of(scene, granted, ""), client_of(scene, granted, "")
-        for each in (client, other):
-            each.subscribe("/user/queue/a")
-        client.publish(f"/user/{client.session.user}/queue/a", b"1")
-        assert (client.bodies(), other.bodies()) == ([b"1"], [])
-        client.publish(f"/user/{other.session.user}/queue/a", b"1")
-        refused(client)
 
 
 @pytest.mark.parametrize("ack", ["auto", "client"])

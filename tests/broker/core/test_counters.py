@@ -1,4 +1,4 @@
-"""Counters: all zero at the start; what each counts of the broker's doings."""
+"""Counters: frames, errors by cause, failed logins, and messages thrown away by reason."""
 
 from __future__ import annotations
 

@@ -66,18 +66,6 @@ class TestJudged:
         memory.release(3_000)
         assert scene.pressure == [True, False] * 2
 
-    def test_nearly(self, stage: Stage) -> None:
-        scene = stage(memory_limit=16_000)
-        memory = scene.broker.memory
-        for nearly in (True, False):
-            judge(scene, nearly=nearly)
-            assert memory.nearly_full is nearly
-        memory.buffer(14_999)
-        assert not memory.nearly_full
-        memory.buffer(1)
-        assert memory.nearly_full
-        memory.buffer(-15_000)
-
     def test_while_outboxes_flood_the_memory_each_holds_little(self, stage: Stage) -> None:
         scene = stage(max_outbound=320_000)
         client, other = scene.connect(), scene.connect()

@@ -62,15 +62,6 @@ class TestParts:
         assert sum(moved) == 20_000
         assert outbox.take() == [b"y", b""] * 200
 
-    def test_it_reports_itself_once_per_flush(self, scene: Scene) -> None:
-        outbox = scene.connect().session.outbox
-        for _ in range(2):
-            for _ in range(3):
-                outbox.append(b"x")
-            assert list(scene.broker.dirty) == [outbox]
-            scene.broker.dirty.clear()
-            outbox.take()
-
     @pytest.mark.parametrize("hands_over", [True, False])
     def test_at_the_end_it_is_empty_and_stays_so(self, scene: Scene, hands_over: bool) -> None:
         outbox = scene.connect().session.outbox
@@ -121,21 +112,6 @@ class TestWindow:
             assert context.waiting < waiting or not waiting
             outbox.written(min(100, outbox.size))
         assert found == len(bodies)
-
-    def test_a_subscription_is_starved_once_however_often_it_finds_it_full(self, pair: tuple[Client, Client]) -> None:
-        client, producer = pair
-        bodies = fill(producer, 3)
-        client.subscribe(T, "0")
-        client.stalled = True
-        fill(producer, 10, T, size=200)
-        for _ in range(100):
-            client.subscribe(A, "1")
-            client.unsubscribe("1")
-        client.subscribe(A, "1")
-        assert client.scene.broker.context.waiting == 3
-        assert len(client.session.outbox.starved) == 1
-        client.resume()
-        assert [message.body for message in client.messages() if message.subscription == "1"] == bodies
 
     def test_one_with_a_smaller_window_does_not_hold_up_the_others(self, stage: Stage) -> None:
         """A subscriber that gets the newest messages only starves earlier, and comes back at once."""

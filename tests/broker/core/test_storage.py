@@ -10,7 +10,6 @@ from gateway.broker.core import storage as module
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import Batch
 from gateway.broker.queue.queue import Queue
-from gateway.broker.session.subscribe import INTERNAL
 
 from ..client import Scene
 from ..conftest import Stage
@@ -18,16 +17,6 @@ from ..conftest import Stage
 P = {"persistent": "true"}
 DURABLE = {"#": {"backoff": 0.0, "durable": True}}
 NOT_STORED = ["/topic/a", "/exchange/amq.direct/a", "/temp-topic/a", "/temp-queue/a"]
-
-
-class Functions:
-    """An operator's function, as the broker knows it."""
-
-    def queue_of_send(self, name: str) -> str | None:
-        return "/handlers/add"
-
-    def queue_of_subscribe(self, name: str) -> str | None:
-        return None
 
 
 @pytest.fixture
@@ -67,27 +56,6 @@ class TestWhatIsStored:
         scene.commit()
         assert bodies(scene) == expected
 
-    def test_headers_and_body_as_they_came(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        headers = {"café": "ß\n:\\", "x": "", **P}
-        client.publish("/queue/a", b"\xff\n\r", **headers)
-        scene.commit()
-        consumer.subscribe("/queue/a")
-        scene.commit()
-        before = consumer.message()
-        consumer.unsubscribe()
-        client.publish("/queue/a", b"\xff\n\r", **headers)
-        scene.commit()
-        again = scene.crash()
-        consumer = again.connect()
-        consumer.subscribe("/queue/a")
-        again.commit()
-        after = consumer.message()
-        assert after.body == before.body == b"\xff\n\r"
-        ids = {"message-id": "-", "redelivered": "true", "delivery-count": "2"}
-        assert after.headers | ids == before.headers | ids
-        assert [name for name in after.headers if name not in ("redelivered", "delivery-count")] == list(before.headers)
-
     @pytest.mark.parametrize("destination", NOT_STORED)
     def test_nothing_of_topics_and_temporary_destinations(self, stage: Stage, destination: str) -> None:
         scene = stage(DURABLE, stored=True)
@@ -103,18 +71,6 @@ class TestWhatIsStored:
         answering.publish(answering.message().headers["reply-to"], b"!", receipt="r", **P)
         assert answering.receipts() == ["r"]
         assert not scene.commit(), "nor of replies"
-
-    def test_what_waits_for_a_function(self, stage: Stage) -> None:
-        scene = stage(DURABLE, stored=True)
-        scene.broker.context.application = Functions()
-        scene.connect().publish("/app/add", b"m")
-        scene.commit()
-        assert bodies(scene) == [b"m"]
-        again = scene.crash()
-        function = again.connect(transport=INTERNAL)
-        function.subscribe("/handlers/add")
-        again.commit()
-        assert function.message().headers["destination"] == "/app/add"
 
 
 class TestElision:

@@ -1,4 +1,4 @@
-"""The first frame: its command, version, login and heart-beats; and that what follows it obeys the chosen version."""
+"""The first frame: its command, version, login and heart-beats."""
 
 from __future__ import annotations
 

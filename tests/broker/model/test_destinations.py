@@ -304,18 +304,6 @@ class TestMail:
         assert nameless.bodies() == [b"for a session"]
         assert not bob.received()
 
-    @pytest.mark.parametrize("headers", [{}, {"priority": "5"}], ids=["plain", "with options"])
-    def test_a_name_is_only_a_name(self, scene: Scene, headers: dict[str, str]) -> None:
-        """Also one that is written like the key of another."""
-        users = [name for name in (*TestOfUsers.NAMES, "a%2Eb", "%2A", "%23") if not set(name) & set(":\\")]
-        owners, sender = {user: login(scene, user) for user in users}, scene.connect()
-        for owner in owners.values():
-            owner.subscribe("/user/queue/x")
-        for user, owner in owners.items():
-            sender.publish(f"/user/{written(user)}/queue/x", user.encode(), **headers)
-            assert owner.bodies() == [user.encode()]
-        assert not any(owner.received() for owner in owners.values())
-
     def test_no_pattern_reaches_somebody_elses(self, scene: Scene) -> None:
         mallory, ada, sender = login(scene, "mallory"), login(scene, "a.d/a"), scene.connect()
         patterns = [

@@ -1,4 +1,4 @@
-"""What a SEND becomes: the MESSAGE's headers, for consumers of each version, and what keeping one costs."""
+"""What a SEND becomes: the MESSAGE's headers in each version, its copies, and what keeping one costs."""
 
 from __future__ import annotations
 

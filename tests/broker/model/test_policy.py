@@ -79,15 +79,6 @@ class TestFind:
         assert policies(of_all, ("/queue/dlq.#", ends)).find("/queue/dlq.a") == Policy(**ends, backoff=2.0)
         assert policies(of_all).find("/queue/dlq") == Policy(**ends, backoff=2.0)
 
-    def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"max_attempts": 1}, "/user/ada/#": {"slow_messages": 7}})
-        client = scene.connect_by(b"CONNECT\nlogin:ada\n\n\0")
-        for id, name in enumerate(("a", "/amq/queue/b", "/user/queue/x")):
-            client.subscribe(name, str(id))
-        assert policy_of(scene, "/queue/a").max_attempts == 1
-        assert policy_of(scene, "/queue/b").max_attempts == 10
-        assert scene.broker.registry.hidden["/user/ada/queue/x"].policy.slow_messages == 7
-
 
 class TestArguments:
     def test_none_change_nothing(self) -> None:
@@ -199,14 +190,6 @@ class TestArgumentsInFrames:
         told = (notice.queue, notice.in_force, notice.session, notice.login)
         assert told == ("/queue/a", False, stranger.session.id, stranger.session.login)
         assert notice.values["time_to_live"] == 1.5
-
-    def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"m", **{"x-delay": "1000", "x-max-length": "1"})
-        client.drop()
-        scene.wait(1.1)
-        (notice,) = scene.notices
-        assert (notice.session, notice.login, notice.in_force) == (client.session.id, "", True)
 
     def test_arguments_that_change_nothing_are_not_told(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 5}})

@@ -45,20 +45,6 @@ class TestBoth:
         tree: Tree = request.param()
         return tree
 
-    @pytest.mark.parametrize("text", ["/topic/a", "/topic/a.*", "", "#"])
-    def test_holds_values_by_text(self, tree: Tree, text: str) -> None:
-        assert tree.get(text) is None
-        tree.add(text, 1)
-        assert tree.get(text) == 1
-        assert tree.get(text + ".b") is None
-        assert len(tree) == 1
-        tree.add(text, 2)
-        assert tree.get(text) == 2
-        assert len(tree) == 1
-        tree.remove(text)
-        assert tree.get(text) is None
-        assert (len(tree), tree.nodes) == (0, 0)
-
     @pytest.mark.parametrize("text", [LONG + ".*", "*." * 30_000, "#.a." * 15_000])
     def test_very_long_texts_come_and_go(self, tree: Tree, text: str) -> None:
         tree.add(text, 1)

@@ -8,7 +8,7 @@ from gateway.broker.queue import browser
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from .helpers import QUEUE, fill, queue_of, waits
+from .helpers import QUEUE, fill, queue_of
 
 TAILING = {"browser-end": "false"}
 
@@ -89,16 +89,6 @@ class TestTheEndOfABrowser:
         assert scene.broker.context.waiting == 1
 
 
-class TestTailing:
-    def test_a_queue_that_is_not_there_comes_into_being(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client, **TAILING)
-        assert not client.received()
-        assert QUEUE in scene.broker.destinations
-        client.unsubscribe("b")
-        assert QUEUE not in scene.broker.destinations
-
-
 KIB = 1024
 
 
@@ -150,23 +140,6 @@ def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -
     assert "8192 bytes (max_outbound)" in client.failures[0].detail
     assert "browser" in client.failures[0].detail
     assert client.scene.broker.context.waiting == sent
-
-
-@pytest.mark.parametrize("headers", [{}, TAILING], ids=["to the end", "tailing"])
-@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.unsubscribe("b")])
-def test_it_may_leave_in_the_middle(pair: tuple[Client, Client], headers: dict[str, str], leave: Step) -> None:
-    client, producer = pair
-    bodies = fill(producer, 20, size=300)
-    client.stalled = True
-    browse(client, **headers)
-    leave(client)
-    client.stalled = False
-    if not client.closed:
-        client.resume()
-        assert 0 < len(client.messages()) < 10
-    scene = producer.scene
-    assert scene.broker.context.subscriptions == 0
-    assert waits(scene) == [body.decode() for body in bodies]
 
 
 def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:

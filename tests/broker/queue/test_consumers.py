@@ -51,7 +51,7 @@ class TestAvoid:
         assert one.message().message_id == message.message_id
 
     @pytest.mark.parametrize("priority", [-1, 0, 5])
-    def test_also_where_messages_of_groups_come_back_with_it(self, scene: Scene, priority: int) -> None:
+    def test_to_another_one_though_messages_of_groups_come_back_with_it(self, scene: Scene, priority: int) -> None:
         one = scene.consumer(QUEUE, ack="client")
         fill(one, 1)
         fill(one, 1, start=2, JMSXGroupID="g")
@@ -102,7 +102,7 @@ class TestExclusive:
     @leaving
     @pytest.mark.parametrize("count", [1, 2])
     @pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
-    def test_also_where_the_higher_one_stood_by_for_long_and_the_lower_one_just_came(
+    def test_the_higher_one_is_next_though_it_stood_by_for_long_and_the_lower_one_just_came(
         self, scene: Scene, leave: Step, count: int, headers: dict[str, str]
     ) -> None:
         high, one = consumer(scene, priority=5), consumer(scene, exclusive=True)

@@ -188,7 +188,7 @@ class TestTargets:
 
 
 class TestDeadLettersOfDeadLetters:
-    def test_but_who_says_that_it_is_not_to_be_delivered_again_is_heard(self, scene: Scene) -> None:
+    def test_a_nack_without_requeue_ends_one(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish(DEAD, b"m")
         reject(client, DEAD, requeue="false")

@@ -1,4 +1,4 @@
-"""Dispatch: consumers that want only some of the messages, long lists that are read in turns, and returns."""
+"""Dispatch: consumers that want only some of the messages, their ready lists, and long lists that are read in turns."""
 
 from __future__ import annotations
 

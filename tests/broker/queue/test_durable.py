@@ -126,7 +126,9 @@ class TestPlaces:
         assert not last.store.places
 
     @pytest.mark.parametrize(("end", "left"), [(Client.commit, [3]), (Client.abort, [0, 1, 2, 3])])
-    def test_also_with_messages_that_have_no_row(self, scene: Scene, end: Step, left: list[int]) -> None:
+    def test_a_transaction_gives_back_messages_beside_those_that_have_no_row(
+        self, scene: Scene, end: Step, left: list[int]
+    ) -> None:
         client, consumer = scene.connect(), scene.consumer("/queue/a", ack="client")
         for number, headers in enumerate([P, {}, P]):
             client.publish("/queue/a", b"%d" % number, **headers)

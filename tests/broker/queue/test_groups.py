@@ -67,7 +67,7 @@ class TestBusyOwner:
         send(owner, *numbered("g", *range(2, 20)), "1")
         assert names(other) == ["1"]
 
-    def test_nor_does_it_pile_up(self, scene: Scene) -> None:
+    def test_what_expires_does_not_pile_up(self, scene: Scene) -> None:
         owner, other = consumer(scene, 1), consumer(scene, 1)
         send(owner, "g1", "1")
         for number in range(300):
@@ -82,7 +82,7 @@ class TestBusyOwner:
         assert parked is None or len(parked.tokens) <= 100
         assert sum(map(len, queue_of(scene).in_memory.ready_lists)) <= 100
 
-    def test_also_behind_one_that_stays(self, scene: Scene) -> None:
+    def test_nor_behind_one_that_stays(self, scene: Scene) -> None:
         owner = consumer(scene, 1)
         send(owner, "g1", "g2")
         (group,) = known(scene)

@@ -201,7 +201,7 @@ class TestConflation:
         send(client, "2", key="a", _AMQ_LVQ_NAME="y")
         assert left(scene) == "12"
 
-    def test_but_not_over_priorities(self, scene: Scene) -> None:
+    def test_a_place_counts_within_one_priority(self, scene: Scene) -> None:
         client = scene.connect()
         self.news(client, "a", "1", priority="9")
         self.news(client, "b", "2", priority="5")

@@ -274,7 +274,7 @@ class TestPurge:
         assert len(scene.store.rows) == stored(scene) == 10
         assert list(marks(scene)) == list(range(40, 50))
 
-    def test_nor_while_the_store_fails(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_slice_while_the_store_fails(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         """Then all slices but one would wait in memory."""
         monkeypatch.setattr(module, "_SLICE", 4)
         scene = stage({QUEUE: {"idle_timeout": 5.0}}, stored=True)

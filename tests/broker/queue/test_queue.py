@@ -1,4 +1,4 @@
-"""Queues: which consumer gets which message in which order, what comes back, and when a queue goes."""
+"""Queues: how consumers share messages, in which order these come back, and when a queue goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from ..wire import Received, parse
 from .helpers import QUEUE, fill, queue_of
 
 MODES = ["auto", "client"]
@@ -40,7 +39,7 @@ class TestOneConsumerEach:
 class TestGivenBack:
     @pytest.mark.requirement("ACK-06")
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
-    def test_also_those_of_interleaved_consumers_that_leave_one_by_one(
+    def test_messages_of_interleaved_consumers_that_leave_one_by_one_come_back_in_order(
         self, stage: Stage, order: tuple[int, ...]
     ) -> None:
         scene = stage(max_unacknowledged=3)
@@ -83,13 +82,6 @@ class TestPriority:
         expected = sorted(sent, key=lambda each: (-each[1], each[0]))
         assert client.bodies() == [b"%d" % number for number, _ in expected]
 
-    def test_4_is_what_the_others_have(self, scene: Scene) -> None:
-        producer = scene.connect()
-        for said in ("3", "", "4", "5"):
-            producer.publish("/queue/a", said.encode(), **({"priority": said} if said else {}))
-        messages = scene.consumer("/queue/a").messages()
-        assert [message.headers.get("priority", "") for message in messages] == ["5", "", "4", "3"]
-
 
 class TestPlaces:
     def test_purged_is_everything_that_nobody_has(self, stage: Stage) -> None:
@@ -109,47 +101,6 @@ class TestPlaces:
         client.drop()
         (client,) = consumers(scene, 1, "auto")
         assert client.bodies() == sorted(held)
-
-
-STEPS: list[Step] = [
-    lambda client: client.subscribe("/queue/a", "0", ack="client-individual", **{"prefetch-count": "3"}),
-    lambda client: client.subscribe("/queue/a", "1", ack="client", selector="n > 4"),
-    lambda client: client.subscribe("/queue/a", "2", browser="true", **{"browser-end": "false"}),
-    lambda client: client.begin(),
-    lambda client: client.ack(first(client, "0"), transaction="t"),
-    lambda client: client.subscribe("/queue/a", "3", ack="client", exclusive="true"),
-    lambda client: client.nack(first(client, "1")),
-    lambda client: client.unsubscribe("2"),
-    lambda client: client.publish("/queue/a", b"never", transaction="t"),
-    lambda client: client.unsubscribe("0"),
-    lambda client: client.subscribe("/queue/a", "4", browser="true"),
-    lambda client: client.unsubscribe("1"),
-    lambda client: client.nack(first(client, "3"), transaction="t"),
-    lambda client: client.unsubscribe("3"),
-    lambda client: client.subscribe("/queue/a", "5", ack="client-individual", **{"prefetch-count": "1"}),
-]
-
-
-def first(client: Client, subscription: str) -> Received:
-    """The first message of that subscription, however long ago it came."""
-    frames = parse(client.written, client.version)
-    return next(frame for frame in frames if frame.headers.get("subscription") == subscription)
-
-
-@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
-@pytest.mark.parametrize("steps", range(len(STEPS) + 1))
-def test_a_session_may_end_at_every_point(scene: Scene, steps: int, leave: Step) -> None:
-    client, producer = scene.connect(), scene.connect()
-    for number in range(10):
-        group = {"JMSXGroupID": "gh"[number // 4 % 2]} if number % 2 else {}
-        producer.publish("/queue/a", b"%d" % number, n=str(number), **group)
-    for step in STEPS[:steps]:
-        step(client)
-        assert not client.closed
-    leave(client)
-    assert scene.broker.context.subscriptions == 0
-    producer.subscribe("/queue/a")
-    assert producer.bodies() == [b"%d" % number for number in range(10)]
 
 
 def browse(client: Client) -> None:
@@ -187,16 +138,6 @@ class TestIdleTimeout:
         assert scene.broker.context.waiting == 1
         scene.wait(0.2)
         assert not scene.broker.destinations
-
-    def test_what_comes_back_behind_that_time_does_not_stay_either(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"idle_timeout": 2.0, "backoff": 5.0}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.nack(client.message())
-        client.drop()
-        scene.wait(10.0)
-        assert not scene.broker.destinations
-        assert scene.broker.memory.used == 0
 
     def test_a_browser_is_no_subscriber(self, scene: Scene) -> None:
         client, other = scene.connect(), scene.connect()

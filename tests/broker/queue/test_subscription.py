@@ -1,4 +1,4 @@
-"""A subscription: its ack mode, its selector, its ledger, and the headers that are its own on a MESSAGE."""
+"""A subscription: its selector, its prefetch, and the headers that are its own on a MESSAGE."""
 
 from __future__ import annotations
 

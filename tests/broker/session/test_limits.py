@@ -34,10 +34,6 @@ def test_each_is_a_setting_of_the_same_default() -> None:
         assert Settings.model_fields[quota.name].default == quota.default
 
 
-def test_publishers_are_held_back_from_three_quarters_of_the_memory_on() -> None:
-    assert Quotas(memory_limit=4_000).memory_high == 3_000
-
-
 def test_subscriptions_are_counted_by_session(stage: Stage) -> None:
     scene = stage(max_subscriptions=2)
     client, other = scene.connect(), scene.connect()

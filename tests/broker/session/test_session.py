@@ -22,24 +22,6 @@ class TestCommands:
         assert b"SEND SUBSCRIBE UNSUBSCRIBE" in error.body
         assert b"CONNECT" not in error.body.replace(repr(command).encode(), b"").replace(b"DISCONNECT", b"")
 
-    @pytest.mark.parametrize(
-        ("command", "header"),
-        [
-            ("SEND", "destination"),
-            ("SUBSCRIBE", "destination"),
-            ("UNSUBSCRIBE", "id"),
-            ("BEGIN", "transaction"),
-            ("COMMIT", "transaction"),
-            ("ABORT", "transaction"),
-        ],
-    )
-    def test_a_missing_header_is_refused(self, scene: Scene, version: Version, command: str, header: str) -> None:
-        client = scene.connect(version)
-        client.send(command, {"receipt": "r"})
-        error = client.error()
-        assert error.headers["message"] == f"{command} needs the header {header}"
-        assert error.headers["receipt-id"] == "r"
-
     @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
     def test_a_session_connects_once(self, client: Client, command: str) -> None:
         client.send(command, {"accept-version": "1.2", "host": "localhost"})
@@ -337,7 +319,9 @@ class TestEnd:
         assert not other.message().redelivered
 
     @pytest.mark.parametrize("unsubscribed", [False, True])
-    def test_and_not_before(self, client: Client, other: Client, unsubscribed: bool) -> None:
+    def test_what_lay_in_the_outbox_comes_back_unmarked(
+        self, client: Client, other: Client, unsubscribed: bool
+    ) -> None:
         """The connection ends while messages still lie in the outbox: no consumer had them, so they are not marked."""
         for id in "ab":
             client.subscribe(f"/queue/{id}", id)

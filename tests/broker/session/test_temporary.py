@@ -161,15 +161,6 @@ class TestOthers:
         assert all(len(token) == 24 for token in tokens)
         assert not any(client.session.id in token for token in tokens)
 
-    @both
-    def test_do_not_get_it_afterwards(self, scene: Scene, client: Client, worker: Client, kind: str) -> None:
-        name = address(client, worker, f"/temp-{kind}/replies")
-        client.drop()
-        other = scene.connect()
-        other.subscribe(f"/temp-{kind}/replies")
-        worker.publish(name, b"m")
-        assert not other.received()
-
 
 class TestGone:
     @both
@@ -188,15 +179,6 @@ class TestGone:
         assert not scene.broker.destinations
         assert scene.broker.memory.used == 0
         assert scene.broker.counters.unroutable == 3
-
-    def test_though_there_is_no_room_for_a_new_queue(self, stage: Stage) -> None:
-        scene = stage(max_destinations=2)
-        client, worker = scene.connect(), scene.connect()
-        name = address(client, worker)
-        client.drop()
-        worker.publish("a,b", b"m")
-        worker.publish(name, b"m", receipt="r")
-        assert worker.receipts() == ["r"]
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
     @pytest.mark.parametrize("ack", ["auto", "client"])

@@ -1,4 +1,4 @@
-"""Transactions: COMMIT carries out all, else nothing happens; and they do not touch one another."""
+"""Transactions: COMMIT carries out all in order, and the limits; the models show that ABORT undoes all."""
 
 from __future__ import annotations
 
