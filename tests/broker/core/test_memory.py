@@ -86,6 +86,18 @@ class TestJudged:
         judge(scene)
         assert other.session.outbox.limit == 320_000
 
+    def test_nearly(self, stage: Stage) -> None:
+        scene = stage(memory_limit=16_000)
+        memory = scene.broker.memory
+        for nearly in (True, False):
+            judge(scene, nearly=nearly)
+            assert memory.nearly_full is nearly
+        memory.buffer(14_999)
+        assert not memory.nearly_full
+        memory.buffer(1)
+        assert memory.nearly_full
+        memory.buffer(-15_000)
+
 
 @pytest.mark.parametrize(
     ("destination", "headers", "policies", "goes_on"),

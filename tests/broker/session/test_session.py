@@ -22,6 +22,15 @@ class TestCommands:
         assert b"SEND SUBSCRIBE UNSUBSCRIBE" in error.body
         assert b"CONNECT" not in error.body.replace(repr(command).encode(), b"").replace(b"DISCONNECT", b"")
 
+    def test_a_missing_header_is_refused(self, scene: Scene) -> None:
+        needed = {"SEND": "destination", "SUBSCRIBE": "destination", "UNSUBSCRIBE": "id", "BEGIN": "transaction"}
+        for command, header in {**needed, "COMMIT": "transaction", "ABORT": "transaction"}.items():
+            client = scene.connect()
+            client.send(command, {"receipt": "r"})
+            error = client.error()
+            assert error.headers["message"] == f"{command} needs the header {header}"
+            assert error.headers["receipt-id"] == "r"
+
     @pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
     def test_a_session_connects_once(self, client: Client, command: str) -> None:
         client.send(command, {"accept-version": "1.2", "host": "localhost"})
