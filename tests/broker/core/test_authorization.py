@@ -70,27 +70,6 @@ class TestSend:
         client.publish("a", b"1", **{"destination-type": "MULTICAST"})
         assert refused(client).startswith("alice may not send to 'a'; ")
 
-    def test_all_parts_or_nothing(self, scene: Scene) -> None:
-        client = client_of(scene, Granted(send="/queue/a /queue/b"))
-        client.publish("/queue/a,/queue/b", b"1")
-        assert scene.broker.context.waiting == 2
-        client.begin()
-        client.publish("/queue/a", b"1", transaction="t")
-        client.publish("/queue/a,/queue/c,/queue/b", b"1", transaction="t")
-        assert refused(client).startswith("alice may not send to '/queue/c'; ")
-        assert scene.broker.context.waiting == 2
-
-    def test_what_was_accepted_stays_accepted(self, scene: Scene) -> None:
-        granted = Granted(send="/queue/a")
-        client = client_of(scene, granted)
-        client.begin()
-        client.publish("/queue/a", b"1", transaction="t")
-        client.publish("/queue/a", b"2", **{"x-delay": "1000"})
-        granted.allowed[Action.SEND] = []
-        client.commit()
-        scene.wait(1.1)
-        assert scene.broker.context.waiting == 2
-
     def test_temporary_destinations_are_free(self, scene: Scene) -> None:
         """Also those of others: a program that knows the name was told it."""
         client, other = client_of(scene, Granted()), client_of(scene, Granted(send="/queue/a"))
@@ -113,27 +92,15 @@ class TestSend:
         assert sizes == [1, 2, 1, 1]
         assert granted.sendable == {"/topic/c"}
 
-    @pytest.mark.parametrize(
-        ("login", "options", "name", "command"),
-        [
-            ("a lice", [], "/queue/x y", " 'a lice' send '/queue/x y'"),
-            ("alice", [], "/queue/x\ny", ""),
-            (
-                "alice",
-                ["--group=a b", "--transport=websocket"],
-                "/queue/x",
-                " '--group=a b' --transport=websocket alice send /queue/x",
-            ),
-        ],
-    )
-    def test_the_command_that_explains_can_be_typed(
-        self, scene: Scene, login: str, options: list[str], name: str, command: str
-    ) -> None:
-        granted = Granted()
-        granted.asking = options
-        client = client_of(scene, granted, login)
-        client.publish(name, b"1")
-        assert refused(client) == f"{login} may not send to {name!r}; `gateway acl explain{command}` says why"
+    def test_all_parts_or_nothing(self, scene: Scene) -> None:
+        client = client_of(scene, Granted(send="/queue/a /queue/b"))
+        client.publish("/queue/a,/queue/b", b"1")
+        assert scene.broker.context.waiting == 2
+        client.begin()
+        client.publish("/queue/a", b"1", transaction="t")
+        client.publish("/queue/a,/queue/c,/queue/b", b"1", transaction="t")
+        assert refused(client).startswith("alice may not send to '/queue/c'; ")
+        assert scene.broker.context.waiting == 2
 
 
 class TestReplyTo:
@@ -192,19 +159,6 @@ class TestReplyTo:
         assert (asked.count("/queue/answers"), asked.count("/user/anonymous/queue/a")) == (2, 2)
         other.publish("/queue/work", b"1", **{"reply-to": mine})
         assert refused(other).startswith("reply-to names another user's destination: ")
-
-    def test_it_is_looked_at_again_where_the_rules_have_changed(self, scene: Scene) -> None:
-        granted = Granted(send=self.GRANTED, subscribe="/queue/answers")
-        client = client_of(scene, granted)
-        client.publish("/queue/work", b"1", **{"reply-to": "/queue/answers"})
-        granted.answerable.clear()
-        granted.allowed[Action.SUBSCRIBE] = []
-        client.publish("/queue/work", b"1")
-        client.publish("/queue/work", b"1", **{"reply-to": "/queue/answers"})
-        refused(client)
-        free = scene.connect()
-        free.publish("/queue/work", b"1", **{"reply-to": "/queue/secret"})
-        assert not free.closed, "without rules"
 
     def test_only_so_many_are_looked_at(self, scene: Scene) -> None:
         """A header line has room for 30,000 of them, which took a tenth of a second for each frame."""
@@ -273,11 +227,6 @@ class TestArguments:
             if not more:
                 assert refused(client) == f"alice may not send to '/queue/dead'{why('send', '/queue/dead')}"
 
-    def test_where_the_operator_wants_none(self, stage: Stage) -> None:
-        client = client_of(stage(client_queue_arguments=False), Granted(send="#", admin="#"))
-        client.publish("/queue/a", b"1", **{"x-max-length": "1"})
-        assert client.error().headers["message"] == "queue arguments are not for clients here"
-
 
 class TestSubscribe:
     @pytest.mark.parametrize("name", ["/queue/x", "x", "/topic/x", "/topic/x.*", "/user/queue/x", "/app/x"])
@@ -296,28 +245,6 @@ class TestSubscribe:
         client = client_of(stage(LOGS), Granted(), client_id="me")
         client.subscribe("/queue/x" if "browser" in headers else "/topic/x", **headers)
         assert refused(client).startswith("alice may not subscribe to ")
-
-    def test_allowed(self, scene: Scene) -> None:
-        function = functions(scene)
-        client = client_of(scene, Granted(subscribe="/queue/a /topic/a /user/alice/queue/a /app/add"))
-        for number, name in enumerate(
-            ["/queue/a", "/amq/queue/a", "/exchange/amq.topic/a", "/user/queue/a", "/app/add"]
-        ):
-            client.subscribe(name, str(number))
-        client.subscribe("/temp-queue/a", "t")
-        assert not client.closed
-        assert len(function.messages()) == 1
-
-    def test_the_mail_of_those_without_a_name(self, scene: Scene) -> None:
-        """Each has its own, and rules know it as that of one user."""
-        granted = Granted(subscribe="/user/anonymous/queue/a", send="/user/anonymous/queue/a")
-        client, other = client_of(scene, granted, ""), client_of(scene, granted, "")
-        for each in (client, other):
-            each.subscribe("/user/queue/a")
-        client.publish(f"/user/{client.session.user}/queue/a", b"1")
-        assert (client.bodies(), other.bodies()) == ([b"1"], [])
-        client.publish(f"/user/{other.session.user}/queue/a", b"1")
-        refused(client)
 
 
 @pytest.mark.parametrize("ack", ["auto", "client"])
@@ -363,18 +290,6 @@ class TestDurable:
         expected = "x-queue-name: alice may not subscribe to '/queue/yours'"
         assert refused(client) == expected + why("subscribe", "/queue/yours")
 
-    def test_that_of_somebody_else_is_another_one(self, scene: Scene) -> None:
-        granted = Granted(subscribe="/topic/a")
-        headers = {"durable-subscription-name": "d"}
-        for login in ("alice", "bob"):
-            client = client_of(scene, granted, login, "me")
-            client.subscribe("/topic/a", **headers)
-        scene.connect().publish("/topic/a", b"1")
-        assert [client.bodies() for client in scene.clients[:2]] == [[b"1"], [b"1"]]
-        scene.clients[1].send("UNSUBSCRIBE", {"id": "0"} | headers)
-        assert len(scene.broker.registry.durable_subscriptions) == 1
-        scene.clients[0].send("UNSUBSCRIBE", {"id": "0"} | headers)
-
 
 class TestRecheck:
     """The rules have changed while sessions are open."""
@@ -414,18 +329,6 @@ class TestRecheck:
         named = headers.get("x-queue-name")
         assert lost.rule == f"subscribe {f'/queue/{named}' if named else name.replace('/user/', '/user/alice/')}"
         assert not other.closed
-
-    def test_a_shared_one_that_is_not_for_it_any_more(self, scene: Scene) -> None:
-        granted = Granted(subscribe="/topic/a /queue/q")
-        client = client_of(scene, granted)
-        client.subscribe("/topic/a", **{"x-queue-name": "q"})
-        granted.allowed = Granted(subscribe="/topic/a").allowed
-        assert not recheck_session(client.session)
-        scene.settle()
-        refused(client)
-        (lost,) = client.failures
-        assert isinstance(lost, AccessLost)
-        assert lost.rule == "subscribe /queue/q", "not its topic, which is allowed"
 
     def test_a_durable_one_and_a_pattern_stay_where_all_is_allowed(self, scene: Scene) -> None:
         granted = Granted(subscribe="/topic/a", some={"/topic/a.*": Coverage.ALL})

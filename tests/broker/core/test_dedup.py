@@ -85,15 +85,6 @@ class TestShares:
             assert not ids.is_new(name, "1", 0.0)
         assert len(ids) == 1
 
-    def test_what_is_behind_the_window_goes_from_all_shares(self, names: list[str]) -> None:
-        ids = DedupIds(10.0, 1_000)
-        for name in names:
-            ids.is_new(name, "1", 0.0)
-        assert len(ids) == len(names)
-        for number in range(_SHARES):
-            ids.is_new(names[0], str(number), 20.0)
-        assert len(ids) == _SHARES
-
 
 @pytest.mark.parametrize("header", ["dedup-id", "_AMQ_DUPL_ID"])
 @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
@@ -148,29 +139,6 @@ def test_in_a_transaction_it_counts_at_commit(scene: Scene) -> None:
     assert client.bodies() == [b"first"]
     assert scene.broker.counters.duplicates == 2
     assert scene.broker.memory.used == 0
-
-
-def test_each_of_several_destinations_has_its_own(scene: Scene) -> None:
-    client = scene.connect()
-    for id, name in enumerate("abcd"):
-        client.subscribe(name, str(id))
-    client.publish("a,b", b"1", **X)
-    client.publish("b,c", b"2", **X)
-    client.publish("d,/queue/d", b"3", **X)
-    found = [(each.headers["destination"], each.body) for each in client.messages()]
-    assert found == [("a", b"1"), ("b", b"1"), ("c", b"2"), ("d", b"3")]
-    assert scene.broker.counters.duplicates == 2
-
-
-def test_a_delayed_one_is_known_at_once(scene: Scene) -> None:
-    client = scene.connect()
-    client.subscribe("a")
-    for body in (b"1", b"2"):
-        client.publish("a", body, **X, **{"x-delay": "1000"})
-    client.publish("a", b"3", **X)
-    assert len(scene.broker.router.delayed) == 1
-    scene.wait(1.1)
-    assert client.bodies() == [b"1"]
 
 
 def test_of_what_is_not_durable_nothing_is_stored() -> None:

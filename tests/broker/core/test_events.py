@@ -12,10 +12,9 @@ from gateway.broker.core import events
 from gateway.broker.core.events import EventLog
 from gateway.broker.core.ports import NullRecorder, Recorder
 from gateway.broker.errors import HeaderMissing, SessionEnded
-from gateway.broker.model.options import PLAIN
 from gateway.broker.model.policy import OnNack, WhenFull
 from gateway.broker.queue import durable, paging
-from gateway.codec import V10, Head
+from gateway.codec import V10
 
 from ..client import Client, Scene
 from ..conftest import Stage
@@ -61,16 +60,6 @@ class TestMessages:
         old.publish(f"{T},/queue/b")
         assert told(notes.of("accepted")[1:], "destination") == [T, "/queue/b"]
         assert notes.rows[-2].has(event="delivered", subscription=None, ack_mode="auto", destination=T)
-
-    def test_only_patterns_read_it(self, scene: Scene) -> None:
-        notes = recorded(scene)
-        client = scene.connect()
-        client.subscribe("/topic/*")
-        for _ in range(2):
-            client.publish(T)  # the second time it is known that there is no topic
-        assert (
-            told(notes.of("accepted", "delivered"), "event", "destination") == [("accepted", T), ("delivered", T)] * 2
-        )
 
     def test_what_was_rejected_is_delivered_again(self, scene: Scene) -> None:
         notes = recorded(scene)
@@ -126,24 +115,6 @@ class TestMessages:
         late = notes.of("accepted")[1]
         assert late.has(body=b"2", session=client.session.id, transport=None, peer=None, principal=None)
 
-    def test_what_a_function_sends_has_no_session(self, scene: Scene) -> None:
-        notes = recorded(scene)
-        router = scene.broker.router
-        router.send(router.prepare(Head.of("SEND", {"destination": Q}), b"", Q, PLAIN, None))
-        assert notes.one("accepted").has(destination=Q, session=None, transport=None)
-
-    def test_what_did_not_reach_its_client_comes_once_more(self, scene: Scene) -> None:
-        notes = recorded(scene)
-        slow, other = scene.connect(), scene.connect()
-        slow.subscribe(Q)
-        slow.stalled = True
-        other.publish(Q)
-        slow.drop()
-        other.subscribe(Q)
-        assert not other.message().redelivered
-        found = told(notes.of("delivered"), "session", "delivery_count")
-        assert found == [(slow.session.id, 1), (other.session.id, 1)]
-
     def test_the_recorder_says_if_it_is_behind(self, scene: Scene) -> None:
         notes = recorded(scene)
         for notes.is_behind in (False, True):
@@ -188,21 +159,6 @@ class TestTimes:
 
 
 class TestTopics:
-    def test_everybody_has_a_row(self, scene: Scene) -> None:
-        notes = recorded(scene)
-        sender, *others = [scene.connect() for _ in range(4)]
-        others[0].subscribe(T)
-        others[1].subscribe(T, ack="client")
-        others[2].subscribe(T, selector="kind = 'x'")
-        sender.publish(T, kind="x")
-        sender.publish(T, kind="y")
-        found = Counter(told(notes.of("delivered"), "session", "destination", "delivery_count"))
-        counts = [2, 2, 1]
-        assert found == {(each.session.id, T, 1): count for each, count in zip(others, counts, strict=True)}
-        accepted = notes.of("accepted")[0]
-        first = notes.of("delivered", number=accepted.number)
-        assert [row.queue_us for row in first] == [row.now - accepted.now for row in first]
-
     @pytest.mark.parametrize("ack", ["auto", "client"])
     @pytest.mark.parametrize("headers", [{}, {"selector": "kind = 'x'"}])
     def test_what_a_pattern_reads_has_the_name_it_was_sent_to(
@@ -223,26 +179,6 @@ class TestTopics:
         assert told(notes.of("acked"), "destination") == (expected if ack == "client" else [])
         client.unsubscribe("all")
         assert told(notes.of("subscribed", "unsubscribed"), "destination") == ["/topic/#"] * 2
-
-    def test_what_a_durable_subscription_reads_has_the_name_it_was_sent_to(self, scene: Scene) -> None:
-        notes = recorded(scene)
-        client, other = scene.connect(), scene.connect()
-        client.subscribe("/topic/*", ack="client", durable="true")
-        client.publish("/topic/b")
-        client.nack(client.message())
-        client.unsubscribe()
-        client.publish("/exchange/amq.topic/c")
-        other.subscribe("/topic/*", ack="client", durable="true")  # it has them before it is told that it is there
-        other.ack(other.messages()[-1])
-        other.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
-        expected = [("accepted", "/topic/b"), ("delivered", "/topic/b"), ("nacked", "/topic/b")]
-        expected += [("redelivered", "/topic/b"), ("accepted", "/topic/c")]
-        expected += [("redelivered", "/topic/b"), ("delivered", "/topic/c")]
-        expected += [("acked", "/topic/b"), ("acked", "/topic/c")]
-        assert told([row for row in notes.rows if row.number], "event", "destination") == expected
-        assert {row.destination for row in notes.of("subscribed", "unsubscribed")} == {
-            "/dsub/anonymous//0/%2Ftopic%2F%2A"
-        }
 
     @pytest.mark.parametrize("name", [T, "/topic/*"])
     @pytest.mark.parametrize("headers", [{}, {"durable": "true"}])
@@ -265,35 +201,6 @@ class TestTopics:
             ("expired", T, None) if headers else ("dropped", T, "queue-gone"),  # a durable one takes it back first
         ]
 
-    def test_what_a_log_has_shown_has_no_latency(self, stage: Stage) -> None:
-        scene = stage({T: {"log_messages": 9}})
-        notes = recorded(scene)
-        early, late, slow = (scene.connect() for _ in range(3))
-        early.subscribe(T)
-        early.publish(T)
-        late.subscribe(T, **{"from-seq": "0"})
-        slow.subscribe(T, ack="client", **{"from-seq": "0"})
-        early.publish(T)
-        live = [row.queue_us is not None for row in notes.of("delivered")]
-        assert live == [True, False, False, True, True, True]
-        assert scene.broker.counters.delivered == 6
-
-    def test_a_notice_about_a_pattern_has_the_name_of_the_pattern(self, stage: Stage) -> None:
-        scene = stage({"/topic/#": {"log_messages": 1}})
-        notes = recorded(scene)
-        client = scene.connect()
-        client.subscribe("/topic/*", ack="client", resume="me")
-        client.publish(T)
-        client.ack(client.message())
-        client.unsubscribe()
-        scene.broker.registry.streams.forgotten = scene.broker.router.number + 5
-        client.subscribe("/topic/*", ack="client", resume="me")
-        notice = client.message()
-        assert notice.headers["gap"] == "true"
-        client.ack(notice)
-        assert notes.rows[-1].has(event="acked", destination="/topic/*", number=number_of(notice.message_id))
-        assert notes.counts["delivered"] == scene.broker.counters.delivered == 2
-
     def test_retained(self, stage: Stage) -> None:
         scene = stage(max_retained=1)
         notes = recorded(scene)
@@ -310,10 +217,21 @@ class TestTopics:
         assert notes.one("expired").has(destination="/topic/b", number=delivered.number, size=3)
         assert scene.broker.counters.dropped == scene.broker.counters.expired == scene.broker.counters.delivered == 1
 
-    def test_what_expires_on_its_way(self, scene: Scene) -> None:
+    def test_a_notice_about_a_pattern_has_the_name_of_the_pattern(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"log_messages": 1}})
         notes = recorded(scene)
-        scene.connect().publish(T, expires="1")
-        assert told(notes.of("accepted", "expired"), "event", "destination") == [("accepted", T), ("expired", T)]
+        client = scene.connect()
+        client.subscribe("/topic/*", ack="client", resume="me")
+        client.publish(T)
+        client.ack(client.message())
+        client.unsubscribe()
+        scene.broker.registry.streams.forgotten = scene.broker.router.number + 5
+        client.subscribe("/topic/*", ack="client", resume="me")
+        notice = client.message()
+        assert notice.headers["gap"] == "true"
+        client.ack(notice)
+        assert notes.rows[-1].has(event="acked", destination="/topic/*", number=number_of(notice.message_id))
+        assert notes.counts["delivered"] == scene.broker.counters.delivered == 2
 
 
 class TestEnds:
@@ -341,32 +259,6 @@ class TestEnds:
         assert found[0].has(destination=Q, size=1, delivery_count=0)
         assert found[0].queue_us == found[0].now - notes.one("accepted", number=found[0].number).now
 
-    def test_an_older_one_comes_back_to_a_newer_one_of_its_key(self, stage: Stage) -> None:
-        scene = stage({Q: {"conflate_by": "key"}, T: {"slow_consumer": "drop-oldest", "slow_messages": 1}})
-        notes = recorded(scene)
-        client = scene.connect()
-        client.subscribe(Q, ack="client", **{"prefetch-count": "1"})
-        client.subscribe(T, "t", ack="client", **{"prefetch-count": "1"})
-        for body in (b"1", b"2", b"3"):
-            client.publish(T, body)
-        assert notes.one("dropped").has(destination=T, reason="queue-full", number=notes.of("accepted")[1].number)
-        for body in (b"1", b"2"):
-            client.publish(Q, body, key="k")
-        client.nack(client.messages()[-1])
-        number = notes.of("accepted")[3].number
-        assert notes.of("dropped")[1].has(reason="conflated", number=number, delivery_count=1)
-
-    @pytest.mark.parametrize("dies", [True, False])
-    def test_expiry(self, stage: Stage, dies: bool) -> None:
-        scene = stage({Q: {"dead_letter_expired": dies}})
-        notes = recorded(scene)
-        scene.connect().publish(Q, b"1", ttl="1000")
-        scene.wait(2.0)
-        number = notes.one("accepted").number
-        assert notes.one("expired").has(number=number, destination=Q, size=1, delivery_count=0)
-        dead = notes.of("dead_lettered")
-        assert told(dead, "number", "destination", "reason") == ([(number, Q, "expired")] if dies else [])
-
     def test_a_dead_letter_goes_on_under_another_number(self, stage: Stage) -> None:
         scene = stage({Q: {"on_nack": OnNack.DEAD_LETTER}})
         notes = recorded(scene)
@@ -382,15 +274,6 @@ class TestEnds:
         assert delivered.number == number_of(client.message().message_id) != dead.number
         assert delivered.queue_us == delivered.now - dead.now - 1  # it is a message from then on
         assert notes.counts["accepted"] == 1
-
-    def test_dropped_by_nack(self, stage: Stage) -> None:
-        scene = stage({Q: {"on_nack": OnNack.DROP}})
-        notes = recorded(scene)
-        client = scene.connect()
-        client.subscribe(Q, ack="client")
-        client.publish(Q)
-        client.nack(client.message())
-        assert told(notes.rows[-2:], "event", "reason") == [("nacked", None), ("dropped", "rejected")]
 
     def test_gone_with_their_queue(self, stage: Stage) -> None:
         scene = stage({Q: {"auto_delete": True}, "/queue/b": {"idle_timeout": 1.0}})
@@ -510,16 +393,6 @@ class TestTransactions:
         assert notes.counts["accepted"] == 1
         assert not notes.of("acked", "tx_committed")
 
-    def test_what_goes_wrong_inside_leaves_no_name_behind(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        recorded(scene)
-        client = scene.connect()
-        client.begin("tx")
-        client.publish("/queue/b", transaction="tx")
-        monkeypatch.setattr(scene.broker.router, "send", lambda sending: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            client.commit("tx")
-        assert scene.broker.records.transaction is None
-
 
 class TestSessions:
     def test_from_the_beginning_to_the_end(self, scene: Scene) -> None:
@@ -559,17 +432,6 @@ class TestSessions:
         assert told(notes.of("error"), "reason", "session") == ([(error, client.session.id)] if error else [])
         assert notes.one("disconnected").reason == reason
 
-    def test_what_waits_comes_behind_the_row_of_the_subscription(self, scene: Scene) -> None:
-        notes = recorded(scene)
-        client = scene.connect()
-        client.publish(Q)
-        client.subscribe(Q)
-        client.subscribe(Q, "refused", selector="=")
-        assert notes.events == [
-            *("connected", "accepted", "subscribed", "delivered"),
-            *("error", "unsubscribed", "disconnected"),
-        ]
-
     def test_what_the_transports_tell(self, scene: Scene) -> None:
         notes = recorded(scene)
         client = scene.connect()
@@ -580,20 +442,6 @@ class TestSessions:
         assert missed.has(event="heartbeat_missed", session=client.session.id, transport="tcp")
         assert refused.has(event="error", session=None, peer="127.0.0.1:1", principal="ada", transport="tcp")
         assert refused.reason == "CONNECT needs the header host"
-
-    def test_records_may_begin_when_sessions_are_there(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe(Q, ack="client")
-        client.publish(Q)
-        notes = Notebook()
-        scene.broker.records = found = EventLog(scene.broker.sessions, cast(Recorder, notes))
-        (subscription,) = client.session.subscriptions.values()
-        assert subscription.ledger is not None
-        found.pending(subscription, 1, next(iter(subscription.ledger.values())))
-        client.ack(client.message())
-        assert notes.events == ["subscribed", "gauge_subscription", "acked"]
-        assert notes.rows[1].has(pending=1, oldest_us=None)
-        assert notes.rows[2].has(ack_us=None, session=client.session.id)
 
 
 def test_a_recorder_that_discards_all_costs_no_names(scene: Scene) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.session.cost import SUBSCRIPTION, Cost, cost_of
+from gateway.broker.session.cost import SUBSCRIPTION, cost_of
 
 from ..client import Client, Rules, Scene
 from ..conftest import Stage
@@ -66,28 +66,6 @@ class TestJudged:
         memory.release(3_000)
         assert scene.pressure == [True, False] * 2
 
-    def test_exhausted(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        judge(scene, scarce=True, exhausted="the process takes too much (memory_mark)")
-        client.publish("/queue/a", b"x")
-        error = client.error()
-        assert (error.headers["message"], error.body) == (LIMIT, b"the process takes too much (memory_mark)")
-        judge(scene)
-        other.publish("/queue/a", b"x")
-        assert not other.closed
-
-    def test_nearly(self, stage: Stage) -> None:
-        scene = stage(memory_limit=16_000)
-        memory = scene.broker.memory
-        for nearly in (True, False):
-            judge(scene, nearly=nearly)
-            assert memory.nearly_full is nearly
-        memory.buffer(14_999)
-        assert not memory.nearly_full
-        memory.buffer(1)
-        assert memory.nearly_full
-        memory.buffer(-15_000)
-
     def test_while_outboxes_flood_the_memory_each_holds_little(self, stage: Stage) -> None:
         scene = stage(max_outbound=320_000)
         client, other = scene.connect(), scene.connect()
@@ -107,6 +85,18 @@ class TestJudged:
         assert failure.detail == "more than 10000 bytes (max_outbound, less while memory is short) wait to be read"
         judge(scene)
         assert other.session.outbox.limit == 320_000
+
+    def test_nearly(self, stage: Stage) -> None:
+        scene = stage(memory_limit=16_000)
+        memory = scene.broker.memory
+        for nearly in (True, False):
+            judge(scene, nearly=nearly)
+            assert memory.nearly_full is nearly
+        memory.buffer(14_999)
+        assert not memory.nearly_full
+        memory.buffer(1)
+        assert memory.nearly_full
+        memory.buffer(-15_000)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +134,6 @@ class TestCost:
     @pytest.fixture
     def client(self, stage: Stage) -> Client:
         return stage(max_unacknowledged=2).connect()
-
-    def test_of_a_session_with_nothing(self, client: Client) -> None:
-        assert cost_of(client.session) == Cost(0, 0, 0, 0)
-        assert cost_of(client.session).own == 0
 
     def test_of_what_waits_to_be_written(self, client: Client) -> None:
         client.subscribe("/topic/a")

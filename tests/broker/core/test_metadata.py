@@ -89,10 +89,3 @@ def test_what_the_headers_do_not_tell_any_more(options: SendOptions) -> None:
     found = there_and_back(message(options)).options
     for field in ("group", "closes_group", "conflation_key", "priority"):
         assert getattr(found, field) == getattr(options, field)
-
-
-def test_all_at_once() -> None:
-    sent = message(SendOptions(group="g", conflation_key="k"))
-    sent.attempts, sent.expires, sent.place = 1, NOW + 90, 2
-    sent.history = History(1.5)
-    assert THEIRS.of(there_and_back(sent), NUMBER) == OURS.of(sent, NUMBER)

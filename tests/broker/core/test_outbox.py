@@ -43,18 +43,6 @@ class TestParts:
         outbox.written(4)
         assert outbox.size == 1
 
-    def test_new_frames_come_behind_the_rest_of_a_piece(self, scene: Scene) -> None:
-        outbox = scene.connect().session.outbox
-        for data in (b"1", b"2", b"3"):
-            outbox.append(data)
-        taken = outbox.take(2)
-        outbox.append(b"4")
-        for _ in range(2):
-            taken += outbox.take(2)
-        outbox.append(b"5")
-        taken += outbox.take(2) + outbox.take(2)
-        assert taken == [b"1", b"", b"2", b"", b"3", b"", b"4", b"", b"5", b""]
-
     def test_however_many_pieces_each_part_is_moved_once(self, scene: Scene) -> None:
         """An outbox of megabytes would else cost more with each piece that leaves it."""
         moved: list[int] = []
@@ -74,22 +62,6 @@ class TestParts:
         assert sum(moved) == 20_000
         assert outbox.take() == [b"y", b""] * 200
 
-    def test_it_reports_itself_once_per_flush(self, scene: Scene) -> None:
-        outbox = scene.connect().session.outbox
-        for _ in range(2):
-            for _ in range(3):
-                outbox.append(b"x")
-            assert list(scene.broker.dirty) == [outbox]
-            scene.broker.dirty.clear()
-            outbox.take()
-
-    @pytest.mark.parametrize("destination", [A, T])
-    def test_messages_report_it_too(self, pair: tuple[Client, Client], destination: str) -> None:
-        client, producer = pair
-        client.subscribe(destination)
-        producer.receive(f"SEND\ndestination:{destination}\n\n1\0".encode() * 3)
-        assert len(client.messages()) == 3
-
     @pytest.mark.parametrize("hands_over", [True, False])
     def test_at_the_end_it_is_empty_and_stays_so(self, scene: Scene, hands_over: bool) -> None:
         outbox = scene.connect().session.outbox
@@ -105,22 +77,6 @@ class TestParts:
         outbox.append(b"z")
         assert outbox.take(2) == outbox.take() == []
         assert outbox.size == 0
-
-    def test_which_messages_were_on_their_way_is_known_by_the_piece(self, scene: Scene) -> None:
-        client, producer = scene.connect(), scene.connect()
-        outbox = client.session.outbox
-        client.subscribe(A)
-        client.stalled = True
-        fill(producer, 3)
-        outbox.take(2)
-        producer._decoder.feed(b"SEND\ndestination:/queue/a\n\n4\0" + b"SEND\ndestination:/queue/a\n\n5\0")
-        for frame in producer._decoder.frames():
-            producer.session.handle(frame)
-        outbox.take(2)
-        client.drop()
-        producer.subscribe(A)
-        found = [(each.body, each.redelivered) for each in producer.messages()]
-        assert found == [(b"1", True), (b"2", True), (b"3", False), (b"4", False), (b"5", False)]
 
 
 class TestWindow:
@@ -140,32 +96,6 @@ class TestWindow:
         assert client.bodies() == bodies
         assert context.waiting == 0
 
-    def test_others_get_them(self, pair: tuple[Client, Client]) -> None:
-        client, producer = pair
-        for each in pair:
-            each.subscribe(A)
-        client.stalled = True
-        bodies = fill(producer, 40, size=200)
-        share = producer.bodies()
-        assert len(share) > 30
-        client.resume()
-        assert sorted(client.bodies() + share, key=int) == bodies
-        fill(producer, 4)
-        assert len(client.messages()) == len(producer.messages()) == 2
-
-    def test_all_starved_subscriptions_go_on(self, pair: tuple[Client, Client]) -> None:
-        client, producer = pair
-        queues = [f"/queue/{number}" for number in range(5)]
-        for id, queue in enumerate(queues):
-            client.subscribe(queue, str(id), ack="client" if id % 2 else "auto")
-        client.stalled = True
-        bodies = {queue: fill(producer, 5, queue, size=200) for queue in queues}
-        assert client.scene.broker.context.waiting > 15
-        client.resume()
-        messages = client.messages()
-        for queue in queues:
-            assert [each.body for each in messages if each.headers["destination"] == queue] == bodies[queue]
-
     def test_a_queue_goes_on_below_the_window_and_not_before(self, pair: tuple[Client, Client]) -> None:
         client, producer = pair
         client.subscribe(A)
@@ -182,52 +112,6 @@ class TestWindow:
             assert context.waiting < waiting or not waiting
             outbox.written(min(100, outbox.size))
         assert found == len(bodies)
-
-    def test_an_ack_or_the_end_of_a_starved_subscription_brings_nothing(self, pair: tuple[Client, Client]) -> None:
-        client, producer = pair
-        client.subscribe(A, ack="client")
-        fill(producer, 1)
-        message = client.message()
-        client.stalled = True
-        bodies = fill(producer, 20, size=200)
-        waiting = client.scene.broker.context.waiting
-        client.ack(message)
-        assert client.scene.broker.context.waiting == waiting > 0
-        client.unsubscribe()
-        client.resume()
-        assert len(client.messages()) < 20
-        producer.subscribe(A)
-        assert producer.bodies() == bodies
-
-    def test_a_subscription_is_starved_once_however_often_it_finds_it_full(self, pair: tuple[Client, Client]) -> None:
-        client, producer = pair
-        bodies = fill(producer, 3)
-        client.subscribe(T, "0")
-        client.stalled = True
-        fill(producer, 10, T, size=200)
-        for _ in range(100):
-            client.subscribe(A, "1")
-            client.unsubscribe("1")
-        client.subscribe(A, "1")
-        assert client.scene.broker.context.waiting == 3
-        assert len(client.session.outbox.starved) == 1
-        client.resume()
-        assert [message.body for message in client.messages() if message.subscription == "1"] == bodies
-
-    def test_starved_subscriptions_take_turns(self, pair: tuple[Client, Client]) -> None:
-        """The one that was left out first goes on first, and fills the window again."""
-        client, producer = pair
-        queues = [A, "/queue/b"]
-        for queue in queues:
-            client.subscribe(queue, queue)
-        client.stalled = True
-        for _ in range(20):
-            for queue in queues:
-                fill(producer, 1, queue, size=600)
-        nbytes = drained(client, 10**6)
-        order = [line for line in nbytes.split(b"\n") if line.startswith(b"subscription")]
-        assert len(order) == 40
-        assert max(order[:start].count(order[0]) - start // 2 for start in range(0, 41, 2)) <= 3
 
     def test_one_with_a_smaller_window_does_not_hold_up_the_others(self, stage: Stage) -> None:
         """A subscriber that gets the newest messages only starves earlier, and comes back at once."""
@@ -295,15 +179,6 @@ class TestHigh:
         assert outbox.size > outbox.limit
         client.resume()
         assert client.bodies() == bodies
-
-    def test_a_client_that_never_reads_its_receipts_strains_its_own(self, pair: tuple[Client, Client]) -> None:
-        client, _ = pair
-        client.stalled = True
-        outbox, strained = client.session.outbox, client.scene.broker.context.slow_consumers.strained
-        while outbox.size <= outbox.high:
-            assert not strained
-            client.publish(T, receipt="r" * 1_000)
-        assert set(strained) == {outbox}
 
     def test_one_that_is_excused_is_closed_over_the_limit(self, pair: tuple[Client, Client]) -> None:
         client, producer = pair

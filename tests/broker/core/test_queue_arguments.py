@@ -88,11 +88,3 @@ def test_functions_are_the_operators_own(closed: Scene) -> None:
     router = closed.broker.router
     router.send(router.prepare(Head.of("SEND", headers), b"m", "/queue/a", send_options(headers), None))
     assert closed.broker.context.waiting == 1
-
-
-def test_where_they_are_wanted_they_count(scene: Scene) -> None:
-    client = scene.connect()
-    for body in (b"1", b"2"):
-        client.publish("/queue/a", body, **{"x-max-length": "1"})
-    client.subscribe("/queue/a")
-    assert client.bodies() == [b"2"]

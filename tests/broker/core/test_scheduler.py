@@ -67,21 +67,6 @@ def harness() -> Harness:
 
 
 class TestAt:
-    def test_at_its_time_and_once(self, harness: Harness) -> None:
-        harness.at(110.0, harness.does("a"))
-        harness.tick(109.999)
-        assert (harness.done, harness.woken) == ([], [110.0])
-        for _ in range(2):
-            harness.tick(110.0)
-            assert (harness.done, harness.woken) == (["a"], [])
-
-    def test_by_time_and_equal_times_in_the_order_given(self, harness: Harness) -> None:
-        dues = [3, 1, 2, 5, 4, 3, 1, -50, 3]
-        for number, due in enumerate(dues):
-            harness.at(100.0 + due, harness.does((due, number)))
-        harness.tick(110.0)
-        assert harness.done == sorted((due, number) for number, due in enumerate(dues))
-
     def test_an_action_may_give_another(self, harness: Harness) -> None:
         harness.at(101.0, harness.gives(103.0, harness.does("later")))
         harness.at(102.0, harness.does("between"))
@@ -109,17 +94,6 @@ class TestCancel:
         harness.run(2.0)
         assert harness.done == [1, 2, 4]
         assert len(harness.scheduler) == 0
-
-    def test_twice_or_too_late_changes_nothing(self, harness: Harness) -> None:
-        one, two = harness.at(101.0, harness.does("one")), harness.at(102.0, harness.does("two"))
-        harness.run(1.0)
-        for entry in (one, two, two, one):
-            harness.scheduler.cancel(entry)
-        for number in range(200):
-            harness.scheduler.cancel(harness.at(103.0, harness.does(number)))
-        harness.at(104.0, harness.does("three"))
-        harness.run(5.0)
-        assert harness.done == ["one", "three"]
 
     def test_an_action_may_cancel_itself_and_others(self, harness: Harness) -> None:
         entries = [harness.at(101.0 + number, harness.does(number)) for number in range(500)]

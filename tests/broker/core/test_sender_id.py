@@ -8,13 +8,10 @@ import pytest
 
 from gateway.broker.model.options import PLAIN
 from gateway.broker.queue.queue import Queue
-from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V10, V11, V12, Head, Version
 
 from ..client import Client, Scene, waiting
 from ..conftest import Stage
-from ..recorder import recorded
-from ..routing.test_router_functions import Functions
 
 ON = {"add_user_id": True}
 EVERYWHERE: dict[str, dict[str, Any]] = {"#": {**ON, "backoff": 0.0}}
@@ -56,13 +53,6 @@ class TestWhere:
         assert [message.headers["user-id"] for message in messages] == ["ada"] * 6
         found = {(message.headers["kind"], message.headers["destination"]) for message in messages}
         assert found == {("k", destination)}
-
-    def test_of_a_pattern_and_while_memory_is_short(self, scene: Scene, reader: Client) -> None:
-        reader.subscribe("/topic/#")
-        client = come(scene)
-        for scene.broker.context.checks_sends in (False, False, True, True):
-            client.publish("/topic/a")
-        assert senders(reader) == ["ada"] * 4
 
     def test_by_the_policy_of_the_name_it_was_sent_to(self, stage: Stage) -> None:
         """The last policy with the key counts, and policies without it change nothing."""
@@ -131,15 +121,6 @@ class TestWho:
         scene.settle()
         assert senders(reader) == [None, "robot"]
 
-    def test_functions_are_told_as_ever(self, scene: Scene) -> None:
-        """Of somebody without a name, the session."""
-        scene.broker.context.application = Functions()
-        function = scene.connect(transport=INTERNAL)
-        function.subscribe("/handlers/add")
-        client = scene.connect()
-        client.publish("/app/add")
-        assert function.message().headers["user-id"] == client.session.id
-
 
 class TestWays:
     """Whatever way a message takes."""
@@ -151,28 +132,6 @@ class TestWays:
         question = bob.message()
         bob.publish(question.headers["reply-to"])
         assert (question.headers["user-id"], senders(ada)) == ("ada", ["bob"])
-
-    def test_options(self, scene: Scene, reader: Client) -> None:
-        client = come(scene)
-        client.publish("/topic/a", retain="set")
-        reader.subscribe("/queue/a")
-        reader.subscribe("/topic/a", "1")
-        client.publish("/queue/a", b"m", **{"x-delay": "1000"})
-        client.publish("/queue/a", ttl="1000", priority="7")
-        client.begin()
-        for _ in range(2):
-            client.publish("/queue/a", transaction="t")
-        client.commit()
-        scene.wait(1.1)
-        assert senders(reader) == ["ada"] * 5
-
-    def test_what_a_topic_logs(self, stage: Stage) -> None:
-        scene = stage({"/topic/a": {**ON, "log_messages": 9}})
-        client, reader = come(scene), scene.connect()
-        for _ in range(2):
-            client.publish("/topic/a")
-        reader.subscribe("/topic/a", **{"from-seq": "0"})
-        assert senders(reader) == ["ada", "ada"]
 
     def test_a_redelivered_message_and_a_dead_letter_name_the_first_sender(self, stage: Stage) -> None:
         scene = stage({"#": {**ON, "max_attempts": 2, "backoff": 0.0}})
@@ -193,17 +152,6 @@ class TestWays:
         assert reader.bodies() == [b"bob"]
         reader.subscribe("/queue/a", "1")
         assert reader.bodies() == [b"ada"]
-
-    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/queue/a,/queue/b"])
-    def test_the_journal(self, scene: Scene, reader: Client, destination: str) -> None:
-        notes = recorded(scene)
-        reader.subscribe("/topic/#")
-        client = come(scene)
-        client.publish(destination)
-        client.publish(destination)
-        rows = notes.of("accepted")
-        assert len(rows) == 2 * len(destination.split(","))
-        assert [row.headers and row.headers["user-id"] for row in rows] == ["ada"] * len(rows)
 
     def test_the_store(self, stage: Stage) -> None:
         """A queue, a durable subscription and what is retained, after a kill."""

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
 from gateway.broker.core import storage as module
 from gateway.broker.core.storage import Storage
-from gateway.broker.model.changes import CHANGE, Batch
+from gateway.broker.model.changes import Batch
 from gateway.broker.queue.queue import Queue
-from gateway.broker.session.subscribe import INTERNAL
 
-from ..client import Client, Scene, Step
+from ..client import Scene
 from ..conftest import Stage
 
 P = {"persistent": "true"}
 DURABLE = {"#": {"backoff": 0.0, "durable": True}}
 NOT_STORED = ["/topic/a", "/exchange/amq.direct/a", "/temp-topic/a", "/temp-queue/a"]
-
-
-class Functions:
-    """An operator's function, as the broker knows it."""
-
-    def queue_of_send(self, name: str) -> str | None:
-        return "/handlers/add"
-
-    def queue_of_subscribe(self, name: str) -> str | None:
-        return None
 
 
 @pytest.fixture
@@ -68,27 +56,6 @@ class TestWhatIsStored:
         scene.commit()
         assert bodies(scene) == expected
 
-    def test_headers_and_body_as_they_came(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        headers = {"café": "ß\n:\\", "x": "", **P}
-        client.publish("/queue/a", b"\xff\n\r", **headers)
-        scene.commit()
-        consumer.subscribe("/queue/a")
-        scene.commit()
-        before = consumer.message()
-        consumer.unsubscribe()
-        client.publish("/queue/a", b"\xff\n\r", **headers)
-        scene.commit()
-        again = scene.crash()
-        consumer = again.connect()
-        consumer.subscribe("/queue/a")
-        again.commit()
-        after = consumer.message()
-        assert after.body == before.body == b"\xff\n\r"
-        ids = {"message-id": "-", "redelivered": "true", "delivery-count": "2"}
-        assert after.headers | ids == before.headers | ids
-        assert [name for name in after.headers if name not in ("redelivered", "delivery-count")] == list(before.headers)
-
     @pytest.mark.parametrize("destination", NOT_STORED)
     def test_nothing_of_topics_and_temporary_destinations(self, stage: Stage, destination: str) -> None:
         scene = stage(DURABLE, stored=True)
@@ -104,33 +71,6 @@ class TestWhatIsStored:
         answering.publish(answering.message().headers["reply-to"], b"!", receipt="r", **P)
         assert answering.receipts() == ["r"]
         assert not scene.commit(), "nor of replies"
-
-    def test_each_destination_of_a_composite_for_itself(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"durable": False}}, stored=True)
-        scene.connect().publish("/queue/a,/queue/b,/topic/c,/queue/d", b"m", **P)
-        scene.commit()
-        places = [scene.store.places[row.place].name for row in scene.store.rows.values()]
-        contents = [content.headers["destination"] for content in scene.store.contents.values()]
-        assert places == contents == ["/queue/a", "/queue/d"]
-
-    def test_what_waits_for_a_function(self, stage: Stage) -> None:
-        scene = stage(DURABLE, stored=True)
-        scene.broker.context.application = Functions()
-        scene.connect().publish("/app/add", b"m")
-        scene.commit()
-        assert bodies(scene) == [b"m"]
-        again = scene.crash()
-        function = again.connect(transport=INTERNAL)
-        function.subscribe("/handlers/add")
-        again.commit()
-        assert function.message().headers["destination"] == "/app/add"
-
-    def test_nothing_without_a_store(self, stage: Stage) -> None:
-        scene = stage(DURABLE)
-        client = scene.connect()
-        client.publish("/queue/a", b"m", receipt="r", **P)
-        assert client.receipts() == ["r"]
-        assert scene.broker.storage is None
 
 
 class TestElision:
@@ -157,22 +97,6 @@ class TestElision:
         scene.settle()
         assert [frame.command for frame in client.received()] == ["MESSAGE"] * 5 + ["RECEIPT"] * 5
 
-    def test_the_rest_is(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client-individual")
-        for number in range(3):
-            client.publish("/queue/a", b"%d" % number, **P)
-        first, second, third = client.messages()
-        client.ack(second)
-        (batch,) = scene.commit()
-        assert changes(batch) == (2, 0, 0)
-        assert bodies(scene) == [b"0", b"2"]
-        client.ack(first)
-        client.ack(third)
-        (batch,) = scene.commit()
-        assert changes(batch) == (0, 0, 2)
-        assert not batch.contents
-
     def test_not_while_it_is_being_written(self, scene: Scene) -> None:
         client = scene.connect()
         client.subscribe("/queue/a", ack="client")
@@ -184,29 +108,6 @@ class TestElision:
         (second,) = scene.commit()
         assert changes(second) == (0, 0, 1)
         assert not bodies(scene)
-
-    def test_what_waits_to_be_written_is_counted_down(self, scene: Scene) -> None:
-        storage = scene.vault.storage
-        client = scene.connect()
-        client.publish("/queue/a", b"x" * 100_000, **P)
-        assert storage.nbytes >= 100_000
-        client.subscribe("/queue/a")
-        left = storage.nbytes
-        assert left < 10 * CHANGE
-        for _ in range(100):
-            client.publish("/queue/a", b"x", **P)
-        assert storage.nbytes == left, "a message that came and went in one batch leaves nothing behind"
-        scene.commit()
-        assert storage.nbytes == 0
-
-    def test_what_came_and_went_in_one_batch_costs_nothing(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"x" * 10_000, **P)
-        client.subscribe("/queue/a")
-        scene.commit()
-        for _ in range(10):
-            client.publish("/queue/a", b"x" * 10_000, **P)
-        assert scene.vault.storage.nbytes == 0
 
 
 class TestBatches:
@@ -257,22 +158,6 @@ class TestBatches:
         places = {scene.store.places[row.place].name for row in scene.store.rows.values()}
         assert places == {"/queue/out", "/queue/other", "/queue/dlq.in"}
 
-    @pytest.mark.parametrize("end", [Client.abort, Client.drop, Client.disconnect])
-    def test_nothing_of_what_was_not_committed(self, scene: Scene, end: Step) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"m", **P)
-        scene.commit()
-        message = client.message()
-        client.begin()
-        client.publish("/queue/b", b"m", transaction="t", **P)
-        client.ack(message, transaction="t")
-        assert not scene.commit()
-        end(client)
-        scene.commit()
-        assert bodies(scene) == [b"m"]
-        assert [place.name for place in scene.store.places.values()] == ["/queue/a"]
-
     @pytest.mark.parametrize("persistent", ["true", "false"])
     def test_a_dead_letter_comes_with_the_end_of_its_original(self, scene: Scene, persistent: str) -> None:
         client = scene.connect()
@@ -290,32 +175,8 @@ class TestBatches:
         assert scene.store.places[row.place].name == "/queue/dlq.a"
         assert scene.store.contents[row.content].headers["dlq-reason"] == "rejected"
 
-    @pytest.mark.parametrize("settled", [True, False])
-    def test_what_is_known_of_a_message_once_per_batch(self, scene: Scene, settled: bool) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"m", **P)
-        scene.commit()
-        for _ in range(3):
-            client.nack(client.message())
-        if settled:
-            client.ack(client.message())
-        (batch,) = scene.commit()
-        assert changes(batch) == ((0, 0, 1) if settled else (0, 1, 0))
-        assert settled or '"failures":3' in next(iter(batch.facts.values()))
-
 
 class TestReceipts:
-    @pytest.mark.requirement("RCP-03")
-    def test_waits_for_the_batch_that_holds_the_message(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"m", receipt="r", **P)
-        assert not client.received()
-        batch = scene.vault.take()
-        assert not client.received()
-        scene.vault.write(batch)
-        assert client.receipts() == ["r"]
-
     def test_not_for_what_is_not_stored(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish("/queue/a", b"m", receipt="1")
@@ -346,53 +207,6 @@ class TestReceipts:
         client.publish("/topic/a", b"m", receipt="6")
         assert client.receipts() == ["4", "5", "6"]
 
-    def test_a_session_waits_for_its_own_batch_only(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        other.publish("/queue/b", b"m", receipt="other", **P)
-        client.publish("/queue/b", b"m", receipt="1")
-        assert client.receipts() == ["1"]
-        client.publish("/queue/a", b"m", **P)
-        first = scene.vault.take()
-        other.publish("/queue/b", b"m", receipt="later", **P)
-        client.publish("/topic/a", b"m", receipt="2")
-        assert not client.receipts()
-        scene.vault.write(first)
-        assert (client.receipts(), other.receipts()) == (["2"], ["other"])
-        scene.commit()
-        assert other.receipts() == ["later"]
-
-    @pytest.mark.parametrize("settle", [Client.ack, Client.nack])
-    def test_of_an_ack_or_a_nack(self, scene: Scene, settle: Callable[..., None]) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"m", **P)
-        scene.commit()
-        settle(consumer, consumer.message(), receipt="r")
-        assert "RECEIPT" not in [frame.command for frame in consumer.received()]
-        assert bodies(scene) == [b"m"]
-        scene.commit()
-        assert consumer.receipts() == ["r"]
-        assert bodies(scene) == ([] if settle is Client.ack else [b"m"])
-
-    def test_of_a_commit(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.begin()
-        client.publish("/queue/a", b"m", transaction="t", receipt="accepted", **P)
-        assert client.receipts() == ["accepted"]
-        client.send("COMMIT", {"transaction": "t", "receipt": "done"})
-        assert not client.receipts()
-        scene.commit()
-        assert client.receipts() == ["done"]
-
-    def test_of_a_message_that_was_consumed_before_it_could_be_written(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("/queue/a")
-        scene.commit()
-        client.publish("/queue/a", b"m", receipt="r", **P)
-        scene.commit()
-        assert client.receipts() == ["r"]
-        assert consumer.bodies() == [b"m"]
-
     @pytest.mark.requirement("DSC-03")
     def test_of_a_disconnect(self, scene: Scene) -> None:
         client = scene.connect()
@@ -408,18 +222,6 @@ class TestReceipts:
         assert client.closed
         assert client.receipts() == ["1", "2"]
 
-    def test_of_a_disconnect_that_gave_something_back(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"m", **P)
-        scene.commit()
-        client.send("DISCONNECT", {"receipt": "r"})
-        assert not client.closed
-        scene.commit()
-        assert client.received()[-1].command == "RECEIPT"
-        (row,) = scene.store.rows.values()
-        assert row.facts == '{"attempts":1}'
-
     def test_none_behind_an_error(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish("/queue/a", b"m", receipt="1", **P)
@@ -427,16 +229,6 @@ class TestReceipts:
         assert client.error().headers["receipt-id"] == "2"
         scene.commit()
         assert not client.received()
-        assert bodies(scene) == [b"m"]
-
-    @pytest.mark.parametrize("end", [Client.drop, Client.disconnect])
-    def test_none_for_who_is_gone(self, scene: Scene, end: Step) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"m", receipt="r", **P)
-        end(client)
-        client.drop()
-        scene.commit()
-        assert not client.receipts()
         assert bodies(scene) == [b"m"]
 
 
@@ -505,23 +297,6 @@ class TestFailure:
         client.commit()
         assert client.bodies() == [b"3"]
 
-    def test_consumers_go_on_and_their_receipts_wait(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client")
-        for number in range(3):
-            client.publish("/queue/a", b"%d" % number, **P)
-        scene.commit()
-        messages = client.messages()
-        scene.store.failure = "the disk is full"
-        client.ack(messages[0], receipt="r")
-        client.nack(messages[2])
-        scene.commit()
-        assert client.bodies() == [b"1", b"2"]
-        scene.store.failure = ""
-        scene.commit()
-        assert client.receipts() == ["r"]
-        assert bodies(scene) == [b"1", b"2"]
-
     def test_ends_by_itself(self, failing: Scene) -> None:
         storage = failing.vault.storage
         assert storage.failure == "the disk is full"
@@ -551,26 +326,6 @@ class TestFailure:
         assert [batch.number for batch in failing.commit()] == [1, 2]
         (row,) = failing.store.rows.values()
         assert row.facts == '{"attempts":1}'
-
-    def test_works_again_though_nothing_is_written(self, failing: Scene) -> None:
-        for _ in range(2):
-            failing.vault.storage.works()
-            assert not failing.broker.context.checks_sends
-        failing.store.failure = ""
-
-    def test_careful_stays_while_memory_is_short(self, stage: Stage) -> None:
-        scene = stage(stored=True, memory_limit=8_000)
-        client = scene.connect()
-        client.publish("/queue/a", b"x" * 6_000, **P)
-        assert scene.broker.context.checks_sends
-        scene.store.failure = "the disk is full"
-        scene.commit()
-        scene.store.failure = ""
-        scene.commit()
-        assert scene.broker.context.checks_sends
-        scene.connect().subscribe("/queue/a")
-        scene.commit()
-        assert not scene.broker.context.checks_sends
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -655,14 +410,6 @@ def test_numbers_of_messages_and_places_are_never_used_again(scene: Scene) -> No
     assert sorted(places) == [(1, "/queue/a"), (2, "/queue/0"), (3, "/queue/1"), (4, "/queue/2")]
 
 
-def test_deduplication_ids_are_written(scene: Scene) -> None:
-    storage = scene.vault.storage
-    storage.saw(b"digest", 1_800_000_000.0)
-    (batch,) = scene.commit()
-    assert batch.seen == {b"digest": 1_800_000_000.0}
-    assert scene.store.seen == batch.seen
-
-
 class TestShortage:
     """Little room is left, for which a reason is for the log and another one for clients."""
 
@@ -701,24 +448,6 @@ class TestShortage:
         client.publish("/queue/a", b"m", receipt="r", **P)
         scene.commit()
         assert client.receipts() == ["r"]
-
-    def test_all_else_is_written(self, scene: Scene, storage: Storage) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client-individual")
-        scene.commit()
-        for number in range(2):
-            client.publish("/queue/a", b"%d" % number, **P)
-        first, second = client.messages()
-        storage.run_short(self.REASON, self.TOLD)
-        scene.commit()
-        assert len(scene.store.rows) == 2
-        client.ack(first, receipt="1")
-        client.nack(second, requeue="false", receipt="2")
-        client.publish("/queue/a", b"not stored")
-        scene.commit()
-        assert [frame.body for frame in client.received()] == [b"not stored", b"", b""]
-        (row,) = scene.store.rows.values()
-        assert scene.store.places[row.place].name == "/queue/dlq.a"
 
     @pytest.mark.parametrize("first", ["room", "works"])
     def test_a_failure_besides_is_told_and_each_ends_for_itself(

@@ -1,16 +1,14 @@
-"""The first frame: its command, version, login and heart-beats; and that what follows it obeys the chosen version."""
+"""The first frame: its command, version, login and heart-beats."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gateway.broker.errors import LoginRefused, NotAllowed, VersionRefused, error_frame
+from gateway.broker.errors import NotAllowed, VersionRefused, error_frame
 from gateway.broker.headers.connect import Opening, beat_interval, parse_heart_beat, read_opening, send_early
-from gateway.codec import V10, V11, V12, Frame, Head, MalformedFrame, Version, encoder
+from gateway.codec import V10, V11, V12, Frame, Head, MalformedFrame, encoder
 
-from ..client import ALL, WITH_NACK, Scene
+from ..client import ALL, WITH_NACK
 from ..wire import parse
 
 
@@ -68,71 +66,6 @@ def test_login_passcode_and_host_are_optional() -> None:
     assert opening(username="ada").login == "ada"
     assert opening(username="ada", login="bob").login == "bob"
     assert opening(accept_version="1.1", username="ada").login is None
-
-
-@pytest.mark.requirement("CON-03", "CON-05")
-def test_a_refused_login_says_so_and_not_which_half_was_wrong() -> None:
-    frame = Frame(Head("CONNECT", {"login": "ada", "passcode": "secret"}), b"")
-    (refusal,) = parse(error_frame(LoginRefused(), frame, end=encoder.END), V10)
-    assert refusal.headers["message"] == "login refused"
-    assert b"ada" not in refusal.body
-    assert b"secret" not in refusal.body
-
-
-@pytest.mark.requirement("CON-09", "CON-11")
-def test_frames_right_behind_connect_are_handled_in_order(scene: Scene, version: Version) -> None:
-    """A receipt on CONNECT asks for nothing."""
-    client = scene.connect_by(
-        f"CONNECT\naccept-version:{version.name}\nreceipt:r\n\n\0"
-        "SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
-        "SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\nreceipt:r\n\n2\0".encode()
-    )
-    assert [frame.command for frame in client.received()] == ["MESSAGE", "MESSAGE", "RECEIPT"]
-
-
-@pytest.mark.requirement("NEG-08")
-def test_the_session_follows_the_chosen_version(scene: Scene) -> None:
-    ids = {
-        version: scene.connect_by(
-            f"CONNECT\naccept-version:{version.name}\n\n\0"
-            "SUBSCRIBE\nid:a\\cb\ndestination:/queue/x\nreceipt:a\\cb\n\n\0".encode()
-        )
-        for version in ALL
-    }
-    (of_1_0, *later) = [list(client.session.subscriptions) for client in ids.values()]
-    assert of_1_0 == ["a\\cb"]
-    assert later == [["a:b"], ["a:b"]]
-    assert b"receipt-id:a\\cb\n" in ids[V10].written
-    assert ids[V12].receipts() == ["a:b"]
-
-
-@pytest.mark.requirement("CON-12")
-@pytest.mark.parametrize("command", ["CONNECT", "STOMP"])
-def test_a_second_connect_is_refused(scene: Scene, version: Version, command: str) -> None:
-    client, neighbour = scene.connect(version), scene.connect(version)
-    client.send(command, {"accept-version": version.name, "host": "localhost"})
-    assert client.error().headers["message"] == "already connected"
-    neighbour.send("SEND", {"destination": "/topic/a", "receipt": "r"})
-    assert neighbour.receipts() == ["r"]
-
-
-@pytest.mark.requirement("CON-07")
-def test_every_session_has_an_id_of_its_own(scene: Scene) -> None:
-    ids = {scene.connect().session.id for _ in range(50)}
-    assert len(ids) == 50
-    assert ids == set(scene.broker.sessions)
-    assert all(id.isalnum() for id in ids)
-
-
-MILLISECONDS = st.integers(min_value=0, max_value=3_600_000)
-
-
-@pytest.mark.requirement("HBT-01", "HBT-02")
-@given(MILLISECONDS, MILLISECONDS)
-def test_the_heart_beat_header_is_two_numbers(cx: int, cy: int) -> None:
-    assert parse_heart_beat(f"{cx},{cy}") == (cx, cy)
-    assert parse_heart_beat(None) == (0, 0)
-    assert beat_interval(cx, cy) == beat_interval(cy, cx)
 
 
 @pytest.mark.requirement("HBT-10")

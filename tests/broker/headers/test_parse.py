@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gateway.broker.errors import NotAllowed
 from gateway.broker.headers.parse import (
     Misspelt,
-    may_requeue,
     misspelt,
     send_options,
     subscribe_options,
@@ -20,7 +19,6 @@ from gateway.broker.headers.row import OTHER_WORDS, squashed
 from gateway.broker.headers.table import COMMANDS, INDEX, TABLE
 from gateway.broker.model.options import NO_OPTIONS, PERSISTENT, PLAIN, SendOptions
 from gateway.broker.model.policy import QueueArguments
-from gateway.codec import V10
 from gateway.codec.encoder import NOT_PASSED_ON
 
 from ..client import Scene
@@ -66,12 +64,6 @@ class TestAsUsersOfOtherBrokersSay:
         *("x-max-age:7D", "x-stream-filter:eu", "x-stream-match-unfiltered:true", "x-queue-type:stream"),
         "x-overflow:reject-publish-dlx",
     )
-
-    def test_refused(self) -> None:
-        for read, headers in ((send_options, self.SEND), (subscribe_options, self.SUBSCRIBE)):
-            for name, _, value in [header.partition(":") for header in headers]:
-                with pytest.raises(NotAllowed, match=f"^{name} is not supported$"):
-                    read({"destination": "/queue/a", "id": "0", name: value})
 
     def test_what_passes(self) -> None:
         harmless = {
@@ -121,10 +113,6 @@ class TestMisspelt:
                 assert subscribe_options(sent).prefetch == 5
                 assert not list(misspelt(sent))
 
-    def test_a_long_name_is_cut(self) -> None:
-        (found,) = misspelt({"prefetch" + "-" * 1_000 + "count": "1"})
-        assert found == Misspelt("prefetch" + "-" * 72, "prefetch-count")
-
     def test_the_subscription_is_there(self, scene: Scene) -> None:
         client = scene.connect()
         client.subscribe("/queue/a", prefetch="1", consumerWindowSize="0", colour="red", receipt="r")
@@ -133,25 +121,6 @@ class TestMisspelt:
         assert meant == [("prefetch", "prefetch-count"), ("consumerWindowSize", "consumer-window-size")]
         assert {tuple(whose) for _, *whose in scene.misspelt} == {(client.session.id, "anonymous")}
         assert scene.broker.counters.misspelt_headers == 2
-
-    def test_one_that_fails_tells_nothing(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="bogus", prefetch="1")
-        assert client.error().headers["message"] == "unknown ack mode"
-        assert not scene.misspelt
-
-    @pytest.mark.requirement("LEN-06")
-    def test_1_0_reads_the_standard_headers_in_any_case(self, scene: Scene) -> None:
-        client = scene.connect(V10)
-        client.send("SUBSCRIBE", {"Destination": "/queue/a", "ID": "0", "Ack": "client", "RECEIPT": "r"})
-        assert client.receipts() == ["r"]
-
-    def test_of_a_send_they_are_passed_on(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/topic/a")
-        names = ["Priority", "X-Delay", "Expires", "delay", "x-ttl", "Retain", "prefetch"]
-        client.publish("/topic/a", b"m", **dict.fromkeys(names, "1"))
-        assert client.message().headers.items() >= dict.fromkeys(names, "1").items()
 
     def test_other_words_mean_headers_that_are_there(self) -> None:
         for other, name in OTHER_WORDS.items():
@@ -312,12 +281,6 @@ class TestWhateverComes:
         options = subscribe_options(headers)
         assert options.prefetch is None or options.prefetch >= 0
         assert (options.selector is None) is (options.selector_text == "")
-
-    @given(BLOCKS)
-    def test_a_nack(self, headers: dict[str, str]) -> None:
-        refusal = refusal_of(may_requeue, headers)
-        right = headers.get("requeue", "true").lower() in ("true", "false")
-        assert refusal.startswith("" if right else "bad value of requeue: ")
 
     @given(BLOCKS)
     def test_one_error_for_one_mistake_in_any_order(self, headers: dict[str, str]) -> None:

@@ -180,15 +180,6 @@ class TestRefused:
                     asked = READERS[command]({"destination": "/queue/a", name: text})
                     assert without_passed_on(asked) in (PLAIN, NO_OPTIONS)
 
-    def test_beside_other_headers(self) -> None:
-        for headers in (
-            {"AMQ_SCHEDULED_DELAY": "1000", "AMQ_SCHEDULED_PERIOD": "1000", "AMQ_SCHEDULED_REPEAT": "9"},
-            {"x-queue-type": "stream", "x-max-age": "7D"},
-            {"AMQ_SCHEDULED_REPEAT": "0", "AMQ_SCHEDULED_CRON": "0 * * * *"},
-        ):
-            with pytest.raises(NotAllowed, match="is not supported"):
-                send_options(headers)
-
     def test_of_several_mistakes_the_first_of_the_table_is_named(self) -> None:
         headers = {"AMQ_SCHEDULED_CRON": "*", "x-delay": "soon", "priority": "high"}
         for names in (list(headers), list(reversed(headers))):

@@ -8,8 +8,6 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.headers.table import INDEX
 from gateway.broker.model.destinations import (
     _HEADERS,
-    EVENTS,
-    TEMPORARY,
     canonical,
     canonical_for,
     is_temporary,
@@ -133,24 +131,6 @@ class TestCanonical:
         ]:
             assert lacks_slash(name) is lacks
 
-    def test_the_error_names_every_kind_that_there_is(self) -> None:
-        with pytest.raises(NotAllowed, match="unsupported kind") as caught:
-            canonical("/nowhere/a")
-        forms = caught.value.detail.partition("server has ")[2].partition(", and ")[0].split(", ")
-        assert {form.split("/")[1] for form in forms} == {
-            *("queue", "topic", "amq", "exchange", "temp-queue", "temp-topic", "reply-queue", "reply-topic", "user"),
-            *("app", "session"),
-        }
-        for form in forms:
-            if form.startswith("/session/"):
-                assert is_temporary(form) == (form == EVENTS)
-            elif form.startswith(TEMPORARY):
-                assert is_temporary(form)
-            elif form.split("/")[2] in ("queue", "topic", "exchange") and form.startswith("/user/"):
-                assert canonical_for("ada", form) == form.replace("/user/", "/user/ada/")
-            else:
-                assert canonical(form).endswith(form.rpartition("/")[2])
-
     def test_a_send_goes_to_no_pattern(self) -> None:
         for kind in ["/topic/", "/queue/", "", "/user/ada/queue/", "/exchange/amq.topic/", "/app/"]:
             for name in ["*", "a.*", "*/a", "#", "a/#", ">", "a.>", "**", "a/**", "a.#.b"]:
@@ -172,13 +152,6 @@ class TestCanonical:
                 assert f"'{kind}{name}' has one in '{word}'" in caught.value.detail
                 with pytest.raises(NotAllowed, match="wildcard in"):
                     canonical(kind.replace("/user/", "/user/ada/") + name)
-
-    def test_those_of_topics_are_names_to_subscribe_to(self) -> None:
-        for name in ["*", "a.*", "a/#", ">", "**", "a.#.b"]:
-            assert canonical_for("ada", f"/topic/{name}") == f"/topic/{name}"
-            assert canonical_for("ada", f"/exchange/amq.topic/{name}") == f"/topic/{name}"
-            assert canonical_for("ada", name, multicast=True) == f"/topic/{name}"
-            assert canonical_for("ada", f"/user/queue/{name}") == f"/user/ada/queue/{name}"
 
     def test_the_type_decides_of_a_bare_name(self) -> None:
         for destination, multicast, name in [
@@ -206,13 +179,6 @@ class TestCanonical:
             with pytest.raises(NotAllowed, match="too many words"):
                 canonical_for("ada", destination)
         assert canonical(f"/queue/{LONG}") == f"/queue/{LONG}"
-
-    def test_what_was_written_is_named_and_not_what_it_stands_for(self) -> None:
-        for name in (LONG, "a*", "*/" * 7):
-            with pytest.raises(NotAllowed) as caught:
-                canonical_for("ada", f"/user/queue/{name}")
-            assert f"/user/queue/{name}"[:80] in caught.value.detail
-            assert "ada" not in caught.value.detail
 
     def test_nothing_comes_to_the_queues_of_activemqs_virtual_topics(self) -> None:
         with pytest.raises(NotAllowed, match="virtual topics") as caught:
@@ -263,6 +229,13 @@ class TestCanonical:
         ]:
             assert split(destination) == parts
 
+    def test_what_was_written_is_named_and_not_what_it_stands_for(self) -> None:
+        for name in (LONG, "a*", "*/" * 7):
+            with pytest.raises(NotAllowed) as caught:
+                canonical_for("ada", f"/user/queue/{name}")
+            assert f"/user/queue/{name}"[:80] in caught.value.detail
+            assert "ada" not in caught.value.detail
+
 
 class TestOfUsers:
     def test_what_is_sent_to_a_user_is_what_the_user_subscribes(self) -> None:
@@ -305,10 +278,6 @@ class TestOfUsers:
             with pytest.raises(NotAllowed, match="unknown user destination"):
                 canonical_for("ada", destination)
 
-    def test_dots_lead_nowhere(self) -> None:
-        for destination in ["/user/queue/../../bob/queue/a", "/user/queue/x/queue/a", "/user/exchange/../bob/queue/x"]:
-            assert canonical_for("ada", destination).startswith("/user/ada/")
-
     def test_nobody_subscribes_to_temporary_destinations_by_the_name_that_others_know(self) -> None:
         for destination in ["/reply-queue/0123", "/reply-topic/0123", "/reply-topic/#"]:
             with pytest.raises(NotAllowed, match="temporary destination of another session"):
@@ -335,18 +304,6 @@ class TestMail:
         assert nameless.bodies() == [b"for a session"]
         assert not bob.received()
 
-    @pytest.mark.parametrize("headers", [{}, {"priority": "5"}], ids=["plain", "with options"])
-    def test_a_name_is_only_a_name(self, scene: Scene, headers: dict[str, str]) -> None:
-        """Also one that is written like the key of another."""
-        users = [name for name in (*TestOfUsers.NAMES, "a%2Eb", "%2A", "%23") if not set(name) & set(":\\")]
-        owners, sender = {user: login(scene, user) for user in users}, scene.connect()
-        for owner in owners.values():
-            owner.subscribe("/user/queue/x")
-        for user, owner in owners.items():
-            sender.publish(f"/user/{written(user)}/queue/x", user.encode(), **headers)
-            assert owner.bodies() == [user.encode()]
-        assert not any(owner.received() for owner in owners.values())
-
     def test_no_pattern_reaches_somebody_elses(self, scene: Scene) -> None:
         mallory, ada, sender = login(scene, "mallory"), login(scene, "a.d/a"), scene.connect()
         patterns = [
@@ -361,56 +318,6 @@ class TestMail:
         sender.publish("/user/#mallory/queue/x", b"secret")
         assert ada.bodies() == [b"queue/a.x", b"queue/b/x"]
         assert not mallory.received()
-
-
-@pytest.mark.requirement("SND-03", "SND-04", "ERR-01")
-@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-def test_a_name_that_cannot_be_ends_the_session(scene: Scene, command: str) -> None:
-    for destination in ("", "/queue/", "/exchange/a", "/a", "/temp-queue/", "/queue/*", "/handlers/a"):
-        client = scene.connect()
-        client.send(command, {"destination": destination, "id": "0"})
-        assert client.error().body
-        assert not scene.broker.destinations
-
-
-@pytest.mark.requirement("SND-04", "MSG-01")
-def test_a_name_is_opaque(scene: Scene) -> None:
-    consumer, producer, other = (scene.connect() for _ in range(3))
-    names = ["a.b-c_d", "100%", "a/b/c", "a*", "#a", "ünï/日本/😀", "{}", "a;c", "%2F", "a b"]
-    for id, name in enumerate(names):
-        consumer.subscribe(f"/queue/{name}", str(id))
-        other.subscribe(f"/queue/{name}x", str(id))
-        producer.publish(f"/queue/{name}", b"m")
-        assert consumer.message().headers["destination"] == f"/queue/{name}"
-    assert not other.received()
-
-
-@pytest.mark.requirement("SND-01", "MSG-01")
-def test_names_of_one_queue(scene: Scene) -> None:
-    names = ("a", "/queue/a", "/amq/queue/a")
-    producer, consumer = scene.connect(), scene.connect()
-    for name in names:
-        producer.publish(name, name.encode())
-    consumer.subscribe("/amq/queue/a")
-    for name in names:
-        producer.publish(name, name.encode())
-    assert [(each.headers["destination"], each.body) for each in consumer.messages()] == [
-        (name, name.encode()) for name in names * 2
-    ]
-    assert list(scene.broker.destinations) == ["/queue/a"]
-
-
-@pytest.mark.requirement("SND-04", "MSG-01")
-def test_names_of_one_topic(scene: Scene) -> None:
-    names = ("/topic/a", "/exchange/amq.topic/a")
-    producer, consumer = scene.connect(), scene.connect()
-    for id, name in enumerate((*names, "/exchange/amq.topic/*")):
-        consumer.subscribe(name, str(id))
-    for name in names:
-        producer.publish(name, b"m")
-    assert sorted((each.headers["destination"], each.subscription) for each in consumer.messages()) == sorted(
-        (name, id) for name in names for id in "012"
-    )
 
 
 def test_the_direct_exchange_is_apart_and_the_fanout_exchange_is_one_topic(scene: Scene) -> None:

@@ -1,8 +1,6 @@
-"""What a SEND becomes: the MESSAGE's headers, for consumers of each version, and what keeping one costs."""
+"""What a SEND becomes: the MESSAGE's headers in each version, its copies, and what keeping one costs."""
 
 from __future__ import annotations
-
-import itertools
 
 import pytest
 
@@ -12,22 +10,11 @@ from gateway.codec import V10, V11, V12, Head, Version, encoder
 
 from ..client import ALL, Client, Scene
 
-PAIRS = [pytest.param(one, two, id=f"{one.name}-{two.name}") for one, two in itertools.product(ALL, ALL)]
-pairs = pytest.mark.parametrize(("version", "reader"), PAIRS)
-
 
 def consumer(scene: Scene, version: Version, destination: str = "/queue/a") -> Client:
     client = scene.connect(version)
     client.subscribe(destination)
     return client
-
-
-def test_an_id_is_unique_stable_and_plain() -> None:
-    messages = [Message(number, Head("SEND", {}), b"") for number in range(1, 100)]
-    ids = [message.id for message in messages]
-    assert len(set(ids)) == len(ids)
-    assert ids == [message.id for message in messages]
-    assert not set(b"".join(ids)) & set(b":\\ \r\n")
 
 
 def test_the_size_is_that_of_head_body_and_overhead() -> None:
@@ -80,79 +67,6 @@ def test_each_receiver_of_a_copy_has_its_own_headers(scene: Scene, destination: 
     assert {message.headers["x"] for message in messages} == {"a:b"}
     for client, message in zip(clients, messages, strict=True):
         client.ack(message)
-
-
-@pytest.mark.requirement("MSG-02")
-@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-def test_every_message_has_an_id_of_its_own(scene: Scene, destination: str) -> None:
-    client = consumer(scene, V12, destination)
-    for _ in range(10):
-        client.publish(destination, b"same")
-    assert len({each.message_id for each in client.messages()}) == 10
-
-
-@pytest.mark.requirement("MSG-06", "MSG-03", "HDR-03")
-@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-def test_the_servers_headers_are_the_servers(scene: Scene, version: Version, destination: str) -> None:
-    client = scene.connect(version)
-    client.subscribe(destination, "mine", ack="client")
-    forged = dict.fromkeys(("message-id", "subscription", "ack", "redelivered", "delivery-count"), "forged")
-    client.publish(destination, b"m", **forged)
-    message = client.message()
-    assert message.subscription == "mine"
-    assert "forged" not in message.headers.values()
-    client.ack(message)
-    assert not client.received()
-
-
-@pytest.mark.requirement("HDR-02", "FRM-10", "MSG-01")
-@pairs
-def test_other_headers_arrive(scene: Scene, version: Version, reader: Version) -> None:
-    name = "/queue/a:b\\c"
-    headers = {
-        "foo": "World",
-        "Foo": "2",
-        "x-ünï": "😀",
-        "empty": "",
-        "content-type": "text/plain",
-        "persistent": "true",
-    }
-    client = consumer(scene, reader, name)
-    scene.connect(version).publish(name, b"m", **headers)
-    assert (headers | {"destination": name}).items() <= client.message().headers.items()
-
-
-def test_headers_that_steer_the_senders_session_do_not(scene: Scene, version: Version) -> None:
-    client = consumer(scene, version)
-    producer = scene.connect(version)
-    producer.begin()
-    producer.publish("/queue/a", b"m", transaction="t", receipt="r")
-    producer.commit()
-    assert client.message().headers.keys() == {"subscription", "destination", "message-id", "content-length"}
-
-
-@pytest.mark.requirement("XTR-01", "BOD-05", "BOD-06", "BOD-07", "BOD-11", "BOD-13")
-@pairs
-@pytest.mark.parametrize("body", [b"", b"m", "ünï".encode(), bytes(range(256)), b"\n\nm\r\n", b"\0", b"x" * 200_000])
-def test_a_body_arrives_octet_for_octet(scene: Scene, version: Version, reader: Version, body: bytes) -> None:
-    producer = scene.connect(version, transport="websocket")
-    client = scene.connect(reader, transport="tcp")
-    client.subscribe("/queue/a")
-    producer.publish("/queue/a", body, **{"content-length": str(len(body))})
-    message = client.message()
-    assert message.body == body
-    assert message.headers["content-length"] == str(len(body))
-
-
-@pytest.mark.requirement("XTR-02", "ENC-01", "ENC-04", "ENC-07")
-@pytest.mark.parametrize(("version", "reader"), [(V11, V12), (V12, V11), (V11, V11), (V12, V12)])
-@pytest.mark.parametrize("text", ["a:b", "a\nb", "a\\b", "a\\nb", " a ", ":", "\\"])
-def test_what_is_escaped_in_one_version_is_escaped_in_the_other(
-    scene: Scene, version: Version, reader: Version, text: str
-) -> None:
-    client = consumer(scene, reader)
-    scene.connect(version).publish("/queue/a", b"m", **{"foo": text, f"x{text}x": "bar"})
-    assert {"foo": text, f"x{text}x": "bar"}.items() <= client.message().headers.items()
 
 
 @pytest.mark.requirement("XTR-02", "LEN-07")

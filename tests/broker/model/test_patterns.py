@@ -13,28 +13,6 @@ from .pattern_cases import CASES, WILDCARDS, calls, is_match, names, patterns, w
 
 
 class TestWords:
-    def test_dots_and_slashes_separate(self) -> None:
-        for name, words in [
-            ("/topic/a.b/c", ("topic", "a", "b", "c")),
-            ("/queue/orders.eu", ("queue", "orders", "eu")),
-            ("topic/a", ("topic", "a")),
-            ("/topic/a..b", ("topic", "a", "", "b")),
-            ("/topic/a./b", ("topic", "a", "", "b")),
-            ("/topic/a.", ("topic", "a", "")),
-            ("//topic", ("", "topic")),
-            (".topic", ("", "topic")),
-            ("/", ("",)),
-            ("", ("",)),
-            ("/topic/Ünï.日本 x", ("topic", "Ünï", "日本 x")),
-        ]:
-            assert split(name) == words
-
-    def test_a_wildcard_is_a_whole_word(self) -> None:
-        for name in [*WILDCARDS, *(f"/topic/{each}" for each in WILDCARDS), "/topic/a.#.b", "/*/a", "/topic/a>.**"]:
-            assert has_wildcard(name)
-        for name in ["", *(f"/topic/{word}" for word in ("a", "a*", "*a.#b", "##", "***", "a->b", ">>"))]:
-            assert not has_wildcard(name)
-
     @given(names)
     def test_which_names_have_such_words(self, name: str) -> None:
         slips = [word for word in words_of(name) if word not in WILDCARDS and "*" in word]

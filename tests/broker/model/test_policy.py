@@ -61,11 +61,6 @@ class TestPolicy:
 
 
 class TestFind:
-    def test_where_nothing_is_said_it_is_the_default(self) -> None:
-        assert policies().find("/queue/a") is DEFAULT
-        assert policies(("/queue/b", {"max_messages": 1})).find("/queue/a") is DEFAULT
-        assert Policies().find("/topic/a") is DEFAULT
-
     def test_all_that_match_apply_and_the_last_counts(self) -> None:
         found = policies(
             ("/queue/#", {"max_messages": 1, "max_attempts": 1, "time_to_live": 1.0}),
@@ -83,15 +78,6 @@ class TestFind:
         assert policies(of_all).find("/queue/dlq.a") == Policy(max_attempts=0, backoff=2.0)
         assert policies(of_all, ("/queue/dlq.#", ends)).find("/queue/dlq.a") == Policy(**ends, backoff=2.0)
         assert policies(of_all).find("/queue/dlq") == Policy(**ends, backoff=2.0)
-
-    def test_it_is_found_when_the_destination_comes_into_being(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"max_attempts": 1}, "/user/ada/#": {"slow_messages": 7}})
-        client = scene.connect_by(b"CONNECT\nlogin:ada\n\n\0")
-        for id, name in enumerate(("a", "/amq/queue/b", "/user/queue/x")):
-            client.subscribe(name, str(id))
-        assert policy_of(scene, "/queue/a").max_attempts == 1
-        assert policy_of(scene, "/queue/b").max_attempts == 10
-        assert scene.broker.registry.hidden["/user/ada/queue/x"].policy.slow_messages == 7
 
 
 class TestArguments:
@@ -205,14 +191,6 @@ class TestArgumentsInFrames:
         assert told == ("/queue/a", False, stranger.session.id, stranger.session.login)
         assert notice.values["time_to_live"] == 1.5
 
-    def test_the_sender_of_a_delayed_message_may_be_gone(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.publish("/queue/a", b"m", **{"x-delay": "1000", "x-max-length": "1"})
-        client.drop()
-        scene.wait(1.1)
-        (notice,) = scene.notices
-        assert (notice.session, notice.login, notice.in_force) == (client.session.id, "", True)
-
     def test_arguments_that_change_nothing_are_not_told(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 5}})
         client = scene.connect()
@@ -223,24 +201,6 @@ class TestArgumentsInFrames:
         client.publish("/topic/a", b"m", **HEADERS)
         assert client.bodies() == [b"m"]
         assert not scene.notices
-
-    @pytest.mark.parametrize("auto_delete", ["true", "false"])
-    def test_they_are_forgotten_with_the_queue(self, scene: Scene, auto_delete: str) -> None:
-        client = scene.connect()
-        client.subscribe("/queue/a", **{**HEADERS, "auto-delete": auto_delete})
-        client.unsubscribe()
-        assert not scene.broker.destinations
-        client.publish("/queue/a", b"m", **{"x-max-length": "7"})
-        assert policy_of(scene, "/queue/a").max_messages == 7
-        assert policy_of(scene, "/queue/a").time_to_live == 0.0
-
-    def test_they_work(self, scene: Scene) -> None:
-        client = scene.connect()
-        for body in (b"1", b"2", b"3"):
-            client.publish("/queue/a", body, **{"x-max-length": "2", "x-message-ttl": "1000"})
-        assert scene.broker.context.waiting == 2
-        scene.wait(1.1)
-        assert scene.broker.context.waiting == 0
 
 
 def test_which_topics_keep_a_log() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.broker.model.trie import NameTree, PatternTrie
 
-from .pattern_cases import CASES, calls, is_match, names, patterns, words_of
+from .pattern_cases import calls, is_match, names, patterns, words_of
 
 Tree = PatternTrie[int] | NameTree[int]
 
@@ -46,33 +45,6 @@ class TestBoth:
         tree: Tree = request.param()
         return tree
 
-    @pytest.mark.parametrize("text", ["/topic/a", "/topic/a.*", "", "#"])
-    def test_holds_values_by_text(self, tree: Tree, text: str) -> None:
-        assert tree.get(text) is None
-        tree.add(text, 1)
-        assert tree.get(text) == 1
-        assert tree.get(text + ".b") is None
-        assert len(tree) == 1
-        tree.add(text, 2)
-        assert tree.get(text) == 2
-        assert len(tree) == 1
-        tree.remove(text)
-        assert tree.get(text) is None
-        assert (len(tree), tree.nodes) == (0, 0)
-
-    def test_values_are_in_the_order_in_which_they_came(self, tree: Tree) -> None:
-        for text, value in [("/topic/*", 1), ("/topic/a", 2), ("#", 3), ("/topic/*", 4)]:
-            tree.add(text, value)
-        assert list(tree.values()) == [4, 2, 3]
-
-    def test_nodes_go_as_far_as_nothing_else_needs_them(self, tree: Tree) -> None:
-        for text, nodes in [("/topic/a.*", 3), ("/topic/a.*.b.*", 5), ("/topic/c.*", 7), ("/queue/*", 9)]:
-            tree.add(text, 0)
-            assert tree.nodes == nodes
-        for text, nodes in [("/topic/a.*", 9), ("/topic/a.*.b.*", 5), ("/queue/*", 3), ("/topic/c.*", 0)]:
-            tree.remove(text)
-            assert tree.nodes == nodes
-
     @pytest.mark.parametrize("text", [LONG + ".*", "*." * 30_000, "#.a." * 15_000])
     def test_very_long_texts_come_and_go(self, tree: Tree, text: str) -> None:
         tree.add(text, 1)
@@ -82,10 +54,6 @@ class TestBoth:
 
 
 class TestPatternTrie:
-    def test_cases(self) -> None:
-        for text, name, expected in CASES:
-            assert trie_of([text]).match(name) == ((text,) if expected else ())
-
     @settings(max_examples=300)
     @given(
         st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), patterns)),
@@ -138,13 +106,6 @@ class TestCache:
         assert trie.match("/topic/a") is before[0]
         assert trie.match("/topic/b") == before[1]
 
-    def test_remembers_that_nothing_matched(self) -> None:
-        trie = trie_of(["/topic/*"])
-        first = calls(trie.match, "/queue/a")
-        again = calls(trie.match, "/queue/a")
-        assert trie.match("/queue/a") == ()
-        assert again < first
-
     def test_forgets_the_oldest_names(self) -> None:
         trie: PatternTrie[int] = PatternTrie(cached_names=2)
         trie.add("#", 1)
@@ -179,11 +140,6 @@ class TestCache:
 
 
 class TestNameTree:
-    def test_cases(self) -> None:
-        for text, name, expected in CASES:
-            found = tree_of([name]).matching(text)
-            assert found == ([name] if expected else [])
-
     @settings(max_examples=300)
     @given(
         st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), names)),
@@ -243,22 +199,9 @@ class TestCosts:
             assert (name in tree.matching(text)) is bool(found)
             assert calls(tree.matching, text) < 2 * self.A_NODE * tree.nodes * len(Pattern(text).words)
 
-    def test_patterns_that_share_their_beginnings_share_the_cost(self) -> None:
-        """All 8,191 mixtures of `a`, `*` and rests match; ways through them there are far more."""
-        texts = [".".join(words) for words in product("a*#", repeat=8) if set(words) != {"a"}]
-        trie = trie_of(texts)
-        name = ".".join("a" * 12)
-        assert set(trie.match(name)) == {text for text in texts if is_match(text, name)}
-        trie.add("other.#", "")
-        assert calls(trie.match, name) < self.A_NODE * trie.nodes * 13
-
-    def test_a_rest_at_the_end_ends_the_search(self) -> None:
-        trie = trie_of(["/topic/#"])
-        assert calls(trie.match, LONG) < 50
-
-    def test_nothing_left_to_match_ends_the_search(self) -> None:
-        trie = trie_of(["/topic/a.*"])
-        assert calls(trie.match, LONG) < 50
+    def test_a_search_ends_with_the_rest_or_with_the_last_word_that_can_match(self) -> None:
+        for text in ("/topic/#", "/topic/a.*"):
+            assert calls(trie_of([text]).match, LONG) < 50
 
     def test_very_long_names_are_searched_word_by_word(self) -> None:
         trie = trie_of(["/topic/#.b", "/topic/#.a"])

@@ -8,7 +8,7 @@ from gateway.broker.queue import browser
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from .helpers import QUEUE, fill, queue_of, waits
+from .helpers import QUEUE, fill, queue_of
 
 TAILING = {"browser-end": "false"}
 
@@ -71,30 +71,12 @@ class TestNothingChanges:
         assert [message.body for message in messages] == bodies
         assert not any(message.redelivered for message in messages)
 
-    @pytest.mark.parametrize("ack", ["client", "client-individual"])
-    def test_there_is_nothing_to_acknowledge(self, scene: Scene, ack: str) -> None:
-        client = scene.consumer(QUEUE, ack=ack, browser="true")
-        error = client.error()
-        assert error.headers["message"] == "a browser consumes nothing"
-        assert QUEUE not in scene.broker.destinations
-
     def test_topics_keep_nothing_to_browse(self, scene: Scene) -> None:
         client = scene.consumer("/topic/a", browser="true")
         assert client.error().headers["message"] == "browsers are for queues"
 
 
 class TestTheEndOfABrowser:
-    @pytest.mark.parametrize("count", [0, 3])
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.unsubscribe("b")])
-    def test_the_subscription_ends_as_any_other(self, scene: Scene, count: int, leave: Step) -> None:
-        client = scene.connect()
-        fill(client, count)
-        browse(client)
-        leave(client)
-        assert not client.failures
-        assert scene.broker.context.subscriptions == 0
-        assert scene.broker.context.waiting == count
-
     def test_it_does_not_keep_the_queue(self, scene: Scene) -> None:
         client, consumer = scene.connect(), scene.connect()
         fill(client, 1)
@@ -105,37 +87,6 @@ class TestTheEndOfABrowser:
         fill(client, 1)
         client.unsubscribe("b")
         assert scene.broker.context.waiting == 1
-
-
-class TestTailing:
-    def test_what_waits_and_then_what_comes(self, scene: Scene) -> None:
-        client, producer = scene.connect(), scene.connect()
-        bodies = fill(producer, 2)
-        browse(client, **TAILING)
-        assert client.bodies() == bodies
-        for number in (3, 4):
-            assert fill(producer, 1, start=number) == client.bodies()
-
-    def test_also_what_is_consumed_at_once(self, scene: Scene) -> None:
-        client, consumer = scene.connect(), scene.consumer(QUEUE)
-        browse(client, **TAILING)
-        bodies = fill(consumer, 3)
-        assert client.bodies() == consumer.bodies() == bodies
-
-    def test_with_a_selector(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client, **TAILING, selector="n > 2")
-        for number in range(5):
-            client.publish(QUEUE, b"%d" % number, n=str(number))
-        assert client.bodies() == [b"3", b"4"]
-
-    def test_a_queue_that_is_not_there_comes_into_being(self, scene: Scene) -> None:
-        client = scene.connect()
-        browse(client, **TAILING)
-        assert not client.received()
-        assert QUEUE in scene.broker.destinations
-        client.unsubscribe("b")
-        assert QUEUE not in scene.broker.destinations
 
 
 KIB = 1024
@@ -177,34 +128,6 @@ def test_what_went_meanwhile_is_passed_over(pair: tuple[Client, Client]) -> None
     assert 2 < len(found) < 10
 
 
-def test_but_of_a_tailing_one_in_order(pair: tuple[Client, Client]) -> None:
-    client, producer = pair
-    bodies = fill(producer, 10, size=300)
-    client.stalled = True
-    browse(client, **TAILING)
-    bodies += fill(producer, 5, start=11)
-    client.resume()
-    bodies += fill(producer, 2, start=16)
-    assert client.bodies() == bodies
-
-
-@pytest.mark.parametrize("step", [1, 100, 1_000])
-def test_octet_by_octet(pair: tuple[Client, Client], step: int) -> None:
-    """Whenever there is room in the outbox it fills it, and not further; each message comes once."""
-    client, producer = pair
-    fill(producer, 5, size=300)
-    client.stalled = True
-    browse(client, **TAILING)
-    fill(producer, 5, size=300)
-    outbox, nbytes = client.session.outbox, b""
-    while outbox.size:
-        nbytes += b"".join(outbox.take())
-        assert outbox.size < 2 * KIB
-        outbox.written(min(step, outbox.size))
-        assert outbox.size >= outbox.window or nbytes.count(b"\0") + len(outbox.parts) // 2 >= 10
-    assert nbytes.count(b"\0") == 10
-
-
 def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -> None:
     client, producer = pair
     browse(client, **TAILING)
@@ -217,37 +140,6 @@ def test_a_tailing_one_that_never_reads_is_closed(pair: tuple[Client, Client]) -
     assert "8192 bytes (max_outbound)" in client.failures[0].detail
     assert "browser" in client.failures[0].detail
     assert client.scene.broker.context.waiting == sent
-
-
-@pytest.mark.parametrize("headers", [{}, TAILING], ids=["to the end", "tailing"])
-@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.unsubscribe("b")])
-def test_it_may_leave_in_the_middle(pair: tuple[Client, Client], headers: dict[str, str], leave: Step) -> None:
-    client, producer = pair
-    bodies = fill(producer, 20, size=300)
-    client.stalled = True
-    browse(client, **headers)
-    leave(client)
-    client.stalled = False
-    if not client.closed:
-        client.resume()
-        assert 0 < len(client.messages()) < 10
-    scene = producer.scene
-    assert scene.broker.context.subscriptions == 0
-    assert waits(scene) == [body.decode() for body in bodies]
-
-
-def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]) -> None:
-    """The transport knows it, and the session's end comes a little later."""
-    client, producer = pair
-    fill(producer, 2)
-    browse(client, "0", **TAILING)
-    assert len(client.messages()) == 2
-    client.session.outbox.close()
-    fill(producer, 2, start=3)
-    browse(client, "1", **TAILING)
-    browse(client, "2")
-    client.drop()
-    assert client.written.count(b"MESSAGE") == 2
 
 
 def test_one_that_has_left_is_forgotten(pair: tuple[Client, Client]) -> None:
@@ -279,19 +171,6 @@ def test_a_long_queue_is_shown_in_turns(stage: Stage, monkeypatch: pytest.Monkey
     assert client.bodies() == [b"7", b"18", b"19", b"20"]
 
 
-def test_it_may_leave_between_two_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browser, "_LOOKS_PER_TURN", 3)
-    scene = stage()
-    client, producer = scene.connect(), scene.connect()
-    fill(producer, 20)
-    with monkeypatch.context() as patch:
-        patch.setattr(scene, "settle", scene.audit)
-        browse(client)
-        client.unsubscribe("b")
-    scene.settle()
-    assert client.bodies() == [b"1", b"2", b"3"]
-
-
 def test_what_expires_meanwhile_is_not_shown(pair: tuple[Client, Client]) -> None:
     client, producer = pair
     fill(producer, 10, size=300)
@@ -318,3 +197,30 @@ def test_its_list_does_not_keep_what_has_gone(pair: tuple[Client, Client]) -> No
     assert len(consumer.messages()) == 300
     (found,) = queue.browsers.values()
     assert len(found._waited) <= 64
+
+
+def test_with_the_connection_broken_it_shows_nothing(pair: tuple[Client, Client]) -> None:
+    """The transport knows it, and the session's end comes a little later."""
+    client, producer = pair
+    fill(producer, 2)
+    browse(client, "0", **TAILING)
+    assert len(client.messages()) == 2
+    client.session.outbox.close()
+    fill(producer, 2, start=3)
+    browse(client, "1", **TAILING)
+    browse(client, "2")
+    client.drop()
+    assert client.written.count(b"MESSAGE") == 2
+
+
+def test_it_may_leave_between_two_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browser, "_LOOKS_PER_TURN", 3)
+    scene = stage()
+    client, producer = scene.connect(), scene.connect()
+    fill(producer, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(scene, "settle", scene.audit)
+        browse(client)
+        client.unsubscribe("b")
+    scene.settle()
+    assert client.bodies() == [b"1", b"2", b"3"]

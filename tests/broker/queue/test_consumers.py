@@ -28,28 +28,9 @@ class TestPriority:
         fill(scene.connect(), 8)
         assert [client.bodies() for client in clients] == [[b"1", b"3", b"5"], [b"7", b"8"], [b"2", b"4", b"6"]]
 
-    def test_what_waits_goes_to_whoever_has_room(self, scene: Scene) -> None:
-        low, high = consumer(scene, 1, 0), consumer(scene, 1, 5)
-        fill(low, 5)
-        low.ack(low.message())
-        high.ack(high.message())
-        assert (high.bodies(), low.bodies()) == ([b"4"], [b"3"])
-
 
 class TestAvoid:
     """A rejected message goes to another consumer first, whatever sort of consumer that is."""
-
-    @pytest.mark.parametrize("own", [0, 5])
-    @pytest.mark.parametrize("other", [0, 5])
-    def test_across_priorities(self, scene: Scene, own: int, other: int) -> None:
-        one, two = consumer(scene, priority=own), consumer(scene, priority=other)
-        fill(one, 2)
-        has = one if len(one.written) > len(two.written) else two
-        has_not = two if has is one else one
-        message, *_ = has.messages()
-        has_not.received()
-        has.nack(message)
-        assert (has.bodies(), has_not.bodies()) == ([], [message.body])
 
     @pytest.mark.parametrize("priority", [-1, 0, 1])
     @pytest.mark.parametrize("selectors", [("", "n = 1"), ("n = 1", ""), ("n = 1", "n > 0"), ("n = 1", "n = 1")])
@@ -59,12 +40,6 @@ class TestAvoid:
         two = consumer(scene, priority=priority, selector=selectors[1])
         one.nack(one.message())
         assert (one.bodies(), two.bodies()) == ([], [b"m"])
-
-    def test_not_to_one_that_does_not_want_it(self, scene: Scene) -> None:
-        one, two = consumer(scene), consumer(scene, selector="n = 2")
-        one.publish(QUEUE, b"m", n="1")
-        one.nack(one.message())
-        assert (one.bodies(), two.bodies()) == ([b"m"], [])
 
     def test_back_to_the_same_one_where_the_others_have_no_room(self, scene: Scene) -> None:
         one, two, three = consumer(scene, 1), consumer(scene, 1, 5), consumer(scene, 1, selector="n = 1")
@@ -76,7 +51,7 @@ class TestAvoid:
         assert one.message().message_id == message.message_id
 
     @pytest.mark.parametrize("priority", [-1, 0, 5])
-    def test_also_where_messages_of_groups_come_back_with_it(self, scene: Scene, priority: int) -> None:
+    def test_to_another_one_though_messages_of_groups_come_back_with_it(self, scene: Scene, priority: int) -> None:
         one = scene.consumer(QUEUE, ack="client")
         fill(one, 1)
         fill(one, 1, start=2, JMSXGroupID="g")
@@ -93,22 +68,6 @@ class TestExclusive:
             client.subscribe(QUEUE, ack="client", **{name: "true"})
         bodies = fill(two, 10)
         assert (one.bodies(), two.bodies()) == (bodies, [])
-
-    def test_also_beside_those_that_do_not_ask_for_it(self, scene: Scene) -> None:
-        before, one, after = consumer(scene), consumer(scene, exclusive=True), consumer(scene, priority=9)
-        bodies = fill(one, 5)
-        assert (before.bodies(), one.bodies(), after.bodies()) == ([], bodies, [])
-
-    def test_what_others_have_they_keep(self, scene: Scene) -> None:
-        before = consumer(scene)
-        fill(before, 2)
-        one = consumer(scene, exclusive=True)
-        bodies = fill(one, 2, start=3)
-        messages = before.messages()
-        before.ack(messages[0])
-        before.nack(messages[1])
-        assert one.bodies() == [*bodies, b"2"]
-        assert not before.received()
 
     @leaving
     def test_the_next_one_takes_over_in_order(self, scene: Scene, leave: Step) -> None:
@@ -141,17 +100,9 @@ class TestExclusive:
         assert [client.bodies() for client in others] == ([bodies, []] if first == 0 else [[], bodies])
 
     @leaving
-    def test_without_another_all_are_equal_again(self, scene: Scene, leave: Step) -> None:
-        one, two, three = consumer(scene, 1, exclusive=True), consumer(scene, 2), consumer(scene, 2)
-        bodies = fill(one, 5)
-        leave(one)
-        assert sorted(two.bodies() + three.bodies()) == bodies[:4]
-        assert waits(scene) == ["5"]
-
-    @leaving
     @pytest.mark.parametrize("count", [1, 2])
     @pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
-    def test_also_where_the_higher_one_stood_by_for_long_and_the_lower_one_just_came(
+    def test_the_higher_one_is_next_though_it_stood_by_for_long_and_the_lower_one_just_came(
         self, scene: Scene, leave: Step, count: int, headers: dict[str, str]
     ) -> None:
         high, one = consumer(scene, priority=5), consumer(scene, exclusive=True)
@@ -161,22 +112,6 @@ class TestExclusive:
         bodies = fill(one, count, 1, **headers)
         leave(one)
         assert (low.bodies(), high.bodies()) == ([], bodies)
-
-    @leaving
-    def test_one_that_stands_by_may_leave(self, scene: Scene, leave: Step) -> None:
-        one, standby, last = (consumer(scene, 1, exclusive=True) for _ in range(3))
-        bodies = fill(one, 3)
-        leave(standby)
-        one.drop()
-        assert last.bodies() == bodies[:1]
-
-    def test_also_those_whose_consumer_is_busy(self, scene: Scene) -> None:
-        owner, other = consumer(scene, 1), consumer(scene)
-        fill(owner, 3, JMSXGroupID="g")
-        fill(other, 1, start=4)
-        one = consumer(scene, exclusive=True)
-        assert one.bodies() == [b"2", b"3"]
-        assert (owner.bodies(), other.bodies()) == ([b"1"], [b"4"])
 
 
 class TestBound:
@@ -205,10 +140,3 @@ class TestBound:
         for number in range(6):
             clients[0].publish(QUEUE, n=str(number % 3))
         assert sum(len(client.messages()) for client in clients) > 0
-
-    @leaving
-    def test_one_less_and_another_may_come(self, scene: Scene, leave: Step) -> None:
-        clients = [consumer(scene, priority=number) for number in range(3)]
-        leave(clients[2])
-        last = consumer(scene, priority=9)
-        assert fill(clients[0], 1) == last.bodies()

@@ -8,7 +8,7 @@ from gateway.broker.model.message import DEAD_LETTER, History, Message
 from gateway.broker.model.options import SendOptions
 from gateway.broker.model.policy import WhenFull
 from gateway.broker.queue import dead_letters
-from gateway.codec import V10, V11, V12, Head, Version
+from gateway.codec import V12, Head, Version
 
 from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
@@ -111,35 +111,6 @@ class TestHeaders:
             "dlq-first-at": first_at,
         }
 
-    @pytest.mark.parametrize("spelling", ["false", "False", "FALSE"])
-    def test_by_a_nack_with_requeue_false_and_a_reason(self, scene: Scene, spelling: str) -> None:
-        client = scene.connect()
-        client.publish(QUEUE, b"m")
-        reject(client, QUEUE, requeue=spelling, reason="no such order")
-        (letter,) = taken(scene, DEAD)
-        assert own_headers(letter) == {
-            "destination": DEAD,
-            "original-destination": QUEUE,
-            "dlq-reason": "rejected",
-            "dlq-source": QUEUE,
-            "dlq-attempts": "1",
-            "dlq-first-at": milliseconds(scene),
-            "reason": "no such order",
-        }
-
-    def test_versions_meet(self, scene: Scene) -> None:
-        """A reason of 1.2 that 1.0 cannot say must not break its frame."""
-        client = scene.connect(V12)
-        letters = []
-        for version in (V10, V11, V12):
-            client.publish(QUEUE, b"m")
-            reject(client, QUEUE, requeue="false", reason="line: 1\nline: 2\\")
-            letters += taken(scene, DEAD, version)
-        old, middle, new = letters
-        assert "dlq-source" in old.headers
-        assert "\n" not in old.headers.get("reason", "")
-        assert middle.headers["reason"] == new.headers["reason"] == "line: 1\nline: 2\\"
-
     @pytest.mark.parametrize("destination", ["/topic/a.b", "/exchange/amq.topic/a.b"])
     def test_of_a_pattern_they_say_what_was_sent_to(self, stage: Stage, destination: str) -> None:
         scene = stage({"/topic/#": {"dead_letter": "/queue/dead"}})
@@ -164,21 +135,6 @@ class TestHeaders:
 
 
 class TestTargets:
-    def test_as_the_policy_says(self, stage: Stage) -> None:
-        scene = stage({"/queue/#": {"dead_letter": "/queue/graveyard"}})
-        client = scene.connect()
-        for name in ("a", "b"):
-            client.publish(name, b"m")
-            reject(client, name, requeue="false")
-        assert [each.headers["dlq-source"] for each in taken(scene, "/queue/graveyard")] == ["/queue/a", "/queue/b"]
-
-    @pytest.mark.parametrize(("source", "target"), [("/queue/x.y/z", "/queue/dlq.x.y/z"), ("bare", "/queue/dlq.bare")])
-    def test_by_default_a_queue_named_after_the_source(self, scene: Scene, source: str, target: str) -> None:
-        client = scene.connect()
-        client.publish(source, b"m")
-        reject(client, source, requeue="false")
-        assert [each.body for each in taken(scene, target)] == [b"m"]
-
     @pytest.mark.parametrize("target", ["", QUEUE])
     def test_nowhere_and_its_own_queue_mean_that_it_is_dropped(self, stage: Stage, target: str) -> None:
         scene = stage({QUEUE: {"dead_letter": target}})
@@ -197,15 +153,6 @@ class TestTargets:
         for each in (exact, pattern):
             message = each.message()
             assert (message.headers["destination"], message.headers["dlq-source"]) == ("/topic/dead.a", QUEUE)
-
-    def test_each_subscriber_of_a_topic_has_dead_letters_of_its_own(self, stage: Stage) -> None:
-        scene = stage({"/topic/#": {"dead_letter": "/queue/dead", "max_attempts": 1}})
-        clients = [scene.consumer("/topic/a", ack="client") for _ in range(3)]
-        clients[0].publish("/topic/a", b"m")
-        clients[0].nack(clients[0].message())
-        clients[1].drop()
-        clients[2].ack(clients[2].message())
-        assert len(taken(scene, "/queue/dead")) == 2
 
     def test_a_full_queue_must_take_them(self, stage: Stage) -> None:
         scene = stage({DEAD: {"max_messages": 1}}, max_destinations=2)
@@ -230,9 +177,18 @@ class TestTargets:
         (letter,) = taken(scene, DEAD)
         assert not letter.redelivered
 
+    def test_each_subscriber_of_a_topic_has_dead_letters_of_its_own(self, stage: Stage) -> None:
+        scene = stage({"/topic/#": {"dead_letter": "/queue/dead", "max_attempts": 1}})
+        clients = [scene.consumer("/topic/a", ack="client") for _ in range(3)]
+        clients[0].publish("/topic/a", b"m")
+        clients[0].nack(clients[0].message())
+        clients[1].drop()
+        clients[2].ack(clients[2].message())
+        assert len(taken(scene, "/queue/dead")) == 2
+
 
 class TestDeadLettersOfDeadLetters:
-    def test_but_who_says_that_it_is_not_to_be_delivered_again_is_heard(self, scene: Scene) -> None:
+    def test_a_nack_without_requeue_ends_one(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish(DEAD, b"m")
         reject(client, DEAD, requeue="false")

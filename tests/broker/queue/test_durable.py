@@ -8,7 +8,7 @@ from gateway.broker.model.policy import WhenFull
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from ..durable import ONE, P, drain, fill, marks, stored
+from ..durable import P, drain, fill, marks, stored
 
 
 @pytest.fixture
@@ -86,29 +86,8 @@ class TestAuto:
         consumer.stalled = False
         scene.settle()
 
-    @pytest.mark.parametrize("end", [Client.drop, lambda client: client.send("BOGUS")])
-    def test_back_with_a_socket_that_broke(self, scene: Scene, end: Step) -> None:
-        consumer = scene.consumer("/queue/a")
-        consumer.stalled = True
-        fill(scene, 2)
-        end(consumer)
-        scene.commit()
-        again = scene.crash()
-        assert list(marks(again)) == [0, 1]
-
 
 class TestPlaces:
-    @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
-    def test_and_then_it_is(self, scene: Scene, end: Step) -> None:
-        consumer = scene.consumer("/queue/a", ack="client")
-        fill(scene, 1)
-        consumer.begin()
-        consumer.ack(consumer.message(), transaction="t")
-        consumer.unsubscribe()
-        end(consumer)
-        scene.commit()
-        assert len(scene.store.rows) == len(scene.store.places) == (end is not Client.commit)
-
     def test_of_a_queue_that_was_made_again_meanwhile(self, scene: Scene) -> None:
         """Each row is one message, whichever of the two queues it was entered by."""
         client, consumer, other = scene.connect(), scene.consumer("/queue/a", ack="client"), scene.connect()
@@ -131,19 +110,6 @@ class TestPlaces:
         scene.commit()
         assert marks(scene.crash()) == {1: True}
 
-    @pytest.mark.parametrize(("end", "left"), [(Client.commit, [3]), (Client.abort, [0, 1, 2, 3])])
-    def test_also_with_messages_that_have_no_row(self, scene: Scene, end: Step, left: list[int]) -> None:
-        client, consumer = scene.connect(), scene.consumer("/queue/a", ack="client")
-        for number, headers in enumerate([P, {}, P]):
-            client.publish("/queue/a", b"%d" % number, **headers)
-        consumer.begin()
-        consumer.ack(consumer.messages()[-1], transaction="t")
-        consumer.unsubscribe()
-        client.publish("/queue/a", b"3", **P)
-        end(consumer)
-        assert stored(scene) == len([number for number in left if number != 1])
-        assert list(marks(scene)) == left
-
     def test_no_two_are_left_of_one_queue(self, scene: Scene) -> None:
         client, consumer = scene.connect(), scene.consumer("/queue/a")
         consumer.stalled = True
@@ -159,20 +125,27 @@ class TestPlaces:
         last.commit()
         assert not last.store.places
 
+    @pytest.mark.parametrize(("end", "left"), [(Client.commit, [3]), (Client.abort, [0, 1, 2, 3])])
+    def test_a_transaction_gives_back_messages_beside_those_that_have_no_row(
+        self, scene: Scene, end: Step, left: list[int]
+    ) -> None:
+        client, consumer = scene.connect(), scene.consumer("/queue/a", ack="client")
+        for number, headers in enumerate([P, {}, P]):
+            client.publish("/queue/a", b"%d" % number, **headers)
+        consumer.begin()
+        consumer.ack(consumer.messages()[-1], transaction="t")
+        consumer.unsubscribe()
+        client.publish("/queue/a", b"3", **P)
+        end(consumer)
+        assert stored(scene) == len([number for number in left if number != 1])
+        assert list(marks(scene)) == left
+
 
 class TestNotes:
     """What the store knows of a message that is there still."""
 
     def facts(self, scene: Scene) -> list[str | None]:
         return [scene.store.rows[row].facts for row in sorted(scene.store.rows)]
-
-    def test_a_delivery_in_the_batch_of_the_message(self, scene: Scene) -> None:
-        scene.consumer("/queue/a", ack="client", **ONE)
-        client = scene.connect()
-        client.publish("/queue/a", b"0", **P)
-        client.publish("/queue/a", b"1", **P)
-        scene.commit()
-        assert self.facts(scene) == ['{"attempts":1}', None]
 
     @pytest.mark.parametrize("end", [Client.unsubscribe, Client.disconnect, Client.drop])
     def test_what_a_consumer_gives_back(self, scene: Scene, end: Step) -> None:

@@ -10,7 +10,7 @@ from gateway.broker.model.message import Message
 from gateway.broker.queue.expiry import has_expired
 from gateway.codec import Head
 
-from ..client import EPOCH, Client, Scene, Step
+from ..client import EPOCH, Scene
 from ..conftest import Stage
 from .helpers import DEAD, QUEUE
 
@@ -53,15 +53,6 @@ class TestWhileItWaits:
         client.subscribe(QUEUE)
         assert client.bodies() == [b"other"]
 
-    def test_by_the_policy(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"time_to_live": 2.0}})
-        scene.connect().publish(QUEUE, b"m")
-        scene.wait(1.99)
-        assert scene.broker.context.waiting == 1
-        scene.wait(0.03)
-        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
-        assert not scene.broker.destinations
-
     @pytest.mark.parametrize("seconds", [1.0, 4.0])
     @pytest.mark.parametrize("header", HEADERS)
     def test_the_message_says_more_than_the_policy(self, stage: Stage, header: str, seconds: float) -> None:
@@ -85,14 +76,6 @@ class TestWhileItWaits:
         scene.settle()
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
 
-    def test_each_at_its_time_whatever_the_order_of_the_sends(self, scene: Scene) -> None:
-        client = scene.connect()
-        for seconds in (5, 1, 3, 2, 4):
-            client.publish(QUEUE, b"%d" % seconds, ttl=str(seconds * 1000))
-        for left in (4, 3, 2, 1, 0):
-            scene.wait(1.01)
-            assert scene.broker.context.waiting == left
-
     @pytest.mark.parametrize("group", [{}, {"JMSXGroupID": "g"}], ids=["no group", "group"])
     @pytest.mark.parametrize("selector", ["", "n > 0"])
     def test_between_two_looks_at_the_agenda(self, scene: Scene, selector: str, group: dict[str, str]) -> None:
@@ -105,32 +88,8 @@ class TestWhileItWaits:
         assert client.bodies() == [b"3"]
         assert scene.broker.counters.expired == 3
 
-    def test_on_arrival(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.consumer(QUEUE)
-        client.publish(QUEUE, b"m", expires="1", receipt="r")
-        assert client.receipts() == ["r"]
-        assert not other.received()
-        assert scene.broker.counters.expired == 1
-
 
 class TestWhileSomebodyHasIt:
-    def test_who_has_it_may_consume_it(self, scene: Scene) -> None:
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(5.0)
-        client.ack(client.message())
-        assert (scene.broker.counters.expired, scene.broker.counters.acknowledged) == (0, 1)
-
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_it_does_not_come_back(self, scene: Scene, leave: Step) -> None:
-        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(1.1)
-        leave(client)
-        other.subscribe(QUEUE)
-        assert not other.received()
-        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
-
     def test_while_it_is_in_back_off(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 3.0}})
         client = scene.consumer(QUEUE, ack="client")
@@ -142,15 +101,6 @@ class TestWhileSomebodyHasIt:
         assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
         scene.wait(2.0)
         assert not client.received()
-
-    def test_before_its_back_off_begins(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"backoff": 3.0}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m", ttl="1000")
-        scene.wait(1.1)
-        client.nack(client.message())
-        assert not client.received()
-        assert (scene.broker.counters.expired, scene.broker.memory.used) == (1, 0)
 
 
 class TestTheHeaderExpires:
@@ -192,16 +142,6 @@ class TestDeadLetters:
         counters = scene.broker.counters
         assert (counters.expired, counters.dead_lettered, counters.dropped) == (1, 1, 0)
 
-    @pytest.mark.parametrize("headers", [{"expires": "1"}, {"ttl": "1000", "x-delay": "2000"}])
-    def test_of_what_was_expired_on_arrival(self, stage: Stage, headers: dict[str, str]) -> None:
-        scene = stage({QUEUE: {"dead_letter_expired": True}})
-        client = scene.connect()
-        client.publish(QUEUE, b"m", **headers)
-        scene.wait(2.1)
-        assert scene.broker.counters.expired == 1
-        client.subscribe(DEAD)
-        assert client.bodies() == [b"m"]
-
     def test_two_queues_that_send_theirs_to_each_other(self, stage: Stage) -> None:
         """Once for each time to live, and no faster."""
         rules = {"time_to_live": 1.0, "dead_letter_expired": True}
@@ -233,12 +173,3 @@ class TestNothingIsKeptUntilThen:
         assert scene.broker.context.waiting == 0
         assert self.kept(b"used on") <= 64
         assert len(scene.broker.scheduler) <= 200
-
-    def test_of_queues_that_are_gone(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        for number in range(200):
-            client.publish(f"/queue/{number}", b"gone", ttl="9000000")
-            other.subscribe(f"/queue/{number}")
-            other.unsubscribe()
-        assert not scene.broker.destinations
-        assert self.kept(b"gone") <= 64

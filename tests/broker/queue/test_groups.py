@@ -11,7 +11,6 @@ from gateway.codec import V12
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage
-from ..wire import build
 from .helpers import QUEUE, consumer, go_on, names, queue_of, waits
 
 CLOSE = {"JMSXGroupSeq": "-1"}
@@ -45,21 +44,6 @@ class TestSticky:
             clients[0].publish(QUEUE, b"%d" % number, **{name: "ghi"[number % 3]})
         assert [client.bodies() for client in clients] == [[b"%d" % (n + k) for n in range(0, 12, 3)] for k in range(3)]
 
-    def test_the_owner_gets_it_whatever_its_priority(self, scene: Scene) -> None:
-        low = consumer(scene)
-        send(low, "g1")
-        high = consumer(scene, priority=5)
-        send(low, "g2", "h1")
-        assert (names(low), names(high)) == (["g1", "g2"], ["h1"])
-
-    def test_a_topic_has_no_use_for_them(self, scene: Scene) -> None:
-        clients = [scene.connect(), scene.connect()]
-        for client in clients:
-            client.subscribe("/topic/a", ack="client")
-        for number in range(3):
-            clients[0].publish("/topic/a", b"%d" % number, JMSXGroupID="g", **CLOSE)
-        assert [client.bodies() for client in clients] == [[b"0", b"1", b"2"]] * 2
-
     def test_one_message_of_a_group_stands_in_the_lists(self, scene: Scene) -> None:
         producer = scene.connect()
         send(producer, *numbered("g", *range(50)))
@@ -75,17 +59,6 @@ class TestSticky:
 class TestBusyOwner:
     """Its messages wait for it, and stand in nobody's way."""
 
-    @pytest.mark.parametrize("order", ["before", "after"])
-    def test_others_go_on_with_what_is_behind(self, scene: Scene, order: str) -> None:
-        owner = consumer(scene, 1)
-        send(owner, "g1")
-        other = consumer(scene) if order == "before" else None
-        send(owner, "g2", "1", "g3", "2", "g4")
-        other = other or consumer(scene)
-        assert names(other) == ["1", "2"]
-        assert waits(scene) == ["g2", "g3", "g4"]
-        assert go_on(owner) == ["g1", "g2", "g3", "g4"]
-
     def test_many_of_them_cost_a_selective_one_nothing(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ready, "READS_PER_TURN", 3)
         owner = consumer(scene, 1)
@@ -94,22 +67,7 @@ class TestBusyOwner:
         send(owner, *numbered("g", *range(2, 20)), "1")
         assert names(other) == ["1"]
 
-    def test_what_stands_before_it_goes_first(self, scene: Scene) -> None:
-        owner, other = consumer(scene, 1), consumer(scene, 1)
-        send(owner, "g1", "0", "1", "g2", "2")
-        other.ack(other.message())
-        assert names(other) == ["1"]
-        assert go_on(owner) == ["g1", "g2", "2"]
-
-    def test_in_order_although_a_long_run_stands_before_it(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
-        owner = consumer(scene, 1, selector="name LIKE 'g%' OR name > 90")
-        send(owner, "g1", "98")
-        assert names(consumer(scene, 1)) == ["98"]
-        send(owner, *(str(number) for number in range(10)), "99", "g2")
-        assert go_on(owner) == ["g1", "99", "g2"]
-
-    def test_nor_does_it_pile_up(self, scene: Scene) -> None:
+    def test_what_expires_does_not_pile_up(self, scene: Scene) -> None:
         owner, other = consumer(scene, 1), consumer(scene, 1)
         send(owner, "g1", "1")
         for number in range(300):
@@ -124,7 +82,7 @@ class TestBusyOwner:
         assert parked is None or len(parked.tokens) <= 100
         assert sum(map(len, queue_of(scene).in_memory.ready_lists)) <= 100
 
-    def test_also_behind_one_that_stays(self, scene: Scene) -> None:
+    def test_nor_behind_one_that_stays(self, scene: Scene) -> None:
         owner = consumer(scene, 1)
         send(owner, "g1", "g2")
         (group,) = known(scene)
@@ -138,12 +96,6 @@ class TestBusyOwner:
 
 
 class TestSelectors:
-    def test_the_owner_of_a_group_may_be_selective(self, scene: Scene) -> None:
-        one, two = consumer(scene, selector="name LIKE 'g%'"), consumer(scene)
-        send(one, "g1", "1", "g2", "g3")
-        shares = [names(one), names(two)]
-        assert shares == [["g1", "g2", "g3"], ["1"]]
-
     def test_what_the_owner_does_not_want_is_anybodys(self, scene: Scene) -> None:
         one = consumer(scene, selector="name <> 'g2'")
         send(one, "g1")
@@ -251,19 +203,6 @@ class TestBound:
         shares = [names(one), names(two)]
         assert any(share[-2:] == ["b2", "b3"] for share in shares)
 
-    @pytest.mark.parametrize("settled", range(4))
-    def test_a_forgotten_one_comes_back_with_its_messages(self, scene: Scene, settled: int) -> None:
-        owner = consumer(scene)
-        send(owner, "a1", "b1", "c1", "d1")
-        owner.ack(owner.messages()[settled])
-        owner.drop()
-        client = consumer(scene)
-        send(client, "a2", "b2")
-        expected = ["a1", "b1", "c1", "d1", "a2", "b2"]
-        del expected[settled]
-        assert names(client) == expected
-        assert len(known(scene)) <= 4
-
 
 class TestAccount:
     def test_they_are_counted_until_nobody_has_them(self, scene: Scene) -> None:
@@ -283,17 +222,6 @@ class TestAccount:
         reader.drop()
         assert broker.context.group_bytes == 0
 
-    def test_a_queue_that_goes_leaves_nothing(self, scene: Scene) -> None:
-        owner = consumer(scene)
-        send(owner, "a1", "b1")
-        assert go_on(owner) == ["a1", "b1"]
-        queue_of(scene).end()
-        assert (len(known(scene)), scene.broker.context.group_bytes) == (0, 0)
-        send(owner, "a2")
-        owner.drop()
-        assert scene.broker.context.group_bytes == groups._COST + 1
-        assert names(consumer(scene)) == ["a2"]
-
     def test_they_are_bounded_together(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """A queue that needs another one forgets one of its own."""
         monkeypatch.setattr(groups, "MOST_BYTES", 10 * (groups._COST + 1))
@@ -312,51 +240,6 @@ leaving = pytest.mark.parametrize(
 )
 
 
-def carry_out(client: Client, command: str, headers: dict[str, str]) -> None:
-    """One frame, and nothing else: what is to be done in later turns waits."""
-    client._decoder.feed(build(command, headers, version=client.version))
-    for frame in client._decoder.frames():
-        client.session.handle(frame)
-
-
-class TestGivenBack:
-    @pytest.mark.parametrize("prefetch", [1, 2, 3])
-    def test_and_comes_before_those_behind_it(self, scene: Scene, prefetch: int) -> None:
-        owner, other = consumer(scene, prefetch), consumer(scene)
-        send(owner, *numbered("g", 1, 2, 3, 4, 5))
-        first, *rest = owner.messages()
-        owner.nack(first)
-        again, *others = owner.messages()
-        assert again.body == b"g1"
-        for message in (again, *rest, *others):
-            owner.ack(message)
-        assert go_on(owner) == numbered("g", *range(prefetch + 1, 6))
-        assert names(other) == []
-
-    def test_while_the_lane_of_another_consumer_is_read(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-        """That one has higher priority, would take what comes back, and has messages of a group parked with it."""
-        monkeypatch.setattr(ready, "READS_PER_TURN", 3)
-        one, owner = scene.connect(), consumer(scene, 6, 5, selector="kind = 1")
-        one.subscribe(QUEUE, ack="client", selector="name IN ('h1', '9')")
-        send(one, "g1", "1", "2", "3", "4", "5", "6", kind="1")
-        send(one, *["0"] * 20, kind="0")
-        send(one, "g2", "g3", kind="1")
-        send(one, "h1", kind="0")
-        send(one, "9", kind="1")
-        first, *rest = owner.messages()
-        *_, last = one.messages()
-        for message in rest:
-            carry_out(owner, "ACK", owner.named(message))
-        assert [consumer_set.behind for consumer_set in queue_of(scene).consumers.sets] == [True, False]
-        carry_out(one, "NACK", one.named(last))
-        scene.settle()
-        found = names(owner)
-        assert [name for name in found if name != "9"] == ["6", "g2", "g3"]
-        assert sorted(found + names(one)) == ["6", "9", "g2", "g3", "h1"]
-        assert waits(scene) == ["0"] * 20
-        owner.ack(first)
-
-
 class TestHandOver:
     @leaving
     def test_unacknowledged_ones_come_first(self, scene: Scene, leave: Step) -> None:
@@ -365,22 +248,6 @@ class TestHandOver:
         owner.ack(owner.messages()[0])
         leave(owner)
         assert go_on(other) == numbered("g", *range(2, 7))
-
-    def test_in_the_order_of_arrival_with_the_rest(self, scene: Scene) -> None:
-        owner, other = consumer(scene, 2), consumer(scene, 1)
-        send(owner, "g1", "1", "g2", "2", "g3", "3")
-        owner.drop()
-        assert go_on(other) == ["1", "g1", "g2", "2", "g3", "3"]
-
-    def test_what_a_transaction_held_comes_to_the_new_owner(self, scene: Scene) -> None:
-        owner, other = consumer(scene, 2), consumer(scene)
-        send(owner, *numbered("g", 1, 2, 3))
-        owner.begin()
-        owner.ack(owner.messages()[0], transaction="t")
-        owner.unsubscribe()
-        assert names(other) == ["g2", "g3"]
-        owner.abort()
-        assert names(other) == ["g1"]
 
 
 class TestClosing:

@@ -100,13 +100,6 @@ class TestBlock:
         send(client, "6")
         assert queue_of(scene).full
 
-    def test_a_consumer_with_room_gets_all_of_it(self, stage: Stage, limit: dict[str, Any]) -> None:
-        scene = stage({QUEUE: limit})
-        client = scene.consumer(QUEUE, ack="client")
-        send(client, "123456789")
-        assert digits(client) == "123456789"
-        assert not scene.broker.context.take_full()
-
     def test_who_waits_is_told_when_the_queue_goes(self, stage: Stage, limit: dict[str, Any]) -> None:
         scene = stage({QUEUE: limit | {"idle_timeout": 5.0}})
         send(scene.connect(), "123")
@@ -118,61 +111,32 @@ class TestBlock:
 
 @both
 @at_once
-class TestDropOldest:
-    def test_the_newest_stay(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}})
-        fill(scene.connect(), "12345")
-        assert scene.broker.counters.dropped == 2
-        assert not scene.broker.context.full
-        assert left(scene) == "345"
-
-    def test_what_a_consumer_has_does_not_count(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=2)
-        client = scene.consumer(QUEUE, ack="client")
-        fill(client, "123456")
-        messages = client.messages()
-        assert scene.broker.counters.dropped == 1
-        client.ack(messages[-1])
-        assert digits(client) == "45"
-
-    def test_selective_consumers_are_not_served_with_what_has_gone(
-        self, stage: Stage, limit: dict[str, Any], fill: Fill
-    ) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_OLDEST}}, max_unacknowledged=1)
-        client, other = scene.consumer(QUEUE, ack="client", selector="color IS NULL"), scene.connect()
-        fill(other, "0")
-        (first,) = client.messages()
-        fill(other, "123456789" * 20)
-        client.ack(first)
-        assert digits(client) == "7"
-        assert left(scene) == "89"
+@pytest.mark.parametrize(
+    ("when_full", "stays"), [(WhenFull.DROP_OLDEST, "345"), (WhenFull.DROP_NEWEST, "123")], ids=["oldest", "newest"]
+)
+def test_the_oldest_or_the_newest_go(
+    stage: Stage, limit: dict[str, Any], fill: Fill, when_full: WhenFull, stays: str
+) -> None:
+    scene = stage({QUEUE: limit | {"when_full": when_full}})
+    fill(scene.connect(), "12345")
+    assert scene.broker.counters.dropped == 2
+    assert not scene.broker.context.full
+    assert left(scene) == stays
 
 
 @both
 @at_once
-class TestDropNewest:
-    def test_the_oldest_stay(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DROP_NEWEST}})
-        fill(scene.connect(), "12345")
-        assert scene.broker.counters.dropped == 2
-        assert left(scene) == "123"
-
-
-@both
-@at_once
-class TestDeadLetter:
-    def test_the_oldest_moves(self, stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
-        scene = stage({QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER}})
-        fill(scene.connect(), "12345")
-        counters = scene.broker.counters
-        assert (counters.dropped, counters.dead_lettered) == (0, 2)
-        reader = scene.consumer(DEAD)
-        messages = reader.messages()
-        assert [each.body[:1] for each in messages] == [b"1", b"2"]
-        for each in messages:
-            said = {name: each.headers[name] for name in ("dlq-reason", "dlq-source", "dlq-attempts")}
-            assert said == {"dlq-reason": "queue-full", "dlq-source": QUEUE, "dlq-attempts": "0"}
-        assert left(scene) == "345"
+def test_the_oldest_becomes_a_dead_letter(stage: Stage, limit: dict[str, Any], fill: Fill) -> None:
+    scene = stage({QUEUE: limit | {"when_full": WhenFull.DEAD_LETTER}})
+    fill(scene.connect(), "12345")
+    counters = scene.broker.counters
+    assert (counters.dropped, counters.dead_lettered) == (0, 2)
+    messages = scene.consumer(DEAD).messages()
+    assert [each.body[:1] for each in messages] == [b"1", b"2"]
+    for each in messages:
+        said = {name: each.headers[name] for name in ("dlq-reason", "dlq-source", "dlq-attempts")}
+        assert said == {"dlq-reason": "queue-full", "dlq-source": QUEUE, "dlq-attempts": "0"}
+    assert left(scene) == "345"
 
 
 def test_the_oldest_goes_also_behind_one_that_an_operator_took_out(stage: Stage) -> None:
@@ -186,24 +150,6 @@ def test_the_oldest_goes_also_behind_one_that_an_operator_took_out(stage: Stage)
     queue.close_gaps()
     send(client, "45")
     assert left(scene) == "345"
-
-
-@pytest.mark.parametrize("action", [WhenFull.DROP_OLDEST, WhenFull.DROP_NEWEST, WhenFull.DEAD_LETTER])
-def test_messages_of_a_group_that_are_parked_with_their_busy_consumer(stage: Stage, action: WhenFull) -> None:
-    """They count, too; whatever goes, there are never more than the limit, and the books are right."""
-    scene = stage({QUEUE: {"max_messages": 2, "when_full": action}}, max_unacknowledged=1)
-    busy, free, client = scene.consumer(QUEUE, ack="client"), scene.connect(), scene.connect()
-    client.publish(QUEUE, b"1", JMSXGroupID="g")
-    first = busy.message()
-    free.subscribe(QUEUE, ack="client")
-    for body in (b"2", b"3", b"4", b"5"):
-        client.publish(QUEUE, body, JMSXGroupID="g")
-    client.publish(QUEUE, b"x")
-    assert free.bodies() == [b"x"]
-    assert queue_of(scene).waiting == 2
-    busy.ack(first)
-    assert queue_of(scene).waiting == 1
-    assert scene.broker.counters.dropped + scene.broker.counters.dead_lettered == 2
 
 
 def test_a_message_bigger_than_the_limit_has_a_place_where_nothing_else_waits(stage: Stage) -> None:
@@ -225,45 +171,12 @@ class TestConflation:
         """A message of a key: as the policy knows it, and as Artemis has it."""
         send(client, number, key=key, _AMQ_LVQ_NAME=key, **headers)
 
-    def test_the_newest_of_each_key_waits(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number, key in zip("123456", "ababca", strict=True):
-            self.news(client, key, number)
-        assert scene.broker.counters.conflated == 3
-        assert sorted(left(scene)) == ["4", "5", "6"]
-
-    def test_what_a_consumer_has_is_not_replaced(self, scene: Scene) -> None:
-        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
-        for number in "1234":
-            self.news(other, "a", number)
-        (first,) = client.messages()
-        assert first.body[:1] == b"1"
-        client.ack(first)
-        assert digits(client) == "4"
-
-    def test_an_older_one_that_comes_back_goes_if_a_newer_one_waits(self, scene: Scene) -> None:
-        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
-        for number in "12":
-            self.news(other, "a", number)
-        client.drop()
-        assert scene.broker.counters.conflated == 1
-        assert left(scene) == "2"
-
     def test_the_newer_one_takes_the_place_of_the_older(self, scene: Scene) -> None:
         """So that every key has its turn, however often it changes."""
         client = scene.connect()
         for number, key in zip("1234567", "abcbbab", strict=True):
             self.news(client, key, number)
         assert left(scene) == "673"
-
-    def test_but_not_over_priorities(self, scene: Scene) -> None:
-        client = scene.connect()
-        self.news(client, "a", "1", priority="9")
-        self.news(client, "b", "2", priority="5")
-        self.news(client, "c", "3")
-        self.news(client, "a", "4")
-        self.news(client, "c", "5", priority="6")
-        assert left(scene) == "524"
 
     def test_many_are_replaced_and_nothing_is_kept_of_them(self, scene: Scene) -> None:
         scene.consumer(QUEUE, selector="color = 'red'")
@@ -287,3 +200,12 @@ class TestConflation:
         send(client, "1", key="a", _AMQ_LVQ_NAME="x")
         send(client, "2", key="a", _AMQ_LVQ_NAME="y")
         assert left(scene) == "12"
+
+    def test_a_place_counts_within_one_priority(self, scene: Scene) -> None:
+        client = scene.connect()
+        self.news(client, "a", "1", priority="9")
+        self.news(client, "b", "2", priority="5")
+        self.news(client, "c", "3")
+        self.news(client, "a", "4")
+        self.news(client, "c", "5", priority="6")
+        assert left(scene) == "524"

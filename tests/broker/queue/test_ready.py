@@ -29,7 +29,7 @@ from gateway.broker.queue.queue import Queue
 from gateway.broker.queue.ready import ReadyList
 from gateway.codec import V12, Head
 
-from ..client import Client, Scene, Step
+from ..client import Client, Scene
 from ..conftest import Stage
 from ..durable import fill
 from ..wire import build
@@ -91,58 +91,6 @@ def three_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_module, "READS_PER_TURN", 3)
 
 
-class TestOrder:
-    def test_all_places_can_be_looked_at(self) -> None:
-        assert sorted(message.number for message in filled([new(1), new(3), new(2), new(0, 9)])) == [0, 1, 2, 3]
-
-    def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
-        """Conflation: the number is its own, the place is that of the one it replaced."""
-        messages = [new(number) for number in range(4)]
-        ready_list = filled(messages)
-        messages[1].waits = False
-        newer = new(9)
-        newer.place = 1
-        ready_list.add(newer)
-        assert drain(ready_list) == [0, 9, 2, 3]
-
-    @pytest.mark.parametrize("back", [0, 1])
-    def test_pop_removes_what_first_gave(self, back: int) -> None:
-        """From the end that it stood at, also where the same message stands at both."""
-        messages = [new(number) for number in range(2)]
-        ready_list = filled(messages)
-        ready_list.add(messages[back])
-        assert ready_list.first() is messages[0]
-        ready_list.pop()
-        messages[0].waits = False
-        assert ready_list.first() is messages[1]
-
-
-class TestGone:
-    def test_they_take_places_until_it_is_compacted(self) -> None:
-        messages = [new(number, priority) for number in range(10) for priority in (4, 5)]
-        ready_list = filled(messages)
-        for message in messages[:15]:
-            message.waits = False
-        assert len(ready_list) == 20
-        assert ready_list.messages() == sorted(messages[15:], key=lambda message: message.order)
-        ready_list.compact()
-        assert len(ready_list) == 5
-        assert drain(ready_list) == [
-            message.number for message in sorted(messages[15:], key=lambda message: message.order)
-        ]
-
-    def test_what_comes_back_is_found_once(self) -> None:
-        """It still stands at its old place, and waits again."""
-        messages = [new(number) for number in range(3)]
-        ready_list = filled(messages)
-        for _ in range(3):
-            messages[1].waits = False
-            messages[1].waits = True
-            ready_list.add(messages[1])
-        assert ready_list.messages() == messages
-        assert drain(ready_list) == [0, 1, 2]
-
-
 class TestSelector:
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
     def test_it_is_asked_once_about_each(self, asked: Asked, order: int) -> None:
@@ -176,18 +124,11 @@ class TestCopy:
         assert ready_list.messages() == messages
         assert copy.messages() == messages[1:3]
 
-    def test_for_a_selector_without_reading_it(self, asked: Asked) -> None:
-        ready_list = filled(new(number, number % 3, wanted=number % 2 == 0) for number in range(1_000))
-        copy = ready_list.copy(asked)
-        assert not asked.count
-        assert sorted(drain(copy)) == [*range(0, 1_000, 2)]
-        assert set(asked.count.values()) == {1}
-
 
 @pytest.mark.usefixtures("three_reads")
 class TestTurns:
     @pytest.mark.parametrize("order", [1, -1], ids=["in order", "urgent ones last"])
-    @pytest.mark.parametrize("unwanted", [3, 4, 5, 6, 7, 20])
+    @pytest.mark.parametrize("unwanted", [3, 4, 20])
     def test_a_long_run_of_unwanted_ones_is_cut(self, asked: Asked, unwanted: int, order: int) -> None:
         messages = [new(number, wanted=number == unwanted) for number in range(unwanted + 1)]
         ready_list = filled(messages[::order], ReadyList(asked))
@@ -211,14 +152,6 @@ class TestTurns:
             assert (ready_list.tired, len(ready_list)) == (True, left)
         assert drain(ready_list) == [8]
         assert asked.count == {0: 3, 8: 1}
-
-    def test_nor_do_they_behind_the_last_read_of_a_turn(self, asked: Asked) -> None:
-        messages = [new(number, wanted=False) for number in range(6)]
-        ready_list = filled(messages, ReadyList(asked))
-        for message in messages[3:]:
-            message.waits = False
-        assert ready_list.first() is None
-        assert (ready_list.tired, len(ready_list), asked.count.total()) == (False, 0, 3)
 
 
 class Model(RuleBasedStateMachine):
@@ -313,14 +246,6 @@ def test_a_lane_is_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestOldest:
-    def test_of_one_priority(self) -> None:
-        messages = [new(number) for number in range(2, 6)]
-        ready_list = filled(messages)
-        assert ready_list.oldest() is messages[0]
-        ready_list.add(back := new(1))
-        assert ready_list.oldest() is back
-        assert ready_list._late is None
-
     @pytest.mark.parametrize("priority", [1, 4, 9])
     def test_one_that_came_back_among_several(self, priority: int) -> None:
         ready_list = filled(
@@ -432,48 +357,30 @@ def client(scene: Scene) -> Client:
     return client
 
 
-def test_they_count_as_memory(scene: Scene, client: Client) -> None:
+def test_they_count_as_memory_until_their_consumers_or_messages_have_gone(scene: Scene, client: Client) -> None:
     queue = queue_of(scene)
-    assert 8 * 1_024 * SELECTORS <= queue.in_memory.ready_bytes <= 8 * (DEEP + SELECTORS) * SELECTORS
+    lists = queue.in_memory
+    before = lists.ready_bytes
+    assert 8 * 1_024 * SELECTORS <= before <= 8 * (DEEP + SELECTORS) * SELECTORS
     held = sum(one.held_bytes for one in client.session.subscriptions.values())
-    assert scene.broker.memory.used == queue.nbytes + held + queue.in_memory.ready_bytes
-
-
-def test_one_more_counts_at_once(scene: Scene, client: Client) -> None:
-    before = queue_of(scene).in_memory.ready_bytes
+    assert scene.broker.memory.used == queue.nbytes + held + before
     subscribe(client, 50)
-    assert queue_of(scene).in_memory.ready_bytes >= before + 8 * DEEP
-    subscribed = queue_of(scene).in_memory.ready_bytes
-    scene.consumer(QUEUE, "1", "client", **{"x-priority": "3", "selector": "n <> 1", "prefetch-count": "1"})
-    assert queue_of(scene).in_memory.ready_bytes <= subscribed  # it reads the lane of another one
-
-
-@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
-def test_they_go_with_the_consumers(scene: Scene, client: Client, leave: Step) -> None:
-    before = queue_of(scene).in_memory.ready_bytes
-    client.unsubscribe("0")
-    assert queue_of(scene).in_memory.ready_bytes < before
-    leave(client)
-    queue = queue_of(scene)
-    assert (queue.in_memory.ready_bytes, len(queue.in_memory.ready_lists)) == (0, 1)
-    assert scene.broker.memory.used == queue.nbytes
-
-
-def test_they_are_empty_when_the_messages_have_gone(scene: Scene, client: Client) -> None:
+    subscribed = lists.ready_bytes
+    assert subscribed >= before + 8 * DEEP
+    equal = {"x-priority": "3", "selector": "n <> 1", "prefetch-count": "1"}
+    scene.consumer(QUEUE, "1", "client", **equal).drop()
+    assert lists.ready_bytes <= subscribed, "it reads the lane of another one"
+    client.unsubscribe("50")
+    assert lists.ready_bytes < subscribed
     other = scene.connect(client.version)
     other.subscribe(QUEUE)
     assert len(other.messages()) == DEEP
-    queue = queue_of(scene)
-    assert (queue.in_memory.ready_bytes, len(queue.in_memory.ready_lists)) == (0, SELECTORS + 1)
-
-
-def test_few_places_are_not_worth_counting(scene: Scene) -> None:
-    client = scene.connect()
-    for number in range(3):
-        subscribe(client, number)
-    send(client, 100)
-    client.unsubscribe("2")
-    assert queue_of(scene).in_memory.ready_bytes == 0
+    assert (lists.ready_bytes, len(lists.ready_lists)) == (0, SELECTORS + 1)
+    send(client, DEEP)
+    other.drop()
+    client.drop()
+    assert (queue_of(scene).in_memory.ready_bytes, len(queue_of(scene).in_memory.ready_lists)) == (0, 1)
+    assert scene.broker.memory.used == queue_of(scene).nbytes
 
 
 def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
@@ -487,15 +394,6 @@ def test_they_hold_back_publishers_like_messages(stage: Stage) -> None:
     assert scene.broker.memory.pressed
     client.drop()
     assert not scene.broker.memory.pressed
-
-
-def waiting(queue: Queue) -> list[int]:
-    return [message.number for message in queue.waiting_messages()]
-
-
-def test_nothing_waits(scene: Scene) -> None:
-    scene.consumer(QUEUE)
-    assert queue_of(scene).oldest() is None
 
 
 @pytest.fixture
@@ -552,94 +450,50 @@ def test_of_what_is_being_read(paged: Scene, monkeypatch: pytest.MonkeyPatch) ->
     assert backlog_of(paged).first_rows() == [reading[0], reading[1] + 1, paged.broker.router.number - 2]
 
 
-class Program:
-    """Somebody sends, others consume, give back, and leave; at each step the oldest is looked for.
-
-    Args:
-        priorities, groups: what messages have.
-    """
-
-    def __init__(self, scene: Scene, seed: int, priorities: str, groups: str, *, selectors: bool) -> None:
-        self.drawn = random.Random(seed)
-        self.scene = scene
-        self.sender = scene.connect()
-        self.consumers: list[Client] = []
-        self.priorities, self.groups, self.selectors = priorities, groups, selectors
-
-    def step(self) -> None:
-        (what,) = self.drawn.choices(["send", "come", "ack", "nack", "leave", "wait"], [8, 2, 6, 2, 1, 1])
-        if what == "send":
-            self._send()
-        elif what == "come":
-            self._come()
-        elif what == "wait":
-            self.scene.wait(0.2)
-        elif self.consumers and what == "leave":
-            self.consumers.pop(self.drawn.randrange(len(self.consumers))).drop()
-        elif self.consumers:
-            self._settle(self.drawn.choice(self.consumers), what)
-
-    def _send(self) -> None:
-        drawn = self.drawn
-        headers = {"priority": drawn.choice(self.priorities), "x": drawn.choice("12")}
-        if self.groups and drawn.random() < 0.7:
-            headers["JMSXGroupID"] = drawn.choice(self.groups)
-        for _ in range(drawn.randint(1, 5)):
-            self.sender.publish(QUEUE, b"", **headers)
-
-    def _come(self) -> None:
-        drawn = self.drawn
-        more = {"selector": f"x = '{drawn.choice('12')}'"} if self.selectors and drawn.random() < 0.7 else {}
-        if len(self.consumers) < 4:
-            consumer = self.scene.connect()
-            consumer.subscribe(QUEUE, ack="client-individual", **{"prefetch-count": str(drawn.randint(1, 3))}, **more)
-            self.consumers.append(consumer)
-
-    def _settle(self, consumer: Client, what: str) -> None:
-        subscription = next(iter(consumer.session.subscriptions.values()))
-        if subscription.ledger:
-            handle = self.drawn.choice(list(subscription.ledger))
-            consumer.send(what.upper(), {"id": handle})
-
-
 @pytest.mark.parametrize("selectors", [False, True])
 @pytest.mark.parametrize("groups", ["", "abc"])
 @pytest.mark.parametrize("seed", range(8))
 def test_of_one_priority_it_is_exact(stage: Stage, seed: int, groups: str, selectors: bool) -> None:
+    """At each step of a sender, and of consumers that come, give back and leave."""
+    drawn, seen = random.Random(seed), 0
     scene = stage({QUEUE: {"max_attempts": 0, "backoff": 0.1}})
-    program = Program(scene, seed, "4", groups, selectors=selectors)
-    seen = 0
+    sender, consumers = scene.connect(), list[Client]()
     for _ in range(150):
-        program.step()
+        (what,) = drawn.choices(["send", "come", "ack", "nack", "leave", "wait"], [8, 2, 6, 2, 1, 1])
+        if what == "send":
+            group = {"JMSXGroupID": drawn.choice(groups)} if groups and drawn.random() < 0.7 else {}
+            for _ in range(drawn.randint(1, 5)):
+                sender.publish(QUEUE, x=drawn.choice("12"), **group)
+        elif what == "come" and len(consumers) < 4:
+            wanted = {"selector": f"x = '{drawn.choice('12')}'"} if selectors and drawn.random() < 0.7 else {}
+            prefetch = {"prefetch-count": str(drawn.randint(1, 3))}
+            consumers.append(scene.consumer(QUEUE, ack="client-individual", **prefetch, **wanted))
+        elif what == "wait":
+            scene.wait(0.2)
+        elif what == "leave" and consumers:
+            consumers.pop(drawn.randrange(len(consumers))).drop()
+        elif what in ("ack", "nack") and consumers:
+            consumer = drawn.choice(consumers)
+            (subscription,) = consumer.session.subscriptions.values()
+            if subscription.ledger:
+                consumer.send(what.upper(), {"id": drawn.choice(list(subscription.ledger))})
         queue = scene.broker.destinations.get(QUEUE)
         if isinstance(queue, Queue):
-            assert queue.oldest() == min(waiting(queue), default=None)
+            assert queue.oldest() == min((message.number for message in queue.waiting_messages()), default=None)
             seen += queue.waiting > 1
     assert seen > 20
 
 
-def test_a_less_urgent_one_that_came_back_is_not_forgotten(scene: Scene) -> None:
-    client, other = scene.consumer(QUEUE, ack="client", **{"prefetch-count": "3"}), scene.connect()
-    for _ in range(3):
-        other.publish(QUEUE, priority="1")
-    for _ in range(200):
-        other.publish(QUEUE, priority="5")
-    client.drop()
-    queue = queue_of(scene)
-    assert queue.oldest() == 1
-    queue.in_memory.ready_lists[0].compact()
-    assert queue.oldest() == 1
+class TestOrder:
+    def test_all_places_can_be_looked_at(self) -> None:
+        assert sorted(message.number for message in filled([new(1), new(3), new(2), new(0, 9)])) == [0, 1, 2, 3]
 
-
-def test_the_delivery_that_is_longest_without_an_ack(scene: Scene) -> None:
-    client, other = scene.consumer(QUEUE, ack="client-individual"), scene.connect()
-    (subscription,) = client.session.subscriptions.values()
-    assert subscription.oldest is None
-    for _ in range(3):
-        other.publish(QUEUE)
-    first, *_ = client.messages()
-    assert subscription.oldest is not None
-    assert subscription.oldest.message.number == 1
-    client.ack(first)
-    assert subscription.oldest is not None
-    assert subscription.oldest.message.number == 2
+    def test_by_place_where_a_newer_one_stands_for_an_older(self) -> None:
+        """Conflation: the number is its own, the place is that of the one it replaced."""
+        messages = [new(number) for number in range(4)]
+        ready_list = filled(messages)
+        messages[1].waits = False
+        newer = new(9)
+        newer.place = 1
+        ready_list.add(newer)
+        assert drain(ready_list) == [0, 9, 2, 3]

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.admin.rows import of_destination
 from gateway.broker.errors import SlowConsumer
 from gateway.broker.model.policy import OnNack, Policy
 from gateway.broker.queue.redelivery import DeadLetter, Discard, Requeue, RequeueAfter, Verdict, after_loss, after_nack
 
-from ..client import Client, Scene, Step
+from ..client import Client, Step
 from ..conftest import Stage
 from .helpers import DEAD, QUEUE
 
@@ -31,11 +30,6 @@ def be_slow(client: Client) -> None:
 def be_sent_away(client: Client) -> None:
     client.scene.broker.end_session(client.session.id, "maintenance")
     client.scene.settle()
-
-
-def waiting(scene: Scene, queue: str) -> int:
-    rows = {row["name"]: row["waiting"] for row in map(of_destination, scene.broker.destinations.values())}
-    return int(str(rows.get(queue, 0)))
 
 
 AGAIN, REJECTED, LAST = Requeue(), DeadLetter("rejected"), DeadLetter("max-attempts")
@@ -79,18 +73,6 @@ class TestBackOff:
             message = client.message()
             assert (message.body, message.redelivered, message.headers["delivery-count"]) == (b"m", True, str(count))
 
-    def test_by_default_it_is_a_tenth_of_a_second_and_doubles(self, stage: Stage) -> None:
-        scene = stage({"#": {}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        for delay in (0.1, 0.2, 0.4):
-            client.nack(client.message())
-            scene.wait(delay - 0.01)
-            assert of_destination(scene.broker.destinations[QUEUE])["delayed"] == 1
-            assert not client.received()
-            scene.wait(0.02)
-        assert client.message().headers["delivery-count"] == "4"
-
     def test_another_consumer_is_preferred_also_behind_it(self, stage: Stage) -> None:
         scene = stage({QUEUE: {"backoff": 1.0}})
         client = scene.consumer(QUEUE, ack="client")
@@ -108,26 +90,6 @@ class TestBackOff:
 
 
 class TestAttempts:
-    def test_the_last_one_ends_it(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_attempts": 3}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        for count in (None, "2", "3"):
-            message = client.message()
-            assert message.headers.get("delivery-count") == count
-            client.nack(message)
-        assert not client.received()
-        assert waiting(scene, DEAD) == 1
-        assert scene.broker.counters.dead_lettered == 1
-
-    def test_ten_by_default(self, scene: Scene) -> None:
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        for _ in range(10):
-            client.nack(client.message())
-        assert not client.received()
-        assert waiting(scene, DEAD) == 1
-
     @pytest.mark.parametrize("leave", [Client.drop, slip, be_slow])
     def test_a_lost_connection_fails_the_oldest_unacknowledged_message_and_no_other(
         self, stage: Stage, leave: Step
@@ -154,32 +116,3 @@ class TestAttempts:
         other.subscribe(QUEUE)
         assert other.bodies() == [b"1", b"2"]
         assert scene.broker.counters.dead_lettered == 0
-
-    def test_a_lost_one_and_a_rejected_one_are_two(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_attempts": 2, "backoff": 5.0}})
-        client, other = scene.consumer(QUEUE, ack="client"), scene.connect()
-        other.publish(QUEUE, b"m")
-        client.drop()
-        other.subscribe(QUEUE, ack="client")  # at once: the message is not to blame, as far as anybody knows
-        other.nack(other.message())
-        assert waiting(scene, DEAD) == 1
-
-
-class TestOnNack:
-    def test_dead_letter(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"on_nack": OnNack.DEAD_LETTER}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.nack(client.message())
-        assert not client.received()
-        assert waiting(scene, DEAD) == 1
-        assert scene.broker.counters.rejected == scene.broker.counters.dead_lettered == 1
-
-    def test_drop(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"on_nack": OnNack.DROP}})
-        client = scene.consumer(QUEUE, ack="client")
-        client.publish(QUEUE, b"m")
-        client.nack(client.message())
-        assert not client.received()
-        assert (scene.broker.context.waiting, scene.broker.memory.used) == (0, 0)
-        assert scene.broker.counters.dropped == 1

@@ -1,4 +1,4 @@
-"""A subscription: its ack mode, its selector, its ledger, and the headers that are its own on a MESSAGE."""
+"""A subscription: its selector, its prefetch, and the headers that are its own on a MESSAGE."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gateway.broker.model.message import OVERHEAD, Message
 from gateway.broker.queue.subscription import ExtraHeaders
-from gateway.codec import V10, V11, V12, Head, Version
+from gateway.codec import V11, V12, Head, Version
 
 from ..client import WITH_NACK, Client, Scene
 from ..conftest import Stage
@@ -18,101 +18,7 @@ with_nack = pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: ve
 in_1_2 = pytest.mark.parametrize("version", [V12], ids=["1.2"])
 
 
-def left_behind(scene: Scene, client: Client, destination: str = "/queue/a") -> list[bytes]:
-    """What the next consumer gets when this one is gone."""
-    client.drop()
-    following = scene.connect(client.version)
-    following.subscribe(destination)
-    return following.bodies()
-
-
-class TestSubscribe:
-    @pytest.mark.requirement("SUB-03")
-    @with_nack
-    def test_the_id_is_required(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.send("SUBSCRIBE", {"destination": "/queue/a"})
-        assert client.error().headers["message"] == "SUBSCRIBE needs the header id"
-
-    @pytest.mark.requirement("SUB-04")
-    def test_in_1_0_it_is_not(self, scene: Scene) -> None:
-        client = scene.connect(V10)
-        for destination in ("/queue/a", "/topic/a"):
-            client.send("SUBSCRIBE", {"destination": destination})
-            client.publish(destination)
-        messages = client.messages()
-        assert [each.headers["destination"] for each in messages] == ["/queue/a", "/topic/a"]
-        assert not any("subscription" in each.headers for each in messages)
-
-    @pytest.mark.requirement("SUB-06")
-    def test_in_1_0_a_destination_without_id_is_subscribed_once(self, scene: Scene) -> None:
-        client = scene.connect(V10)
-        for _ in range(2):
-            client.send("SUBSCRIBE", {"destination": "/queue/a"})
-        error = client.error()
-        assert error.headers["message"] == "subscription id in use"
-        assert error.body == b"this connection has a subscription '/queue/a' already; choose another id"
-
-    @pytest.mark.requirement("SUB-05", "SUB-12", "MSG-03")
-    def test_subscriptions_of_one_connection_are_independent(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        for id, destination in (("a", "/topic/a"), ("b", "/topic/a"), ("c", "/topic/b"), ("ü d", "/queue/a")):
-            client.subscribe(destination, id)
-        client.publish("/topic/a")
-        assert {each.subscription for each in client.messages()} == {"a", "b"}
-        client.publish("/topic/b")
-        client.publish("/queue/a")
-        assert [each.subscription for each in client.messages()] == ["c", "ü d"]
-
-    @pytest.mark.requirement("SUB-06")
-    def test_an_id_in_use_is_refused(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a")
-        client.subscribe("/queue/b", receipt="r")
-        error = client.error()
-        assert error.headers["message"] == "subscription id in use"
-        assert error.headers["receipt-id"] == "r"
-
-    @pytest.mark.requirement("SUB-09")
-    @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
-    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-    def test_the_ack_modes(self, scene: Scene, version: Version, ack: str, destination: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination, ack=ack, receipt="r")
-        assert client.receipts() == ["r"]
-
-    @pytest.mark.requirement("SUB-10")
-    @pytest.mark.parametrize("ack", ["bogus", "", "AUTO", "client "])
-    def test_no_other_ack_mode(self, scene: Scene, version: Version, ack: str) -> None:
-        if version is V10 and ack == "client ":
-            ack = "clients"  # 1.0 cuts spaces
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack=ack)
-        error = client.error()
-        assert error.headers["message"] == "unknown ack mode"
-        assert b"auto, client, client-individual" in error.body
-        assert not scene.broker.destinations
-
-    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
-    def test_none_is_auto_as_apollo_calls_it(self, scene: Scene, version: Version, destination: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination, ack="none")
-        client.publish(destination)
-        client.message()
-        assert client.session.outstanding == 0
-
-
 class TestSelector:
-    @pytest.mark.requirement("SUB-11")
-    @pytest.mark.parametrize("ack", ["auto", "client"])
-    @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/topic/*"])
-    def test_only_what_it_takes(self, scene: Scene, version: Version, destination: str, ack: str) -> None:
-        client = scene.connect(version)
-        client.subscribe(destination, ack=ack, selector="n > 1 AND n <> 3")
-        for number in range(5):
-            client.publish(destination.replace("*", "a"), b"%d" % number, n=str(number))
-        assert client.bodies() == [b"2", b"4"]
-
     @pytest.mark.requirement("SUB-11")
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
     def test_one_that_does_not_parse_is_refused_with_its_column(
@@ -171,107 +77,9 @@ class TestHeaders:
         assert version is V11 or len({each["id"] for each in acks}) == 4
 
 
-class TestLedger:
-    @pytest.mark.requirement("ACK-01", "ACK-02", "ACK-03", "ACK-07")
-    @pytest.mark.parametrize("mode", ["client", "client-individual"])
-    def test_acknowledged_is_consumed(self, scene: Scene, version: Version, mode: str) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack=mode)
-        client.publish("/queue/a")
-        client.ack(client.message())
-        assert left_behind(scene, client) == []
-
-    @pytest.mark.requirement("ACK-04")
-    def test_in_mode_client_an_ack_covers_all_before_it(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 5)
-        messages = client.messages()
-        client.ack(messages[1])
-        client.ack(messages[2])
-        assert client.session.outstanding == 2
-        assert left_behind(scene, client) == [b"4", b"5"]
-
-    @pytest.mark.requirement("ACK-05")
-    @with_nack
-    def test_in_mode_client_individual_only_its_own(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", ack="client-individual")
-        fill(client, 5)
-        messages = client.messages()
-        client.ack(messages[3])
-        client.ack(messages[1])
-        assert left_behind(scene, client) == [b"1", b"3", b"5"]
-
-    @pytest.mark.requirement("ACK-11")
-    def test_cumulation_stays_in_the_subscription(self, scene: Scene, version: Version) -> None:
-        client = scene.connect(version)
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/queue/b", "1", ack="client")
-        client.publish("/queue/a", b"a")
-        client.publish("/queue/b", b"b")
-        client.ack(client.messages()[1])
-        assert left_behind(scene, client) == [b"a"]
-
-    @pytest.mark.requirement("NAK-02")
-    @with_nack
-    def test_in_mode_client_a_nack_covers_all_before_it(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/queue/a", ack="client")
-        fill(client, 3)
-        messages = client.messages()
-        other.subscribe("/queue/a", ack="client")
-        client.nack(messages[1])
-        assert other.bodies() == [b"1", b"2"]
-        assert client.session.outstanding == 1
-
-    @pytest.mark.requirement("NAK-05")
-    @with_nack
-    def test_in_mode_client_individual_only_itself(self, scene: Scene, version: Version) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        client.subscribe("/queue/a", ack="client-individual")
-        fill(client, 3)
-        messages = client.messages()
-        other.subscribe("/queue/a", ack="client")
-        client.nack(messages[2])
-        assert other.bodies() == [b"3"]
-        client.drop()
-        assert other.bodies() == [b"1", b"2"]
-
-
 def large(producer: Client, count: int, nbytes: int) -> None:
     for _ in range(count):
         producer.publish(QUEUE, b" " * (nbytes - OVERHEAD))
-
-
-class TestWindow:
-    def test_so_many_are_sent_unacknowledged(self, stage: Stage) -> None:
-        client = stage(max_unacknowledged=3).connect()
-        client.subscribe(QUEUE, ack="client")
-        fill(client, 8)
-        messages = client.messages()
-        assert [each.body for each in messages] == [b"1", b"2", b"3"]
-        client.ack(messages[1])
-        messages[:2] = []
-        messages += client.messages()
-        assert [each.body for each in messages] == [b"3", b"4", b"5"]
-        client.ack(messages[-1])
-        assert client.bodies() == [b"6", b"7", b"8"]
-
-    @pytest.mark.requirement("TXN-03", "TXN-04")
-    def test_an_ack_in_a_transaction_makes_room_when_it_commits(self, stage: Stage) -> None:
-        client = stage(max_unacknowledged=1).connect()
-        client.subscribe(QUEUE, ack="client")
-        fill(client, 2)
-        message = client.message()
-        client.begin()
-        client.ack(message, transaction="t")
-        client.abort()
-        client.begin()
-        client.ack(message, transaction="t")
-        assert not client.received()
-        client.commit()
-        assert client.bodies() == [b"2"]
 
 
 class TestPrefetch:
@@ -323,13 +131,6 @@ class TestBytes:
         assert len(client.messages()) == 1
         assert client.session.outstanding == 3
 
-    def test_one_that_is_larger_goes_alone(self, scene: Scene) -> None:
-        client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "1000"})
-        large(client, 3, 50_000)
-        for _ in range(3):
-            client.ack(client.message())
-        assert not client.received()
-
     def test_0_is_one_message_at_a_time_as_at_artemis(self, scene: Scene) -> None:
         client = scene.consumer(QUEUE, ack="client", **{"consumer-window-size": "0"})
         fill(client, 3)
@@ -355,9 +156,7 @@ class TestLines:
     def test_the_number_of_a_log(self) -> None:
         notes = ExtraHeaders(["a", "b"], numbered=True)
         assert notes.of(message(5, derived=77)) == b"a:77\nb:77\n"
-
-    def test_of_a_queue(self) -> None:
-        assert ExtraHeaders(["a"], numbered=False).of(message(5, derived=77)) == b"a:5\n"
+        assert ExtraHeaders(["a", "", "a"], numbered=False).of(message(5, derived=77)) == b"a:5\n", "of a queue"
 
     @pytest.mark.parametrize("derived", [None, object(), "7"])
     def test_of_a_topic_without_a_log_there_is_none(self, derived: object) -> None:
@@ -368,9 +167,6 @@ class TestLines:
         client.subscribe("/topic/*", **{"include-seq": "n"})
         client.publish("/topic/b", b"m", n="5")
         assert client.message().headers["n"] == ""
-
-    def test_a_name_once(self) -> None:
-        assert ExtraHeaders(["a", "", "a"], numbered=True).of(message(5, derived=7)) == b"a:7\n"
 
     def test_a_gap_is_told_once_and_with_its_message(self) -> None:
         notes = ExtraHeaders(["a"], numbered=True)
@@ -410,15 +206,6 @@ class TestIncludeSeq:
         assert first.headers["n"] == first.headers["seq"]
         assert "n" not in second.headers
         assert "seq" not in second.headers
-
-    def test_under_the_name_of_rabbitmqs_streams_too(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        fill_log(scene, 2)
-        client = scene.consumer(T, **{"x-stream-offset": "first", "include-seq": "n"})
-        fill_log(scene, 1, start=2)
-        found = client.messages()
-        assert [each.headers["x-stream-offset"] for each in found] == [each.headers["seq"] for each in found]
-        assert [each.headers["n"] for each in found] == [each.headers["seq"] for each in found]
 
     def test_of_a_browser(self, scene: Scene) -> None:
         sender, browser = scene.connect(), scene.connect()

@@ -44,15 +44,6 @@ def test_keywords_in_any_case() -> None:
         assert names(f'{keyword}x _{keyword} "{keyword}"') == [f"{keyword}x", f"_{keyword}", keyword]
 
 
-def test_letters_of_other_alphabets_make_no_keyword() -> None:
-    assert names("ın iſ") == ["ın", "iſ"]
-
-
-def test_names() -> None:
-    for name in ["a", "_", "$", "$a", "a1", "a_b$c", "JMSType", "a.b.c", "a.1", "größe", "名前"]:
-        assert names(name) == [name]
-
-
 def test_quoted_names() -> None:
     assert names('"content-type" "a b" "say ""hi""" "1" "it\'s"') == ["content-type", "a b", 'say "hi"', "1", "it's"]
 
@@ -71,13 +62,6 @@ def test_the_words_of_artemis_in_front() -> None:
     assert "found ':'" in refused("a = 1 OR hyphenated_props:b")
 
 
-def test_strings() -> None:
-    for text in ["''", "'a'", "'it''s'", "''''", "'\n'", "'\"'", "'OR'", "'名'"]:
-        string, _ = tokens(text)
-        assert string.kind is Lexeme.STRING
-        assert string.string == text[1:-1].replace("''", "'")
-
-
 def test_numbers() -> None:
     for text, number in [
         *(("57", 57), ("0", 0), ("010", 10), ("5L", 5), ("5l", 5), ("9223372036854775808", 2**63)),
@@ -93,26 +77,16 @@ def test_numbers() -> None:
 def test_what_is_no_token() -> None:
     for text, detail in [
         ("a = 'x", "column 5: found a string without its end, expected a closing '"),
-        ("a = 'x''y", "column 5: found a string without its end"),
-        ("a = 'x''''", "column 5: found a string without its end"),
         ('"a = 1', "column 1: found a quoted name without its end"),
         ('a = ""', "column 5: found a quoted name without its end, expected a name"),
         ("a = 1x", "column 5: found '1x', expected a number like 10, 2.5 or 1e3"),
-        ("a = 0x10", "column 5: found '0x10', expected a number"),
-        ("a = 1_000", "column 5: found '1_000', expected a number"),
-        ("a = 1.2.3", "column 5: found '1.2.3', expected a number"),
         ("a = 1e", "column 5: found '1e', expected a number"),
-        ("a = 5LL", "column 5: found '5LL', expected a number"),
         ("a = .", "column 5: found '.', expected a number"),
         ("a = 1.5L", "column 5: found '1.5L', expected an integer in front of L"),
-        ("a = .5L", "column 5: found '.5L', expected an integer in front of L"),
-        ("a = 1e3L", "column 5: found '1e3L', expected an integer in front of L"),
         ("a = 1e300", "column 5: found '1e300', expected a number below 1e300 of at most 100 characters"),
         ("a = " + "9" * 101, "column 5: found '" + "9" * 40 + "...', expected a number below 1e300"),
         ("a = 1; b", "column 6: found ';', expected a header name, a literal or an operator"),
-        ("a % 2 = 0", "column 3: found '%'"),
         ("a = ٣", "column 5: found '٣'"),
-        ("a\xa0= 1", "column 2: found '\\xa0'"),
         ("a = 1 \ud800", "column 7: found '\\ud800'"),
     ]:
         assert refused(text).startswith(detail)
@@ -121,17 +95,13 @@ def test_what_is_no_token() -> None:
 def test_what_is_of_another_language() -> None:
     for text, detail in [
         ("a == 'x'", "column 3: found '==', expected '=': a [here]== 'x'"),
-        ("a=='x'", "column 2: found '==', expected '='"),
         ("a && b", "column 3: found '&&', expected AND"),
-        ("a || b", "column 3: found '||', expected OR"),
         ("!a", "column 1: found '!', expected NOT"),
-        ("a = !b", "column 5: found '!', expected NOT"),
         ("headers.color = 1", "column 1: found 'headers.color', expected the header's name alone: color: [here]"),
         ("NOT headers.a.b = 1", "column 5: found 'headers.a.b', expected the header's name alone: a.b"),
         ("headers.not = 1", "column 1: found 'headers.not', expected the header's name alone: \"not\""),
         ("headers['a-b'] = 1", 'column 1: found "headers[\'a-b\']", expected the header\'s name alone: "a-b"'),
         ('headers["a"] = 1', "column 1: found 'headers[\"a\"]', expected the header's name alone: a"),
-        ("headers[a] = 1", "column 1: found 'headers[a]', expected the header's name alone: a"),
         ("headers[", "column 1: found 'headers[', expected the header's name alone: [here]"),
         ("headers.get('a')", "column 1: found 'headers.', expected the header's name alone: [here]"),
     ]:
@@ -143,17 +113,8 @@ def test_other_names_are_names() -> None:
         assert names(text) == [text.strip('"')]
 
 
-def test_nothing_is_foreign_inside_of_a_string() -> None:
-    assert kinds("a = 'b == c && !d || headers.e'") == ["NAME", "=", "STRING", "END"]
-
-
 def test_the_length_is_bounded() -> None:
     assert len(tokens("a" * MAX_LENGTH)) == 2
     assert refused("a" * (MAX_LENGTH + 1)).startswith(
         "column 4097: found a selector of 4097 characters, expected 4096 at most: ..."
     )
-
-
-def test_the_end_has_a_column_too() -> None:
-    assert [(each.column, each.shown) for each in tokens(" a ")] == [(2, "'a'"), (4, "the end")]
-    assert kinds(" \t\r\n\f") == ["END"]

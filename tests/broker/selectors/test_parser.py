@@ -29,88 +29,46 @@ def test_an_empty_selector_takes_every_message() -> None:
         assert parse(text)({"a": "1"}) is True
 
 
-def test_names_in_double_quotes() -> None:
-    message = {"content-type": "text/plain", "in": "1", "a b": "2"}
-    assert parse("\"content-type\" = 'text/plain'")(message)
-    assert parse('"in" IN (1) AND "a b" = 2')(message)
-    assert parse("hyphenated_props:content-type = 'text/plain'")(message)
-    assert parse("convert_string_expressions:hyphenated_props:content-type LIKE 'text/%'")(message)
-
-
-def test_names_are_case_sensitive_and_keywords_are_not() -> None:
-    assert parse("Color = 'red' and NoT color iN ('red')")({"Color": "red", "color": "blue"})
-    assert not parse("COLOR = 'red'")({"color": "red"})
-
-
 def test_what_does_not_parse() -> None:
     for text, column, found, expected in [
         # Values.
         ("a = = 1", 5, "'='", VALUE),
-        ("a =", 4, "the end", VALUE),
-        ("= 1", 1, "'='", VALUE),
-        ("a = 1 AND", 10, "the end", VALUE),
         ("a = 1 AND AND b", 11, "'AND'", VALUE + ' (a header of that name is "AND", in double quotes)'),
-        ("in = 1", 1, "'in'", VALUE + ' (a header of that name is "in", in double quotes)'),
         ("a = NULL", 5, "'NULL'", VALUE + " (write IS NULL to test for a missing header)"),
-        ("a = NOT b", 5, "'NOT'", VALUE + ' (a header of that name is "NOT", in double quotes)'),
         ("()", 2, "')'", VALUE),
-        ("a = 1, b = 2", 6, "','", "AND, OR or the end"),
         # Behind a value or a condition.
         ("a 'red'", 3, "\"'red'\"", "a comparison such as = or IN, AND, OR or the end"),
-        ("a b = 1", 3, "'b'", "a comparison such as = or IN, AND, OR or the end"),
         ("a = 1 = 2", 7, "'='", "AND, OR or the end"),
-        ("a = 1 b = 2", 7, "'b'", "AND, OR or the end"),
-        ("a = 1)", 6, "')'", "AND, OR or the end"),
         ("(a = 1", 7, "the end", "AND, OR or ')'"),
-        ("(a + 1 = 2", 11, "the end", "AND, OR or ')'"),
         ("(a + 1", 7, "the end", "a comparison such as = or IN, AND, OR or ')'"),
-        ("a BETWEEN 1 AND 2 BETWEEN 3 AND 4", 19, "'BETWEEN'", "AND, OR or the end"),
         # Predicates.
         ("a NOT = 1", 7, "'='", "BETWEEN, IN or LIKE"),
-        ("a NOT NULL", 7, "'NULL'", "BETWEEN, IN or LIKE"),
         ("a IS 5", 6, "'5'", "NULL or NOT NULL"),
-        ("a IS TRUE", 6, "'TRUE'", "NULL or NOT NULL"),
         ("a IS NOT 5", 10, "'5'", "NULL"),
         ("a BETWEEN 1 OR 2", 13, "'OR'", "AND and the upper end of BETWEEN"),
-        ("a BETWEEN 1", 12, "the end", "AND and the upper end of BETWEEN"),
         ("a IN 'x'", 6, "\"'x'\"", "'(' and the list of IN"),
         ("a IN ()", 7, "')'", "a string or a number"),
-        ("a IN ('x',)", 11, "')'", "a string or a number"),
         ("a IN (b)", 7, "'b'", "a string or a number"),
         ("a IN (-'x')", 8, "\"'x'\"", "a number"),
         ("a IN ('x' 'y')", 11, "\"'y'\"", "',' or ')'"),
-        ("a IN ('x'", 10, "the end", "',' or ')'"),
         ("a LIKE b", 8, "'b'", "a pattern in single quotes"),
-        ("a LIKE 5", 8, "'5'", "a pattern in single quotes"),
         ("a LIKE 'x' ESCAPE", 18, "the end", "one character in single quotes"),
         ("a LIKE 'x' ESCAPE 'ab'", 19, "\"'ab'\"", "one character in single quotes"),
-        ("a LIKE 'x' ESCAPE ''", 19, "\"''\"", "one character in single quotes"),
         # What does not go together.
         ("5", 1, "a number", "a condition, such as a comparison"),
-        ("'x'", 1, "a string", "a condition, such as a comparison"),
-        ("NOT 5", 5, "a number", "a condition, such as a comparison"),
         ("a AND 'x'", 7, "a string", "a condition, such as a comparison"),
-        ("'x' OR a", 1, "a string", "a condition, such as a comparison"),
         ("a OR b + 1", 6, "the result of arithmetic", "a condition, such as a comparison"),
         ("'x' + 1 = 2", 1, "a string", "a number or a header, for arithmetic"),
-        ("1 + 'x' = 2", 5, "a string", "a number or a header, for arithmetic"),
         ("2 * TRUE = 2", 5, "a condition", "a number or a header, for arithmetic"),
-        ("-(a = 1)", 2, "a condition", "a number or a header, for arithmetic"),
-        ("(NOT a) + 1 = 2", 1, "a condition", "a number or a header, for arithmetic"),
         ("a < TRUE", 5, "a condition", "a number, a string or a header, for conditions have no order"),
-        ("(a = 1) >= b", 1, "a condition", "a number, a string or a header, for conditions have no order"),
         ("a BETWEEN 1 AND TRUE", 17, "a condition", "a number, a string or a header, for conditions have no order"),
         # A hyphen that was meant as part of a name.
         ("content-type = 'x'", 1, "the result of arithmetic", HYPHEN + ", to compare with a string"),
         ("'x' <> content-type", 8, "the result of arithmetic", HYPHEN + ", to compare with a string"),
-        ("-(a + b) = 'x'", 1, "the result of arithmetic", HYPHEN + ", to compare with a string"),
         ("user-id BETWEEN 'a' AND 'b'", 1, "the result of arithmetic", HYPHEN + ", to compare with a string"),
         ("content-type LIKE 'text/%'", 1, "the result of arithmetic", HYPHEN + " in front of LIKE"),
-        ("content-type IN ('x')", 1, "the result of arithmetic", HYPHEN + " in front of IN"),
         ("correlation-id IS NULL", 1, "the result of arithmetic", HYPHEN + " in front of IS"),
         ("'x' LIKE 'x'", 1, "a string", HYPHEN + " in front of LIKE"),
-        ("5 NOT IN (5)", 1, "a number", HYPHEN + " in front of IN"),
-        ("TRUE IS NOT NULL", 1, "a condition", HYPHEN + " in front of IS"),
     ]:
         excerpt = text[: column - 1] + "[here]" + text[column - 1 :]
         assert refused(text) == f"column {column}: found {found}, expected {expected}: {excerpt}"
@@ -127,10 +85,6 @@ def test_parentheses_nest_to_a_depth() -> None:
     assert refused(nested("(", "a = 1", MAX_DEPTH + 1)) == (
         f"column 65: found one '(' too many, expected at most 64 inside each other: {excerpt}"
     )
-
-
-def test_side_by_side_is_not_nested() -> None:
-    assert parse(" AND ".join(["((a = 1))"] * 250))({"a": "1"})
 
 
 @pytest.fixture

@@ -119,12 +119,3 @@ def test_nothing_raises_but_the_refusal(text: str, message: dict[str, str]) -> N
         assert refused.detail.startswith("column ")
         assert refused.detail.isprintable()
         assert len(refused.detail) < 500
-
-
-@given(headers)
-def test_every_part_of_a_comparison_is_one_of_three(message: dict[str, str]) -> None:
-    """For every pair of headers, one of less, equal, greater; or the pair is unknown, and so is all about it."""
-    known = parse("a IS NOT NULL AND b IS NOT NULL")(message)
-    order = [parse(f"a {sign} b")(message) for sign in ("<", "=", ">")]
-    assert order.count(True) == known
-    assert [parse(f"NOT (a {sign} b)")(message) for sign in ("<", "=", ">")].count(True) == 2 * known

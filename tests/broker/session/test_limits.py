@@ -34,10 +34,6 @@ def test_each_is_a_setting_of_the_same_default() -> None:
         assert Settings.model_fields[quota.name].default == quota.default
 
 
-def test_publishers_are_held_back_from_three_quarters_of_the_memory_on() -> None:
-    assert Quotas(memory_limit=4_000).memory_high == 3_000
-
-
 def test_subscriptions_are_counted_by_session(stage: Stage) -> None:
     scene = stage(max_subscriptions=2)
     client, other = scene.connect(), scene.connect()
@@ -111,32 +107,3 @@ class TestMemory:
         assert not scene.broker.memory.pressed
         self.send(client)
         assert not client.closed
-
-    def test_the_messages_that_count(self, stage: Stage) -> None:
-        scene = stage()
-        memory = scene.broker.memory
-        auto, client, topic = (scene.connect() for _ in range(3))
-        self.send(client)
-        assert memory.used == 1_000  # waits
-        client.subscribe("/queue/a", ack="client")
-        assert memory.used == 1_000  # is not acknowledged
-        client.ack(client.message())
-        assert memory.used == 0
-        self.send(client, "/topic/a")
-        assert memory.used == 0  # has no subscriber
-        auto.subscribe("/topic/a", "0")
-        auto.subscribe("/queue/b", "1")
-        self.send(client, "/topic/a")
-        self.send(client, "/queue/b")
-        assert memory.used == 0  # in mode auto the outbox has it
-        for id in ("0", "1", "2"):
-            topic.subscribe("/topic/a", id, ack="client")
-        self.send(client, "/topic/a")
-        assert memory.used == 3_000
-        client.begin()
-        self.send(client, "/queue/b", "t")
-        assert memory.used == 4_000
-        client.commit()
-        assert memory.used == 3_000
-        topic.drop()
-        assert memory.used == 0

@@ -28,16 +28,6 @@ def message_of(client: Client) -> str:
 
 
 class TestUnsubscribe:
-    def test_by_id_which_is_free_again_then(self, client: Client) -> None:
-        client.subscribe("/topic/a", "0")
-        client.subscribe("/topic/a", "1")
-        client.unsubscribe("0")
-        client.publish("/topic/a")
-        assert client.message().subscription == "1"
-        client.subscribe("/topic/b", "0")
-        client.publish("/topic/b")
-        assert client.message().subscription == "0"
-
     def test_in_1_0_by_the_destination_of_a_subscription_without_id(self, scene: Scene) -> None:
         client = scene.connect(V10)
         client.subscribe("/topic/a", "0")
@@ -176,11 +166,6 @@ class TestAcknowledgement:
         assert b"in STOMP 1.2 `id` is the value of the `ack` header of the MESSAGE" in body
         assert b"lenient = true" in body
 
-    @later
-    def test_the_error_names_it_only_where_it_would_help(self, client: Client, command: str) -> None:
-        client.send(command, {"id": "nope", "message-id": "nope", "subscription": "0"})
-        assert b"lenient" not in client.error().body
-
     @pytest.mark.parametrize(
         ("version", "headers"),
         [
@@ -217,11 +202,6 @@ class TestAcknowledgement:
         client.send(command, named)
         assert message_of(client) == f"{command} of an unknown message"
 
-    def test_leniently_no_name_at_all(self, lenient: Scene, command: str) -> None:
-        client = lenient.connect()
-        client.send(command, {})
-        assert message_of(client) == f"{command} needs the header id"
-
 
 def waiting(scene: Scene, version: Version) -> tuple[Client, str]:
     """A client that has two messages to acknowledge, and the message-id of the second."""
@@ -236,15 +216,6 @@ def is_settled(client: Client, command: str) -> bool:
     """ACK: the second message has left the ledger; NACK: it came again."""
     assert not client.closed
     return client.session.outstanding == 1 if command == "ACK" else client.bodies() == [b"2"]
-
-
-def test_in_1_0_the_message_id_finds_its_subscription(scene: Scene) -> None:
-    client = scene.connect(V10)
-    client.subscribe("/queue/a", "0", ack="client")
-    client.send("SUBSCRIBE", {"destination": "/queue/b", "ack": "client"})
-    client.publish("/queue/b")
-    client.ack(client.message())
-    assert not scene.broker.context.memory.used
 
 
 @pytest.mark.parametrize("headers", [{}, {"transaction": "t"}])
@@ -273,16 +244,3 @@ def test_leniently_each_of_two_subscriptions_has_its_copy(lenient: Scene, versio
     assert [len(each.ledger or ()) for each in client.session.subscriptions.values()] == [1, 0]
     client.send("ACK", {"message-id": message_id, "subscription": "b"})
     assert message_of(client) == "ACK of an unknown message"
-
-
-def test_leniently_a_delivery_that_a_transaction_holds_is_passed_over(lenient: Scene) -> None:
-    client = lenient.connect()
-    for id in "ab":
-        client.subscribe("/topic/t", id, ack="client")
-    client.publish("/topic/t", b"m")
-    message_id = client.messages()[0].message_id
-    client.begin()
-    client.send("ACK", {"message-id": message_id, "transaction": "t"})
-    client.send("ACK", {"message-id": message_id})
-    client.commit()
-    assert client.session.outstanding == 0

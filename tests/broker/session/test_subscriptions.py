@@ -99,22 +99,6 @@ class TestSteps:
         message, error = crowd.received()
         assert (message.body, error.command) == (b"still there", "ERROR")
 
-    def test_messages_are_given_back_with_the_first_step_and_none_is_given_any_more(
-        self, crowd: Client, scene: Scene
-    ) -> None:
-        other = scene.connect()
-        other.publish("/queue/a", b"mine")
-        assert crowd.message().body == b"mine"
-        other.subscribe("/queue/a", "0")
-        steps = crowd.session.departing(lost=True)
-        next(steps)
-        other.flush()
-        assert other.bodies() == [b"mine"]
-        other.publish("/queue/a", b"another")
-        rest_of(steps)
-        assert other.bodies() == [b"another"]
-        assert crowd.bodies() == []
-
     def test_the_receipt_of_a_disconnect_comes_with_the_last_step(self, crowd: Client, scene: Scene) -> None:
         other = scene.connect()
         crowd.session.handle(GOODBYE)
@@ -132,24 +116,6 @@ class TestSteps:
         assert crowd.received() == []
         other.subscribe("/queue/a", "0")
         assert other.bodies() == [b"for others"]
-
-    @pytest.mark.parametrize("count", [1, ENDS_PER_STEP])
-    def test_a_disconnect_with_few_subscriptions_is_carried_out_at_once(self, scene: Scene, count: int) -> None:
-        client = scene.connect()
-        for number in range(count):
-            client.subscribe(f"/topic/{number}", str(number))
-        client.session.handle(GOODBYE)
-        assert scene.broker.context.subscriptions == 0
-        client.flush()
-        assert client.receipts() == ["bye"]
-        assert rest_of(client.session.departing()) == 0
-
-    def test_a_connection_that_breaks_before_the_last_step(self, crowd: Client, scene: Scene) -> None:
-        crowd.session.handle(GOODBYE)
-        crowd.session.close()
-        assert scene.broker.context.subscriptions == 0
-        crowd.flush()
-        assert crowd.received() == []
 
     def test_a_connection_that_breaks_between_two_steps(self, crowd: Client, scene: Scene) -> None:
         steps = crowd.session.departing(lost=True)
@@ -212,24 +178,6 @@ class TestSteps:
         other.flush()
         assert other.bodies() == [b"0", b"1", b"2", b"3"]
 
-    def test_deliveries_of_a_transaction_come_back_with_their_queue(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        for number in range(MANY):
-            client.subscribe(f"/queue/{number}", str(number), ack="client")
-        other.publish("/queue/0", b"acknowledged")
-        other.publish("/queue/1", b"and unsubscribed")
-        client.begin()
-        for message in client.received():
-            client.ack(message, transaction="t")
-        client.unsubscribe("1")
-        client.session.handle(GOODBYE)
-        steps = client.session.departing()
-        next(steps)
-        for number in range(2):
-            other.subscribe(f"/queue/{number}", str(number))
-        assert other.bodies() == [b"acknowledged", b"and unsubscribed"]
-        assert rest_of(steps) > 1
-
     @pytest.mark.parametrize("says_goodbye", [False, True])
     def test_the_bodies_of_a_transaction_are_freed_in_steps(self, scene: Scene, says_goodbye: bool) -> None:
         client = scene.connect()
@@ -286,16 +234,3 @@ class TestQueuesThatGoWithTheirConsumers:
         say(other, "UNSUBSCRIBE", id="0")
         rest_of(steps)
         assert "/queue/a" not in scene.broker.destinations
-
-    def test_dead_letters_outlive_the_session_that_consumed_them_too(self, stage: Stage) -> None:
-        scene = stage(
-            {"/queue/a": {"max_attempts": 1, "dead_letter": "/queue/dead"}, "/queue/dead": {"auto_delete": True}}
-        )
-        client, other = scene.connect(), scene.connect()
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/queue/dead", "1", ack="client")
-        other.publish("/queue/a", b"failed")
-        assert client.bodies() == [b"failed"]
-        client.drop()
-        other.subscribe("/queue/dead")
-        assert other.bodies() == [b"failed"]

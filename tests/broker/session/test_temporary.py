@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.codec import V10
-
 from ..client import Client, Scene, Step
 from ..conftest import Stage
 
@@ -67,28 +65,12 @@ class TestReplyTo:
         worker.publish(other, b"in time")
         assert client.bodies() == [b"in time"]
 
-    def test_different_names_are_different_destinations(self, client: Client, worker: Client) -> None:
-        names = {kind: address(client, worker, f"/temp-{kind}") for kind in ("queue/a", "queue/b", "topic/a")}
-        assert len(set(names.values())) == 3
-        for kind, name in names.items():
-            worker.publish(name, kind.encode())
-        assert {each.subscription: each.body for each in client.messages()} == {
-            f"/temp-{kind}": kind.encode() for kind in names
-        }
-
     @pytest.mark.parametrize(
         "reply_to", ["/queue/answers", "/topic/answers", "/reply-queue/0123", "answers", "", "/nope/x", "/temp-queue"]
     )
     def test_any_other_is_an_ordinary_header(self, client: Client, worker: Client, reply_to: str) -> None:
         assert address(client, worker, reply_to) == reply_to
         assert not client.session.subscriptions
-
-    def test_a_worker_may_pass_it_on(self, scene: Scene, client: Client, worker: Client) -> None:
-        name, other = address(client, worker), scene.connect()
-        assert address(worker, other, name) == name
-        other.publish(name, b"from another client")
-        assert client.bodies() == [b"from another client"]
-        assert not worker.session.subscriptions
 
     @pytest.mark.parametrize(
         ("reply_to", "message"), [("/temp-queue/", "destination without a name"), (REPLIES, "subscription id in use")]
@@ -97,17 +79,6 @@ class TestReplyTo:
         client.subscribe("/topic/a", REPLIES)
         client.publish("/queue/work", b"m", **{"reply-to": reply_to})
         assert client.error().headers["message"] == message
-
-    def test_to_several_workers_and_with_other_options(self, scene: Scene, client: Client, worker: Client) -> None:
-        worker.subscribe("/topic/work", "0")
-        worker.subscribe("/queue/work", "1")
-        options = {"x-delay": "1000", "priority": "9", "ttl": "5000"}
-        client.publish("/topic/work,/queue/work", b"m", **{"reply-to": REPLIES}, **options)
-        scene.wait(1.1)
-        names = {each.headers["reply-to"] for each in worker.messages()}
-        assert len(names) == 1
-        worker.publish(names.pop(), b"reply")
-        assert client.bodies() == [b"reply"]
 
     @pytest.mark.parametrize("end", [Client.commit, Client.abort])
     def test_in_a_transaction(self, client: Client, worker: Client, end: Step) -> None:
@@ -126,36 +97,12 @@ class TestReplyTo:
             worker.commit()
             assert client.bodies() == [b"reply"]
 
-    def test_in_1_0_the_messages_name_it(self, scene: Scene, worker: Client) -> None:
-        """A client of 1.0 without ids has no other way to tell them from its subscriptions."""
-        client = scene.connect(V10)
-        client.send("SUBSCRIBE", {"destination": "/queue/other"})
-        worker.publish(address(client, worker), b"m")
-        assert client.message().subscription == REPLIES
-        client.send("UNSUBSCRIBE", {"id": REPLIES})
-        assert list(client.session.subscriptions) == [("/queue/other",)]
-
 
 class TestBySubscribe:
-    @both
-    @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_ones_own(self, client: Client, kind: str, ack: str) -> None:
-        client.subscribe(f"/temp-{kind}/x", ack=ack)
-        client.publish(f"/temp-{kind}/x", b"m")
-        message = client.message()
-        assert (message.body, message.headers["destination"]) == (b"m", f"/temp-{kind}/x")
-
     def test_a_queue_keeps_what_comes_before(self, client: Client) -> None:
         client.publish("/temp-queue/x", b"m")
         client.subscribe("/temp-queue/x")
         assert client.bodies() == [b"m"]
-
-    def test_equal_names_of_two_sessions_are_two(self, client: Client, worker: Client) -> None:
-        for each in (client, worker):
-            each.subscribe("/temp-queue/x")
-        worker.publish("/temp-queue/x", b"m")
-        assert not client.received()
-        assert worker.bodies() == [b"m"]
 
     @pytest.mark.parametrize("name", ["#", "*", "a.*", "a,b", "/", "..", "%2A"])
     def test_a_name_is_only_a_name(self, client: Client, worker: Client, name: str) -> None:
@@ -165,21 +112,6 @@ class TestBySubscribe:
         assert worker.bodies() == [b"for the worker"]
         worker.publish(clients, b"for the client")
         assert client.bodies() == [b"for the client"]
-
-    @both
-    def test_it_stays_as_long_as_one_subscription_is_left(self, client: Client, worker: Client, kind: str) -> None:
-        for id in "01":
-            client.subscribe(f"/temp-{kind}/x", id)
-        name = address(client, worker, f"/temp-{kind}/x")
-        client.unsubscribe("0")
-        worker.publish(name, b"m")
-        assert client.bodies() == [b"m"]
-
-    @pytest.mark.parametrize("destination", ["/temp-queue/", "/temp-topic/"])
-    @pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
-    def test_a_name_is_needed(self, client: Client, destination: str, command: str) -> None:
-        client.send(command, {"destination": destination, "id": "0"})
-        assert client.error().headers["message"] == "destination without a name"
 
     def test_so_many(self, stage: Stage) -> None:
         scene = stage(max_subscriptions=3)
@@ -192,6 +124,15 @@ class TestBySubscribe:
         error = client.error()
         assert error.headers["message"] == "too many temporary destinations"
         assert b"(max_subscriptions)" in error.body
+
+    @both
+    def test_it_stays_as_long_as_one_subscription_is_left(self, client: Client, worker: Client, kind: str) -> None:
+        for id in "01":
+            client.subscribe(f"/temp-{kind}/x", id)
+        name = address(client, worker, f"/temp-{kind}/x")
+        client.unsubscribe("0")
+        worker.publish(name, b"m")
+        assert client.bodies() == [b"m"]
 
 
 class TestOthers:
@@ -220,15 +161,6 @@ class TestOthers:
         assert all(len(token) == 24 for token in tokens)
         assert not any(client.session.id in token for token in tokens)
 
-    @both
-    def test_do_not_get_it_afterwards(self, scene: Scene, client: Client, worker: Client, kind: str) -> None:
-        name = address(client, worker, f"/temp-{kind}/replies")
-        client.drop()
-        other = scene.connect()
-        other.subscribe(f"/temp-{kind}/replies")
-        worker.publish(name, b"m")
-        assert not other.received()
-
 
 class TestGone:
     @both
@@ -247,23 +179,6 @@ class TestGone:
         assert not scene.broker.destinations
         assert scene.broker.memory.used == 0
         assert scene.broker.counters.unroutable == 3
-
-    def test_one_that_was_under_way(self, scene: Scene, client: Client, worker: Client) -> None:
-        name = address(client, worker)
-        worker.publish(name, b"m", **{"x-delay": "1000"})
-        client.drop()
-        scene.wait(1.1)
-        assert not scene.broker.destinations
-        assert scene.broker.memory.used == 0
-
-    def test_though_there_is_no_room_for_a_new_queue(self, stage: Stage) -> None:
-        scene = stage(max_destinations=2)
-        client, worker = scene.connect(), scene.connect()
-        name = address(client, worker)
-        client.drop()
-        worker.publish("a,b", b"m")
-        worker.publish(name, b"m", receipt="r")
-        assert worker.receipts() == ["r"]
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect])
     @pytest.mark.parametrize("ack", ["auto", "client"])
@@ -307,12 +222,3 @@ class TestGone:
         client.drop()
         other.subscribe("/queue/lost")
         assert other.message().headers["dlq-source"].startswith("/reply-queue/")
-
-    def test_an_idle_one_is_forgotten_and_comes_again(self, client: Client, scene: Scene) -> None:
-        for _ in range(3):
-            client.subscribe("/temp-queue/x")
-            client.unsubscribe()
-            assert not scene.broker.destinations
-        client.subscribe("/temp-queue/x")
-        client.publish("/temp-queue/x", b"m")
-        assert client.bodies() == [b"m"]

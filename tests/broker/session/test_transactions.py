@@ -1,10 +1,10 @@
-"""Transactions: COMMIT carries out all, else nothing happens; and they do not touch one another."""
+"""Transactions: COMMIT carries out all in order, and the limits; the models show that ABORT undoes all."""
 
 from __future__ import annotations
 
 import pytest
 
-from ..client import Client, Scene, Step
+from ..client import Client, Scene
 from ..conftest import Stage
 
 
@@ -24,13 +24,6 @@ class TestSends:
         assert client.receipts() == ["commit"]
         assert other.bodies() == bodies
 
-    def test_the_receipt_of_commit_comes_behind_the_messages_that_it_brings(self, client: Client) -> None:
-        client.subscribe("/queue/a")
-        client.begin()
-        client.publish("/queue/a", b"m", transaction="t", receipt="send")
-        client.send("COMMIT", {"transaction": "t", "receipt": "commit"})
-        assert [frame.command for frame in client.received()] == ["RECEIPT", "MESSAGE", "RECEIPT"]
-
     def test_begin_of_an_open_one_is_an_error_and_undoes_it(self, client: Client, other: Client) -> None:
         """RabbitMQ begins anew, without a word."""
         client.subscribe("/queue/a", ack="client")
@@ -44,51 +37,6 @@ class TestSends:
         other.subscribe("/queue/a", "0")
         other.subscribe("/queue/b", "1")
         assert [(each.body, each.redelivered) for each in other.messages()] == [(b"in", True)]
-
-    def test_nothing_behind_abort(self, client: Client, other: Client, scene: Scene) -> None:
-        other.subscribe("/queue/a")
-        client.begin()
-        client.publish("/queue/a", b"m", transaction="t")
-        assert scene.broker.memory.used > 0
-        client.abort()
-        assert not other.received()
-        assert scene.broker.memory.used == 0
-        assert scene.broker.counters.published == 0
-
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
-    def test_nothing_when_the_client_is_gone(self, client: Client, other: Client, leave: Step) -> None:
-        other.subscribe("/queue/a")
-        for name in ("t", "u"):
-            client.begin(name)
-            client.publish("/queue/a", b"m", transaction=name)
-        leave(client)
-        assert not other.received()
-
-    def test_transactions_do_not_touch_each_other_nor_other_messages(self, client: Client, other: Client) -> None:
-        other.subscribe("/queue/a")
-        for name in ("t", "u"):
-            client.begin(name)
-            other.begin(name)  # ids are those of the session
-        client.publish("/queue/a", b"t1", transaction="t")
-        client.publish("/queue/a", b"u1", transaction="u")
-        client.publish("/queue/a", b"plain")
-        client.publish("/queue/a", b"t2", transaction="t")
-        assert other.bodies() == [b"plain"]
-        client.abort("u")
-        other.abort("t")
-        client.commit("t")
-        assert other.bodies() == [b"t1", b"t2"]
-
-    @pytest.mark.parametrize("end", [Client.commit, Client.abort])
-    def test_an_id_can_be_used_again_when_it_has_ended(self, client: Client, other: Client, end: Step) -> None:
-        other.subscribe("/queue/a")
-        for _ in range(2):
-            client.begin()
-            end(client)
-        client.begin()
-        client.publish("/queue/a", b"m", transaction="t")
-        client.commit()
-        assert other.bodies() == [b"m"]
 
     @pytest.mark.parametrize("command", ["SEND", "COMMIT", "ABORT", "ACK"])
     def test_an_unknown_transaction(self, client: Client, other: Client, command: str) -> None:
@@ -104,11 +52,6 @@ class TestSends:
         assert (error.headers["message"], error.headers["receipt-id"]) == ("unknown transaction", "r")
         assert b"'t'" in error.body
         assert "/queue/b" not in client.scene.broker.destinations
-
-    def test_a_destination_that_cannot_be_is_refused_at_once(self, client: Client) -> None:
-        client.begin()
-        client.publish("/nope/a", b"m", transaction="t")
-        assert client.error().headers["message"] == "unsupported kind of destination"
 
     def test_commit_cannot_fail_half_way_for_want_of_memory(self, stage: Stage) -> None:
         """Its messages were counted when they came; messages of other sessions since then do not push them out."""
@@ -149,55 +92,6 @@ class TestSends:
 
 
 class TestSettlements:
-    def test_an_ack_holds_after_commit(self, client: Client, other: Client) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"1")
-        client.publish("/queue/a", b"2")
-        first, _ = client.messages()
-        client.begin()
-        client.ack(first, transaction="t")
-        client.commit()
-        client.drop()
-        other.subscribe("/queue/a")
-        assert other.bodies() == [b"2"]
-
-    @pytest.mark.parametrize("end", [Client.abort, Client.drop])
-    def test_but_not_after_abort(self, client: Client, other: Client, end: Step) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a", b"1")
-        client.begin()
-        client.ack(client.message(), transaction="t")
-        end(client)
-        client.drop()
-        other.subscribe("/queue/a")
-        assert other.message().redelivered
-
-    def test_after_abort_the_message_can_be_acknowledged(self, client: Client) -> None:
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        message = client.message()
-        for settle in (client.ack, client.nack):
-            client.begin()
-            settle(message, transaction="t")
-            client.abort()
-        client.ack(message, receipt="r")
-        assert client.receipts() == ["r"]
-
-    def test_a_nack_happens_at_commit(self, client: Client, other: Client) -> None:
-        client.subscribe("/queue/a", ack="client-individual")
-        for body in (b"1", b"2", b"3"):
-            client.publish("/queue/a", body)
-        first, second, third = client.messages()
-        other.subscribe("/queue/a", ack="client")
-        client.begin()
-        client.nack(third, transaction="t")
-        client.ack(second, transaction="t")
-        client.nack(first, transaction="t")
-        assert not other.received()
-        client.commit()
-        assert {each.body for each in other.messages()} == {b"1", b"3"}
-        assert client.session.outstanding == 0
-
     def test_cumulative_acks_inside_and_outside_leave_each_other_alone(self, client: Client, other: Client) -> None:
         client.subscribe("/queue/a", ack="client")
         for number in range(1, 7):
@@ -241,25 +135,6 @@ class TestSettlements:
         client.commit()
         assert [each.redelivered for each in other.messages()] == [True] * (command == "NACK")
 
-    def test_consume_transform_produce(self, client: Client, other: Client) -> None:
-        """The ACK and the SEND that answers it happen together or not at all."""
-        client.subscribe("/queue/in", ack="client")
-        other.subscribe("/queue/out")
-        for body in (b"1", b"2"):
-            other.publish("/queue/in", body)
-        first, second = client.messages()
-        client.begin("t")
-        client.ack(first, transaction="t")
-        client.publish("/queue/out", b"done 1", transaction="t")
-        client.commit("t")
-        client.begin("t")
-        client.ack(second, transaction="t")
-        client.publish("/queue/out", b"done 2", transaction="t")
-        client.drop()
-        assert other.bodies() == [b"done 1"]
-        other.subscribe("/queue/in", "1")
-        assert other.bodies() == [b"2"]
-
     def test_sends_come_before_settlements(self, stage: Stage) -> None:
         """So a message that COMMIT acknowledges does not make room before COMMIT's own messages were counted."""
         client = stage(max_unacknowledged=1).connect()
@@ -275,14 +150,6 @@ class TestSettlements:
 
 
 class TestOptions:
-    def test_priority_counts_among_the_messages_of_commit(self, client: Client, other: Client) -> None:
-        client.begin()
-        for priority in ("1", "9", "5"):
-            client.publish("/queue/a", priority.encode(), transaction="t", priority=priority)
-        client.commit()
-        other.subscribe("/queue/a")
-        assert other.bodies() == [b"9", b"5", b"1"]
-
     def test_all_at_once(self, client: Client, other: Client, scene: Scene) -> None:
         other.subscribe("/topic/a", "0")
         other.subscribe("/queue/a", "1")
