@@ -75,21 +75,6 @@ class TestForgotten:
         del client
         assert self.latest_is_gone(scene)
 
-    @pytest.mark.parametrize("stalled", [False, True])
-    def test_one_that_gave_back_by_nack_what_still_waits(self, stage: Stage, stalled: bool) -> None:
-        scene = stage(max_outbound=8 * 1024)
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        message = client.message()
-        client.stalled = stalled  # so that it cannot have it back at once
-        client.publish("/queue/a", b"x" * client.session.outbox.window)
-        client.nack(message)
-        client.drop()
-        assert scene.broker.context.waiting == 2
-        del client
-        assert self.latest_is_gone(scene)
-
     @pytest.mark.parametrize("headers", [{"x-delay": "5000"}, {"ttl": "5000"}, {"reply-to": "/temp-queue/x"}])
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
     def test_one_whose_message_is_still_to_come(self, scene: Scene, headers: dict[str, str], destination: str) -> None:
@@ -114,14 +99,6 @@ class TestDestinations:
         other.unsubscribe()
         assert not names
 
-    def test_a_failed_subscribe_and_a_message_to_a_topic_make_none(self, scene: Scene) -> None:
-        scene.connect().publish("/topic/a")
-        client = scene.connect()
-        client.subscribe("/topic/")
-        assert client.error()
-        assert not scene.broker.destinations
-        assert scene.broker.context.subscriptions == 0
-
     def test_one_that_is_gone_does_not_take_its_successor_along(self, scene: Scene) -> None:
         client = scene.connect()
         for id, name in enumerate(("/topic/a", "/topic/*")):
@@ -129,13 +106,3 @@ class TestDestinations:
             scene.broker.forget_if_idle(Topic(scene.broker, name, DEFAULT))
         client.publish("/topic/a", b"m")
         assert [each.subscription for each in client.messages()] == ["0", "1"]
-
-    def test_unacknowledged_messages_outlive_the_sessions_of_producer_and_consumer(self, scene: Scene) -> None:
-        producer, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("a", ack="client")
-        producer.publish("a", b"1")
-        producer.drop()
-        consumer.drop()
-        later = scene.connect(transport="websocket")
-        later.subscribe("a")
-        assert later.message().headers["delivery-count"] == "2"

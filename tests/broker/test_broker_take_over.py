@@ -58,40 +58,6 @@ def test_what_it_had_of_a_queue_comes_again_in_order(stage: Stage, ack: str) -> 
     assert scene.broker.counters.dead_lettered == 0
 
 
-def test_it_goes_to_other_consumers_too(scene: Scene) -> None:
-    ghost, other = known(scene), known(scene, client_id="other")
-    ghost.subscribe(QUEUE, ack="client")
-    publish(scene, b"1", to=QUEUE)
-    other.subscribe(QUEUE)
-    known(scene)
-    assert is_ghost(ghost)
-    assert other.bodies() == [b"1"]
-
-
-def test_what_a_transaction_held_comes_again(scene: Scene) -> None:
-    ghost = known(scene)
-    ghost.subscribe(QUEUE, ack="client-individual")
-    publish(scene, b"1", b"2", to=QUEUE)
-    ghost.begin()
-    ghost.ack(ghost.messages()[1], transaction="t")
-    ghost.publish("/queue/b", b"never", transaction="t")
-    client = known(scene)
-    client.subscribe(QUEUE)
-    assert client.bodies() == [b"1", b"2"]
-    assert "/queue/b" not in scene.broker.destinations
-
-
-def test_what_lay_in_its_outbox_comes_again(scene: Scene) -> None:
-    """In mode auto, of one that does not read."""
-    ghost = known(scene)
-    ghost.subscribe(QUEUE)
-    ghost.stalled = True
-    publish(scene, b"1", b"2", to=QUEUE)
-    client = known(scene)
-    client.subscribe(QUEUE)
-    assert client.bodies() == [b"1", b"2"]
-
-
 @pytest.mark.parametrize("login", ["ada", "anonymous"])
 def test_one_after_the_other(scene: Scene, login: str) -> None:
     """All sessions without a login are those of one user."""

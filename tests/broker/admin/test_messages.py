@@ -15,7 +15,7 @@ from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
 from ..conftest import Stage
-from ..durable import P, drain
+from ..durable import P
 from ..recorder import recorded
 from .operators import Operator, fill, texts
 
@@ -78,13 +78,6 @@ class TestBrowse:
         assert (len(page.messages), page.total, page.next) == (1, 300, 1)
         assert operator.scene.broker.counters.delivered == 0, "nothing is taken"
 
-    def test_in_the_order_in_which_they_are_due(self, operator: Operator) -> None:
-        client = operator.scene.connect()
-        for number, priority in enumerate("4294"):
-            client.publish("a", b"%d" % number, priority=priority)
-        assert operator.bodies("a") == texts(2, 0, 3, 1)
-        assert operator.bodies("a", 1, 2) == texts(0, 3)
-
     def test_a_selector(self, operator: Operator) -> None:
         client = operator.scene.connect()
         for number in range(9):
@@ -131,13 +124,6 @@ class TestBrowse:
             assert operator.bodies(name) == []
         scene.broker.scheduler.tick()
 
-    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
-        fill(operator.scene, 3)
-        search = operator.administration.browse("a", 0, 3, "", operator.pages.append)
-        search.cancel()
-        operator.scene.settle()
-        assert operator.pages == []
-
 
 class TestFind:
     def test_one(self, operator: Operator) -> None:
@@ -151,12 +137,6 @@ class TestFind:
     def test_none(self, operator: Operator, id: str) -> None:
         fill(operator.scene, 5)
         assert operator.find("a", id.replace("RUN", RUN)) is None
-
-    def test_one_at_a_consumer(self, operator: Operator) -> None:
-        fill(operator.scene, 1)
-        (id,) = operator.ids("a")
-        operator.scene.connect().subscribe("a", ack="client")
-        assert operator.find("a", id) is None
 
 
 class TestDelete:
@@ -175,17 +155,6 @@ class TestDelete:
         assert operator.bodies("a") == texts(0, 2, 4, 5)
         assert operator.delete("a", ids).done == 4
         assert not scene.broker.destinations, "the queue goes with its last message"
-
-    def test_the_first_of_a_group(self, operator: Operator) -> None:
-        """The next of it takes its place, and goes to the group's consumer."""
-        scene = operator.scene
-        client, busy = scene.connect(), scene.connect()
-        busy.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        for number in range(3):
-            client.publish("a", b"%d" % number, JMSXGroupID="g")
-        operator.delete("a", operator.ids("a")[:1])
-        busy.ack(busy.message())
-        assert busy.message().body == b"2"
 
 
 class TestPurge:
@@ -218,23 +187,6 @@ class TestPurge:
         scene.broker.scheduler.proceed()
         assert (len(queue.in_memory.ready_lists[0]), len(expiry._heap.heap)) == (700, 700)
         scene.settle()
-
-    @pytest.mark.parametrize("way", ["purge", "delete"])
-    def test_what_would_come_back_later_goes_too(self, stage: Stage, way: str) -> None:
-        scene = stage({"/queue/a": {"backoff": 5.0}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("a", ack="client-individual", **{"prefetch-count": "4"})
-        for _ in range(4):
-            client.publish("a")
-        kept, *rejected = client.messages()
-        for message in rejected:
-            client.nack(message)
-        ids = operator.ids("a")
-        assert (operator.purge("a") if way == "purge" else operator.delete("a", ids)).done == 3
-        scene.wait(10.0)
-        client.ack(kept)
-        assert client.messages() == []
-        assert scene.broker.memory.used == 0
 
     def test_what_comes_back_meanwhile(self, stage: Stage) -> None:
         """It was to come back later when the purge began, and waits when the purge comes to it."""
@@ -413,12 +365,6 @@ class TestStored:
         scene.vault.write(batch)
         assert [outcome.done for outcome in operator.told] == [3]
         assert not scene.crash().broker.destinations
-
-    def test_what_is_not_deleted_is_there_after_a_kill(self, operator: Operator) -> None:
-        fill(operator.scene, 4, **P)
-        operator.delete("a", operator.ids("a")[1:3])
-        again = operator.scene.crash()
-        assert [message.body for message in drain(again)] == [b"0", b"3"]
 
     def test_a_queue_that_was_full(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"max_messages": 2}}, stored=True)

@@ -67,15 +67,6 @@ class TestMove:
         assert operator.move("a", "b", selector="n = 1", limit=2).done == 2
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(4, 6, 7), texts(1, 8, 0, 2, 3, 5))
 
-    def test_behind_what_waits_there(self, operator: Operator) -> None:
-        """In order, by priority; as if they had been sent now."""
-        client = operator.scene.connect()
-        for number, priority in enumerate("494"):
-            client.publish("a", b"%d" % number, priority=priority)
-        client.publish("b", b"there")
-        operator.move("a", "b")
-        assert operator.bodies("b") == ["1", "there", "0", "2"]
-
     def test_what_is_new_of_it(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 1, color="red", **{"content-type": "text/plain"})
@@ -86,17 +77,6 @@ class TestMove:
         assert (message.headers["color"], message.headers["content-type"]) == ("red", "text/plain")
         assert message.message_id != before["id"]
         assert not message.redelivered
-
-    def test_its_failures_do_not_count_any_more(self, stage: Stage) -> None:
-        scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}, "/queue/a": {"backoff": 5.0}})
-        client = scene.connect()
-        client.subscribe("a", ack="client-individual")
-        client.publish("a")
-        client.nack(client.message())
-        assert Operator(scene).move("a", "b").done == 1
-        client.subscribe("b", "1", ack="client-individual")
-        client.nack(client.message())
-        assert client.message().headers["destination"] == "/queue/b"
 
     def test_its_time_goes_on(self, operator: Operator) -> None:
         scene = operator.scene
@@ -124,48 +104,6 @@ class TestMove:
         assert (outcome.done, outcome.missing) == (1, ids[:1])
         assert target.bodies() == [b"1"]
         consumer.ack(consumer.message())
-
-    def test_messages_that_a_consumer_gets_meanwhile_stay_there(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 1_200)
-        consumer = scene.connect()
-        operator.administration.move("a", "b", None, "", None, operator.told.append)
-        scene.broker.scheduler.proceed()
-        consumer.subscribe("a", ack="client", **{"prefetch-count": "0"})
-        scene.settle()
-        (outcome,) = operator.told
-        had = len(consumer.messages())
-        assert had > 0
-        assert outcome.done + had == 1_200
-        consumer.drop()
-
-    def test_groups(self, operator: Operator) -> None:
-        scene = operator.scene
-        client = scene.connect()
-        for number, group in enumerate("abab"):
-            client.publish("a", b"%d" % number, JMSXGroupID=group)
-        operator.move("a", "b")
-        first, second = scene.connect(), scene.connect()
-        for consumer in (first, second):
-            consumer.subscribe("b", ack="client", **{"prefetch-count": "1"})
-        got: list[set[bytes]] = []
-        for consumer in (first, second):
-            bodies = set()
-            while messages := consumer.messages():
-                bodies.add(messages[0].body)
-                consumer.ack(messages[0])
-            got.append(bodies)
-        assert got == [{b"0", b"2"}, {b"1", b"3"}]
-
-    def test_a_newer_one_of_its_key(self, operator: Operator) -> None:
-        """What is moved is the newest there: it replaces what waits."""
-        scene = operator.scene
-        client = scene.connect()
-        client.publish("a", b"moved", _AMQ_LVQ_NAME="k")
-        client.publish("b", b"there", _AMQ_LVQ_NAME="k")
-        operator.move("a", "b")
-        assert operator.bodies("b") == ["moved"]
-        assert scene.broker.counters.conflated == 1
 
     def test_to_a_hidden_queue(self, operator: Operator) -> None:
         client = operator.scene.connect()
@@ -203,13 +141,6 @@ class TestNoRoom:
         assert outcome.stopped == "3 messages wait in '/queue/b', and max_messages is 3"
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), ["there", "0", "1"])
         assert not scene.broker.context.full
-
-    def test_bytes(self, stage: Stage) -> None:
-        scene = stage({"/queue/b": {"max_bytes": 1_000}})
-        fill(scene, 5)
-        outcome = Operator(scene).move("a", "b")
-        assert 0 < outcome.done < 5
-        assert outcome.stopped.endswith(" bytes wait in '/queue/b', and max_bytes is 1000")
 
     @pytest.mark.parametrize("when_full", [each for each in WhenFull if each is not WhenFull.BLOCK])
     def test_bytes_that_another_message_would_be_dropped_for(self, stage: Stage, when_full: WhenFull) -> None:
@@ -387,26 +318,6 @@ class TestRedrive:
         assert operator.scene.broker.counters.moved == 8
         assert len(notebook.of("dropped", destination="/queue/parked", reason="redriven")) == 4
 
-    def test_failures_count_anew(self, stage: Stage) -> None:
-        scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("a", ack="client-individual")
-        client.publish("a")
-        for _ in range(2):
-            client.nack(client.message())
-        assert operator.redrive("dlq.a").done == 1
-        for _ in range(2):
-            client.nack(client.message())
-        (row,) = operator.browse("dlq.a").messages
-        letter: Any = row["dead_letter"]
-        assert (letter["failures"], letter["reason"], letter["destination"]) == (2, "max-attempts", "a")
-
-    def test_priority_and_group_are_as_they_were(self, operator: Operator) -> None:
-        kill(operator.scene, 1, priority="8", JMSXGroupID="g")
-        operator.redrive("dlq.a")
-        (message,) = operator.scene.message_admin._queue("a").waiting_messages()
-        assert (message.options.priority, message.options.group, message.rank) == (8, "g", 1)
-
     def test_what_is_no_dead_letter_stays(self, operator: Operator) -> None:
         """Nor a message that a client made look like one: it could send where it must not."""
         kill(operator.scene, 1)
@@ -451,19 +362,6 @@ class TestRedrive:
         kill(operator.scene, 1, sent)
         operator.redrive("dlq.a")
         assert [message.headers["destination"] for message in consumed(operator.scene, "a")] == [told]
-
-    def test_of_the_dead_letter_of_a_dead_letter(self, stage: Stage) -> None:
-        """It goes back to where it died last, one grave up."""
-        scene = stage({"/queue/dlq.a": {"dead_letter": "/queue/grave"}})
-        operator = Operator(scene)
-        kill(scene, 1)
-        client = scene.connect()
-        client.subscribe("dlq.a", ack="client-individual")
-        client.nack(client.message(), requeue="false")
-        client.drop()
-        assert operator.redrive("grave").done == 1
-        (message,) = consumed(scene, "dlq.a")
-        assert message.headers["destination"] == "/queue/dlq.a"
 
     def test_of_one_that_died_in_a_temporary_queue_first(self, stage: Stage) -> None:
         """What the SEND named means nothing to others than its sender."""
@@ -564,16 +462,6 @@ class TestStored:
         assert operator.told == []
         assert operator.bodies("b") == texts(0, 1, 2)
 
-    def test_a_kill_before_it_is_written(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 3, **P)
-        scene.commit()
-        operator.administration.move("a", "b", None, "", None, operator.told.append)
-        scene.settle()
-        assert scene.vault.take() is not None
-        assert self.places(scene) == {"/queue/a": [b"0", b"1", b"2"]}
-        assert operator.told == []
-
     def test_a_kill_between_two_slices(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, SLICE + 300, **P)
@@ -603,19 +491,6 @@ class TestStored:
         expected = texts(0, 1, 2) if durable is not True else texts(0, 0, 1, 2)
         assert again.bodies("b") == expected
         assert self.places(again.scene) == ({"/queue/b": [text.encode() for text in expected]} if left else {})
-
-    def test_what_was_said_to_be_persistent_is_so_there(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"durable": False}}, stored=True)
-        fill(scene, 1, **P)
-        Operator(scene).move("a", "b")
-        assert self.places(scene) == {"/queue/b": [b"0"]}
-
-    def test_a_redrive_of_an_earlier_process(self, operator: Operator) -> None:
-        kill(operator.scene, 3, **P)
-        operator.scene.commit()
-        again = Operator(operator.scene.crash())
-        assert again.redrive("dlq.a", limit=2).done == 2
-        assert self.places(again.scene) == {"/queue/a": [b"0", b"1"], "/queue/dlq.a": [b"2"]}
 
     def test_while_the_store_is_behind_nothing_is_added(
         self, operator: Operator, monkeypatch: pytest.MonkeyPatch

@@ -56,25 +56,6 @@ class TestSessions:
             "heart_beat": [1000, 500],
         }
 
-    def test_frames_count_once_the_connection_has_them(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("a")
-        for _ in range(3):
-            client.publish("a", receipt="r")
-        client.stalled = True
-        client.publish("a", receipt="r")
-        assert rows.of_session(client.session)["delivered"] == 6
-        outbox = client.session.outbox
-        nbytes = sum(map(len, outbox.take(2)))
-        outbox.written(nbytes)
-        assert rows.of_session(client.session)["delivered"] == 7
-
-    def test_oldest_first(self, scene: Scene) -> None:
-        clients = [scene.connect(version) for version in ALL]
-        found = list(rows.every_session(scene.broker))
-        assert found == [client.session for client in clients]
-        assert sorted(found, key=rows.SESSION_KEYS["version"]) == found
-
 
 class TestSubscriptions:
     def test_of_a_queue(self, scene: Scene) -> None:
@@ -97,15 +78,6 @@ class TestSubscriptions:
             "durable": None,
             "browser": False,
         }
-
-    def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene) -> None:
-        for id, ack in enumerate(("auto", "client", "client-individual")):
-            client = scene.connect()
-            client.subscribe(f"/queue/{id}", str(id), ack=ack)
-            for _ in range(id + 2):
-                client.publish(f"/queue/{id}")
-        found = [rows.of_subscription(each)["delivered"] for each in every_subscription(scene.broker)]
-        assert found == [2, 3, 4]
 
     def test_of_other_kinds(self, scene: Scene) -> None:
         client = scene.connect()
@@ -182,15 +154,6 @@ class TestDestinations:
             ("/topic/b.*", "pattern"),
             (mail, "topic"),
         ]
-
-    def test_what_a_topics_subscriber_has_not_acknowledged(self, stage: Stage) -> None:
-        scene = stage(max_unacknowledged=2)
-        client = scene.connect()
-        client.subscribe("/topic/a.*", ack="client")
-        for _ in range(5):
-            client.publish("/topic/a.b", b"m")
-        (row,) = destinations(scene)
-        assert (row["name"], row["unacknowledged"]) == ("/topic/a.*", 2)
 
     def test_the_log_of_a_topic(self) -> None:
         scene = Scene({"/topic/a": {"log_messages": 2}})
@@ -349,9 +312,3 @@ class TestAges:
         scene.wait(7)
         (row,) = [row for row in destinations(scene) if row["waiting"]]
         assert (row["oldest_age"], row["oldest_age_is_least"]) == (7.0, True)
-
-    def test_they_can_be_sorted_by(self, scene: Scene, client: Client) -> None:
-        client.publish("b")
-        client.subscribe("/topic/c")
-        found = sorted(rows.every_destination(scene.broker), key=rows.DESTINATION_KEYS["oldest_age"])
-        assert [target.name for target in found][-1] == "/queue/a"

@@ -102,14 +102,6 @@ class TestInMemory:
         scene.settle()
         assert (stroller.seen, stroller.is_over) == (texts(1, 2), True)
 
-    def test_only_some(self, scene: Scene) -> None:
-        send(scene, 5)
-        numbers = [message.number for message in queue(scene).waiting_messages()]
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller, only=numbers[1:3])
-        scene.settle()
-        assert stroller.seen == texts(1, 2)
-
     def test_a_queue_that_goes_meanwhile(self, scene: Scene) -> None:
         """Another one of its name is not walked through."""
         client = scene.connect()
@@ -204,14 +196,6 @@ class TestBacklog:
             assert page.total == 20
             assert queue(operator.scene).in_memory.count < 5
 
-    def test_priorities(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish("a", b"%d" % number, **P, priority="94"[number % 2])
-        scene.commit()
-        shown = Operator(scene).bodies("a")
-        assert shown == texts(*range(0, 20, 2), *range(1, 20, 2))
-
     @pytest.fixture
     def reads(self, operator: Operator) -> list[int]:
         """The number of rows of each read of the store."""
@@ -263,33 +247,6 @@ class TestBacklog:
         assert left[-1] == 0
         assert len(left) > 3
         assert left[-2] > 0
-
-    def test_two_purges(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backlog_module, "_SLICE", 5)
-        for _ in range(2):
-            operator.administration.purge("a", "", operator.told.append)
-        operator.scene.settle()
-        operator.scene.commit()
-        assert sorted(outcome.done for outcome in operator.told) == [0, 20]
-
-    def test_purge_by_a_selector(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish("a", b"%d" % number, **P, n=str(number % 2))
-        scene.commit()
-        operator = Operator(scene)
-        assert operator.purge("a", "n = 1").done == 10
-        assert operator.bodies("a") == texts(*range(0, 20, 2))
-
-    def test_a_purge_lets_publishers_go_on(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_messages": 20}}, stored=True)
-        fill(scene, 20)
-        consumer = scene.connect()
-        consumer.subscribe("a", ack="client", **ONE)
-        scene.commit()
-        Operator(scene).purge("a")
-        assert not queue(scene).full
-        consumer.ack(consumer.message())
 
     @pytest.mark.parametrize("limit", [1, 5, 20])
     def test_move(self, operator: Operator, limit: int) -> None:
@@ -391,13 +348,6 @@ class TestBacklog:
             operator.scene.wait(0.1)
         assert stroller.seen == texts(*range(20))
         assert max(map(len, stroller.turns)) == 1
-
-    def test_enough(self, operator: Operator) -> None:
-        stroller = Stroller(most=8)
-        QueueScan(queue(operator.scene), stroller)
-        operator.scene.settle()
-        operator.scene.commit()
-        assert stroller.seen == texts(*range(8))
 
     def test_durable_subscription(self, scene: Scene) -> None:
         """The number of a row is not that of its message there."""

@@ -44,11 +44,6 @@ class TestScheduled:
             "expires": pytest.approx(EPOCH + scene.now + 80.0),
         }
 
-    def test_of_several_destinations(self, scene: Scene) -> None:
-        scene.connect().publish("a,/topic/b", b"", **{"x-delay": "60000"})
-        row = stored_rows.of_scheduled(scene.broker, scene.broker.router.delayed.every()[0])
-        assert (row["destination"], row["expires"]) == ("/queue/a,/topic/b", None)
-
     def test_whole(self, scene: Scene) -> None:
         scene.connect().publish("a", b"x" * 100, color="red", token="secret", **{"x-delay": "60000"})
         (waiting,) = scene.broker.router.delayed.every()
@@ -107,12 +102,6 @@ class TestRetained:
         assert isinstance(headers, dict)
         assert (headers["color"], headers["retained"]) == ("red", "true")
         assert (row["body"], row["body_encoding"]) == ("/w==", "base64")
-
-    def test_the_youngest_has_the_least_age(self, scene: Scene) -> None:
-        for name in ("/topic/a", "/topic/b"):
-            scene.connect().publish(name, b"", retain="set")
-        found = sorted(scene.broker.router.retained.every(), key=stored_rows.RETAINED_KEYS["age"])
-        assert [each.name for each in found] == ["/topic/b", "/topic/a"]
 
 
 def offsets(scene: Scene) -> Offsets:

@@ -43,12 +43,6 @@ class TestSeveralDestinations:
         scene.wait(1.1)
         assert (counters.published, counters.unroutable, scene.broker.context.waiting) == (3, 1, 2)
 
-    def test_the_same_name_twice_means_two(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("a")
-        client.publish("a,/queue/a,/amq/queue/a", b"m")
-        assert [each.headers["destination"] for each in client.messages()] == ["a", "/queue/a", "/amq/queue/a"]
-
     @pytest.mark.parametrize("wrong", ["", " ", "/nope/b", "/queue/", "/topic/*", "/app/x", "/user/queue/x"])
     @pytest.mark.parametrize("headers", [{}, {"x-delay": "10"}, {"transaction": "t"}, {"dedup-id": "1"}])
     def test_all_or_none(self, scene: Scene, wrong: str, headers: dict[str, str]) -> None:
@@ -68,24 +62,6 @@ class TestSeveralDestinations:
         client.publish(",".join(["a"] * 65), b"m")
         assert client.error().headers["message"] == "too many destinations in a SEND"
         assert scene.broker.context.waiting == 64
-
-    def test_users_and_temporary_destinations_among_them(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("/user/queue/x", "0")
-        client.subscribe("/temp-queue/y", "1")
-        client.publish(f"/user/{client.session.id}/queue/x, /temp-queue/y", b"m")
-        assert [each.subscription for each in client.messages()] == ["0", "1"]
-
-    def test_a_queue_with_a_comma_in_its_name_does_not_get_it(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        other.subscribe("z", ack="client", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "a,/queue/b"})
-        if not other.closed:
-            client.publish("z", b"x", ttl="1")
-            other.drop()
-            scene.wait(1.0)
-        client.publish("/queue/a,/queue/b", b"m")
-        client.subscribe("/queue/a")
-        assert client.bodies() == [b"m"]
 
 
 class TestPatterns:
@@ -121,37 +97,6 @@ class TestPatterns:
         messages = client.messages()
         assert sorted(each.subscription for each in messages) == ["0", "1", "2", "3"]
         assert len({each.message_id for each in messages}) == 1
-
-    def test_order_is_kept_over_exact_names_and_patterns(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe("/topic/#")
-        names = [f"/topic/{number % 3}" for number in range(30)]
-        for name in names:
-            other.publish(name, b"m")
-        assert [each.headers["destination"] for each in client.messages()] == names
-
-    def test_they_come_and_go(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        for _ in range(2):
-            client.subscribe("/topic/a.*", "0")
-            client.subscribe("/topic/a.*", "1")
-            other.publish("/topic/a.b", b"m")
-            assert len(client.messages()) == 2
-            client.unsubscribe("0")
-            other.publish("/topic/a.b", b"m")
-            assert len(client.messages()) == 1
-            client.unsubscribe("1")
-            other.publish("/topic/a.b", b"m")
-            assert not client.received()
-        assert scene.broker.counters.unroutable == 2
-
-    def test_one_message_is_encoded_once_per_version_for_all_of_them(self, scene: Scene) -> None:
-        clients = [scene.connect() for _ in range(3)]
-        for client, name in zip(clients, ("/topic/a", "/topic/*", "/topic/#"), strict=True):
-            client.subscribe(name)
-            client.stalled = True
-        clients[0].publish("/topic/a", b"m")
-        assert len({id(client.session.outbox.parts[1]) for client in clients}) == 1
 
 
 class TestLimits:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker.model.destinations import DURABLE
 from gateway.broker.model.policy import OnNack
 from gateway.broker.topic import durable_subscriptions
 from gateway.codec import V10, Version
@@ -141,24 +140,6 @@ class TestSpellings:
         client.send("UNSUBSCRIBE", {"destination": TOPIC, **headers})
         assert not names(scene)
 
-    def test_no_client_can_name_its_queue(self, scene: Scene) -> None:
-        consumer(scene, RABBITMQ)
-        (name,) = names(scene)
-        assert name.startswith(DURABLE)
-        for step in (Client.publish, Client.subscribe):
-            other = known(scene, login="eve")
-            step(other, name)
-            assert message_of(other) == "unsupported kind of destination"
-
-    @kinds
-    def test_a_queue_keeps_its_messages_anyway(self, scene: Scene, headers: Headers) -> None:
-        client = consumer(scene, headers, "/queue/a")
-        client.unsubscribe()
-        client.publish("/queue/a", b"m")
-        client.subscribe("/queue/a")
-        assert client.bodies() == [b"m"]
-        assert not names(scene)
-
 
 class TestNames:
     @pytest.mark.parametrize(
@@ -221,20 +202,6 @@ class TestShared:
         publish(scene, *[b"%d" % number for number in range(6)])
         assert [client.bodies() for client in clients] == [[b"0", b"3"], [b"1", b"4"], [b"2", b"5"]]
 
-    @shared
-    def test_a_consumer_that_goes_leaves_its_messages_to_the_others(self, scene: Scene, headers: Headers) -> None:
-        one, other = consumer(scene, headers, ack="client"), consumer(scene, headers)
-        publish(scene, b"1", b"2", b"3")
-        assert one.bodies() == [b"1", b"3"]
-        one.drop()
-        publish(scene, b"4")
-        assert [(each.body, each.redelivered) for each in other.messages()] == [
-            (b"2", False),
-            (b"1", True),
-            (b"3", True),
-            (b"4", False),
-        ]
-
     def test_ordinary_subscribers_have_copies_of_their_own(self, scene: Scene) -> None:
         clients = [consumer(scene, headers) for headers in (SHARED, SHARED, {})]
         clients.append(consumer(scene, {}, "/topic/*", ack="client"))
@@ -283,16 +250,6 @@ class TestShared:
         assert not names(scene)
         assert scene.broker.memory.used == 0
 
-    def test_messages_that_a_transaction_gives_back_are_gone_too(self, scene: Scene) -> None:
-        client = consumer(scene, PASSING, ack="client")
-        publish(scene, b"m")
-        client.begin()
-        client.ack(client.message(), transaction="t")
-        client.unsubscribe()
-        assert not names(scene)
-        client.abort()
-        assert scene.broker.memory.used == 0
-
     def test_it_does_not_become_a_lasting_one_by_the_way(self, scene: Scene) -> None:
         client, other = consumer(scene, PASSING), consumer(scene, SHARED)
         assert message_of(other) == "a durable subscription is in use"
@@ -325,19 +282,6 @@ class TestMessages:
         for client in clients:
             client.publish(TOPIC, b"own")
         assert [client.received() for client in clients] == [[], []]
-
-    @kinds
-    def test_delayed_messages_those_of_a_transaction_and_priorities(self, scene: Scene, headers: Headers) -> None:
-        consumer(scene, headers).drop()
-        client = known(scene, client_id="")
-        client.publish(TOPIC, b"late", **{"x-delay": "1000"})
-        client.begin()
-        client.publish(TOPIC, b"committed", transaction="t")
-        assert scene.broker.context.waiting == 0
-        client.commit()
-        publish(scene, b"first", priority="9")
-        scene.wait(1.1)
-        assert consumer(scene, headers).bodies() == [b"first", b"committed", b"late"]
 
     @pytest.mark.parametrize("headers", [*KINDS, PASSING], ids=",".join)
     def test_what_the_topic_retained_comes_once(self, scene: Scene, headers: Headers) -> None:

@@ -103,13 +103,6 @@ class TestUnsubscribe:
         assert not scene.broker.registry.count()
         assert scene.broker.memory.used == 0
 
-    def test_one_without_a_name_must_be_consumed(self, scene: Scene) -> None:
-        consumer(scene, RABBITMQ).drop()
-        again = known(scene)
-        end(again, RABBITMQ)
-        assert message_of(again) == "unknown subscription"
-        assert len(names(scene)) == 1
-
     @kinds
     def test_not_while_other_sessions_consume_it(self, scene: Scene, headers: Headers) -> None:
         client, other = consumer(scene, headers, ack="client"), known(scene)
@@ -156,19 +149,6 @@ class TestUnsubscribe:
         assert client.bodies()[-1:] == [b"new"]
         assert len(names(scene)) == 1
 
-    def test_no_date_of_it_ends_the_next_one(self, stage: Stage) -> None:
-        scene = stage({"#": {"backoff": 9.0, "idle_timeout": 2.0, "time_to_live": 1.0}})
-        client = consumer(scene, RABBITMQ, ack="client", **ONE)
-        publish(scene, b"1", b"2", JMSXGroupID="g")
-        client.nack(client.messages()[0])
-        end(client, RABBITMQ)
-        client.subscribe(TOPIC, ack="client", **RABBITMQ)
-        scene.wait(10.0)
-        client.received()
-        publish(scene, b"3")
-        assert client.bodies() == [b"3"]
-        assert scene.broker.context.group_bytes == 0
-
 
 class TestManyMessages:
     """A subscription for which much waits goes at once, and its messages in slices."""
@@ -200,14 +180,6 @@ class TestManyMessages:
             left.append(scene.broker.context.waiting)
         assert left == [4, 2, 2]
         assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 6)
-
-    def test_the_next_one_of_its_name_has_nothing_of_it(self, stage: Stage) -> None:
-        scene = stage()
-        client = self.deep(scene, JMSXGroupID="g")
-        client.subscribe(TOPIC, ack="client", **RABBITMQ)
-        publish(scene, b"new")
-        assert client.bodies() == [b"new"]
-        assert scene.broker.context.group_bytes == 0
 
     def test_a_message_that_comes_back_meanwhile_takes_the_rest_with_it(self, stage: Stage) -> None:
         scene = stage()
@@ -320,31 +292,6 @@ class TestTakeOver:
         assert client.bodies() == [b"3"]
         assert len(names(scene)) == 1
 
-    def test_the_ghost_gives_back_all_that_it_had(self, scene: Scene) -> None:
-        ghost, client = consumer(scene, ACTIVEMQ, ack="client-individual"), known(scene)
-        ghost.subscribe("/queue/a", id="1", ack="client")
-        ghost.publish("/queue/a", b"m")
-        publish(scene, b"1", b"2")
-        ghost.begin()
-        for message in ghost.messages():
-            ghost.ack(message, transaction="t")
-        ghost.publish("/queue/b", b"never", transaction="t")
-        client.subscribe("/queue/a", id="1")
-        client.subscribe(TOPIC, **ACTIVEMQ)
-        assert sorted(client.bodies()) == [b"1", b"2", b"m"]
-        assert "/queue/b" not in scene.broker.destinations
-
-    @pytest.mark.parametrize(
-        ("headers", "login", "client_id"),
-        [(ACTIVEMQ, "eve", "one"), (ACTIVEMQ, "ada", "two"), (ACTIVEMQ, "ada", ""), (RABBITMQ, "ada", "two")],
-    )
-    def test_no_other_session_takes_it(self, scene: Scene, headers: Headers, login: str, client_id: str) -> None:
-        clients = [known(scene, client_id="one"), known(scene, login=login, client_id=client_id)]
-        for client in clients:
-            client.subscribe(TOPIC, **headers)
-        assert not any(client.closed for client in clients)
-        assert len(names(scene)) == 1 + (headers is ACTIVEMQ)
-
     def test_twice_in_a_session_the_second_stands_by(self, scene: Scene) -> None:
         client = consumer(scene, ACTIVEMQ)
         client.subscribe(TOPIC, id="1", **ACTIVEMQ)
@@ -376,17 +323,6 @@ class TestTime:
         scene.wait(0.2)
         assert not names(scene)
         assert not scene.broker.registry.count()
-        assert scene.broker.memory.used == 0
-
-    def test_a_message_that_comes_back_behind_that_time_does_not_stay(self, stage: Stage) -> None:
-        scene = stage({TOPIC: {"idle_timeout": 2.0, "backoff": 5.0}})
-        client = consumer(scene, RABBITMQ, ack="client")
-        publish(scene, b"m")
-        client.nack(client.message())
-        client.drop()
-        scene.wait(3.0)
-        assert not names(scene)
-        scene.wait(3.0)
         assert scene.broker.memory.used == 0
 
     def test_one_that_comes_and_goes_leaves_nothing_on_the_agenda(self, scene: Scene) -> None:

@@ -83,15 +83,6 @@ class TestKill:
         store(scene, b"m")
         assert consumer(scene, headers).bodies() == [b"m"]
 
-    @kinds
-    def test_an_orderly_stop_marks_only_those(self, scene: Scene, headers: Headers) -> None:
-        client = consumer(scene, {**headers, "prefetch-count": "1"}, ack="client")
-        store(scene, b"1", b"2")
-        assert client.bodies() == [b"1"]
-        scene = scene.restart()
-        messages = consumer(scene, headers, ack="client").messages()
-        assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", False)]
-
     def test_all_that_it_is_comes_back(self, scene: Scene) -> None:
         """Topic, selector, no-local and queue arguments: it is the same one, and not a new one."""
         headers = RABBITMQ | {"selector": "k = 'v'", "no-local": "true", "x-max-length": "2", "x-expires": "9000"}
@@ -110,15 +101,6 @@ class TestKill:
         scene.wait(9.1)
         assert not names(scene)
 
-    def test_a_consumer_does_not_take_a_named_one_with_it(self, scene: Scene) -> None:
-        """What goes with its consumers is never stored, so `auto-delete` is none of what comes back."""
-        headers = ACTIVEMQ | {"auto-delete": "true"}
-        consumer(scene, headers).drop()
-        scene = scene.crash()
-        consumer(scene, headers).drop()
-        store(scene, b"m")
-        assert scene.broker.context.waiting == 1
-
     @pytest.mark.parametrize("headers", [PASSING, RABBITMQ | {"auto-delete": "true"}])
     def test_one_that_does_not_last_is_not_stored(self, scene: Scene, headers: Headers) -> None:
         client = consumer(scene, headers, ack="client")
@@ -126,15 +108,6 @@ class TestKill:
         assert client.bodies() == [b"m"]
         assert not scene.store.places
         assert not names(scene.crash())
-
-    def test_message_ids_and_places_of_several(self, scene: Scene) -> None:
-        clients = three(scene)
-        store(scene, b"1", b"2")
-        before = [[(each.message_id, each.body) for each in client.messages()] for client in clients]
-        assert before[0] == before[1] == before[2]
-        scene = scene.crash()
-        clients = three(scene)
-        assert [[(each.message_id, each.body) for each in client.messages()] for client in clients] == before
 
 
 class TestContents:
@@ -165,14 +138,6 @@ class TestContents:
         store(scene, b"2")
         assert len(scene.store.rows) == 1
         assert consumer(scene, RABBITMQ).bodies() == [b"1", b"2"]
-
-    def test_ordinary_subscribers_store_nothing(self, scene: Scene) -> None:
-        client = known(scene)
-        client.subscribe(TOPIC, ack="client")
-        client.subscribe("/topic/*", id="1")
-        store(scene, b"m")
-        assert len(client.messages()) == 2
-        assert not scene.store.places
 
 
 class TestEnd:
@@ -209,32 +174,6 @@ class TestEnd:
         assert scene.broker.context.waiting == 0
         scene.commit()
         assert not scene.store.places
-
-    @kinds
-    @pytest.mark.parametrize("holding", HOLDING)
-    def test_the_next_of_the_name_is_what_comes_back(self, stage: Stage, headers: Headers, holding: str) -> None:
-        scene = stage({"#": {"backoff": 1.0}}, stored=True)
-        client = known(scene)
-        hold(scene, client, headers, holding)
-        scene.commit()
-        end(client, headers | {"durable": "true"})
-        client.subscribe(TOPIC, id="0", selector="k = 'v'", **headers)
-        scene.commit()
-        scene = scene.crash()
-        store(scene, b"other")
-        store(scene, b"new", k="v")
-        assert consumer(scene, {**headers, "selector": "k = 'v'"}).bodies() == [b"new"]
-
-    def test_by_time(self, stage: Stage) -> None:
-        scene = stage({TOPIC: {"idle_timeout": 5.0}}, stored=True)
-        consumer(scene, RABBITMQ).drop()
-        store(scene, b"m")
-        scene.wait(4.0)
-        scene = scene.crash()
-        assert scene.broker.context.waiting == 1
-        scene.wait(5.1)
-        scene.commit()
-        assert (scene.store.places, scene.store.rows) == ({}, {})
 
     @pytest.mark.parametrize("limit", ["max_durable_subscriptions", "max_destinations"])
     def test_more_are_there_than_may_come(self, stage: Stage, limit: str) -> None:

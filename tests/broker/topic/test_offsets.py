@@ -6,12 +6,11 @@ from typing import ClassVar
 
 import pytest
 
-from gateway.broker.topic import stream
 from gateway.codec import V12, Version
 
-from ..client import Client, Rules, Scene, Step
+from ..client import Client, Rules, Scene
 from ..conftest import Stage
-from .logged import FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, numbers, seqs, write
+from .logged import LOG, LOGS, ME, T, fill, gaps, got, numbers, write
 
 BOTH = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
@@ -31,16 +30,7 @@ def offsets(scene: Scene) -> int:
 
 
 class TestGoingOn:
-    @BOTH
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_behind_what_was_acknowledged(self, stage: Stage, version: Version, stored: bool, leave: Step) -> None:
-        scene = stage(LOG, stored=stored)
-        client = come(scene, version=version)
-        fill(scene, 6)
-        client.ack(got(client)[2])
-        leave(client)
-        fill(scene, 2, start=6)
-        assert numbers(come(scene, version=version)) == [3, 4, 5, 6, 7]
+    """What the model of replay (tests/broker/models) does not check at each step."""
 
     def test_a_new_name_begins_with_what_comes(self, stage: Stage) -> None:
         scene = stage(LOG)
@@ -48,18 +38,6 @@ class TestGoingOn:
         client = come(scene)
         fill(scene, 1, start=2)
         assert numbers(client) == [1, 2]  # the retained one, and the new one
-
-    @BOTH
-    def test_or_where_it_says_which_counts_once(self, stage: Stage, stored: bool) -> None:
-        scene = stage({T: {"log_messages": 4}}, stored=stored)
-        fill(scene, 6)
-        for acknowledged, left in ((None, [2, 3, 4, 5]), (1, [2, 3, 4, 5]), (None, [4, 5])):
-            client = come(scene, **FIRST)
-            found = got(client)
-            assert bodies_and_gaps(found) == [(number, False) for number in left]
-            if acknowledged is not None:
-                client.ack(found[acknowledged])
-            client.drop()
 
     @pytest.mark.parametrize(
         ("ack", "acknowledged", "left"),
@@ -92,26 +70,6 @@ class TestGoingOn:
         client.drop()
         assert numbers(come(scene)) == [1, 2]
 
-    @pytest.mark.parametrize("replayed", [False, True])
-    @pytest.mark.parametrize("is_full", [False, True])
-    def test_messages_that_wait_come_again(self, stage: Stage, replayed: bool, is_full: bool) -> None:
-        """Also where all delivered ones are acknowledged, and the outbox is full."""
-        scene = stage(LOG)
-        headers = {"prefetch-count": "2"} | (FIRST if replayed else {})
-        if replayed:
-            fill(scene, 5)
-        client = come(scene, **headers)
-        if not replayed:
-            fill(scene, 5)
-        found = got(client)
-        if is_full:
-            client.stalled = True
-            client.session.outbox.window = next(iter(client.session.subscriptions.values())).window = 1
-            client.send("BEGIN", {"transaction": "t", "receipt": "r"})
-        client.ack(found[1])
-        client.drop()
-        assert numbers(come(scene)) == [2, 3, 4]
-
     def test_dead_letters_are_done(self, stage: Stage) -> None:
         scene = stage(LOG)
         client = come(scene, ack="client-individual")
@@ -133,16 +91,6 @@ class TestGoingOn:
         fill(scene, 1, start=7, n="1")
         assert numbers(come(scene, selector="n = 1")) == [7]
 
-    def test_over_a_pattern(self, stage: Stage) -> None:
-        scene = stage(LOGS)
-        client = come(scene, "/topic/*")
-        for number in range(6):
-            fill(scene, 1, f"/topic/{'abc'[number % 3]}", start=number)
-        client.ack(got(client)[1])
-        client.drop()
-        fill(scene, 1, "/topic/d", start=6)
-        assert bodies_and_gaps(got(come(scene, "/topic/*"))) == [(number, False) for number in range(2, 7)]
-
 
 class TestRejected:
     RULES: ClassVar[Rules] = {T: {"log_messages": 100, "backoff": 10.0}}
@@ -160,18 +108,6 @@ class TestRejected:
         client.drop()
         assert numbers(come(scene)) == [1, 2, 3]
 
-    def test_then_it_goes_on(self, stage: Stage) -> None:
-        scene = stage(self.RULES)
-        client = come(scene, ack="client-individual")
-        fill(scene, 2)
-        first, second = got(client)
-        client.nack(first)
-        client.ack(second)
-        scene.wait(11.0)
-        client.ack(client.message())
-        client.drop()
-        assert numbers(come(scene)) == []
-
     def test_a_message_from_the_stream_is_not_marked(self, stage: Stage) -> None:
         scene = stage(LOG)
         client = come(scene, ack="client-individual")
@@ -184,21 +120,6 @@ class TestRejected:
 
 
 class TestGaps:
-    @BOTH
-    @pytest.mark.parametrize(("acknowledged", "expected"), [(0, [True, False, False]), (1, [False, False, False])])
-    def test_only_of_messages_that_were_not_acknowledged(
-        self, stage: Stage, stored: bool, acknowledged: int, expected: list[bool]
-    ) -> None:
-        scene = stage({T: {"log_messages": 3}}, stored=stored)
-        client = come(scene)
-        fill(scene, 2)
-        client.ack(got(client)[acknowledged])
-        client.drop()
-        fill(scene, 5 - 2 * acknowledged, start=2)
-        found = got(come(scene))
-        assert gaps(found) == expected
-        assert not expected[0] or int(found[0].headers["first-seq"]) == seqs(found)[0]
-
     @BOTH
     @pytest.mark.parametrize("is_empty", [False, True])
     def test_a_client_that_did_not_acknowledge_it_is_told_again(
@@ -225,29 +146,6 @@ class TestGaps:
         client.ack(found[0])
         client.drop()
         assert gaps(got(come(scene))) == expected[1:]
-
-    def test_also_where_it_began_with_one(self, stage: Stage) -> None:
-        scene = stage({T: {"log_messages": 3}})
-        fill(scene, 5)
-        for _ in range(2):
-            client = come(scene, **{"from-seq": "7"})
-            assert gaps(got(client)) == [True, False, False]
-            client.drop()
-
-    def test_while_messages_wait_still(self, stage: Stage) -> None:
-        scene = stage({T: {"log_messages": 3}})
-        client = come(scene, **{"prefetch-count": "1"})
-        fill(scene, 5)
-        client.drop()
-        fill(scene, 1, start=5)
-        client = come(scene, **{"prefetch-count": "1"})
-        scene.wait(61.0)
-        found = got(client)
-        assert gaps(found) == [True]
-        client.ack(found[0])
-        scene.wait(61.0)
-        client.drop()
-        assert bodies_and_gaps(got(come(scene))) == [(4, False), (5, False)]
 
 
 class TestNames:
@@ -285,42 +183,6 @@ class TestNames:
         assert numbers(come(scene, "/topic/b")) == [0]
         assert numbers(come(scene)) == []  # the first one is forgotten
         assert offsets(scene) == 1
-
-    def test_the_session_that_comes_last_has_it(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        first = come(scene)
-        fill(scene, 4)
-        found = got(first)
-        first.ack(found[0])
-        second = come(scene)
-        again = got(second)
-        assert [int(each.body) for each in again] == [1, 2, 3]
-        first.ack(found[3])  # which moves it no longer
-        second.ack(again[0])
-        fill(scene, 1, start=4)
-        assert numbers(first) == numbers(second) == [4]
-        first.drop()
-        second.drop()
-        assert numbers(come(scene)) == [2, 3, 4]
-
-    def test_by_the_same_session(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        client = come(scene)
-        client.subscribe(T, id="1", **ME)
-        fill(scene, 1)
-        assert numbers(client) == [0, 0]
-        client.unsubscribe("0")
-        client.unsubscribe("1")
-        assert numbers(come(scene)) == [0]
-
-    def test_while_the_other_one_is_in_the_middle_of_replay(self, stage: Stage) -> None:
-        scene = stage(LOG, stored=True)
-        fill(scene, 6)
-        first = come(scene, **FIRST, **{"prefetch-count": "2"})
-        first.ack(got(first)[0])
-        second = come(scene)
-        assert numbers(second) == [1, 2, 3, 4, 5]
-        assert numbers(first) == [2]
 
     def test_so_many(self, stage: Stage) -> None:
         scene = stage(LOGS, max_durable_subscriptions=2)
@@ -373,15 +235,6 @@ class TestTime:
 
 
 class TestTheNextProcess:
-    def test_in_order_nothing_comes_twice(self, stage: Stage) -> None:
-        scene = stage(LOG, stored=True)
-        client = come(scene)
-        fill(scene, 5)
-        client.ack(got(client)[2])
-        scene = scene.restart()
-        fill(scene, 1, start=5)
-        assert bodies_and_gaps(got(come(scene))) == [(3, False), (4, False), (5, False)]
-
     def test_after_a_kill_the_last_seconds_do(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
         client = come(scene)
@@ -403,27 +256,6 @@ class TestTheNextProcess:
             write(scene)
         assert client.receipts() == ["r"] * written
         assert offsets(scene.crash()) == written
-
-    @pytest.mark.parametrize("is_done", [False, True])
-    def test_there_is_no_gap_where_nothing_came_or_all_was_done(self, stage: Stage, is_done: bool) -> None:
-        scene = stage({T: {"log_age": 10.0}}, stored=True)
-        client = come(scene)
-        if is_done:
-            fill(scene, 2)
-            client.ack(got(client)[-1])
-            scene.wait(12.0)
-        for _ in range(3):
-            scene = scene.restart()
-            assert got(come(scene)) == []
-        fill(scene, 1)
-
-    def test_for_more_topics_than_are_remembered(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stream, "_MOST_RESTING", 1)
-        scene = stage(LOGS, stored=True)
-        for name in "abc":
-            come(scene, f"/topic/{name}", resume=name)
-        scene = scene.restart()
-        assert [gaps(got(come(scene, f"/topic/{name}", resume=name))) for name in "abc"] == [[], [], []]
 
     def test_when_the_clock_was_set_back(self, stage: Stage) -> None:
         """New messages are behind the old ones, whatever the clock says."""
@@ -449,23 +281,6 @@ class TestTheNextProcess:
         assert come(scene).error().headers["message"] == "the topic keeps no log"
         assert offsets(scene) == 1
         assert T not in scene.broker.destinations
-
-    @pytest.mark.parametrize("durable", [None, False])
-    @pytest.mark.parametrize("clean", [True, False])
-    def test_over_a_pattern_only_logs_in_memory_have_a_gap(
-        self, stage: Stage, clean: bool, durable: bool | None
-    ) -> None:
-        scene = stage({"/topic/#": {"log_messages": 100, "durable": durable}}, stored=True)
-        client = come(scene, "/topic/*")
-        fill(scene, 2)
-        client.ack(got(client)[0])
-        scene.wait(6.0)
-        write(scene)
-        again = scene.restart() if clean else scene.crash()
-        (message,) = got(come(again, "/topic/*"))
-        assert message.body == (b"1" if durable is None else b"")
-        assert ("gap" in message.headers) is (durable is False)
-        assert "first-seq" not in message.headers
 
 
 class TestEnd:

@@ -12,7 +12,6 @@ from gateway.codec import Version
 
 from ..client import EPOCH, Client, Scene, Step
 from ..conftest import Stage
-from ..wire import build
 
 TOPIC = "/topic/a"
 
@@ -59,13 +58,6 @@ class TestTheLastCounts:
         client.publish(TOPIC, b"x" * 101, retain="set")
         assert scene.broker.memory.used == nbytes + 100
 
-    def test_others_change_nothing(self, scene: Scene, client: Client) -> None:
-        client.publish(TOPIC, b"1", retain="set", **{"dedup-id": "x"})
-        client.publish(TOPIC, b"2", retain="set", **{"dedup-id": "x"})
-        client.publish(TOPIC, b"3", retain="false")
-        client.publish("/topic/b", b"4", retain="set")
-        assert kept_for(scene, TOPIC) == [b"1"]
-
     def test_remove(self, scene: Scene, client: Client) -> None:
         """It is routed, too."""
         other = scene.connect()
@@ -86,11 +78,6 @@ class TestTheLastCounts:
         assert kept_for(scene, TOPIC) == [b"1"]
         scene.wait(1.1)
         assert kept_for(scene, TOPIC) == [b"2"]
-
-    def test_for_each_of_several_topics(self, client: Client) -> None:
-        client.publish("/topic/a,/topic/b", b"m", retain="set")
-        client.subscribe("/topic/*")
-        assert [each.headers["destination"] for each in client.messages()] == ["/topic/a", "/topic/b"]
 
 
 class TestSubscribers:
@@ -119,11 +106,6 @@ class TestSubscribers:
         assert kept_for(scene, pattern, ack=ack) == [name.encode() for name in names]
         found = kept_for(scene, pattern, ack=ack, selector="color = 'red'")
         assert found == [name.encode() for name in names if name == "a.b"]
-
-    def test_the_fanout_exchange_keeps_one(self, scene: Scene, client: Client) -> None:
-        for key in ("/a", "/b"):
-            client.publish(f"/exchange/amq.fanout{key}", key.encode(), retain="set")
-        assert kept_for(scene, "/exchange/amq.fanout") == [b"/b"]
 
     def test_in_mode_client_it_must_be_acknowledged(self, scene: Scene, client: Client) -> None:
         client.subscribe("/topic/a.b", ack="client", **{"prefetch-count": "1"})
@@ -167,17 +149,6 @@ class TestTime:
         assert kept_for(scene, TOPIC) == ([] if second == "1000" else [b"2"])
         scene.wait(8.0)
         assert (scene.broker.memory.used == 0) is bool(second)
-
-    def test_one_that_has_expired_on_arrival_is_not_kept(self, scene: Scene, client: Client) -> None:
-        client.publish(TOPIC, b"m", retain="set", expires="1")
-        assert kept_for(scene, TOPIC) == []
-
-    def test_removed_ones_leave_nothing_on_the_agenda(self, scene: Scene, client: Client) -> None:
-        for number in range(500):
-            client.publish(f"/topic/{number}", b"m", retain="set", ttl="86400000")
-            client.publish(f"/topic/{number}", b"m", retain="remove")
-        assert scene.broker.memory.used == 0
-        assert len(scene.broker.scheduler) <= 200
 
 
 class TestLimits:
@@ -224,15 +195,6 @@ class TestLimits:
         assert len(other.messages()) == 4
         assert len(scene.broker.router.retained) == 2
 
-    def test_new_values_need_no_room(self, scene: Scene, client: Client) -> None:
-        client.publish("/topic/a", b"1", retain="set")
-        client.begin()
-        for name in "abab":
-            client.publish(f"/topic/{name}", b"2", retain="set", transaction="t")
-        client.publish("/topic/c", b"2", retain="remove", transaction="t")
-        client.commit()
-        assert kept_for(scene, "/topic/#") == [b"2", b"2"]
-
     def test_they_count_as_memory(self, stage: Stage) -> None:
         scene = stage(memory_limit=4_000)
         client = scene.connect()
@@ -260,13 +222,6 @@ class TestMany:
     def shown(client: Client) -> list[str]:
         return [body.decode().strip() for body in client.bodies()]
 
-    def test_no_more_than_fit_into_its_window(self, client: Client, names: list[str]) -> None:
-        client.stalled = True
-        client.subscribe("/topic/#")
-        assert client.session.outbox.size < client.session.outbox.window + 1_200
-        client.resume()
-        assert self.shown(client) == names
-
     @pytest.mark.parametrize("ack", ["auto", "client"])
     @pytest.mark.parametrize("reads", [1, 10])
     def test_in_turns(
@@ -290,15 +245,6 @@ class TestMany:
             client.ack(message)
             scene.wait(0.1)
         assert found == names
-
-    def test_a_subscriber_that_leaves_between_two_turns(
-        self, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(retained, "READS_PER_TURN", 2)
-        asked = {"destination": "/topic/#", "id": "0"}
-        frames = [build(command, asked, version=client.version) for command in ("SUBSCRIBE", "UNSUBSCRIBE")]
-        client.receive(b"".join(frames))
-        assert self.shown(client) == names[:2]
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.unsubscribe])
     @pytest.mark.parametrize("durable", [{}, {"durable": "true"}])

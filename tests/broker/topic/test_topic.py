@@ -9,7 +9,7 @@ from gateway.broker.model.policy import SlowConsumerAction
 from gateway.broker.topic import stream
 from gateway.codec import Version
 
-from ..client import ALL, WITH_NACK, Client, Scene, Step
+from ..client import ALL, Client, Scene, Step
 from ..conftest import Stage
 
 A = "/topic/a"
@@ -44,14 +44,6 @@ def test_frames_end_as_the_transport_has_it(scene: Scene, version: Version, opti
     assert b"\0\n" not in clients[1].written
 
 
-@pytest.mark.parametrize("modes", [("auto", "auto"), ("auto", "client"), ("client", "client")])
-def test_two_subscriptions_get_two_copies(client: Client, modes: tuple[str, str]) -> None:
-    for id, mode in enumerate(modes):
-        client.subscribe(A, str(id), ack=mode)
-    client.publish(A, b"m")
-    assert {each.subscription: each.body for each in client.messages()} == {"0": b"m", "1": b"m"}
-
-
 @both
 def test_nothing_is_kept_for_later(scene: Scene, client: Client, other: Client, ack: str) -> None:
     fill(other, 3)
@@ -59,26 +51,6 @@ def test_nothing_is_kept_for_later(scene: Scene, client: Client, other: Client, 
     assert not client.received()
     assert scene.broker.counters.unroutable == 3
     assert scene.broker.memory.used == 0
-
-
-@both
-def test_nothing_comes_after_unsubscribe(client: Client, other: Client, ack: str) -> None:
-    for each in (client, other):
-        each.subscribe(A, ack=ack)
-    client.unsubscribe()
-    fill(other, 2)
-    assert not client.received()
-    assert len(other.messages()) == 2
-
-
-def test_a_topic_without_subscribers_is_forgotten(scene: Scene) -> None:
-    clients = [scene.connect() for _ in range(4)]
-    for client, ack in zip(clients, ("auto", "client", "auto", "client"), strict=True):
-        client.subscribe(A, ack=ack)
-    for client in clients:
-        assert list(scene.broker.destinations) == [A]
-        client.unsubscribe()
-    assert not scene.broker.destinations
 
 
 def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
@@ -96,20 +68,6 @@ def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
 @both
 @pytest.mark.parametrize("destination", [A, "/topic/*"])
 class TestSomeOfTheMessages:
-    def test_by_selector(self, scene: Scene, client: Client, other: Client, ack: str, destination: str) -> None:
-        client.subscribe(destination, "0", ack=ack, selector="color = 'red'")
-        client.subscribe(destination, "1", ack=ack, selector="color = 'blue'")
-        for number, color in enumerate(("red", "blue", "green", "red")):
-            other.publish(A, b"%d" % number, color=color)
-        found = [(each.subscription, each.body) for each in client.messages()]
-        assert found == [("0", b"0"), ("1", b"1"), ("0", b"3")]
-        assert scene.broker.counters.delivered == 3
-        client.unsubscribe("0")
-        client.unsubscribe("1")
-        other.publish(A, b"m", color="red")
-        assert not client.received()
-        assert not scene.broker.registry.count()
-
     def test_not_ones_own(self, client: Client, other: Client, ack: str, destination: str) -> None:
         """Another session of the same user is another sender."""
         client.subscribe(destination, "0", ack=ack, **{"no-local": "true"})
@@ -142,43 +100,6 @@ class TestAcknowledging:
         row = of_destination(scene.broker.destinations[A])
         assert [row[key] for key in ("name", "kind", "subscriptions", "unacknowledged")] == [A, "topic", 2, 4]
 
-    def test_cumulative_ack(self, scene: Scene, client: Client) -> None:
-        client.subscribe(A, ack="client")
-        fill(client, 5)
-        client.ack(client.messages()[2])
-        assert client.session.outstanding == 2
-        assert scene.broker.counters.acknowledged == 3
-
-    @pytest.mark.parametrize("version", WITH_NACK, ids=lambda version: version.name)
-    @pytest.mark.parametrize("transaction", [{}, {"transaction": "t"}])
-    def test_a_rejected_message_comes_back_to_the_same_subscriber(
-        self, scene: Scene, version: Version, transaction: dict[str, str]
-    ) -> None:
-        client, other = scene.connect(version), scene.connect(version)
-        for each in (client, other):
-            each.subscribe(A, ack="client")
-        fill(other, 2)
-        other.received()
-        client.begin()
-        client.nack(client.messages()[-1], **transaction)
-        client.commit()
-        again = client.messages()
-        assert [(each.body, each.headers["delivery-count"]) for each in again] == [(b"1", "2"), (b"2", "2")]
-        assert not other.received()
-
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    def test_its_messages_go_with_it(self, stage: Stage, leave: Step) -> None:
-        """Sent or still waiting."""
-        scene = stage(max_unacknowledged=2)
-        client, other = scene.connect(), scene.connect()
-        for each in (client, other):
-            each.subscribe(A, ack="client")
-        fill(other, 5)
-        assert scene.broker.context.waiting == 6
-        leave(client)
-        assert scene.broker.context.waiting == 3
-        assert len(other.messages()) == 2
-
     @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
     @pytest.mark.parametrize("unsubscribed", [False, True])
     def test_a_transaction_holds_its_deliveries(self, stage: Stage, end: Step, unsubscribed: bool) -> None:
@@ -196,26 +117,6 @@ class TestAcknowledging:
         end(client)
         left = {Client.commit: 4, Client.abort: 5, Client.drop: 0}[end]
         assert scene.broker.memory.used == (0 if unsubscribed else left * nbytes // 5)
-
-    @pytest.mark.parametrize("end", [Client.commit, Client.abort, Client.drop])
-    def test_also_beside_one_that_waits_because_it_was_rejected(self, stage: Stage, end: Step) -> None:
-        scene = stage(max_outbound=8 * 1024)
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(A, "0", ack="client-individual")
-        client.subscribe("/topic/b", "1")
-        fill(other, 3)
-        first, second, _ = client.messages()
-        client.stalled = True
-        other.publish("/topic/b", b"x" * client.session.outbox.window)
-        client.begin()
-        client.ack(first, transaction="t")
-        client.nack(second)
-        assert scene.broker.context.waiting == 1
-        client.unsubscribe("0")
-        assert scene.broker.context.waiting == 0
-        end(client)
-        assert scene.broker.context.waiting == 0
-        assert scene.broker.memory.used == 0
 
     def test_a_subscriber_that_never_acknowledges_is_closed_and_holds_up_no_other(self, stage: Stage) -> None:
         scene = stage(max_unacknowledged=2, max_outbound=64 * 1024)
@@ -253,18 +154,6 @@ class TestAcknowledging:
             assert in_force(scene) == 0
             assert scene.broker.memory.used == 0
         assert len(scene.broker.scheduler) < 40
-
-    def test_the_messages_of_others_still_expire(self, scene: Scene) -> None:
-        one, two = scene.connect(), scene.connect()
-        for client in (one, two):
-            client.subscribe(A, ack="client", **{"prefetch-count": "1"})
-        for _ in range(3):
-            one.publish(A, ttl="1000")
-        one.unsubscribe()
-        assert scene.broker.context.waiting == 2
-        scene.wait(1.1)
-        assert scene.broker.context.waiting == 0
-        assert scene.broker.counters.expired == 2
 
 
 def test_a_topic_with_a_late_reader_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

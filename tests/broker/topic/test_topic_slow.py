@@ -107,23 +107,6 @@ class TestPolicies:
         assert scene.broker.counters.conflated > 0
         assert scene.broker.counters.dropped == 0
 
-    @pytest.mark.parametrize(
-        ("policy", "waiting", "last"),
-        [
-            ({"conflate_by": "key", "slow_messages": 2}, 2, [38, 39]),  # more keys than may wait
-            ({"conflate_by": "other", "slow_messages": 3}, 3, [37, 38, 39]),  # a header that no message has
-        ],
-    )
-    def test_conflate_within_limits(
-        self, stage: Stage, become: Become, policy: dict[str, object], waiting: int, last: list[int]
-    ) -> None:
-        scene = stage({TOPIC: CONFLATE | policy})
-        client = become(scene)
-        flood(scene.connect())
-        assert scene.broker.context.waiting == waiting
-        assert scene.broker.counters.conflated == 0
-        assert sorted(went_on(client)[-len(last) :]) == last
-
     def test_disconnect(self, stage: Stage, become: Become) -> None:
         scene = stage({TOPIC: DISCONNECT | THREE})
         client, fast, of_b = become(scene), scene.connect(), become(scene)
@@ -192,19 +175,6 @@ def test_only_wanted_messages_count(stage: Stage) -> None:
     assert scene.broker.context.waiting == 13
 
 
-def test_retained_messages_wait_like_others(stage: Stage) -> None:
-    scene = stage({"/topic/#": OLDEST | THREE})
-    client, other = scene.connect(), scene.connect()
-    for number in range(10):
-        other.publish(f"/topic/{number}", b"%d" % number, retain="set")
-    client.subscribe("/topic/*", ack="client", **{"prefetch-count": "1"})
-    first = client.message()
-    assert first.body == b"0"
-    assert scene.broker.context.waiting == 3
-    client.ack(first)
-    assert client.bodies() == [b"7"]
-
-
 def test_queue_arguments_of_the_subscribe_limit_it(stage: Stage) -> None:
     """To RabbitMQ, a topic's subscription is a queue."""
     scene = stage(max_outbound=32 * 1024)
@@ -228,13 +198,3 @@ def test_blocking_is_the_default(stage: Stage) -> None:
     flood(other)
     (failure,) = client.failures
     assert failure.detail == "more than 16384 bytes (max_outbound) wait to be read"
-
-
-def test_conflation_by_the_header_of_artemis_needs_no_policy(scene: Scene) -> None:
-    """Among the messages that wait for a subscriber that must acknowledge."""
-    client, other = scene.connect(), scene.connect()
-    client.subscribe(TOPIC, ack="client", **{"prefetch-count": "1"})
-    for number in range(9):
-        other.publish(TOPIC, b"%d" % number, _AMQ_LVQ_NAME="x")
-    client.ack(client.message())
-    assert client.bodies() == [b"8"]
