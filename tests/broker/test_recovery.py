@@ -53,6 +53,19 @@ class TestQueues:
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (5, 0)
         assert list(marks(scene)) == [0, 1, 2, 3, 4]
 
+    def test_not_without_rows(self, scene: Scene) -> None:
+        consumer_of(scene)
+        client = fill(scene, 1)
+        drained = scene.clients[0]
+        drained.ack(drained.message())
+        client.publish("/queue/b", b"m")
+        scene.commit()
+        assert len(scene.store.places) == 1
+        scene = scene.crash()
+        assert not scene.broker.destinations
+        scene.commit()
+        assert not scene.store.places
+
     def test_with_the_queue_arguments_of_a_client(self, scene: Scene) -> None:
         client = scene.connect()
         for number in range(3):
@@ -261,8 +274,8 @@ class TestOtherPolicies:
 def test_a_queue_with_two_places(scene: Scene) -> None:
     """It was forgotten while a transaction held a message of it, and came again; the first has the arguments."""
     client, consumer = scene.connect(), scene.connect()
-    consumer.subscribe(QUEUE, ack="client")
     client.publish(QUEUE, b"0", **P, **{"x-max-length": "10"})
+    consumer.subscribe(QUEUE, ack="client")
     consumer.begin()
     consumer.ack(consumer.message(), transaction="t")
     consumer.unsubscribe()

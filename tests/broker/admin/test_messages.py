@@ -188,6 +188,23 @@ class TestPurge:
         assert (len(queue.in_memory.ready_lists[0]), len(expiry._heap.heap)) == (700, 700)
         scene.settle()
 
+    @pytest.mark.parametrize("way", ["purge", "delete"])
+    def test_what_would_come_back_later_goes_too(self, stage: Stage, way: str) -> None:
+        scene = stage({"/queue/a": {"backoff": 5.0}})
+        operator, client = Operator(scene), scene.connect()
+        client.subscribe("a", ack="client-individual", **{"prefetch-count": "4"})
+        for _ in range(4):
+            client.publish("a")
+        kept, *rejected = client.messages()
+        for message in rejected:
+            client.nack(message)
+        ids = operator.ids("a")
+        assert (operator.purge("a") if way == "purge" else operator.delete("a", ids)).done == 3
+        scene.wait(10.0)
+        client.ack(kept)
+        assert client.messages() == []
+        assert scene.broker.memory.used == 0
+
     def test_what_comes_back_meanwhile(self, stage: Stage) -> None:
         """It was to come back later when the purge began, and waits when the purge comes to it."""
         scene = stage({"/queue/a": {"backoff": 0.5}})

@@ -142,6 +142,13 @@ class TestNoRoom:
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(2, 3, 4), ["there", "0", "1"])
         assert not scene.broker.context.full
 
+    def test_bytes(self, stage: Stage) -> None:
+        scene = stage({"/queue/b": {"max_bytes": 1_000}})
+        fill(scene, 5)
+        outcome = Operator(scene).move("a", "b")
+        assert 0 < outcome.done < 5
+        assert outcome.stopped.endswith(" bytes wait in '/queue/b', and max_bytes is 1000")
+
     @pytest.mark.parametrize("when_full", [each for each in WhenFull if each is not WhenFull.BLOCK])
     def test_bytes_that_another_message_would_be_dropped_for(self, stage: Stage, when_full: WhenFull) -> None:
         """Neither what waits there nor what is moved is lost, though the queue is not full yet."""

@@ -39,24 +39,6 @@ class TestGoingOn:
         fill(scene, 1, start=2)
         assert numbers(client) == [1, 2]  # the retained one, and the new one
 
-    @pytest.mark.parametrize(
-        ("ack", "acknowledged", "left"),
-        [
-            ("client-individual", [0, 1, 3], [2, 3, 4]),  # it stands before the first that is open
-            ("client", [1], [2, 3, 4]),
-            ("client", [], [0, 1, 2, 3, 4]),
-        ],
-    )
-    def test_in_each_mode(self, stage: Stage, ack: str, acknowledged: list[int], left: list[int]) -> None:
-        scene = stage(LOG)
-        client = come(scene, ack=ack)
-        fill(scene, 5)
-        found = got(client)
-        for number in acknowledged:
-            client.ack(found[number])
-        client.drop()
-        assert numbers(come(scene)) == left
-
     def test_by_transactions_that_were_committed(self, stage: Stage) -> None:
         scene = stage(LOG)
         client = come(scene)
@@ -70,16 +52,6 @@ class TestGoingOn:
         client.drop()
         assert numbers(come(scene)) == [1, 2]
 
-    def test_dead_letters_are_done(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        client = come(scene, ack="client-individual")
-        fill(scene, 3)
-        found = got(client)
-        client.nack(found[0], requeue="false")
-        client.ack(found[1])
-        client.drop()
-        assert numbers(come(scene)) == [2]
-
     def test_messages_that_the_selector_does_not_take_are_passed_over(self, stage: Stage) -> None:
         scene = stage(LOG)
         client = come(scene, selector="n = 1")
@@ -91,32 +63,20 @@ class TestGoingOn:
         fill(scene, 1, start=7, n="1")
         assert numbers(come(scene, selector="n = 1")) == [7]
 
-
-class TestRejected:
-    RULES: ClassVar[Rules] = {T: {"log_messages": 100, "backoff": 10.0}}
-
-    def test_the_offset_stands_as_long_as_it_waits(self, stage: Stage) -> None:
-        scene = stage(self.RULES)
+    def test_a_rejected_one_is_done_if_it_does_not_come_back(self, stage: Stage) -> None:
+        scene = stage({T: {"log_messages": 100, "backoff": 10.0}})
         client = come(scene, ack="client-individual")
-        fill(scene, 4)
-        first, second, third, fourth = got(client)
-        client.ack(first)
+        fill(scene, 5)
+        first, second, third, fourth, fifth = got(client)
+        client.nack(first, requeue="false")
+        client.ack(second)
         scene.wait(61.0)  # which is noticed now and then
-        client.ack(second)
-        client.nack(third)
-        client.ack(fourth)
+        client.ack(third)
+        client.nack(fourth)
+        client.ack(fifth)
         client.drop()
-        assert numbers(come(scene)) == [1, 2, 3]
-
-    def test_a_message_from_the_stream_is_not_marked(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        client = come(scene, ack="client-individual")
-        fill(scene, 2)
-        first, second = got(client)
-        client.nack(first)
-        client.ack(second)
-        client.drop()
-        assert [(each.body, each.redelivered) for each in got(come(scene))] == [(b"0", False), (b"1", False)]
+        found = got(come(scene))
+        assert [(each.body, each.redelivered) for each in found] == [(b"2", False), (b"3", False), (b"4", False)]
 
 
 class TestGaps:
@@ -226,12 +186,6 @@ class TestTime:
             write(scene)
             assert {place.kind for place in scene.store.places.values()} == {"log"}
         assert numbers(come(scene)) == []
-
-    def test_or_thirty_days(self, stage: Stage) -> None:
-        scene = stage(LOG)
-        come(scene).drop()
-        (date,) = [date for date, _, entry in scene.broker.scheduler._heap if entry.action is not None]
-        assert date - scene.now == pytest.approx(30 * 86_400.0, abs=1.0)
 
 
 class TestTheNextProcess:

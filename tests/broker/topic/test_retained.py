@@ -12,6 +12,7 @@ from gateway.codec import Version
 
 from ..client import EPOCH, Client, Scene, Step
 from ..conftest import Stage
+from ..wire import build
 
 TOPIC = "/topic/a"
 
@@ -245,6 +246,15 @@ class TestMany:
             client.ack(message)
             scene.wait(0.1)
         assert found == names
+
+    def test_a_subscriber_that_leaves_between_two_turns(
+        self, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(retained, "READS_PER_TURN", 2)
+        asked = {"destination": "/topic/#", "id": "0"}
+        frames = [build(command, asked, version=client.version) for command in ("SUBSCRIBE", "UNSUBSCRIBE")]
+        client.receive(b"".join(frames))
+        assert self.shown(client) == names[:2]
 
     @pytest.mark.parametrize("leave", [Client.drop, Client.unsubscribe])
     @pytest.mark.parametrize("durable", [{}, {"durable": "true"}])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.broker.topic import stream as module
@@ -74,6 +72,7 @@ class TestNumbers:
         client.drop()
         fill(scene, 2, persistent="true")
         again = scene.restart()
+        assert kept(again) == [0, 1]
         client = again.connect()
         client.subscribe(T, id="d", ack="client", durable="true")
         found = got(client)
@@ -143,6 +142,15 @@ class TestBounds:
         assert T not in scene.broker.destinations
         assert len(scene.broker.registry.streams) == 1  # what was lost is remembered
 
+    @BOTH
+    def test_the_policy_may_let_messages_expire(self, stage: Stage, stored: bool) -> None:
+        scene = stage({T: {"log_messages": 9, "time_to_live": 5.0}}, stored=stored)
+        fill(scene, 1)
+        scene.wait(3.0)
+        fill(scene, 1, start=1)
+        scene.wait(3.0)
+        assert kept(scene) == [1]
+
     def test_the_system_clock_may_be_set_forward(self, stage: Stage) -> None:
         scene = stage({T: {"log_age": 60.0}})
         fill(scene, 2)
@@ -164,23 +172,28 @@ class TestBounds:
 
 
 class TestMemory:
-    def small(self, stage: Stage, stored: bool, **policy: Any) -> Scene:
-        return stage({"/topic/#": {"log_bytes": 1_000_000} | policy}, stored=stored, memory_limit=80_000)
-
     def test_all_logs_together(self, stage: Stage) -> None:
         """The oldest message of all goes."""
-        scene = self.small(stage, stored=False)
+        scene = stage({"/topic/#": {"log_bytes": 1_000_000}}, memory_limit=80_000)
         logs = scene.broker.registry.streams
         fill(scene, 30)
-        was = len(log_of(scene))
-        for start in range(0, 60, 10):
-            fill(scene, 10, "/topic/b", start=start)
+        assert len(log_of(scene)) == 30
+        fill(scene, 60, "/topic/b")
         assert logs.nbytes <= logs.most_bytes == 20_000
-        assert was == 30
         assert T not in scene.broker.destinations
         left = kept(scene, "/topic/b")
         assert left == list(range(60 - len(left), 60))
         assert logs.messages == len(left) > 20
+
+    def test_to_know_what_is_in_the_store_costs_something_too(self, stage: Stage) -> None:
+        scene = stage(LOGS, stored=True)
+        logs = scene.broker.registry.streams
+        logs.most_bytes = 40 * 32
+        fill(scene, 30)
+        fill(scene, 30, "/topic/b")
+        assert logs.index == logs.most_bytes == 40 * 32
+        assert kept(scene) == list(range(20, 30))
+        assert kept(scene, "/topic/b") == list(range(30))
 
     def test_of_a_stored_one_only_the_end_is_in_memory(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_TAIL", 3)
@@ -225,6 +238,21 @@ class TestForgetting:
         assert again.broker.registry.streams.forgotten == forgotten
         client = live(again, **{"x-stream-offset": "timestamp=1"})
         assert gaps(client.messages()) == [True]
+
+    def test_of_so_many(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of the others it is known that they may have lost something."""
+        monkeypatch.setattr(module, "_MOST_RESTING", 2)
+        scene = stage({"/topic/#": {"log_age": 1.0}})
+        names = [f"/topic/{name}" for name in "abcd"]
+        for name in names:
+            fill(scene, 1, name)
+        scene.wait(3.0)
+        logs = scene.broker.registry.streams
+        assert len(logs) == 2
+        assert logs.forgotten > 0
+        for name in names:
+            client = live(scene, name, **{"x-stream-offset": "timestamp=1"})
+            assert gaps(client.messages()) == [True]
 
     @pytest.mark.parametrize("pattern", [T, "/topic/*", "/topic/#"])
     def test_a_forgotten_log_has_lost_all(self, stage: Stage, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
@@ -297,6 +325,12 @@ class TestTheNextProcess:
         client = live(again, **ME)
         assert bodies_and_gaps(got(client)) == [(5, True), (6, False), (7, False)]
 
+    def test_many_that_are_too_many_go_by_and_by(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_MOST_AT_ONCE", 3)
+        scene = stage(LOG, stored=True)
+        fill(scene, 20)
+        assert kept(scene.restart(policies={T: {"log_messages": 5}})) == list(range(15, 20))
+
     def test_where_the_policy_asks_for_none_any_more(self, stage: Stage) -> None:
         scene = stage(LOG, stored=True)
         fill(scene, 2)
@@ -332,28 +366,6 @@ class TestTheNextProcess:
         assert len(again.store.rows) == 2
         late.drop()
         assert kept(again.restart(policies=LOG)) == [0, 1]
-
-    def test_in_memory_nothing_outlives_the_process(self, stage: Stage) -> None:
-        scene = stage(MEMORY, stored=True)
-        client = live(scene, **ME)
-        fill(scene, 2, persistent="true")
-        assert not log_of(scene).is_stored
-        assert not scene.store.rows
-        again = scene.restart()
-        client = live(again, **ME)
-        assert gaps(got(client)) == [True]
-
-    def test_a_durable_subscription_makes_the_topic_before_its_log_is_there(self, stage: Stage) -> None:
-        scene = stage(LOG, stored=True)
-        client = scene.connect()
-        client.subscribe(T, id="d", durable="true")
-        client.disconnect()
-        fill(scene, 2)
-        again = scene.restart()
-        assert kept(again) == [0, 1]
-        client = again.connect()
-        client.subscribe(T, id="d", durable="true")
-        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
 
     @pytest.mark.parametrize("missing", [0, 1, 2])
     def test_rows_that_are_missing(self, stage: Stage, missing: int) -> None:
