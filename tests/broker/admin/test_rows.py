@@ -101,16 +101,6 @@ class TestSubscriptions:
         assert (rows.SUBSCRIPTION_KEYS["id"](every[3]), rows.SUBSCRIPTION_KEYS["prefetch"](every[3])) == ("", 0)
         client.send("UNSUBSCRIBE", {"id": "durable", "durable": "true"})
 
-    def test_of_one_that_has_nothing_yet(self, scene: Scene) -> None:
-        """Before it has its place in a queue it counts nowhere."""
-        client = scene.connect()
-        client.subscribe("a")
-        (subscription,) = every_subscription(scene.broker)
-        queue, subscription.queue = subscription.queue, None
-        assert rows.target_of(subscription) == ""
-        assert rows.SUBSCRIPTION_KEYS["durable"](subscription) == ""
-        subscription.queue = queue
-
 
 class TestDestinations:
     def test_queues_and_topics(self, stage: Stage) -> None:

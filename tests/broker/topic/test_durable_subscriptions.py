@@ -65,19 +65,6 @@ class TestSpellings:
         assert {each.headers["destination"] for each in messages} == {TOPIC}
 
     @kinds
-    @pytest.mark.parametrize("mode", ["client", "client-individual"])
-    def test_only_delivered_messages_are_marked(self, scene: Scene, headers: Headers, mode: str) -> None:
-        client = consumer(scene, headers, ack=mode, **{"prefetch-count": "2"})
-        publish(scene, b"1", b"2", b"3")
-        first = client.messages()
-        client.ack(first[0])
-        client.drop()
-        publish(scene, b"4")
-        messages = consumer(scene, headers, ack=mode).messages()
-        assert [(each.body, each.redelivered) for each in messages] == [(b"2", True), (b"3", True), (b"4", False)]
-        assert messages[0].message_id == first[1].message_id
-
-    @kinds
     @pytest.mark.parametrize(
         ("destination", "sent_to"),
         [
@@ -112,15 +99,6 @@ class TestSpellings:
         assert message_of(client) == message
         assert not names(scene)
         assert not scene.broker.registry.count()
-
-    @kinds
-    def test_of_a_user_without_a_login_but_with_a_client_id(self, scene: Scene, headers: Headers) -> None:
-        for bodies in ([], [b"m"]):
-            client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nclient-id:one\n\n\0")
-            client.subscribe(TOPIC, **headers)
-            assert client.bodies() == bodies
-            client.drop()
-            publish(scene, b"m")
 
     @spelled
     def test_in_1_0_without_an_id_a_name_is_needed(self, scene: Scene, headers: Headers) -> None:
