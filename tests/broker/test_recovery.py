@@ -53,31 +53,6 @@ class TestQueues:
         assert (scene.broker.context.waiting, scene.broker.memory.used) == (5, 0)
         assert list(marks(scene)) == [0, 1, 2, 3, 4]
 
-    def test_not_without_rows(self, scene: Scene) -> None:
-        consumer_of(scene)
-        client = fill(scene, 1)
-        drained = scene.clients[0]
-        drained.ack(drained.message())
-        client.publish("/queue/b", b"m")
-        scene.commit()
-        assert len(scene.store.places) == 1
-        scene = scene.crash()
-        assert not scene.broker.destinations
-        scene.commit()
-        assert not scene.store.places
-
-    def test_with_the_queue_arguments_of_a_client(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(3):
-            client.publish(QUEUE, b"%d" % number, **P, **{"x-max-length": "3"})
-        scene.commit()
-        scene = scene.crash()
-        client = scene.connect()
-        for number in range(3, 5):
-            client.publish(QUEUE, b"%d" % number, **P)
-        scene.commit()
-        assert list(marks(scene)) == [2, 3, 4]
-
 
 class TestUnsettled:
     @both
@@ -336,14 +311,7 @@ class TestDelayed:
 
     def test_with_all_they_asked_for(self, scene: Scene) -> None:
         client = scene.connect()
-        options = {
-            "x-delay": "1000",
-            "priority": "9",
-            "JMSXGroupID": "g",
-            "ttl": "60000",
-            "k": "v",
-            "x-max-length": "1",
-        }
+        options = {"x-delay": "1000", "priority": "9", "ttl": "60000", "k": "v", "x-max-length": "1"}
         for body in (b"1", b"2"):
             client.publish(f"{QUEUE},/queue/b", body, **P, **options)
         scene.commit()
@@ -378,9 +346,12 @@ class TestRetained:
         client.publish("/topic/a", b"1", retain="set", **P)
         client.publish("/topic/b", b"2", retain="set", ttl="5000", **P)
         client.publish("/topic/c", b"3", retain="set", ttl="90000", **P)
+        client.publish("/topic/d", b"4", retain="set", **P)
         scene.commit()
         client.publish("/topic/a", b"", retain="remove")
+        client.publish("/topic/d", b"5", retain="set")  # which is not durable
         scene.commit()
+        assert len(scene.store.rows) == 2
         scene = end(scene, 60.0)
         client = scene.connect()
         client.subscribe("/topic/#")
@@ -388,16 +359,6 @@ class TestRetained:
         scene.wait(40.0)
         scene.commit()
         assert not scene.store.rows
-
-    def test_one_that_is_not_durable_takes_the_place_of_one_that_is(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.publish("/topic/a", b"1", retain="set", **P)
-        scene.commit()
-        client.publish("/topic/a", b"2", retain="set")
-        scene.commit()
-        assert not scene.store.rows
-        scene = scene.crash()
-        assert not len(scene.broker.router.retained)
 
 
 class TestDeduplication:

@@ -47,18 +47,17 @@ def kill(scene: Scene, count: int, name: str = "a", **headers: str) -> None:
 
 class TestMove:
     def test_all(self, operator: Operator) -> None:
-        scene = operator.scene
+        scene, counters = operator.scene, operator.scene.broker.counters
+        notebook = recorded(scene)
         fill(scene, 5, color="red", **{"content-type": "text/plain"})
         before = operator.ids("a")
         outcome = operator.move("a", "/amq/queue/b")
         assert (outcome.done, outcome.missing, outcome.refused, outcome.stopped) == (5, [], [], "")
         assert operator.bodies("b") == texts(*range(5))
         assert list(scene.broker.destinations) == ["/queue/b"]
-        assert (scene.broker.counters.moved, scene.broker.counters.dropped, scene.broker.counters.published) == (
-            5,
-            0,
-            5,
-        )
+        assert (counters.moved, counters.dropped, counters.published) == (5, 0, 5)
+        moved = notebook.of("dropped", destination="/queue/a", reason="moved")
+        assert [row.number for row in moved] == [row.number for row in notebook.of("accepted")]
         for message in consumed(scene, "b"):
             shown = [message.headers[name] for name in ("destination", "color", "content-type")]
             assert shown == ["/queue/b", "red", "text/plain"]
@@ -106,18 +105,6 @@ class TestMove:
         assert operator.move("a", name).done == 2
         assert client.bodies() == [b"0", b"1"]
         client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
-
-    def test_records(self, operator: Operator) -> None:
-        notebook = recorded(operator.scene)
-        fill(operator.scene, 1)
-        number = notebook.one("accepted").number
-        operator.move("a", "b")
-        consumed(operator.scene, "b")
-        assert notebook.one("dropped").has(destination="/queue/a", number=number, reason="moved")
-        delivered = notebook.one("delivered")
-        assert delivered.destination == "/queue/b"
-        assert delivered.number != number
-        assert len(notebook.of("accepted")) == 1
 
 
 class TestNoRoom:
@@ -235,22 +222,6 @@ class TestToATopic:
         client.stalled = ack == "auto"
         return scene, client
 
-    def test_a_slow_subscriber_is_waited_for(self, stage: Stage) -> None:
-        scene, client = self.slow(stage)
-        operator = Operator(scene)
-        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
-        scene.settle()
-        assert operator.told == []
-        assert client.session.outbox.size < 8_000
-        assert not scene.broker.context.slow_consumers.strained
-        for _ in range(10):
-            client.resume()
-            client.stalled = True
-            scene.wait(0.1)
-        assert [outcome.done for outcome in operator.told] == [20]
-        client.resume()
-        assert len(client.messages()) == 20
-
     @pytest.mark.parametrize("ack", ["auto", "client"])
     def test_but_not_for_ever(self, stage: Stage, ack: str) -> None:
         scene, client = self.slow(stage, ack)
@@ -272,6 +243,8 @@ class TestToATopic:
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
         scene.settle()
         assert operator.told == []
+        assert client.session.outbox.size < 8_000
+        assert not scene.broker.context.slow_consumers.strained
         client.drop()
         scene.wait(1.0)
         assert [outcome.done for outcome in operator.told] == [20]
@@ -330,6 +303,10 @@ class TestRedrive:
         assert (outcome.done, outcome.refusals, outcome.refused) == (1, 1, [(ids[1], why)])
         assert operator.bodies("dlq.a") == ["forged"]
         assert operator.redrive("dlq.a", ids[1:]).refused == [(ids[1], why)]
+        kill(operator.scene, 1, "b")
+        operator.move("dlq.b", "b")
+        outcome = operator.redrive("b")
+        assert [why for _, why in outcome.refused] == ["it died in '/queue/b', where it is now; move it"]
 
     def test_so_many_refusals_are_told(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(operations, "MOST_REFUSED", 2)
@@ -347,15 +324,6 @@ class TestRedrive:
         assert (outcome.done, outcome.stopped) == (2, "")
         assert [why for _, why in outcome.refused] == ["2 messages wait in '/queue/a', and max_messages is 2"]
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(0, 0), ["0"])
-
-    def test_one_that_died_where_it_is(self, stage: Stage) -> None:
-        """It was moved back by hand."""
-        scene = stage()
-        operator = Operator(scene)
-        kill(scene, 1)
-        operator.move("dlq.a", "a")
-        outcome = operator.redrive("a")
-        assert [why for _, why in outcome.refused] == ["it died in '/queue/a', where it is now; move it"]
 
     @pytest.mark.parametrize(("sent", "told"), [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")])
     def test_its_destination_is_as_the_sender_named_it(self, operator: Operator, sent: str, told: str) -> None:
@@ -379,16 +347,24 @@ class TestRedrive:
         assert message.headers["destination"] == "/queue/grave"
         client.ack(message)
 
-    def test_to_a_temporary_queue(self, stage: Stage) -> None:
-        scene = stage({"/reply-queue/#": {"dead_letter": "/queue/grave"}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("/temp-queue/t", ack="client-individual")
+    @pytest.mark.parametrize(("name", "headers"), [("/temp-queue/t", {}), ("/topic/t", {"durable": "true"})])
+    def test_to_what_may_have_gone_meanwhile(self, stage: Stage, name: str, headers: dict[str, str]) -> None:
+        """Of a durable subscription, that one alone gets it, and not the other ones of its topic."""
+        scene = stage({"#": {"dead_letter": "/queue/grave"}})
+        operator, client, other = Operator(scene), scene.connect(), scene.connect()
+        client.subscribe(name, "d", ack="client-individual", **headers)
+        other.subscribe("/topic/t")
         for body in (b"0", b"1"):
-            client.publish("/temp-queue/t", body)
+            client.publish(name, body)
         for message in client.messages():
             client.nack(message, requeue="false")
+        sent = len(other.messages())
         assert operator.redrive("grave", limit=1).done == 1
-        assert client.message().headers["destination"].startswith(("/temp-queue/", "/reply-queue/"))
+        message = client.message()
+        assert (message.body, message.headers["destination"][:6], sent) == (b"0", name[:6], 2 if headers else 0)
+        assert other.bodies() == []
+        client.ack(message)
+        client.send("UNSUBSCRIBE", {"id": "d", **headers})
         client.drop()
         (why,) = [why for _, why in operator.redrive("grave").refused]
         assert why.endswith("does not exist any more")
@@ -403,26 +379,6 @@ class TestRedrive:
         client.nack(client.message(), requeue="false")
         assert operator.redrive("grave").done == 1
         assert (client.message().headers["destination"], other.bodies()) == ("/topic/t", [b"x", b"x"])
-
-    def test_to_a_durable_subscription(self, stage: Stage) -> None:
-        """It alone gets it, and not the other ones of its topic."""
-        scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
-        operator, client, other = Operator(scene), scene.connect(), scene.connect()
-        client.subscribe("/topic/t", "d", ack="client-individual", durable="true")
-        other.subscribe("/topic/t")
-        for body in (b"0", b"1"):
-            client.publish("/topic/t", body)
-        for message in client.messages():
-            client.nack(message, requeue="false")
-        assert operator.redrive("grave", limit=1).done == 1
-        message = client.message()
-        assert (message.body, message.headers["destination"]) == (b"0", "/topic/t")
-        assert other.bodies() == [b"0", b"1"]
-        client.ack(message)
-        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
-        (why,) = [why for _, why in operator.redrive("grave").refused]
-        assert why.startswith("'/dsub/")
-        assert why.endswith("does not exist any more")
 
 
 class TestStored:

@@ -14,9 +14,10 @@ from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
 from ..conftest import Stage
-from ..durable import ONE, P, drain, fill, storage
+from ..durable import ONE, drain, fill, storage
 from ..recorder import recorded
 from .operators import Operator, texts
+from .operators import fill as send
 
 QUEUE = "/queue/a"
 
@@ -53,10 +54,12 @@ class Stroller:
         self.is_over = True
 
 
-def send(scene: Scene, count: int) -> None:
-    client = scene.connect()
-    for number in range(count):
-        client.publish("a", b"%d" % number)
+def walk(scene: Scene, stroller: Stroller | None = None) -> Stroller:
+    """A scan, as far as it gets without waiting."""
+    stroller = stroller or Stroller()
+    QueueScan(queue(scene), stroller)
+    scene.settle()
+    return stroller
 
 
 class TestInMemory:
@@ -80,19 +83,14 @@ class TestInMemory:
         scene = stage({QUEUE: {"backoff": 50.0}}, max_unacknowledged=1_000)
         client = scene.connect()
         client.subscribe("a", ack="client-individual")
-        for number in range(SLICE + 10):
-            client.publish("a", b"%d" % number)
+        send(scene, SLICE + 10)
         for message in client.messages():
             client.nack(message)
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller)
-        scene.settle()
+        stroller = walk(scene)
         assert stroller.seen == texts(*range(SLICE + 10))
         assert set(stroller.where) == {ScanPosition.RESTING}
         assert max(map(len, stroller.turns)) == SLICE
-        last = Stroller(most=3)
-        QueueScan(queue(scene), last)
-        scene.settle()
+        last = walk(scene, Stroller(most=3))
         assert (last.seen, last.is_over) == (texts(0, 1, 2), True)
 
     def test_until_the_visitor_has_enough(self, scene: Scene) -> None:
@@ -104,9 +102,7 @@ class TestInMemory:
 
     def test_a_queue_that_goes_meanwhile(self, scene: Scene) -> None:
         """Another one of its name is not walked through."""
-        client = scene.connect()
-        for _ in range(SLICE + 1):
-            client.publish("a", b"old")
+        client = send(scene, SLICE + 1)
         stroller = Stroller()
         QueueScan(queue(scene), stroller)
         scene.broker.scheduler.proceed()
@@ -115,7 +111,7 @@ class TestInMemory:
         scene.broker.forget_if_idle(old)
         client.publish("a", b"new")
         scene.settle()
-        assert stroller.seen == ["old"] * SLICE
+        assert stroller.seen == texts(*range(SLICE))
         assert stroller.is_over
 
     @pytest.mark.parametrize("come_back", [True, False])
@@ -129,8 +125,7 @@ class TestInMemory:
                 client.nack(message)
         stroller = Stroller()
         stroller.needs_pause = True
-        QueueScan(queue(scene), stroller)
-        scene.settle()
+        walk(scene, stroller)
         scene.wait(1.0)
         assert stroller.seen == ["0"]
         stroller.needs_pause = False
@@ -139,13 +134,9 @@ class TestInMemory:
 
     def test_the_recorder_catches_up_first(self, scene: Scene) -> None:
         notebook = recorded(scene)
-        client = scene.connect()
-        for _ in range(SLICE + 1):
-            client.publish("a")
+        send(scene, SLICE + 1)
         notebook.is_behind = True
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller)
-        scene.settle()
+        stroller = walk(scene)
         assert len(stroller.seen) == SLICE
         notebook.is_behind = False
         scene.wait(1.0)
@@ -257,9 +248,7 @@ class TestBacklog:
         assert found == list(range(limit))
 
     def test_what_is_not_durable(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish("a", b"%d" % number)
+        send(scene, 20)
         scene.commit()
         operator = Operator(scene)
         assert storage(scene).transient
@@ -304,15 +293,17 @@ class TestBacklog:
         scene.settle()
         scene.commit()
         assert [(each.done, each.missing) for each in operator.told] == [(len(wanted), [])]
-        got = {str(message.message_id) for message in drain_all(scene, consumer)}
-        assert got == set(ids) - set(wanted)
+        got: list[str] = []
+        while messages := consumer.messages():
+            got += [message.message_id for message in messages]
+            for message in messages:
+                consumer.ack(message)
+            scene.commit()
+        assert set(got) == set(ids) - set(wanted)
 
     def test_what_was_more_urgent_was_in_the_way(self, scene: Scene) -> None:
         """A message in memory waits for a more urgent one that is still to be read; when that goes, it is its turn."""
-        client = scene.connect()
-        for number in range(8):
-            client.publish("a", b"%d" % number, **P, priority="4")
-        scene.commit()
+        fill(scene, 8)
         assert queue(scene).in_memory.count < 8
         operator = Operator(scene)
         consumer = scene.connect()
@@ -355,10 +346,7 @@ class TestBacklog:
         client.subscribe("/topic/t", "d", durable="true")
         client.subscribe("/topic/t", "e", durable="true")
         client.drop()
-        client = scene.connect()
-        for number in range(20):
-            client.publish("/topic/t", b"%d" % number, **P)
-        scene.commit()
+        fill(scene, 20, "/topic/t")
         operator = Operator(scene)
         first, second = scene.broker.registry.durable_subscriptions._found
         ids = operator.ids(first)
@@ -370,14 +358,3 @@ class TestBacklog:
         for name in (first, second):
             operator.administration.delete_durable(name, lambda: None)
         scene.commit()
-
-
-def drain_all(scene: Scene, consumer: object) -> list[object]:
-    """Acknowledge all that comes."""
-    found: list[object] = []
-    while messages := consumer.messages():  # type: ignore[attr-defined]
-        for message in messages:
-            found.append(message)
-            consumer.ack(message)  # type: ignore[attr-defined]
-        scene.commit()
-    return found

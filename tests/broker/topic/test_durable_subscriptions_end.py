@@ -18,6 +18,7 @@ from .durable_scenes import (
     APOLLO,
     ARTEMIS,
     HOLDING,
+    KINDS,
     NAMED,
     ONE,
     PASSING,
@@ -325,27 +326,11 @@ class TestTime:
         assert not scene.broker.registry.count()
         assert scene.broker.memory.used == 0
 
-    def test_one_that_comes_and_goes_leaves_nothing_on_the_agenda(self, scene: Scene) -> None:
-        client = known(scene)
-        for _ in range(300):
-            client.subscribe(TOPIC, **RABBITMQ, **{"x-expires": "86400000"})
-            end(client, RABBITMQ)
-        assert len(scene.broker.scheduler) <= 200
-
 
 def store(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> None:
     """Durable messages; they are written."""
     publish(scene, *bodies, to=to, persistent="true", **headers)
     scene.commit()
-
-
-def three(scene: Scene) -> list[Client]:
-    """One for each of three subscriptions."""
-    clients = [known(scene, client_id=client_id) for client_id in "abc"]
-    for client, headers in zip(clients, (RABBITMQ, ACTIVEMQ, SHARED), strict=True):
-        client.subscribe(TOPIC, ack="client", **headers)
-    scene.commit()
-    return clients
 
 
 class Stored:
@@ -360,30 +345,19 @@ class TestKill(Stored):
     @spelled
     @pytest.mark.parametrize("topic", [TOPIC, "/topic/*"])
     def test_what_was_missed_is_there(self, scene: Scene, headers: Headers, topic: str) -> None:
-        consumer(scene, headers, topic).drop()
-        store(scene, b"1", b"2", b"3")
-        scene = scene.crash()
-        assert len(names(scene)) == 1
-        store(scene, b"4")
-        messages = consumer(scene, headers, topic).messages()
-        assert [(each.body, each.redelivered) for each in messages] == [
-            (b"1", True),
-            (b"2", True),
-            (b"3", True),
-            (b"4", False),
-        ]
-
-    @kinds
-    def test_nothing_waits_yet(self, scene: Scene, headers: Headers) -> None:
-        """The subscription itself is stored, and the RECEIPT of the SUBSCRIBE says so."""
+        """The RECEIPT of the SUBSCRIBE says that the subscription itself is."""
         client = known(scene)
-        client.subscribe(TOPIC, receipt="r", **headers)
+        client.subscribe(topic, receipt="r", **headers)
         assert client.receipts() == []
         scene.commit()
         assert client.receipts() == ["r"]
         scene = scene.crash()
-        store(scene, b"m")
-        assert consumer(scene, headers).bodies() == [b"m"]
+        store(scene, b"1", b"2")
+        scene = scene.crash()
+        assert len(names(scene)) == 1
+        store(scene, b"3")
+        messages = consumer(scene, headers, topic).messages()
+        assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", True), (b"3", False)]
 
     def test_all_that_it_is_comes_back(self, scene: Scene) -> None:
         """Topic, selector, no-local and queue arguments: it is the same one, and not a new one."""
@@ -414,7 +388,9 @@ class TestKill(Stored):
 
 class TestContents(Stored):
     def test_they_are_shared_and_go_with_the_last_row(self, scene: Scene) -> None:
-        clients = three(scene)
+        clients = [known(scene, client_id=client_id) for client_id in "abc"]
+        for client, headers in zip(clients, KINDS, strict=True):
+            client.subscribe(TOPIC, ack="client", **headers)
         store(scene, b"m")
         assert (len(scene.store.rows), len(scene.store.contents)) == (3, 1)
         for client in clients:
