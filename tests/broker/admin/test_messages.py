@@ -73,25 +73,21 @@ class TestBrowse:
         page = operator.browse("a")
         assert (len(page.messages), page.total, page.next) == (1, 3, 1)
 
+    def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
+        fill(operator.scene, 3)
+        operator.administration.browse("a", 0, 3, "", operator.pages.append).cancel()
+        operator.scene.settle()
+        assert operator.pages == []
+
     def test_a_selector(self, operator: Operator) -> None:
         client = operator.scene.connect()
         for number in range(9):
             client.publish("a", b"%d" % number, n=str(number % 3))
-        page = operator.browse("a", 1, 1, "n = 1")
+        page = operator.browse("/amq/queue/a", 1, 1, "n = 1")
         assert [(row["body"], row["position"]) for row in page.messages] == [("4", 1)]
         assert page.total == 3
-
-    @pytest.mark.parametrize("has_consumer", [True, False])
-    def test_groups(self, operator: Operator, has_consumer: bool) -> None:
-        client = operator.scene.connect()
-        if has_consumer:
-            client.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        for number, group in enumerate("aababxx"):
-            headers = {} if group == "x" else {"JMSXGroupID": group}
-            client.publish("a", b"%d" % number, **headers)
-        first = 1 if has_consumer else 0
-        assert operator.bodies("a") == texts(*range(first, 7))
-        assert operator.bodies("a", 2, 2) == texts(first + 2, first + 3)
+        with pytest.raises(NotAllowed):
+            operator.browse("a", selector="n =")
 
     def test_what_comes_back_later_stands_at_the_end(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
@@ -200,21 +196,6 @@ class TestPurge:
         assert client.messages() == []
         assert scene.broker.memory.used == 0
 
-    def test_what_comes_back_meanwhile(self, stage: Stage) -> None:
-        """It was to come back later when the purge began, and waits when the purge comes to it."""
-        scene = stage({"/queue/a": {"backoff": 0.5}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("a", ack="client-individual", **{"prefetch-count": "1"})
-        client.publish("a", b"0")
-        client.publish("a", b"1")
-        client.nack(client.message())
-        operator.administration.purge("a", "", operator.told.append)
-        scene.now += 1.0
-        scene.broker.scheduler.tick()
-        scene.settle()
-        assert [outcome.done for outcome in operator.told] == [1]
-        assert client.message().body == b"1"
-
     @pytest.mark.parametrize("is_cancelled", [True, False])
     def test_others_come_meanwhile(self, operator: Operator, is_cancelled: bool) -> None:
         client = fill(operator.scene, 1_200)
@@ -231,11 +212,6 @@ class TestPurge:
 
 
 class TestNames:
-    @pytest.mark.parametrize("name", ["a", "/queue/a", "/amq/queue/a"])
-    def test_as_clients_write_them(self, operator: Operator, name: str) -> None:
-        fill(operator.scene, 1)
-        assert operator.bodies(name) == ["0"]
-
     @pytest.mark.parametrize(
         ("name", "sentence"),
         [
@@ -276,14 +252,6 @@ class TestNames:
             operator.move("a", target)
         assert raised.value.detail.startswith(sentence)
 
-    def test_no_selector(self, operator: Operator) -> None:
-        fill(operator.scene, 1)
-        for call in (operator.browse, operator.purge):
-            with pytest.raises(NotAllowed):
-                call("a", selector="n =")  # type: ignore[operator]
-        with pytest.raises(NotAllowed):
-            operator.move("a", "b", selector="n =")
-
 
 class TestDurables:
     def subscribed(self, scene: Scene) -> str:
@@ -319,19 +287,6 @@ class TestDurables:
         assert [outcome.done for outcome in operator.told] == [SLICE]
         assert not scene.broker.registry.hidden
         assert not scene.broker.destinations
-
-    def test_it_ends_in_the_store_too(self, stage: Stage) -> None:
-        scene = stage(stored=True)
-        name = self.subscribed(scene)
-        fill(scene, 3, "/topic/a", **P)
-        scene.commit()
-        told: list[str] = []
-        scene.message_admin.delete_durable(name, lambda: told.append("gone"))
-        scene.settle()
-        assert told == []
-        scene.commit()
-        assert told == ["gone"]
-        assert not scene.crash().broker.registry.hidden
 
     def test_it_has_a_consumer(self, operator: Operator) -> None:
         name = self.subscribed(operator.scene)

@@ -73,15 +73,6 @@ def test_on_a_dead_letter(scene: Scene) -> None:
     assert "forged" not in found.values()
 
 
-def test_by_a_pattern_and_to_several_destinations(scene: Scene) -> None:
-    client = scene.connect()
-    client.subscribe("/topic/*", "0")
-    client.subscribe("/queue/b", "1")
-    client.publish("/topic/a,/queue/b", b"m", **FORGED)
-    for message in client.messages():
-        assert not BROKER_HEADERS & message.headers.keys()
-
-
 def test_by_a_name_that_clients_trim(stage: Stage, version: Version) -> None:
     """stompjs trims in every version: the first header counts, and the sender's come before the broker's."""
     scene = stage({"/topic/a": {"log_messages": 10}})

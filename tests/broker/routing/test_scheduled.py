@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.routing.scheduled import ScheduledSend, ScheduledSends
+from gateway.broker.routing.scheduled import ScheduledSends
 
 from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from ..durable import P
 
 LATER = {"x-delay": "1000"}
+RUN = Message.run.decode()
 both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
 
@@ -22,10 +23,6 @@ def moment(scene: Scene, seconds: float) -> str:
 
 def delayed(scene: Scene) -> ScheduledSends:
     return scene.broker.router.delayed
-
-
-def id_of(waiting: ScheduledSend) -> str:
-    return f"{Message.run.decode()}-{waiting.number}"
 
 
 def write(scene: Scene) -> None:
@@ -97,22 +94,28 @@ def test_where_delays_are_switched_off_each_is_an_error(stage: Stage, header: st
 
 
 @both
-def test_one_is_found_by_its_id(stage: Stage, stored: bool) -> None:
+def test_one_is_found_by_its_id_and_called_off(stage: Stage, stored: bool) -> None:
     scene = stage(stored=stored)
-    for body in (b"1", b"2"):
-        scene.connect().publish("a", body, **P, **LATER)
-    first, second = delayed(scene).every()
-    assert first.number < second.number
-    assert [each.sending.body for each in (first, second)] == [b"1", b"2"]
+    client = scene.connect()
+    for body in (b"1", b"2", b"3"):
+        client.publish("a", body, **P, **LATER)
+    write(scene)
+    nbytes = scene.broker.memory.used
+    first, second, third = delayed(scene).every()
+    assert [each.sending.body for each in (first, second, third)] == [b"1", b"2", b"3"]
     assert first.due == scene.now + 1.0
-    assert scene.message_admin.scheduled(id_of(second)) is second
-    for wrong in ("", "nothing", f"{Message.run.decode()}-0", f"elsewhere-{first.number}"):
+    assert scene.message_admin.scheduled(f"{RUN}-{second.number}") is second
+    for wrong in ("", "nothing", f"{RUN}-0", f"elsewhere-{first.number}"):
         assert scene.message_admin.scheduled(wrong) is None
-    write(scene)
-    scene.wait(1.1)
-    assert scene.message_admin.scheduled(id_of(second)) is None
+    assert delayed(scene).call_off(second)
     assert not delayed(scene).call_off(second)
+    assert len(delayed(scene)) == 2
+    assert scene.broker.memory.used == nbytes * 2 // 3
+    scene.audit()
+    scene.wait(1.1)
+    client.subscribe("a")
     write(scene)
+    assert client.bodies() == [b"1", b"3"]
 
 
 def test_by_the_same_id_after_a_restart(stage: Stage) -> None:
@@ -126,27 +129,6 @@ def test_by_the_same_id_after_a_restart(stage: Stage) -> None:
     found = delayed(scene).every()
     assert [each.number for each in found][:2] == before
     assert [len(each.sending.targets) for each in found] == [1, 1, 1]
-
-
-@both
-def test_one_that_is_called_off_never_comes(stage: Stage, stored: bool) -> None:
-    scene = stage(stored=stored)
-    client = scene.connect()
-    for body in (b"1", b"2", b"3"):
-        client.publish("a", body, **P, **LATER)
-    write(scene)
-    nbytes = scene.broker.memory.used
-    _, second, _ = delayed(scene).every()
-    assert delayed(scene).call_off(second)
-    assert not delayed(scene).call_off(second)
-    assert len(delayed(scene)) == 2
-    assert scene.broker.memory.used == nbytes * 2 // 3
-    scene.audit()
-    scene.wait(1.1)
-    consumer = scene.connect()
-    consumer.subscribe("a")
-    write(scene)
-    assert consumer.bodies() == [b"1", b"3"]
 
 
 @pytest.mark.parametrize("written", [False, True])
