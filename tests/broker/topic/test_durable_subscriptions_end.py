@@ -409,6 +409,14 @@ class TestContents(Stored):
         scene.commit()
         assert len(scene.store.rows) == (persistent if durable is None else durable)
 
+    def test_stored_messages_stay_where_the_policy_stores_none_any_more(self, scene: Scene) -> None:
+        consumer(scene, RABBITMQ).drop()
+        store(scene, b"1")
+        scene = scene.crash(policies={"/topic/#": {"durable": False}})
+        store(scene, b"2")
+        assert len(scene.store.rows) == 1
+        assert consumer(scene, RABBITMQ).bodies() == [b"1", b"2"]
+
 
 class TestEnded(Stored):
     @kinds

@@ -227,10 +227,10 @@ class TestForgetting:
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "_MOST_RESTING", 0)
-        scene = stage({"/topic/#": {"log_age": 1.0}}, stored=True)
+        scene = stage({"/topic/#": {"log_age": 1.0}, "/topic/a": {"log_age": 3.0}}, stored=True)
         for name in ("/topic/a", "/topic/b"):
             fill(scene, 1, name)
-            scene.wait(3.0)
+        scene.wait(7.0)  # the older one goes last
         forgotten = scene.broker.registry.streams.forgotten
         assert forgotten > 0
         write(scene)
