@@ -162,25 +162,6 @@ class TestFailures:
             scene = scene.crash()
 
 
-class TestGroups:
-    @both
-    def test_go_to_one_consumer_in_order(self, scene: Scene, end: End) -> None:
-        client = scene.connect()
-        for number in range(8):
-            client.publish(QUEUE, b"%d" % number, JMSXGroupID="gh"[number % 2], **P)
-        scene.commit()
-        scene = end(scene)
-        consumers = [consumer_of(scene, **ONE) for _ in range(2)]
-        got: list[list[bytes]] = [[], []]
-        for _ in range(4):
-            for number, consumer in enumerate(consumers):
-                message = consumer.message()
-                got[number].append(message.body)
-                consumer.ack(message)
-            scene.commit()
-        assert got == [[b"0", b"2", b"4", b"6"], [b"1", b"3", b"5", b"7"]]
-
-
 class TestKeys:
     @both
     @pytest.mark.parametrize("header", ["key", "_AMQ_LVQ_NAME"])
@@ -298,16 +279,6 @@ class TestDelayed:
         consumer.ack(message)
         scene.commit()
         assert not scene.store.rows
-
-    @both
-    def test_at_once_if_it_was_time_meanwhile_and_in_order(self, scene: Scene, end: Callable[..., Scene]) -> None:
-        client = scene.connect()
-        for number in range(4):
-            client.publish(QUEUE, b"%d" % number, **P, **{"x-delay": str(1_000 + 500 * (number % 2))})
-        scene.commit()
-        scene = end(scene, 60.0)
-        scene.wait(0.1)
-        assert [message.body for message in drain(scene)] == [b"0", b"2", b"1", b"3"]
 
     def test_with_all_they_asked_for(self, scene: Scene) -> None:
         client = scene.connect()

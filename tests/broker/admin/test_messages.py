@@ -11,7 +11,6 @@ from gateway.broker.admin.messages import Busy, Unknown
 from gateway.broker.admin.scan import SLICE
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.message import Message
-from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
 from ..conftest import Stage
@@ -89,18 +88,24 @@ class TestBrowse:
         with pytest.raises(NotAllowed):
             operator.browse("a", selector="n =")
 
-    def test_what_comes_back_later_stands_at_the_end(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("way", ["purge", "delete"])
+    def test_what_comes_back_later_stands_at_the_end(self, stage: Stage, way: str) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
         operator, client = Operator(scene), scene.connect()
         client.subscribe("a", ack="client-individual", **{"prefetch-count": "2"})
         for number in range(4):
             client.publish("a", b"%d" % number)
-        first, _ = client.messages()
+        first, second = client.messages()
         client.nack(first)
         page = operator.browse("a")
         assert [(row["body"], row["delayed"]) for row in page.messages] == [("3", False), ("0", True)]
         assert page.total == 2
         assert operator.bodies("a", 1, 1) == texts(0)
+        ids = operator.ids("a")
+        assert (operator.purge("a") if way == "purge" else operator.delete("a", ids)).done == 2
+        scene.wait(10.0)
+        client.ack(second)
+        assert client.bodies() == [b"2"]  # which it had already
 
     def test_what_has_expired_is_not_shown(self, stage: Stage) -> None:
         scene = stage({"/queue/a": {"backoff": 5.0}})
@@ -165,36 +170,6 @@ class TestPurge:
         assert [(row.destination, row.reason) for row in rows] == [
             ("/queue/a", why) for why in ("deleted", *["purged"] * 5)
         ]
-
-    def test_of_what_went_in_a_turn_no_place_is_left(self, operator: Operator) -> None:
-        """Else many would be looked at in one turn, to find the half of them that is left."""
-        scene = operator.scene
-        fill(scene, SLICE + 700, ttl="10000")
-        queue = scene.broker.destinations["/queue/a"]
-        assert isinstance(queue, Queue)
-        expiry = queue.in_memory._expiry
-        assert expiry is not None
-        operator.administration.purge("a", "", operator.told.append)
-        scene.broker.scheduler.proceed()
-        assert (len(queue.in_memory.ready_lists[0]), len(expiry._heap.heap)) == (700, 700)
-        scene.settle()
-
-    @pytest.mark.parametrize("way", ["purge", "delete"])
-    def test_what_would_come_back_later_goes_too(self, stage: Stage, way: str) -> None:
-        scene = stage({"/queue/a": {"backoff": 5.0}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("a", ack="client-individual", **{"prefetch-count": "4"})
-        for _ in range(4):
-            client.publish("a")
-        kept, *rejected = client.messages()
-        for message in rejected:
-            client.nack(message)
-        ids = operator.ids("a")
-        assert (operator.purge("a") if way == "purge" else operator.delete("a", ids)).done == 3
-        scene.wait(10.0)
-        client.ack(kept)
-        assert client.messages() == []
-        assert scene.broker.memory.used == 0
 
     @pytest.mark.parametrize("is_cancelled", [True, False])
     def test_others_come_meanwhile(self, operator: Operator, is_cancelled: bool) -> None:
@@ -326,12 +301,3 @@ class TestStored:
         scene.vault.write(batch)
         assert [outcome.done for outcome in operator.told] == [3]
         assert not scene.crash().broker.destinations
-
-    def test_a_queue_that_was_full(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"max_messages": 2}}, stored=True)
-        fill(scene, 2, **P)
-        queue = scene.broker.destinations["/queue/a"]
-        assert isinstance(queue, Queue)
-        assert queue.full
-        Operator(scene).purge("a")
-        assert not queue.full

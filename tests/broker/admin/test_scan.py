@@ -315,16 +315,6 @@ class TestBacklog:
         scene.commit()
         assert consumer.message().body == b"7"
 
-    def test_browsers_pass_over_what_has_gone(self, operator: Operator) -> None:
-        scene = operator.scene
-        browser = scene.connect()
-        browser.stalled = True
-        browser.subscribe("a", "0", browser="true")
-        operator.move("a", "b")
-        browser.resume()
-        scene.commit()
-        assert browser.messages()[-1].headers["browser"] == "end"
-
     def test_pauses(self, operator: Operator) -> None:
         class Tired(Stroller):
             def visit(self, message: Message, where: ScanPosition) -> bool:

@@ -38,18 +38,6 @@ def test_on_every_destination(scene: Scene, version: Version) -> None:
         client.unsubscribe()
 
 
-def test_in_a_transaction_and_delayed(scene: Scene) -> None:
-    client = scene.connect()
-    client.subscribe("/queue/a")
-    client.begin()
-    client.publish("/queue/a", b"m", transaction="t", **FORGED)
-    client.commit()
-    assert not BROKER_HEADERS & client.message().headers.keys()
-    client.publish("/queue/a", b"m", **FORGED, **{"x-delay": "1000"})
-    scene.wait(2.0)
-    assert not BROKER_HEADERS & client.message().headers.keys()
-
-
 def test_in_the_log_and_the_retained_message_of_a_topic(stage: Stage) -> None:
     """There the broker's own stand."""
     client = stage({"/topic/a": {"log_messages": 10}}).connect()

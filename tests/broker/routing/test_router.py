@@ -64,36 +64,6 @@ class TestSeveralDestinations:
         assert scene.broker.context.waiting == 64
 
 
-class TestPatterns:
-    @pytest.mark.parametrize(
-        ("pattern", "matching"),
-        [
-            ("/topic/a.*", {"/topic/a.b", "/topic/a/b"}),
-            ("/topic/*/b", {"/topic/a.b", "/topic/a/b"}),
-            ("/topic/a.#", {"/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"}),
-            ("/topic/#.c", {"/topic/a.b/c"}),
-            ("/topic/*", {"/topic/a"}),
-        ],
-    )
-    @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_what_matches(self, scene: Scene, pattern: str, matching: set[str], ack: str) -> None:
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(pattern, ack=ack)
-        for name in ("/topic/a", "/topic/a.b", "/topic/a/b", "/topic/a.b/c"):
-            other.publish(name, b"m")
-        other.publish("/queue/a.b", b"m")
-        assert {each.headers["destination"] for each in client.messages()} == matching
-
-    def test_one_message_for_each_subscription_that_matches(self, scene: Scene) -> None:
-        client, other = scene.connect(), scene.connect()
-        for id, name in enumerate(("/topic/a.b", "/topic/a.*", "/topic/#", "/topic/a.*", "/topic/x.*")):
-            client.subscribe(name, str(id), ack="client" if id == 3 else "auto")
-        other.publish("/topic/a.b", b"m")
-        messages = client.messages()
-        assert sorted(each.subscription for each in messages) == ["0", "1", "2", "3"]
-        assert len({each.message_id for each in messages}) == 1
-
-
 class TestLimits:
     @pytest.mark.parametrize("subscribe", ["/queue/c", "/topic/c", "/topic/*", "/user/queue/x", "/temp-queue/x"])
     def test_so_many_destinations(self, stage: Stage, subscribe: str) -> None:

@@ -124,42 +124,16 @@ class TestNames:
             client.subscribe(T, **ME)
             assert numbers(client) == ([1] if (user, client_id) in known else [])
 
-    @pytest.mark.parametrize("is_in_use", [False, True])
-    def test_the_same_name_for_another_topic_begins_anew(self, stage: Stage, is_in_use: bool) -> None:
-        scene = stage(LOGS, stored=True)
-        first = come(scene)
-        if not is_in_use:
-            fill(scene, 1)
-            first.drop()
-        second = come(scene, "/topic/b")
-        assert offsets(scene) == 1
-        if is_in_use:
-            fill(scene, 1)
-            assert numbers(first) == [0]
-        fill(scene, 1, "/topic/b")
-        assert numbers(second) == [0]
-        for client in (first, second):
-            client.drop()
-        assert numbers(come(scene, "/topic/b")) == [0]
-        assert numbers(come(scene)) == []  # the first one is forgotten
-        assert offsets(scene) == 1
-
     def test_so_many(self, stage: Stage) -> None:
         scene = stage(LOGS, max_durable_subscriptions=2)
-        come(scene, resume="a")
-        come(scene, resume="b").drop()
-        come(scene, "/topic/b", resume="b")
-        client = come(scene, "/topic/new", resume="c")
-        assert client.error().headers["message"] == "too many names to resume by"
+        clients = [come(scene, resume=name) for name in "ab"]
+        refused = come(scene, "/topic/new", resume="c")
+        assert refused.error().headers["message"] == "too many names to resume by"
         assert offsets(scene) == 2
         assert "/topic/new" not in scene.broker.destinations
-
-    def test_the_one_that_was_unused_for_the_longest_time_makes_room(self, stage: Stage) -> None:
-        scene = stage(LOGS, max_durable_subscriptions=2)
-        clients = [come(scene, resume=name) for name in "ab"]
         for client in reversed(clients):
             client.drop()
-        come(scene, resume="c")
+        come(scene, resume="c")  # the one that was unused for the longest time makes room
         found = [offset.name.rpartition("/")[2] for offset in scene.broker.router.replay.offsets.every()]
         assert found == ["a", "c"]
 
@@ -280,7 +254,9 @@ class TestMail:
     @pytest.mark.parametrize("forgotten", [0, 10**18])
     def test_of_a_session_without_one_it_goes_with_the_session(self, stage: Stage, forgotten: int) -> None:
         scene = stage(self.RULES)
-        client = scene.connect()
+        client, other = scene.connect(), scene.connect()
+        other.subscribe("/user/queue/in", **ME)
+        assert other.error().headers["message"] == "resume of mail needs a login"
         client.subscribe("/user/queue/in")
         scene.connect().publish(f"/user/{client.session.user}/queue/in", b"7")
         assert numbers(client) == [7]
@@ -289,8 +265,3 @@ class TestMail:
         client.drop()
         assert not len(scene.broker.registry.streams)
         assert not scene.broker.registry.hidden
-
-    def test_of_a_session_without_one_it_cannot_be_resumed(self, stage: Stage) -> None:
-        client = stage(self.RULES).connect()
-        client.subscribe("/user/queue/in", **ME)
-        assert client.error().headers["message"] == "resume of mail needs a login"

@@ -185,16 +185,6 @@ class TestMany:
     def shown(client: Client) -> list[str]:
         return [body.decode().strip() for body in client.bodies()]
 
-    @pytest.mark.parametrize("ack", ["auto", "client"])
-    @pytest.mark.parametrize("reads", [1, 10])
-    def test_in_turns(
-        self, scene: Scene, client: Client, names: list[str], ack: str, reads: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(retained, "READS_PER_TURN", reads)
-        client.subscribe("/topic/#", ack=ack)
-        scene.wait(2.0)
-        assert self.shown(client) == names
-
     def test_a_consumer_with_a_small_window_has_few_in_its_queue(
         self, scene: Scene, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
