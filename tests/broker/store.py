@@ -102,11 +102,7 @@ class MemoryStore:
 
 
 class Vault:
-    """The store of a scene, what the broker has for it, and the committer between them.
-
-    Attributes:
-        storage: the broker's side.
-    """
+    """The store of a scene, what the broker has for it, and the committer between them."""
 
     def __init__(self, scene: Scene, store: MemoryStore) -> None:
         broker = scene.broker
@@ -114,6 +110,7 @@ class Vault:
         self.asked = 0  # how often the committer was called
         self.reliefs = 0  # how often the storage said that it is not behind any more
         self._scene = scene
+        # the broker's side
         self.storage = broker.storage = Storage(
             Metadata(broker.scheduler.clock, broker.scheduler.epoch),
             busy=self._on_busy,

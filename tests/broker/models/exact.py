@@ -30,30 +30,21 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class Model(Books):
-    """What the broker of a scene must have and do.
-
-    Attributes:
-        rules: destination or pattern -> what holds there, where that is not the default.
-        parted: private stores whose subscription is gone, for what is still under way to them.
-        counts: what became of messages, by the names of the broker's counters; `parted`: gone with their store.
-        step: how often the watch has looked.
-        number: of the latest message.
-        delayed: due, what, and to which destinations.
-        kept: topic -> what it retains, and the number under which that came.
-    """
+    """What the broker of a scene must have and do."""
 
     def __init__(self, play: Clients, rules: Mapping[str, Rules]) -> None:
         super().__init__(play)
-        self.rules = rules
+        self.rules = rules  # destination or pattern -> what holds there, where that is not the default
         self.queues: dict[str, Store] = {}
         self.consumers: list[Consumer] = []
-        self.parted: list[Store] = []
+        self.parted: list[Store] = []  # private stores whose subscription is gone, for what is still under way to them
+        # what became of messages, by the names of the broker's counters; `parted`: gone with their store
         self.counts: Counter[str] = Counter()
-        self.step = 0
-        self.number = 0
+        self.step = 0  # how often the watch has looked
+        self.number = 0  # of the latest message
         self._deaths = (-1, 0)  # the last step with a dead letter, and the number that it gave them
-        self.delayed: list[tuple[float, Sent, list[str]]] = []
-        self.kept: dict[str, tuple[Sent, int]] = {}
+        self.delayed: list[tuple[float, Sent, list[str]]] = []  # due, what, and to which destinations
+        self.kept: dict[str, tuple[Sent, int]] = {}  # topic -> what it retains, and the number under which that came
         self._seen: dict[tuple[str, str], float] = {}
 
     @property

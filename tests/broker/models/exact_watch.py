@@ -45,16 +45,12 @@ _NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVER
 
 
 class Given(NamedTuple):
-    """A queue gave a message to a consumer.
-
-    Attributes:
-        left: what waited there at that moment.
-        reading: the subscriptions whose ready list was being read in turns: they get nothing past it.
-    """
+    """A queue gave a message to a consumer."""
 
     subscription: Subscription
     message: Message
-    left: frozenset[Name]
+    left: frozenset[Name]  # what waited there at that moment
+    # the subscriptions whose ready list was being read in turns: they get nothing past it
     reading: frozenset[Subscription]
 
 
@@ -72,16 +68,12 @@ class Failed(NamedTuple):
 
 
 class Exact(Model):
-    """Reads what the broker does and compares it with the model.
-
-    Attributes:
-        failing: a client whose last frame was wrong, and who is to be closed for it.
-        names: what outstanding messages were ever called by: client, subscription and the headers of the MESSAGE.
-    """
+    """Reads what the broker does and compares it with the model."""
 
     def __init__(self, play: Clients, rules: Mapping[str, Rules]) -> None:
         super().__init__(play, rules)
-        self.failing: Client | None = None
+        self.failing: Client | None = None  # a client whose last frame was wrong, and who is to be closed for it
+        # what outstanding messages were ever called by: client, subscription and the headers of the MESSAGE
         self.names: list[tuple[Client, str, Received]] = []
         self._log: list[Given | Slow | Failed] = []
         self._slow: set[Client] = set()

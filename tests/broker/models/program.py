@@ -62,70 +62,50 @@ def pick(data: st.DataObject, options: Sequence[T]) -> T:
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A SEND.
-
-    Attributes:
-        destinations: one, or several with commas between them.
-        headers: those that subscribers see.
-        expires: on the scene's clock; 0: never.
-        delay: seconds.
-        moment: the same on the scene's clock; 0: not given.
-        retain: set, remove, or nothing.
-    """
+    """A SEND."""
 
     client: Client
     body: bytes
-    destinations: tuple[str, ...]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    destinations: tuple[str, ...]  # one, or several with commas between them
+    headers: Mapping[str, str] = field(default_factory=dict)  # those that subscribers see
     priority: int = 4
-    expires: float = 0.0
-    delay: float = 0.0
-    moment: float = 0.0
+    expires: float = 0.0  # on the scene's clock; 0: never
+    delay: float = 0.0  # seconds
+    moment: float = 0.0  # the same on the scene's clock; 0: not given
     group: str | None = None
     closes_group: bool = False
     dedup_id: str = ""
-    retain: str = ""
+    retain: str = ""  # set, remove, or nothing
     key: str | None = None
     persistent: bool = False
 
 
 @dataclass(eq=False, repr=False)
 class Consumer:
-    """A subscription as its client sees it, and what the exact books know of it.
-
-    Attributes:
-        prefetch: unacknowledged messages at most; None: the server's default; 0: any number.
-        nbytes: the same in bytes; None: as good as any number.
-        browser: empty; `end`: it ends with what waits; `on`: it does not.
-        slow: messages that wait for it at most; None: as the rules say.
-        headers: all that its SUBSCRIBE asks for.
-        held: what has come and is not acknowledged.
-        store: where its messages come from; None for a topic in mode auto that holds publishers back.
-        ledger: what it has not acknowledged, in order of delivery.
-        retained: what it is still to be shown of what was retained when it came, and the numbers.
-        due: what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses.
-        latest: number of the latest message that it was the first to get, by priority.
-    """
+    """A subscription as its client sees it, and what the exact books know of it."""
 
     client: Client
     id: str
     destination: str
     mode: str = "auto"
     selector: str = ""
-    prefetch: int | None = None
-    nbytes: int | None = None
+    prefetch: int | None = None  # unacknowledged messages at most; None: the server's default; 0: any number
+    nbytes: int | None = None  # the same in bytes; None: as good as any number
     priority: int = 0
     exclusive: bool = False
     no_local: bool = False
-    browser: str = ""
-    slow: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    held: list[Held] = field(default_factory=list)
+    browser: str = ""  # empty; `end`: it ends with what waits; `on`: it does not
+    slow: int | None = None  # messages that wait for it at most; None: as the rules say
+    headers: dict[str, str] = field(default_factory=dict)  # all that its SUBSCRIBE asks for
+    held: list[Held] = field(default_factory=list)  # what has come and is not acknowledged
     ended: bool = False
-    store: Store | None = None
-    ledger: list[Copy] = field(default_factory=list)
+    store: Store | None = None  # where its messages come from; None for a topic in mode auto that holds publishers back
+    ledger: list[Copy] = field(default_factory=list)  # what it has not acknowledged, in order of delivery
+    # what it is still to be shown of what was retained when it came, and the numbers
     retained: list[tuple[Sent, str, int]] = field(default_factory=list)
+    # what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses
     due: list[Due] = field(default_factory=list)
+    # number of the latest message that it was the first to get, by priority
     latest: dict[int, float] = field(default_factory=dict)
 
     def wants(self, sent: Sent) -> bool:
@@ -240,20 +220,15 @@ class Setup:
     """The switches of a program.
 
     Attributes:
-        books: the checks that are on.
-        policies: pattern -> keys of `Policy`.
         sends, subscribes: what SEND and SUBSCRIBE name; `logs`: topics and patterns that can be replayed.
         wishes, demands: what they ask for, at most so many at a time.
         stored: there is a store, and the process may be killed; `fails`: the store, too, and batches are written late.
-        ends_empty: nothing may be left when all clients have gone; durable subscriptions stay.
         recorder: makes the recorder of each process; None: nothing is recorded; `close`: they are done with.
-        small: constants of the broker that a short program would never reach.
-        away: seconds between two processes.
         often: names of steps, once more for each time.
     """
 
-    books: Sequence[Callable[[Clients], Books]]
-    policies: Mapping[str, Mapping[str, Any]]
+    books: Sequence[Callable[[Clients], Books]]  # the checks that are on
+    policies: Mapping[str, Mapping[str, Any]]  # pattern -> keys of `Policy`
     sends: Sequence[str]
     subscribes: Sequence[str]
     logs: Sequence[str] = ()
@@ -266,16 +241,16 @@ class Setup:
     stored: bool = False
     fails: bool = False
     receipts: bool = False
-    ends_empty: bool = True
+    ends_empty: bool = True  # nothing may be left when all clients have gone; durable subscriptions stay
     recorder: Callable[[], Recorder] | None = None
     close: Callable[[], object] = dict
-    small: Sequence[tuple[object, str, object]] = ()
+    small: Sequence[tuple[object, str, object]] = ()  # constants of the broker that a short program would never reach
     often: Sequence[str] = ("publish",) * 5 + ("settle",) * 10 + ("subscribe", "subscribe", "resume", "wait", "end")
     clients: int = 4
     consumers: int = 20
     transactions: int = 3
     waits: Sequence[float] = (0.5, 1.5, 5.5)
-    away: Sequence[float] = (1.0, 100.0)
+    away: Sequence[float] = (1.0, 100.0)  # seconds between two processes
 
 
 class Clients(RuleBasedStateMachine):

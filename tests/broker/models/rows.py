@@ -45,10 +45,8 @@ class Rows(Books):
         each_step: compare after each step; otherwise only at the end of each process.
 
     Attributes:
-        taken: what the rows have to tell of SENDs, in any order.
         later: SENDs whose time has not come: when, in seconds since the epoch, what, and what a store has of it.
         settled: session -> what the rows have to tell of its ACKs and NACKs, in order.
-        browsers: sessions and ids of all subscriptions that ever were one.
         entered: messages that came into queues.
         consumed: those that went out in mode auto, and did not come back.
         elsewhere: messages that expired in no queue: on their way to a topic, or retained.
@@ -72,9 +70,9 @@ class Rows(Books):
         self._watch()
 
     def _begin(self, recovered: int) -> None:
-        self.taken: Counter[Taken] = Counter()
+        self.taken: Counter[Taken] = Counter()  # what the rows have to tell of SENDs, in any order
         self.settled: dict[str, list[Settled]] = {}
-        self.browsers: set[tuple[str, str]] = set()
+        self.browsers: set[tuple[str, str]] = set()  # sessions and ids of all subscriptions that ever were one
         self._seen: set[tuple[str, str]] = set()
         self.recovered, self.entered, self.consumed, self.elsewhere = recovered, 0, 0, 0
 
