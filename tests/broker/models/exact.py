@@ -77,9 +77,7 @@ class Model(Books):
     ) -> None:
         """To a queue, which may be new.
 
-        Args:
-            source: where it died, if it is a dead letter.
-            told: headers that its MESSAGE has for this.
+        `source`: where it died, if it is a dead letter; `told`: headers that its MESSAGE has for this.
         """
         store = self.queue(part)
         store.abandoned = False  # who sends now sends to a new queue
@@ -194,8 +192,7 @@ class Model(Books):
     def conflated(self, copy: Copy, newer: Copy, *, surely: bool) -> None:
         """A newer one stands for it: in its place, unless that one waited before.
 
-        Args:
-            surely: it cannot have been given up because of a limit, before the newer one came.
+        `surely`: it cannot have been given up because of a limit, before the newer one came.
         """
         self.end(copy, "conflated")
         if newer.since == self.step and newer.sent.priority == copy.sent.priority:
@@ -364,9 +361,8 @@ class Model(Books):
     def leave(self, client: Client, *, taken: bool, lost: bool) -> None:
         """The client is gone.
 
-        Args:
-            taken: what lay in its outbox may have reached it, and comes back only when the connection is closed.
-            lost: it did not say goodbye.
+        `taken`: what lay in its outbox may have reached it, and comes back only when the connection is closed; `lost`:
+        it did not say goodbye.
         """
         for transaction in [each for each in self.play.transactions if each.client is client]:
             self.abort(transaction)

@@ -61,14 +61,14 @@ class Copy:
     # the step in which its consumer left: all that comes back so has its place before anybody gets any
     left_by: int = -1
     given: int = -1  # the step in which somebody got it
-    at: Consumer | None = None  # who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox
+    at: Consumer | None = None  # its consumer: it is in that consumer's ledger or, in mode auto, in its client's outbox
     transaction: Transaction | None = None  # the open one that holds it
     back: float | None = None  # when it comes back after a failure
     attempts: int = 0
     failures: int = 0
     failed_at: float | None = None
     reason: str = ""
-    avoid: Consumer | None = None  # who rejected it last
+    avoid: Consumer | None = None  # the consumer that rejected it last
     fresh: bool = True  # nobody ever got it
     held: bool = False  # it waited with its group, or was retained, so that later ones may have overtaken it
     message: Received | None = None
@@ -158,9 +158,8 @@ class Store:
     def is_for(self, copy: Copy, consumer: Consumer, step: int, left: Container[Name] = ()) -> bool:
         """Whether that consumer may get a message; earlier ones of its group go first.
 
-        Args:
-            step: what came before that step has its place.
-            left: so have these, whenever they came, and although they may have been given up afterwards.
+        `step`: what came before that step has its place; `left`: so have these, whenever they came, and although they
+        may have been given up afterwards.
         """
         if self.stands_by(consumer) or not consumer.wants(copy.sent):
             return False
@@ -176,9 +175,8 @@ class Store:
     def free_groups(self, left: Container[Name] | None = None) -> None:
         """A group is anybody's if its consumer stands by, or does not want what comes next.
 
-        Args:
-            left: what waits, in the middle of a step: what comes back in the same one may not be there yet, and what
-                was given up in it may have been; None: the step is over.
+        `left`: what waits, in the middle of a step: what comes back in the same one may not be there yet, and what was
+        given up in it may have been; None: the step is over.
         """
         there = self.waiting
         if left is not None:

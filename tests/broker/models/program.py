@@ -217,34 +217,27 @@ class Books:
 
 @dataclass(frozen=True)
 class Setup:
-    """The switches of a program.
-
-    Attributes:
-        sends, subscribes: what SEND and SUBSCRIBE name; `logs`: topics and patterns that can be replayed.
-        wishes, demands: what they ask for, at most so many at a time.
-        stored: there is a store, and the process may be killed; `fails`: the store, too, and batches are written late.
-        recorder: makes the recorder of each process; None: nothing is recorded; `close`: they are done with.
-        often: names of steps, once more for each time.
-    """
+    """The switches of a program."""
 
     books: Sequence[Callable[[Clients], Books]]  # the checks that are on
     policies: Mapping[str, Mapping[str, Any]]  # pattern -> keys of `Policy`
-    sends: Sequence[str]
-    subscribes: Sequence[str]
-    logs: Sequence[str] = ()
-    wishes: Sequence[str] = ("",)
-    demands: Sequence[str] = ("",)
+    sends: Sequence[str]  # what SEND names
+    subscribes: Sequence[str]  # what SUBSCRIBE names
+    logs: Sequence[str] = ()  # topics and patterns that can be replayed
+    wishes: Sequence[str] = ("",)  # what a SEND asks for, at most so many at a time
+    demands: Sequence[str] = ("",)  # what a SUBSCRIBE asks for
     wishes_at_once: int = 2
     demands_at_once: int = 2
     versions: Sequence[Version] = ALL
     quotas: Mapping[str, Any] = field(default_factory=dict)
-    stored: bool = False
-    fails: bool = False
+    stored: bool = False  # there is a store, and the process may be killed
+    fails: bool = False  # the store, too, and batches are written late
     receipts: bool = False
     ends_empty: bool = True  # nothing may be left when all clients have gone; durable subscriptions stay
-    recorder: Callable[[], Recorder] | None = None
-    close: Callable[[], object] = dict
+    recorder: Callable[[], Recorder] | None = None  # makes the recorder of each process; None: nothing is recorded
+    close: Callable[[], object] = dict  # the recorders are done with
     small: Sequence[tuple[object, str, object]] = ()  # constants of the broker that a short program would never reach
+    # Names of steps, once more for each time.
     often: Sequence[str] = ("publish",) * 5 + ("settle",) * 10 + ("subscribe", "subscribe", "resume", "wait", "end")
     clients: int = 4
     consumers: int = 20
