@@ -58,18 +58,6 @@ def test_what_it_had_of_a_queue_comes_again_in_order(stage: Stage, ack: str) -> 
     assert scene.broker.counters.dead_lettered == 0
 
 
-@pytest.mark.parametrize("login", ["ada", "anonymous"])
-def test_one_after_the_other(scene: Scene, login: str) -> None:
-    """All sessions without a login are those of one user."""
-    publish(scene, b"m", to=QUEUE)
-    clients = []
-    for _ in range(3):
-        clients.append(known(scene, login=login))
-        clients[-1].subscribe(QUEUE, ack="client")
-        assert clients[-1].bodies() == [b"m"]
-    assert [is_ghost(each) for each in clients] == [True, True, False]
-
-
 @pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", ""), ("ada", "ONE")])
 @pytest.mark.parametrize("mine", ["one", ""])
 def test_no_other_session_is(scene: Scene, mine: str, login: str, client_id: str) -> None:

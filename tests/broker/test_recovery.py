@@ -12,7 +12,7 @@ from gateway.broker.model.changes import Stored
 from gateway.broker.model.policy import WhenFull
 from gateway.broker.queue.queue import Queue
 
-from .client import Client, Scene, Step
+from .client import Client, Scene
 from .conftest import Stage
 from .durable import ONE, P, drain, fill, marks, storage, stored
 from .store import MemoryStore
@@ -376,18 +376,3 @@ class TestPages:
         assert len(queue(scene).waiting_messages()) == 5
         assert storage(scene).rows == 5
         assert scene.broker.memory.used == queue(scene).nbytes
-
-    @pytest.mark.parametrize("end", [Client.drop, Client.disconnect])
-    def test_memory_is_counted(self, stage: Stage, end: Step) -> None:
-        scene = stage({QUEUE: {"conflate_by": "key"}}, stored=True, memory_limit=2_000)
-        fill(scene, 3)
-        scene = scene.crash()
-        assert scene.broker.memory.pressed
-        assert scene.pressure == [True]
-        consumer = consumer_of(scene)
-        messages = consumer.messages()
-        assert len(messages) == 3
-        consumer.ack(messages[-1])
-        end(consumer)
-        assert not scene.broker.memory.pressed
-        assert scene.pressure == [True, False]

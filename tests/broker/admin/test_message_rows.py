@@ -105,12 +105,10 @@ def test_secrets_are_hidden(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("body", "most", "shown", "encoding"),
     [
-        (b"abc", 3, b"abc", "utf-8"),
         (b"abcd", 3, b"abc", "utf-8"),
         ("aä".encode(), 2, b"a", "utf-8"),
         ("a€".encode(), 3, b"a", "utf-8"),
         ("€".encode(), 3, "€".encode(), "utf-8"),
-        (b"a\xff", 2, b"a\xff", "base64"),
         (b"a\xe2", 2, b"a\xe2", "base64"),
         (b"a\xffbc", 2, b"a\xff", "base64"),
         (b"", 3, b"", "utf-8"),

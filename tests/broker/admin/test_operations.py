@@ -76,15 +76,6 @@ class TestMove:
         assert operator.move("a", "b", selector="n = 1", limit=2).done == 2
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(4, 6, 7), texts(1, 8, 0, 2, 3, 5))
 
-    def test_what_has_expired_does_not_go(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 1, ttl="10")
-        ids = operator.ids("a")
-        scene.now += 1.0
-        outcome = operator.move("a", "b", ids)
-        assert (outcome.done, outcome.missing) == (0, ids)
-        scene.broker.scheduler.tick()
-
     def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 2)
@@ -177,17 +168,6 @@ class TestNoRoom:
 
 
 class TestToATopic:
-    def test_all_who_subscribe_get_it(self, operator: Operator) -> None:
-        clients = [operator.scene.connect() for _ in range(2)]
-        clients[0].subscribe("/topic/t")
-        clients[1].subscribe("/topic/*", ack="client")
-        fill(operator.scene, 2)
-        assert operator.move("a", "/topic/t").done == 2
-        for client in clients:
-            messages = client.messages()
-            assert [message.body for message in messages] == [b"0", b"1"]
-            assert {message.headers["destination"] for message in messages} == {"/topic/t"}
-
     @pytest.mark.parametrize("when_full", list(WhenFull))
     def test_a_durable_subscription_is_full(self, stage: Stage, when_full: WhenFull) -> None:
         """As any queue that is; also where it is the only one of many that take the message."""

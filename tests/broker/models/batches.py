@@ -102,12 +102,6 @@ class Batches(Books):
                 dead = entry.queue.replace("/queue/", "/queue/dlq.")
                 self.enter(entry.sent, dead, entry.durable, client)
 
-    def commit(self, transaction: Transaction) -> None:
-        for sent in transaction.sends:
-            self.publish(sent)
-        for settlement in transaction.settlements:
-            self.settle(settlement)
-
     def promise(self, client: Client, receipt: str) -> None:
         self.promised.setdefault(client, []).append((receipt, self.last_change.get(client, 0)))
 

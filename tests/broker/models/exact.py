@@ -343,12 +343,6 @@ class Model(Books):
 
     # transactions
 
-    def commit(self, transaction: Transaction) -> None:
-        for sent in transaction.sends:
-            self.publish(sent)
-        for settlement in transaction.settlements:
-            self.settle(settlement)
-
     def abort(self, transaction: Transaction) -> None:
         for copy in [copy for settlement in transaction.settlements for copy in settlement.copies]:
             copy.transaction = None

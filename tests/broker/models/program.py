@@ -1,8 +1,8 @@
 """A program of clients, drawn step by step: the driver of the model.
 
-`Clients` draws what a client does next, tells every `Books` that is switched on, and then lets the client do it.  Books
-are the checks: each keeps what it must know to say what is right.  `Setup` holds the switches: destinations, what SEND
-and SUBSCRIBE ask for, whether there is a store and the process is killed, whether rows are recorded.
+`Clients` draws what a client does next, tells the `Books`, and then lets the client do it.  Books are the check: they
+keep what they must know to say what is right.  `Setup` holds the switches: destinations, what SEND and SUBSCRIBE ask
+for, whether there is a store and the process is killed, whether rows are recorded.
 """
 
 from __future__ import annotations
@@ -178,7 +178,11 @@ class Books:
 
     def settle(self, settlement: Settlement, transaction: Transaction | None = None) -> None: ...
 
-    def commit(self, transaction: Transaction) -> None: ...
+    def commit(self, transaction: Transaction) -> None:
+        for sent in transaction.sends:
+            self.publish(sent)
+        for settlement in transaction.settlements:
+            self.settle(settlement)
 
     def abort(self, transaction: Transaction) -> None: ...
 
@@ -219,7 +223,7 @@ class Books:
 class Setup:
     """The switches of a program."""
 
-    books: Sequence[Callable[[Clients], Books]]  # the checks that are on
+    book: Callable[[Clients], Books]  # makes the check
     policies: Mapping[str, Mapping[str, Any]]  # pattern -> keys of `Policy`
     sends: Sequence[str]  # what SEND names
     subscribes: Sequence[str]  # what SUBSCRIBE names
@@ -256,7 +260,6 @@ class Clients(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.profile = profile
-        self.books: list[Books] = []
         self.consumers: list[Consumer] = []
         self.transactions: list[Transaction] = []
         self.under_way: Batch | None = None
@@ -274,7 +277,7 @@ class Clients(RuleBasedStateMachine):
             self.scene = Scene(setup.policies, stored=setup.stored, **setup.quotas)
         else:
             self.scene = RecordedScene(setup.recorder, setup.policies, stored=setup.stored, **setup.quotas)
-        self.books = [make(self) for make in setup.books]
+        self.book = setup.book(self)
         for _ in range(3):
             self.connect(data)
         for _ in range(data.draw(st.integers(1, 5))):
@@ -306,8 +309,7 @@ class Clients(RuleBasedStateMachine):
             self.crash: vault is not None,
             self.restart: vault is not None and not self.is_failing,
         }
-        for book in self.books:
-            possible |= book.actions()
+        possible |= self.book.actions()
         named = {act.__name__: act for act in possible}
         often = [named[name] for name in self.setup.often]
         self.failed = True
@@ -321,8 +323,7 @@ class Clients(RuleBasedStateMachine):
                 if self.setup.stored:
                     self.scene.store.failure = ""
                     self.write_all()
-                for book in self.books:
-                    book.finish()
+                self.book.finish()
                 if self.setup.ends_empty:
                     self.scene.finish()
         finally:
@@ -333,8 +334,7 @@ class Clients(RuleBasedStateMachine):
     def look(self) -> None:
         """Every client reads; then the books compare, and those that were closed are gone."""
         self.read()
-        for book in self.books:
-            book.look()
+        self.book.look()
         for client in [client for client in self.scene.clients if client.closed or client.session.ended]:
             self.forget(client)
 
@@ -342,16 +342,14 @@ class Clients(RuleBasedStateMachine):
         for client in self.scene.clients:
             for frame in client.received():
                 if frame.command == "RECEIPT":
-                    for book in self.books:
-                        book.receipt(client, frame.headers["receipt-id"])
+                    self.book.receipt(client, frame.headers["receipt-id"])
                 elif frame.command == "MESSAGE":
                     self._came(client, frame)
 
     def _came(self, client: Client, frame: Received) -> None:
         found = [each for each in self.consumers if each.client is client and each.id == frame.subscription]
         for consumer in found:  # none: it unsubscribed before it read
-            for book in self.books:
-                book.came(consumer, frame)
+            self.book.came(consumer, frame)
             if consumer.mode != "auto" and not consumer.browser and not consumer.ended:
                 consumer.held.append(Held(consumer, frame))
 
@@ -405,8 +403,7 @@ class Clients(RuleBasedStateMachine):
         if not self.setup.receipts:
             return {}
         name = f"r{self.next()}"
-        for book in self.books:
-            book.promise(client, name)
+        self.book.promise(client, name)
         return {"receipt": name}
 
     # clients
@@ -421,8 +418,7 @@ class Clients(RuleBasedStateMachine):
         (client.disconnect if graceful else client.drop)()
 
     def end_client(self, client: Client, *, graceful: bool) -> None:
-        for book in self.books:
-            book.leave(client, taken=graceful, lost=not graceful)
+        self.book.leave(client, taken=graceful, lost=not graceful)
         for consumer in [each for each in self.consumers if each.client is client]:
             consumer.ended, consumer.held = True, []
 
@@ -431,12 +427,11 @@ class Clients(RuleBasedStateMachine):
 
     def resume(self, data: st.DataObject) -> None:
         client = pick(data, [client for client in self.clients if client.stalled])
-        for book in self.books:
-            book.resume(client)
+        self.book.resume(client)
         client.resume()
 
     def wait(self, data: st.DataObject) -> None:
-        if not any(book.wait(data) for book in self.books):
+        if not self.book.wait(data):
             self.scene.wait(pick(data, self.setup.waits))
 
     # SUBSCRIBE, UNSUBSCRIBE
@@ -451,8 +446,7 @@ class Clients(RuleBasedStateMachine):
             self.demand(data, demand, consumer)
         if any(each.client is client and each.id == consumer.id for each in self.consumers):
             return
-        for book in self.books:
-            book.subscribe(consumer)
+        self.book.subscribe(consumer)
         self.consumers.append(consumer)
         client.subscribe(consumer.destination, consumer.id, consumer.mode, **consumer.headers)
 
@@ -512,8 +506,7 @@ class Clients(RuleBasedStateMachine):
 
     def unsubscribe(self, data: st.DataObject) -> None:
         consumer = pick(data, self.leavable)
-        for book in self.books:
-            book.unsubscribe(consumer)
+        self.book.unsubscribe(consumer)
         consumer.ended = True
         self.consumers.remove(consumer)
         for_good = "durable" in consumer.headers and data.draw(st.booleans())
@@ -548,8 +541,7 @@ class Clients(RuleBasedStateMachine):
 
     def send(self, sent: Sent, destination: str, transaction: Transaction | None) -> None:
         client = sent.client
-        for book in self.books:
-            book.publish(sent, transaction)
+        self.book.publish(sent, transaction)
         control = {} if transaction is None else {"transaction": transaction.name}
         control |= {} if client.session.ended else self.receipt(client)
         client.publish(destination, sent.body, **sent.headers, **control)
@@ -558,8 +550,7 @@ class Clients(RuleBasedStateMachine):
         stream = self.scene.broker.registry.streams._streams.get(destination)
         if stream is not None and stream.next > stream.first:
             self.first_seqs.setdefault(destination, stream.first)
-        for book in self.books:
-            book.published(sent, transaction)
+        self.book.published(sent, transaction)
 
     def wish(
         self, data: st.DataObject, wish: str, destination: str, what: dict[str, Any], headers: dict[str, str]
@@ -623,8 +614,7 @@ class Clients(RuleBasedStateMachine):
             settlement.reason = data.draw(st.sampled_from(["", "bad"]))
             headers |= {"reason": settlement.reason} if settlement.reason else {}
             headers |= {} if settlement.requeue else {"requeue": "false"}
-        for book in self.books:
-            book.settle(settlement, transaction)
+        self.book.settle(settlement, transaction)
         if transaction is not None:
             transaction.settlements.append(settlement)
             headers["transaction"] = transaction.name
@@ -659,8 +649,7 @@ class Clients(RuleBasedStateMachine):
         transaction = pick(data, self.transactions)
         client = transaction.client
         commits = data.draw(st.booleans()) and not self.is_failing
-        for book in self.books:
-            (book.commit if commits else book.abort)(transaction)
+        (self.book.commit if commits else self.book.abort)(transaction)
         self.transactions.remove(transaction)
         for held in [held for settlement in transaction.settlements for held in settlement.held]:
             held.transaction = None
@@ -685,8 +674,7 @@ class Clients(RuleBasedStateMachine):
         if self.is_failing:
             self.under_way = vault.take() if vault.storage.unwritten else None
             return
-        for book in self.books:
-            book.written()
+        self.book.written()
 
     def take_batch(self, data: st.DataObject) -> None:
         self.under_way = self.scene.vault.take()
@@ -712,8 +700,7 @@ class Clients(RuleBasedStateMachine):
         if self.under_way is not None and data.draw(st.booleans()):
             vault.store.write(self.under_way)
             committed = self.under_way.number
-        for book in self.books:
-            book.ending()
+        self.book.ending()
         self.begin_process(self.scene.crash(data.draw(st.sampled_from(self.setup.away))), committed, clean=False)
 
     def restart(self, data: st.DataObject) -> None:
@@ -724,8 +711,7 @@ class Clients(RuleBasedStateMachine):
             client.flush()
         self.scene.settle()
         self.look()
-        for book in self.books:
-            book.ending()
+        self.book.ending()
         self.begin_process(self.scene.restart(), float("inf"), clean=True)
 
     def begin_process(self, scene: Scene, committed: float, *, clean: bool) -> None:
@@ -735,7 +721,6 @@ class Clients(RuleBasedStateMachine):
         self.consumers, self.transactions, self.scene = [], [], scene
         self.processes += 1
         self.first_seqs.clear()
-        for book in self.books:
-            book.next_process(old, committed, clean=clean)
+        self.book.next_process(old, committed, clean=clean)
         scene.connect(V12)
         scene.connect(V11)

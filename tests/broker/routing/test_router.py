@@ -154,24 +154,3 @@ def test_dots_and_slashes_are_letters_of_a_name(scene: Scene, kind: str) -> None
         message = client.message()
         assert (message.subscription, message.body) == (name, name.encode())
         assert message.headers["destination"] == to + name
-
-
-@pytest.mark.parametrize("ack", ["auto", "client"])
-@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a", "/topic/#", "/user/queue/a"])
-def test_the_messages_of_each_publisher_keep_their_order(scene: Scene, destination: str, ack: str) -> None:
-    """There is no switch for it."""
-    client, *publishers = (scene.connect() for _ in range(4))
-    client.subscribe(destination, ack=ack, **{"prefetch-count": "3"})
-    to = destination.replace("#", "a").replace("/user/", f"/user/{client.session.id}/")
-    for number in range(12):
-        for name, publisher in zip((b"x", b"y", b"z"), publishers, strict=True):
-            publisher.begin()
-            publisher.publish(to, b"%b%d" % (name, number), **({"transaction": "t"} if number % 5 == 0 else {}))
-            publisher.commit()
-    found: list[bytes] = []
-    while messages := client.messages():
-        found += [message.body for message in messages]
-        if ack == "client":
-            client.ack(messages[-1])
-    for name in (b"x", b"y", b"z"):
-        assert [body for body in found if body[:1] == name] == [b"%b%d" % (name, number) for number in range(12)]

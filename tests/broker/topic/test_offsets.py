@@ -91,18 +91,14 @@ class TestGaps:
         fill(scene, 1)
         client.drop()
         scene.wait(12.0)
-        if not is_empty:
-            fill(scene, 2, start=1)
+        fill(scene, 0 if is_empty else 2, start=1)
         expected = [True] if is_empty else [True, False]
         for _ in range(2):
-            client = come(scene)
-            assert gaps(got(client)) == expected
             client.drop()
-        if stored:
-            scene = scene.restart()
-        client = come(scene)
-        found = got(client)
-        assert gaps(found) == expected
+            scene = scene.restart() if stored else scene
+            client = come(scene)
+            found = got(client)
+            assert gaps(found) == expected
         client.ack(found[0])
         client.drop()
         assert gaps(got(come(scene))) == expected[1:]
