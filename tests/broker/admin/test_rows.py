@@ -1,19 +1,28 @@
-"""Sessions, subscriptions and destinations as the admin API lists them."""
+"""Sessions, subscriptions, destinations and messages, in queues and elsewhere, as the admin API lists them."""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from itertools import chain
 
 import pytest
 
 from gateway.broker import Broker
-from gateway.broker.admin import rows
+from gateway.broker.admin import rows, stored_rows
+from gateway.broker.admin.message_rows import HIDDEN, SECRETS
+from gateway.broker.model.destinations import DURABLE
+from gateway.broker.model.message import Message
 from gateway.broker.model.policy import SlowConsumerAction, WhenFull
 from gateway.broker.queue.subscription import Subscription
+from gateway.broker.topic.offsets import Offsets
 
 from ..client import ALL, EPOCH, Client, Scene
 from ..conftest import Stage
+from ..durable import P
+from ..recorder import recorded
+from ..topic.logged import LOG, ME, T, fill, got
+from .operators import Operator
 
 
 def destinations(scene: Scene) -> list[dict[str, object]]:
@@ -274,3 +283,257 @@ class TestAges:
         scene.wait(7)
         (row,) = [row for row in destinations(scene) if row["waiting"]]
         assert (row["oldest_age"], row["oldest_age_is_least"]) == (7.0, True)
+
+
+def message_row(scene: Scene, name: str = "a") -> dict[str, object]:
+    (found,) = Operator(scene).browse(name).messages
+    return found
+
+
+def dead(scene: Scene, **headers: str) -> Client:
+    """A dead letter of /queue/a."""
+    client = scene.connect()
+    client.publish("a", b"x", **headers)
+    client.subscribe("a", ack="client-individual")
+    client.nack(client.message(), requeue="false", reason="bad")
+    client.unsubscribe()
+    return client
+
+
+def test_a_message(scene: Scene) -> None:
+    client = scene.connect()
+    client.publish("a", "grüß".encode(), priority="7", color="red")
+    assert message_row(scene) == {
+        "id": f"{_run(scene)}-1",
+        "position": 0,
+        "destination": "a",
+        "size": 6,
+        "priority": 7,
+        "expires": None,
+        "sent": None,
+        "deliveries": 0,
+        "redelivered": False,
+        "delayed": False,
+        "headers": {"destination": "a", "priority": "7", "color": "red"},
+        "dead_letter": None,
+        "body": "grüß",
+        "body_encoding": "utf-8",
+        "truncated": False,
+    }
+
+
+def test_headers_that_would_fill_a_page(scene: Scene) -> None:
+    """A list has rows by the thousand, and a client may write headers of 256 KiB in each message."""
+    scene.connect().publish("a", b"x", first="x" * 3_000, large="x" * 5_000, second="x" * 3_000, last="1")
+    found = message_row(scene)
+    assert found["headers"] == {"destination": "a", "first": "x" * 3_000, "last": "1"}
+    assert (found["truncated"], found["body"]) == (True, "x")
+    whole = Operator(scene).find("a", str(found["id"]), 1024 * 1024)
+    assert whole is not None
+    assert (len(whole["headers"]), whole["truncated"]) == (5, False)  # type: ignore[arg-type]
+
+
+def _run(scene: Scene) -> str:
+    queue = scene.broker.destinations["/queue/a"]
+    return str(Operator(scene).ids(queue.name)[0]).partition("-")[0]
+
+
+def test_one_that_a_consumer_gave_back(stage: Stage) -> None:
+    scene = stage({"/queue/a": {"backoff": 10.0}})
+    recorded(scene)
+    client = scene.connect()
+    client.subscribe("a", ack="client-individual")
+    client.publish("a", b"x", ttl="5000")
+    client.nack(client.message())
+    found = message_row(scene)
+    assert (found["deliveries"], found["redelivered"], found["delayed"]) == (1, True, True)
+    assert found["expires"] == EPOCH + scene.now + 5.0
+    sent = found["sent"]
+    assert isinstance(sent, float), "the recorder knows it"
+    assert scene.now - 1 < sent - EPOCH <= scene.now
+
+
+def test_a_dead_letter(stage: Stage) -> None:
+    scene = stage(stored=True)
+    dead(scene, persistent="true")
+    letter = {"destination": "a", "source": "/queue/a", "reason": "rejected", "failures": 1}
+    letter["first_at"] = EPOCH + scene.now
+    headers = {"dlq-reason": "x", "dlq-source": "/queue/b", "dlq-attempts": "many", "dlq-first-at": "never"}
+    scene.connect().publish("a", b"x", **headers)
+    assert message_row(scene)["dead_letter"] is None, "a client made it look like one"
+    assert message_row(scene, "dlq.a")["dead_letter"] == letter
+    scene.commit()
+    assert message_row(scene.crash(), "dlq.a")["dead_letter"] == letter
+
+
+def test_secrets_are_hidden(scene: Scene) -> None:
+    names = [*SECRETS, "Authorization", "PassCode"]
+    scene.connect().publish("a", b"x", other="shown", **dict.fromkeys(names, "top secret"))
+    expected = {"destination": "a", "other": "shown", **dict.fromkeys(names, HIDDEN)}
+    assert message_row(scene)["headers"] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "most", "shown", "encoding"),
+    [
+        (b"abcd", 3, b"abc", "utf-8"),
+        ("aä".encode(), 2, b"a", "utf-8"),
+        ("a€".encode(), 3, b"a", "utf-8"),
+        ("€".encode(), 3, "€".encode(), "utf-8"),
+        (b"a\xe2", 2, b"a\xe2", "base64"),
+        (b"a\xffbc", 2, b"a\xff", "base64"),
+        (b"", 3, b"", "utf-8"),
+    ],
+)
+def test_bodies(scene: Scene, body: bytes, most: int, shown: bytes, encoding: str) -> None:
+    before = b"-" * 20  # so many characters the headers need, too
+    body, most, shown = before + body, len(before) + most, before + shown
+    client = scene.connect()
+    client.publish("a", body)
+    operator = Operator(scene)
+    found = operator.find("a", operator.ids("a")[0], most)
+    assert found is not None
+    text = str(found["body"])
+    assert (b64decode(text) if encoding == "base64" else text.encode()) == shown
+    assert (found["body_encoding"], found["truncated"], found["size"]) == (encoding, len(body) > most, len(body))
+
+
+both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+TOPIC = "/topic/a"
+
+
+def write(scene: Scene) -> None:
+    if scene.is_stored:
+        scene.commit()
+
+
+class TestScheduled:
+    @both
+    def test_a_row(self, stage: Stage, stored: bool) -> None:
+        scene = stage(stored=stored)
+        client = scene.connect()
+        client.publish("a", b"body", priority="7", ttl="90000", **P, **{"x-delay": "60000"})
+        write(scene)
+        scene.wait(10.0)
+        (waiting,) = scene.broker.router.delayed.every()
+        assert stored_rows.of_scheduled(scene.broker, waiting) == {
+            "id": f"{Message.run.decode()}-{waiting.number}",
+            "destination": "/queue/a",
+            "due": pytest.approx(EPOCH + scene.now + 50.0),
+            "size": 4,
+            "priority": 7,
+            "session": client.session.id,
+            "stored": stored,
+            "expires": pytest.approx(EPOCH + scene.now + 80.0),
+        }
+
+    def test_whole(self, scene: Scene) -> None:
+        scene.connect().publish("a", b"x" * 100, color="red", token="secret", **{"x-delay": "60000"})
+        (waiting,) = scene.broker.router.delayed.every()
+        row = stored_rows.whole_scheduled(scene.broker, waiting, 1_000)
+        headers = row["headers"]
+        assert isinstance(headers, dict)
+        assert (headers["destination"], headers["color"], headers["token"]) == ("a", "red", HIDDEN)
+        assert (row["body"], row["body_encoding"], row["truncated"]) == ("x" * 100, "utf-8", False)
+        row = stored_rows.whole_scheduled(scene.broker, waiting, 50)
+        assert (row["body"], row["truncated"]) == ("x" * 50, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("a", {"a", "/queue/a"}), ("/topic/a", {"/topic/a"}), ("/nowhere/a", {"/nowhere/a"})]
+)
+def test_names(text: str, meant: set[str]) -> None:
+    assert stored_rows.names_of(text) == meant
+
+
+class TestRetained:
+    @both
+    def test_a_row(self, stage: Stage, stored: bool) -> None:
+        scene = stage(stored=stored)
+        scene.broker.dates.note(scene.broker.router.number)
+        scene.connect().publish(TOPIC, b"value", retain="set", **P)
+        write(scene)
+        scene.broker.dates.note(scene.broker.router.number)
+        scene.wait(10.0)
+        (kept,) = scene.broker.router.retained.every()
+        assert scene.broker.router.retained.find(TOPIC) is kept
+        assert stored_rows.of_retained(scene.broker, kept) == {
+            "topic": TOPIC,
+            "id": kept.message.id.decode(),
+            "size": 5,
+            "age": 10.0,
+            "age_is_least": False,
+            "stored": stored,
+            "expires": None,
+        }
+
+    def test_of_an_earlier_process(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        scene.connect().publish(TOPIC, b"value", retain="set", ttl="60000", **P)
+        scene.commit()
+        scene = scene.crash()
+        scene.broker.dates.note(scene.broker.router.number)
+        (kept,) = scene.broker.router.retained.every()
+        row = stored_rows.of_retained(scene.broker, kept)
+        assert (row["age_is_least"], row["stored"]) == (True, True)
+        assert row["expires"] == pytest.approx(EPOCH + 1_060.0)
+
+    def test_whole(self, scene: Scene) -> None:
+        scene.connect().publish(TOPIC, b"\xff", retain="set", color="red")
+        row = stored_rows.whole_retained(scene.broker, scene.broker.router.retained.every()[0], 1_000)
+        headers = row["headers"]
+        assert isinstance(headers, dict)
+        assert (headers["color"], headers["retained"]) == ("red", "true")
+        assert (row["body"], row["body_encoding"]) == ("/w==", "base64")
+
+
+def offsets(scene: Scene) -> Offsets:
+    return scene.broker.router.replay.offsets
+
+
+class TestCursors:
+    @both
+    def test_who_is_away(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:a/b\nclient-id:desk\n\n\0")
+        client.subscribe(T, **ME)
+        fill(scene, 5)
+        found = got(client)
+        (offset,) = offsets(scene).every()
+        row = stored_rows.of_cursor(scene.broker, offset)
+        assert (row["session"], row["behind"]) == (client.session.id, 5)
+        client.ack(found[2])
+        client.drop()
+        assert stored_rows.of_cursor(scene.broker, offset) == {
+            "name": DURABLE + "a%2Fb/desk/me",
+            "login": "a/b",
+            "client_id": "desk",
+            "resume": "me",
+            "topic": T,
+            "position": offset.position,
+            "behind": 2,
+            "session": "",
+        }
+        assert offsets(scene).get(DURABLE + "a%2Fb/desk/me") is offset
+        scene.connect().subscribe("/topic/*", **ME)
+        row = stored_rows.of_cursor(scene.broker, offsets(scene).every()[-1])
+        assert (row["topic"], row["behind"]) == ("/topic/*", None)
+
+    @both
+    @pytest.mark.parametrize("is_held", [False, True])
+    def test_forgotten(self, stage: Stage, stored: bool, is_held: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        client = scene.connect()
+        client.subscribe(T, **ME)
+        if not is_held:
+            client.drop()
+        write(scene)
+        offsets(scene).forget(offsets(scene).every()[0])
+        write(scene)
+        assert not len(offsets(scene))
+        fill(scene, 1)
+        if is_held:
+            assert len(got(client)) == 1  # a client that reads goes on
+            client.drop()
+        if stored:
+            assert not len(offsets(scene.crash()))

@@ -301,20 +301,6 @@ class TestBacklog:
             scene.commit()
         assert set(got) == set(ids) - set(wanted)
 
-    def test_what_was_more_urgent_was_in_the_way(self, scene: Scene) -> None:
-        """A message in memory waits for a more urgent one that is still to be read; when that goes, it is its turn."""
-        fill(scene, 8)
-        assert queue(scene).in_memory.count < 8
-        operator = Operator(scene)
-        consumer = scene.connect()
-        consumer.subscribe("a", ack="client-individual", **ONE)
-        scene.commit()
-        ids = operator.ids("a")
-        operator.delete("a", ids[:-1])
-        consumer.ack(consumer.message())
-        scene.commit()
-        assert consumer.message().body == b"7"
-
     def test_pauses(self, operator: Operator) -> None:
         class Tired(Stroller):
             def visit(self, message: Message, where: ScanPosition) -> bool:

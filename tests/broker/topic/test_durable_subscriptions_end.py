@@ -12,7 +12,6 @@ from gateway.codec import Frame, Head
 
 from ..client import Client, Scene
 from ..conftest import Stage
-from ..test_broker_take_over import is_ghost
 from .durable_scenes import (
     ACTIVEMQ,
     APOLLO,
@@ -30,6 +29,7 @@ from .durable_scenes import (
     end,
     ending,
     hold,
+    is_ghost,
     kinds,
     known,
     let_go,

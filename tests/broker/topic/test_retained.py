@@ -10,7 +10,7 @@ from gateway.broker.model.message import Message
 from gateway.broker.topic import retained
 from gateway.codec import Version
 
-from ..client import EPOCH, Client, Scene, Step
+from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from ..wire import build
 
@@ -207,22 +207,6 @@ class TestMany:
         frames = [build(command, asked, version=client.version) for command in ("SUBSCRIBE", "UNSUBSCRIBE")]
         client.receive(b"".join(frames))
         assert self.shown(client) == names[:2]
-
-    @pytest.mark.parametrize("leave", [Client.drop, Client.unsubscribe])
-    @pytest.mark.parametrize("durable", [{}, {"durable": "true"}])
-    def test_a_subscriber_that_leaves_meanwhile(
-        self, client: Client, names: list[str], leave: Step, durable: dict[str, str]
-    ) -> None:
-        client.stalled = True
-        client.subscribe("/topic/#", **durable)
-        leave(client)
-        if not client.closed:
-            client.resume()
-            assert 0 < len(self.shown(client)) < len(names)
-        if durable:
-            again = client.scene.connect()
-            again.subscribe("/topic/#", **durable)
-            again.send("UNSUBSCRIBE", {"id": "0", "durable": "true"})
 
     def test_those_that_expire_meanwhile(self, scene: Scene, client: Client, names: list[str]) -> None:
         scene.connect().publish(names[-1], b"m", retain="set", ttl="1000")
