@@ -41,33 +41,31 @@ def consumer_of(scene: Scene, ack: str = "client", **headers: str) -> Client:
     return consumer
 
 
-class TestQueues:
-    @both
-    def test_come_back_as_rows_alone(self, scene: Scene, end: End) -> None:
-        fill(scene, 5)
-        nbytes = queue(scene).nbytes
-        scene = end(scene)
-        found = queue(scene)
-        assert (found.waiting, found.nbytes, stored(scene)) == (5, nbytes, 5)
-        assert not found.waiting_messages()
-        assert (scene.broker.context.waiting, scene.broker.memory.used) == (5, 0)
-        assert list(marks(scene)) == [0, 1, 2, 3, 4]
+@both
+def test_queues_come_back_as_rows_alone(scene: Scene, end: End) -> None:
+    fill(scene, 5)
+    nbytes = queue(scene).nbytes
+    scene = end(scene)
+    found = queue(scene)
+    assert (found.waiting, found.nbytes, stored(scene)) == (5, nbytes, 5)
+    assert not found.waiting_messages()
+    assert (scene.broker.context.waiting, scene.broker.memory.used) == (5, 0)
+    assert list(marks(scene)) == [0, 1, 2, 3, 4]
 
 
-class TestUnsettled:
-    @both
-    @pytest.mark.parametrize("ack", ["client", "client-individual"])
-    def test_what_was_not_acknowledged_comes_again(self, scene: Scene, ack: str, end: End) -> None:
-        consumer = consumer_of(scene, ack)
-        fill(scene, 3)
-        first = consumer.messages()
-        consumer.ack(first[0])
-        scene.commit()
-        scene = end(scene)
-        again = drain(scene)
-        assert [(message.body, message.redelivered) for message in again] == [(b"1", True), (b"2", True)]
-        assert [message.headers["delivery-count"] for message in again] == ["2", "2"]
-        assert [message.message_id for message in again] == [message.message_id for message in first[1:]]
+@both
+@pytest.mark.parametrize("ack", ["client", "client-individual"])
+def test_what_was_not_acknowledged_comes_again(scene: Scene, ack: str, end: End) -> None:
+    consumer = consumer_of(scene, ack)
+    fill(scene, 3)
+    first = consumer.messages()
+    consumer.ack(first[0])
+    scene.commit()
+    scene = end(scene)
+    again = drain(scene)
+    assert [(message.body, message.redelivered) for message in again] == [(b"1", True), (b"2", True)]
+    assert [message.headers["delivery-count"] for message in again] == ["2", "2"]
+    assert [message.message_id for message in again] == [message.message_id for message in first[1:]]
 
 
 class TestTime:
@@ -162,22 +160,21 @@ class TestFailures:
             scene = scene.crash()
 
 
-class TestKeys:
-    @both
-    @pytest.mark.parametrize("header", ["key", "_AMQ_LVQ_NAME"])
-    def test_the_newest_in_the_place_of_the_oldest(self, stage: Stage, end: End, header: str) -> None:
-        """By the policy, or where messages say so themselves."""
-        scene = stage({QUEUE: {"conflate_by": "key"} if header == "key" else {}}, stored=True)
-        client = scene.connect()
-        for number, key in enumerate("abcab"):
-            client.publish(QUEUE, b"%d" % number, **{header: key}, **P)
-            scene.commit()
-        scene = end(scene)
-        if header == "key":
-            assert [message.body for message in queue(scene).waiting_messages()] == [b"3", b"4", b"2"]
-        scene.connect().publish(QUEUE, b"5", **{header: "b"}, **P)
+@both
+@pytest.mark.parametrize("header", ["key", "_AMQ_LVQ_NAME"])
+def test_of_a_key_the_newest_is_in_the_place_of_the_oldest(stage: Stage, end: End, header: str) -> None:
+    """By the policy, or where messages say so themselves."""
+    scene = stage({QUEUE: {"conflate_by": "key"} if header == "key" else {}}, stored=True)
+    client = scene.connect()
+    for number, key in enumerate("abcab"):
+        client.publish(QUEUE, b"%d" % number, **{header: key}, **P)
         scene.commit()
-        assert [message.body for message in drain(end(scene))] == [b"3", b"5", b"2"]
+    scene = end(scene)
+    if header == "key":
+        assert [message.body for message in queue(scene).waiting_messages()] == [b"3", b"4", b"2"]
+    scene.connect().publish(QUEUE, b"5", **{header: "b"}, **P)
+    scene.commit()
+    assert [message.body for message in drain(end(scene))] == [b"3", b"5", b"2"]
 
 
 class TestOtherPolicies:
@@ -356,21 +353,20 @@ class TestDeduplication:
         assert list(marks(scene)) == [2]
 
 
-class TestPages:
-    def test_what_is_read_at_once_is_read_in_pages(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recovery, "_PAGE", 2)
-        scene = stage({QUEUE: {"max_messages": 9, "when_full": WhenFull.DROP_OLDEST}}, stored=True)
-        fill(scene, 5)
-        sizes: list[int] = []
-        read = MemoryStore.read
+def test_what_is_read_at_once_is_read_in_pages(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "_PAGE", 2)
+    scene = stage({QUEUE: {"max_messages": 9, "when_full": WhenFull.DROP_OLDEST}}, stored=True)
+    fill(scene, 5)
+    sizes: list[int] = []
+    read = MemoryStore.read
 
-        def counted(store: MemoryStore, rows: Sequence[int]) -> list[Stored]:
-            sizes.append(len(rows))
-            return read(store, rows)
+    def counted(store: MemoryStore, rows: Sequence[int]) -> list[Stored]:
+        sizes.append(len(rows))
+        return read(store, rows)
 
-        monkeypatch.setattr(MemoryStore, "read", counted)
-        scene = scene.crash()
-        assert sizes == [2, 2, 1]
-        assert len(queue(scene).waiting_messages()) == 5
-        assert storage(scene).rows == 5
-        assert scene.broker.memory.used == queue(scene).nbytes
+    monkeypatch.setattr(MemoryStore, "read", counted)
+    scene = scene.crash()
+    assert sizes == [2, 2, 1]
+    assert len(queue(scene).waiting_messages()) == 5
+    assert storage(scene).rows == 5
+    assert scene.broker.memory.used == queue(scene).nbytes

@@ -121,36 +121,34 @@ class TestBrowse:
         scene.broker.scheduler.tick()
 
 
-class TestFind:
-    def test_one(self, operator: Operator) -> None:
-        fill(operator.scene, 5)
-        (id,) = operator.ids("a")[3:4]
-        found = operator.find("a", id)
-        assert found is not None
-        assert (found["id"], found["body"], found["position"]) == (id, "3", None)
-        for wrong in (f"{RUN}-99", f"{RUN}-", f"{RUN}-x", f"{RUN}-١", "x-1", "", f"{RUN}-" + "9" * 40):
-            assert operator.find("a", wrong) is None
-        consumer = operator.scene.connect()
-        consumer.subscribe("a", ack="client")
-        assert operator.find("a", id) is None
+def test_one_is_found_by_its_id(operator: Operator) -> None:
+    fill(operator.scene, 5)
+    (id,) = operator.ids("a")[3:4]
+    found = operator.find("a", id)
+    assert found is not None
+    assert (found["id"], found["body"], found["position"]) == (id, "3", None)
+    for wrong in (f"{RUN}-99", f"{RUN}-", f"{RUN}-x", f"{RUN}-١", "x-1", "", f"{RUN}-" + "9" * 40):
+        assert operator.find("a", wrong) is None
+    consumer = operator.scene.connect()
+    consumer.subscribe("a", ack="client")
+    assert operator.find("a", id) is None
 
 
-class TestDelete:
-    def test_some(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 6)
-        ids = operator.ids("a")
-        consumer = scene.connect()
-        consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        outcome = operator.delete("a", [ids[3], "other-1", ids[1], ids[0], f"{RUN}-99"])
-        assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{RUN}-99"])
-        assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
-        assert operator.delete("a", []).done == 0
-        assert scene.broker.counters.dropped == 2
-        consumer.drop()
-        assert operator.bodies("a") == texts(0, 2, 4, 5)
-        assert operator.delete("a", ids).done == 4
-        assert not scene.broker.destinations, "the queue goes with its last message"
+def test_some_are_deleted(operator: Operator) -> None:
+    scene = operator.scene
+    fill(scene, 6)
+    ids = operator.ids("a")
+    consumer = scene.connect()
+    consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
+    outcome = operator.delete("a", [ids[3], "other-1", ids[1], ids[0], f"{RUN}-99"])
+    assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{RUN}-99"])
+    assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
+    assert operator.delete("a", []).done == 0
+    assert scene.broker.counters.dropped == 2
+    consumer.drop()
+    assert operator.bodies("a") == texts(0, 2, 4, 5)
+    assert operator.delete("a", ids).done == 4
+    assert not scene.broker.destinations, "the queue goes with its last message"
 
 
 class TestPurge:

@@ -76,18 +76,6 @@ class TestMove:
         assert operator.move("a", "b", selector="n = 1", limit=2).done == 2
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(4, 6, 7), texts(1, 8, 0, 2, 3, 5))
 
-    def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 2)
-        ids = operator.ids("a")
-        consumer, target = scene.connect(), scene.connect()
-        consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        target.subscribe("b")
-        outcome = operator.move("a", "b", ids)
-        assert (outcome.done, outcome.missing) == (1, ids[:1])
-        assert target.bodies() == [b"1"]
-        consumer.ack(consumer.message())
-
     def test_to_a_hidden_queue(self, operator: Operator) -> None:
         client = operator.scene.connect()
         client.subscribe("/topic/t", "d", durable="true")

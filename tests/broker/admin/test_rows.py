@@ -38,32 +38,31 @@ def every_subscription(broker: Broker) -> Iterator[Subscription]:
     return chain.from_iterable(session.subscriptions.values() for session in broker.sessions.values())
 
 
-class TestSessions:
-    def test_a_session(self, scene: Scene) -> None:
-        client = scene.connect(transport="websocket")
-        client.stalled = True
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/topic/a", "1")
-        client.publish("/queue/a")
-        client.begin()
-        client.session.heart_beat = (1000, 500)
-        assert rows.of_session(client.session) == {
-            "id": client.session.id,
-            "login": "anonymous",
-            "client_id": "",
-            "version": "1.2",
-            "transport": "websocket",
-            "peer": "127.0.0.1:50000",
-            "connected_at": EPOCH,
-            "subscriptions": 2,
-            "unacknowledged": 1,
-            "oldest_unacknowledged_age": 0.0,
-            "transactions": 1,
-            "pending_octets": len(b"".join(client.session.outbox.parts)),
-            "frames_in": 4,
-            "delivered": 0,
-            "heart_beat": [1000, 500],
-        }
+def test_a_session(scene: Scene) -> None:
+    client = scene.connect(transport="websocket")
+    client.stalled = True
+    client.subscribe("/queue/a", "0", ack="client")
+    client.subscribe("/topic/a", "1")
+    client.publish("/queue/a")
+    client.begin()
+    client.session.heart_beat = (1000, 500)
+    assert rows.of_session(client.session) == {
+        "id": client.session.id,
+        "login": "anonymous",
+        "client_id": "",
+        "version": "1.2",
+        "transport": "websocket",
+        "peer": "127.0.0.1:50000",
+        "connected_at": EPOCH,
+        "subscriptions": 2,
+        "unacknowledged": 1,
+        "oldest_unacknowledged_age": 0.0,
+        "transactions": 1,
+        "pending_octets": len(b"".join(client.session.outbox.parts)),
+        "frames_in": 4,
+        "delivered": 0,
+        "heart_beat": [1000, 500],
+    }
 
 
 class TestSubscriptions:

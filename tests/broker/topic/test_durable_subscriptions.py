@@ -267,19 +267,18 @@ class TestMessages:
         assert client.received() == []
 
 
-class TestLimits:
-    @pytest.mark.parametrize("headers", [*KINDS, PASSING])
-    def test_so_many(self, stage: Stage, headers: Headers) -> None:
-        scene = stage(max_durable_subscriptions=2)
-        clients = [known(scene, login=login) for login in ("ada", "bob", "eve")]
-        clients[0].subscribe(TOPIC, id="1", **{"x-queue-name": "a"})
-        clients[1].subscribe(TOPIC, durable="true")
-        clients[2].subscribe("/topic/b", **headers)
-        error = clients[2].error()
-        assert error.headers["message"] == "too many durable subscriptions"
-        assert b"2 (max_durable_subscriptions)" in error.body
-        assert list(scene.broker.destinations) == [TOPIC]
-        end(clients[1], {"durable": "true"})
-        again = known(scene, login="eve")
-        again.subscribe("/topic/b", **headers)
-        assert not again.closed
+@pytest.mark.parametrize("headers", [*KINDS, PASSING])
+def test_there_are_only_so_many(stage: Stage, headers: Headers) -> None:
+    scene = stage(max_durable_subscriptions=2)
+    clients = [known(scene, login=login) for login in ("ada", "bob", "eve")]
+    clients[0].subscribe(TOPIC, id="1", **{"x-queue-name": "a"})
+    clients[1].subscribe(TOPIC, durable="true")
+    clients[2].subscribe("/topic/b", **headers)
+    error = clients[2].error()
+    assert error.headers["message"] == "too many durable subscriptions"
+    assert b"2 (max_durable_subscriptions)" in error.body
+    assert list(scene.broker.destinations) == [TOPIC]
+    end(clients[1], {"durable": "true"})
+    again = known(scene, login="eve")
+    again.subscribe("/topic/b", **headers)
+    assert not again.closed

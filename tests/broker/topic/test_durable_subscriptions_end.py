@@ -289,26 +289,25 @@ class TestTakeOver:
         assert [(each.subscription, each.body) for each in client.messages()] == [("1", b"3")]
 
 
-class TestTime:
-    @kinds
-    @pytest.mark.parametrize("by", ["policy", "header"])
-    def test_it_ends_when_no_consumer_came_back(self, stage: Stage, headers: Headers, by: str) -> None:
-        scene = stage({TOPIC: {"idle_timeout": 2.0}} if by == "policy" else {})
-        headers = headers | ({"x-expires": "2000"} if by == "header" else {})
-        client = consumer(scene, headers, ack="client")
-        scene.wait(5.0)
-        publish(scene, b"1")
-        client.drop()
-        scene.wait(1.9)
-        again = consumer(scene, headers, ack="client")
-        scene.wait(5.0)
-        assert again.bodies() == [b"1"]
-        again.drop()
-        publish(scene, b"2")
-        scene.wait(1.9)
-        assert scene.broker.context.waiting == 2
-        scene.wait(0.2)
-        assert (names(scene), scene.broker.registry.count(), scene.broker.memory.used) == ([], 0, 0)
+@kinds
+@pytest.mark.parametrize("by", ["policy", "header"])
+def test_one_ends_when_no_consumer_came_back(stage: Stage, headers: Headers, by: str) -> None:
+    scene = stage({TOPIC: {"idle_timeout": 2.0}} if by == "policy" else {})
+    headers = headers | ({"x-expires": "2000"} if by == "header" else {})
+    client = consumer(scene, headers, ack="client")
+    scene.wait(5.0)
+    publish(scene, b"1")
+    client.drop()
+    scene.wait(1.9)
+    again = consumer(scene, headers, ack="client")
+    scene.wait(5.0)
+    assert again.bodies() == [b"1"]
+    again.drop()
+    publish(scene, b"2")
+    scene.wait(1.9)
+    assert scene.broker.context.waiting == 2
+    scene.wait(0.2)
+    assert (names(scene), scene.broker.registry.count(), scene.broker.memory.used) == ([], 0, 0)
 
 
 def store(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> None:

@@ -79,29 +79,26 @@ class TestGoingOn:
         assert [(each.body, each.redelivered) for each in found] == [(b"2", False), (b"3", False), (b"4", False)]
 
 
-class TestGaps:
-    @BOTH
-    @pytest.mark.parametrize("is_empty", [False, True])
-    def test_a_client_that_did_not_acknowledge_it_is_told_again(
-        self, stage: Stage, stored: bool, is_empty: bool
-    ) -> None:
-        """The connection may have broken before the client could read it."""
-        scene = stage({T: {"log_age": 10.0}}, stored=stored)
+@BOTH
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_client_that_did_not_acknowledge_a_gap_is_told_again(stage: Stage, stored: bool, is_empty: bool) -> None:
+    """The connection may have broken before the client could read it."""
+    scene = stage({T: {"log_age": 10.0}}, stored=stored)
+    client = come(scene)
+    fill(scene, 1)
+    client.drop()
+    scene.wait(12.0)
+    fill(scene, 0 if is_empty else 2, start=1)
+    expected = [True] if is_empty else [True, False]
+    for _ in range(2):
+        client.drop()
+        scene = scene.restart() if stored else scene
         client = come(scene)
-        fill(scene, 1)
-        client.drop()
-        scene.wait(12.0)
-        fill(scene, 0 if is_empty else 2, start=1)
-        expected = [True] if is_empty else [True, False]
-        for _ in range(2):
-            client.drop()
-            scene = scene.restart() if stored else scene
-            client = come(scene)
-            found = got(client)
-            assert gaps(found) == expected
-        client.ack(found[0])
-        client.drop()
-        assert gaps(got(come(scene))) == expected[1:]
+        found = got(client)
+        assert gaps(found) == expected
+    client.ack(found[0])
+    client.drop()
+    assert gaps(got(come(scene))) == expected[1:]
 
 
 class TestNames:
@@ -134,28 +131,27 @@ class TestNames:
         assert found == ["a", "c"]
 
 
-class TestTime:
-    @BOTH
-    def test_by_the_policy(self, stage: Stage, stored: bool) -> None:
-        scene = stage({T: {"log_messages": 9, "idle_timeout": 20.0}}, stored=stored)
-        client = come(scene)
-        scene.wait(70.0)  # not while a client has it
-        fill(scene, 1)
-        client.drop()
-        scene.wait(19.0)
-        client = come(scene)
-        assert numbers(client) == [0]
-        client.drop()
-        if stored:
-            scene = scene.restart()
-        scene.wait(19.0)
-        assert offsets(scene) == 1
-        scene.wait(2.0)
-        assert offsets(scene) == 0
-        if stored:
-            write(scene)
-            assert {place.kind for place in scene.store.places.values()} == {"log"}
-        assert numbers(come(scene)) == []
+@BOTH
+def test_a_name_ends_by_the_policy(stage: Stage, stored: bool) -> None:
+    scene = stage({T: {"log_messages": 9, "idle_timeout": 20.0}}, stored=stored)
+    client = come(scene)
+    scene.wait(70.0)  # not while a client has it
+    fill(scene, 1)
+    client.drop()
+    scene.wait(19.0)
+    client = come(scene)
+    assert numbers(client) == [0]
+    client.drop()
+    if stored:
+        scene = scene.restart()
+    scene.wait(19.0)
+    assert offsets(scene) == 1
+    scene.wait(2.0)
+    assert offsets(scene) == 0
+    if stored:
+        write(scene)
+        assert {place.kind for place in scene.store.places.values()} == {"log"}
+    assert numbers(come(scene)) == []
 
 
 class TestTheNextProcess:

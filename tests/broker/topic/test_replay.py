@@ -370,16 +370,15 @@ class TestWhatComesBack:
         assert numbers(come(scene, ack="client", **FIRST)) == [0, 1, 2]
 
 
-class TestRetained:
-    @pytest.mark.parametrize("headers", [{"from-seq": "-1"}, {"x-stream-offset": "next"}, {"include-seq": "n"}])
-    def test_a_subscriber_that_is_replayed_nothing_gets_it(self, stage: Stage, headers: dict[str, str]) -> None:
-        scene = stage(LOG)
-        fill(scene, 1, retain="set")
-        fill(scene, 1, start=1)
-        found = got(come(scene, **headers))
-        assert [int(each.body) for each in found] == [0]
-        assert found[0].headers["retained"] == "true"
-        assert "seq" in found[0].headers
+@pytest.mark.parametrize("headers", [{"from-seq": "-1"}, {"x-stream-offset": "next"}, {"include-seq": "n"}])
+def test_a_subscriber_that_is_replayed_nothing_gets_what_is_retained(stage: Stage, headers: dict[str, str]) -> None:
+    scene = stage(LOG)
+    fill(scene, 1, retain="set")
+    fill(scene, 1, start=1)
+    found = got(come(scene, **headers))
+    assert [int(each.body) for each in found] == [0]
+    assert found[0].headers["retained"] == "true"
+    assert "seq" in found[0].headers
 
 
 class TestRefused:
@@ -414,36 +413,23 @@ class TestRefused:
         assert numbers(client) == numbers(durable) == [0, 1]
 
 
-class TestMemory:
-    @pytest.mark.parametrize(("page", "page_bytes", "count"), [(200, 10**6, 9), (200, 1_000, 1), (3, 10**6, 2)])
-    def test_a_page_is_read_back_and_counts(
-        self, stage: Stage, monkeypatch: pytest.MonkeyPatch, page: int, page_bytes: int, count: int
-    ) -> None:
-        monkeypatch.setattr(stream, "_TAIL", 0)
-        monkeypatch.setattr(stream_reader, "_PAGE", page)
-        monkeypatch.setattr(stream_reader, "_PAGE_BYTES", page_bytes)
-        scene = stage(LOG, stored=True)
-        fill(scene, 10)
-        before = scene.broker.memory.used
-        client = scene.connect()
-        client.stalled = True
-        client.session.outbox.window = 1
-        client.subscribe(T, **FIRST)
-        write(scene)
-        size = log_of(scene).nbytes // 10
-        assert (scene.broker.memory.used - before) // size == count  # the first is in the outbox
-        client.resume()
-        assert numbers(client) == list(range(10))
-        assert scene.broker.memory.used == before
-
-
-def test_a_subscriber_that_has_it_all_is_like_any_other(stage: Stage) -> None:
-    """Nothing of replay is left on the hot path."""
-    scene = stage(LOG)
-    fill(scene, 3)
-    client = come(scene)
-    subscription = next(iter(client.session.subscriptions.values()))
-    assert (subscription.reader, subscription.extra_headers, subscription.queue) == (None, None, None)
-    topic = subscription.topic
-    assert topic is not None
-    assert subscription in topic._auto[client.session.form]
+@pytest.mark.parametrize(("page", "page_bytes", "count"), [(200, 10**6, 9), (200, 1_000, 1), (3, 10**6, 2)])
+def test_a_page_is_read_back_and_counts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, page: int, page_bytes: int, count: int
+) -> None:
+    monkeypatch.setattr(stream, "_TAIL", 0)
+    monkeypatch.setattr(stream_reader, "_PAGE", page)
+    monkeypatch.setattr(stream_reader, "_PAGE_BYTES", page_bytes)
+    scene = stage(LOG, stored=True)
+    fill(scene, 10)
+    before = scene.broker.memory.used
+    client = scene.connect()
+    client.stalled = True
+    client.session.outbox.window = 1
+    client.subscribe(T, **FIRST)
+    write(scene)
+    size = log_of(scene).nbytes // 10
+    assert (scene.broker.memory.used - before) // size == count  # the first is in the outbox
+    client.resume()
+    assert numbers(client) == list(range(10))
+    assert scene.broker.memory.used == before

@@ -108,18 +108,17 @@ class TestSubscribers:
         assert kept_for(scene, "/topic/a") == [b"a"]
 
 
-class TestTime:
-    @pytest.mark.parametrize("header", ["ttl", "expiration", "expires"])
-    def test_until_it_expires(self, scene: Scene, client: Client, header: str) -> None:
-        milliseconds = 2_000 if header != "expires" else int((EPOCH + scene.now + 2) * 1_000)
-        client.publish(TOPIC, b"m", retain="set", **{header: str(milliseconds)})
-        scene.wait(1.99)
-        assert kept_for(scene, TOPIC) == [b"m"]
-        scene.now += 0.02  # and the agenda has not been looked at
-        assert kept_for(scene, TOPIC) == []
-        scene.wait(0.02)
-        assert scene.broker.memory.used == 0
-        assert scene.broker.counters.expired == 1
+@pytest.mark.parametrize("header", ["ttl", "expiration", "expires"])
+def test_until_it_expires(scene: Scene, client: Client, header: str) -> None:
+    milliseconds = 2_000 if header != "expires" else int((EPOCH + scene.now + 2) * 1_000)
+    client.publish(TOPIC, b"m", retain="set", **{header: str(milliseconds)})
+    scene.wait(1.99)
+    assert kept_for(scene, TOPIC) == [b"m"]
+    scene.now += 0.02  # and the agenda has not been looked at
+    assert kept_for(scene, TOPIC) == []
+    scene.wait(0.02)
+    assert scene.broker.memory.used == 0
+    assert scene.broker.counters.expired == 1
 
 
 class TestLimits:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from gateway.broker.model.policy import SlowConsumerAction
-from gateway.broker.topic import stream
 from gateway.codec import Version
 
 from ..client import ALL, Client, Scene, Step
@@ -69,20 +68,6 @@ def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
 
 
 class TestAcknowledging:
-    def test_a_subscriber_that_never_acknowledges_is_closed_and_holds_up_no_other(self, stage: Stage) -> None:
-        scene = stage(max_unacknowledged=2, max_outbound=64 * 1024)
-        client, other = scene.connect(), scene.connect()
-        client.subscribe(TOPIC, ack="client")
-        other.subscribe(TOPIC)
-        for _ in range(20):
-            other.publish(TOPIC, b"x" * 4096)
-        (failure,) = client.failures
-        assert str(failure) == "slow consumer"
-        assert "(max_outbound) of '/topic/a'" in failure.detail
-        assert client.closed
-        assert scene.broker.counters.slow_consumers == 1
-        assert len(other.messages()) == 20
-
     @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
     @pytest.mark.parametrize("ack", ["client", "auto"], ids=["unacknowledged", "slow"])
     @pytest.mark.parametrize("headers", [{"ttl": str(365 * 86_400_000)}, {}], ids=["by header", "by policy"])
@@ -105,21 +90,6 @@ class TestAcknowledging:
             assert in_force(scene) == 0
             assert scene.broker.memory.used == 0
         assert len(scene.broker.scheduler) < 40
-
-
-def test_a_topic_with_a_late_reader_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "_TAIL", 0)  # it is read from the store
-    scene = stage({TOPIC: {"log_messages": 9}}, stored=True)
-    producer, client = scene.connect(), scene.connect()
-    fill(producer, 3)
-    client.subscribe(TOPIC, **{"from-seq": "0"})
-    topic = scene.broker.destinations[TOPIC]
-    assert not topic.is_idle
-    producer.publish(TOPIC, b"4")
-    assert client.messages() == []
-    scene.commit()
-    assert client.bodies() == [b"1", b"2", b"3", b"4"]
-    assert len(topic.subscriptions) == 1
 
 
 def in_force(scene: Scene) -> int:
