@@ -10,11 +10,10 @@ import pytest
 from gateway.broker import recovery
 from gateway.broker.model.changes import Stored
 from gateway.broker.model.policy import WhenFull
-from gateway.broker.queue.queue import Queue
 
 from .client import Client, Scene
 from .conftest import Stage
-from .durable import ONE, P, drain, fill, marks, storage, stored
+from .durable import ONE, P, drain, fill, marks, queue, storage, stored
 from .store import MemoryStore
 
 QUEUE = "/queue/a"
@@ -25,12 +24,6 @@ both = pytest.mark.parametrize("end", [Scene.crash, Scene.restart], ids=["killed
 @pytest.fixture
 def scene(stage: Stage) -> Scene:
     return stage(stored=True)
-
-
-def queue(scene: Scene, name: str = QUEUE) -> Queue:
-    found = scene.broker.destinations[name]
-    assert isinstance(found, Queue)
-    return found
 
 
 def consumer_of(scene: Scene, ack: str = "client", **headers: str) -> Client:

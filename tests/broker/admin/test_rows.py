@@ -21,7 +21,7 @@ from ..client import ALL, EPOCH, Client, Scene
 from ..conftest import Stage
 from ..durable import P
 from ..recorder import recorded
-from ..topic.logged import LOG, ME, T, fill, got
+from ..topic.logged import BOTH, LOG, ME, T, fill, got, write
 from .operators import Operator
 
 
@@ -397,17 +397,8 @@ def test_bodies(scene: Scene, body: bytes, most: int, shown: bytes, encoding: st
     assert (found["body_encoding"], found["truncated"], found["size"]) == (encoding, len(body) > most, len(body))
 
 
-both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
-TOPIC = "/topic/a"
-
-
-def write(scene: Scene) -> None:
-    if scene.is_stored:
-        scene.commit()
-
-
 class TestScheduled:
-    @both
+    @BOTH
     def test_a_row(self, stage: Stage, stored: bool) -> None:
         scene = stage(stored=stored)
         client = scene.connect()
@@ -446,18 +437,18 @@ def test_names(text: str, meant: set[str]) -> None:
 
 
 class TestRetained:
-    @both
+    @BOTH
     def test_a_row(self, stage: Stage, stored: bool) -> None:
         scene = stage(stored=stored)
         scene.broker.dates.note(scene.broker.router.number)
-        scene.connect().publish(TOPIC, b"value", retain="set", **P)
+        scene.connect().publish(T, b"value", retain="set", **P)
         write(scene)
         scene.broker.dates.note(scene.broker.router.number)
         scene.wait(10.0)
         (kept,) = scene.broker.router.retained.every()
-        assert scene.broker.router.retained.find(TOPIC) is kept
+        assert scene.broker.router.retained.find(T) is kept
         assert stored_rows.of_retained(scene.broker, kept) == {
-            "topic": TOPIC,
+            "topic": T,
             "id": kept.message.id.decode(),
             "size": 5,
             "age": 10.0,
@@ -468,7 +459,7 @@ class TestRetained:
 
     def test_of_an_earlier_process(self, stage: Stage) -> None:
         scene = stage(stored=True)
-        scene.connect().publish(TOPIC, b"value", retain="set", ttl="60000", **P)
+        scene.connect().publish(T, b"value", retain="set", ttl="60000", **P)
         scene.commit()
         scene = scene.crash()
         scene.broker.dates.note(scene.broker.router.number)
@@ -478,7 +469,7 @@ class TestRetained:
         assert row["expires"] == pytest.approx(EPOCH + 1_060.0)
 
     def test_whole(self, scene: Scene) -> None:
-        scene.connect().publish(TOPIC, b"\xff", retain="set", color="red")
+        scene.connect().publish(T, b"\xff", retain="set", color="red")
         row = stored_rows.whole_retained(scene.broker, scene.broker.router.retained.every()[0], 1_000)
         headers = row["headers"]
         assert isinstance(headers, dict)
@@ -491,7 +482,7 @@ def offsets(scene: Scene) -> Offsets:
 
 
 class TestCursors:
-    @both
+    @BOTH
     def test_who_is_away(self, stage: Stage, stored: bool) -> None:
         scene = stage(LOG, stored=stored)
         client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:a/b\nclient-id:desk\n\n\0")
@@ -518,7 +509,7 @@ class TestCursors:
         row = stored_rows.of_cursor(scene.broker, offsets(scene).every()[-1])
         assert (row["topic"], row["behind"]) == ("/topic/*", None)
 
-    @both
+    @BOTH
     @pytest.mark.parametrize("is_held", [False, True])
     def test_forgotten(self, stage: Stage, stored: bool, is_held: bool) -> None:
         scene = stage(LOG, stored=stored)

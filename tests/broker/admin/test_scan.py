@@ -10,22 +10,15 @@ from gateway.broker.model.message import Message
 from gateway.broker.queue import durable as shelf_module
 from gateway.broker.queue import page_index
 from gateway.broker.queue import paging as backlog_module
-from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
 from ..conftest import Stage
-from ..durable import ONE, drain, fill, storage
+from ..durable import ONE, drain, fill, queue, storage
 from ..recorder import recorded
 from .operators import Operator, texts
 from .operators import fill as send
 
 QUEUE = "/queue/a"
-
-
-def queue(scene: Scene) -> Queue:
-    found = scene.broker.destinations[QUEUE]
-    assert isinstance(found, Queue)
-    return found
 
 
 class Stroller:
@@ -54,10 +47,10 @@ class Stroller:
         self.is_over = True
 
 
-def walk(scene: Scene, stroller: Stroller | None = None) -> Stroller:
+def walk(scene: Scene, stroller: Stroller | None = None, *, skip: int = 0) -> Stroller:
     """A scan, as far as it gets without waiting."""
     stroller = stroller or Stroller()
-    QueueScan(queue(scene), stroller)
+    QueueScan(queue(scene), stroller, skip=skip)
     scene.settle()
     return stroller
 
@@ -95,9 +88,7 @@ class TestInMemory:
 
     def test_until_the_visitor_has_enough(self, scene: Scene) -> None:
         send(scene, 5)
-        stroller = Stroller(most=2)
-        QueueScan(queue(scene), stroller, skip=1)
-        scene.settle()
+        stroller = walk(scene, Stroller(most=2), skip=1)
         assert (stroller.seen, stroller.is_over) == (texts(1, 2), True)
 
     def test_a_queue_that_goes_meanwhile(self, scene: Scene) -> None:

@@ -10,10 +10,10 @@ from gateway.broker.routing.scheduled import ScheduledSends
 from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from ..durable import P
+from ..topic.logged import BOTH, write
 
 LATER = {"x-delay": "1000"}
 RUN = Message.run.decode()
-both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
 
 def moment(scene: Scene, seconds: float) -> str:
@@ -23,11 +23,6 @@ def moment(scene: Scene, seconds: float) -> str:
 
 def delayed(scene: Scene) -> ScheduledSends:
     return scene.broker.router.delayed
-
-
-def write(scene: Scene) -> None:
-    if scene.is_stored:
-        scene.commit()
 
 
 @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
@@ -93,7 +88,7 @@ def test_where_delays_are_switched_off_each_is_an_error(stage: Stage, header: st
     assert other.bodies() == [b"now"]
 
 
-@both
+@BOTH
 def test_one_is_found_by_its_id_and_called_off(stage: Stage, stored: bool) -> None:
     scene = stage(stored=stored)
     client = scene.connect()

@@ -10,9 +10,7 @@ from gateway.codec import V12, Version
 
 from ..client import Client, Rules, Scene
 from ..conftest import Stage
-from .logged import LOG, LOGS, ME, T, fill, gaps, got, numbers, write
-
-BOTH = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+from .logged import BOTH, LOG, LOGS, ME, T, fill, gaps, got, numbers, write
 
 
 def login(scene: Scene, name: str, client_id: str = "") -> Client:

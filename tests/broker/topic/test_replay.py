@@ -10,9 +10,8 @@ from gateway.codec import V12, Frame, Head, Version
 
 from ..client import ALL, Client, Scene, Step
 from ..conftest import Stage
-from .logged import FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, log_of, numbers, seqs, write
+from .logged import BOTH, FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, log_of, numbers, seqs, write
 
-BOTH = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 MODES = [(version, ack) for version in ALL for ack in ("auto", "client", "client-individual") if version is not ALL[0]]
 MODES += [(ALL[0], "auto"), (ALL[0], "client")]
 EACH_MODE = pytest.mark.parametrize(("version", "ack"), MODES, ids=[f"{version.name}-{ack}" for version, ack in MODES])

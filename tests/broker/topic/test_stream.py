@@ -8,10 +8,9 @@ from gateway.broker.topic import stream as module
 
 from ..client import Client, Rules, Scene
 from ..conftest import Stage
-from .logged import FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, log_of, numbers, seqs, write
+from .logged import BOTH, FIRST, LOG, LOGS, ME, T, bodies_and_gaps, fill, gaps, got, log_of, numbers, seqs, write
 
 MEMORY: Rules = {T: {"log_messages": 100, "durable": False}}
-BOTH = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
 
 def live(scene: Scene, name: str = T, **headers: str) -> Client:

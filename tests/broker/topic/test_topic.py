@@ -27,20 +27,24 @@ THREE = {"slow_messages": 3}
 LIMIT = "activemq.maximumPendingMessageLimit"
 
 
-def fill(producer: Client, count: int) -> list[bytes]:
-    """Send so many numbered messages to /topic/a; returns their bodies."""
-    bodies = [b"%d" % number for number in range(1, count + 1)]
-    for body in bodies:
-        producer.publish(TOPIC, body)
-    return bodies
+def flood(producer: Client, topic: str = TOPIC) -> list[int]:
+    """Numbered messages of 1,000 bytes, each with one of three keys; returns their numbers."""
+    for number in range(SENT):
+        producer.publish(topic, str(number).rjust(1_000).encode(), key="abc"[number % 3])
+    return list(range(SENT))
+
+
+def numbers(client: Client) -> list[int]:
+    """Those of the messages that came."""
+    return [int(body) for body in client.bodies()]
 
 
 def test_every_subscriber_gets_every_message_in_order(scene: Scene) -> None:
     clients = [scene.connect(version) for version in ALL * 2]
     for number, client in enumerate(clients):
         client.subscribe(TOPIC, ack="auto" if number < 3 else "client")
-    bodies = fill(clients[0], 20)
-    assert [client.bodies() for client in clients] == [bodies] * 6
+    sent = flood(clients[0])
+    assert [numbers(client) for client in clients] == [sent] * 6
 
 
 @pytest.mark.parametrize("options", [{}, {"ack": "client"}, {"selector": "TRUE"}], ids=["auto", "client", "choosy"])
@@ -49,8 +53,8 @@ def test_frames_end_as_the_transport_has_it(scene: Scene, version: Version, opti
     clients = [scene.connect(version, transport=transport) for transport in ("tcp", "websocket") * 2]
     for client in clients:
         client.subscribe(TOPIC, **options)
-    bodies = fill(clients[0], 3)
-    assert [client.bodies() for client in clients] == [bodies] * 4
+    sent = flood(clients[0])
+    assert [numbers(client) for client in clients] == [sent] * 4
     assert [client.written.count(b"\0\n") == client.written.count(b"\0") for client in clients] == [True, False] * 2
     assert b"\0\n" not in clients[1].written
 
@@ -67,49 +71,36 @@ def test_one_message_is_encoded_once_per_version(scene: Scene) -> None:
         assert client.bodies() == [b"m"]
 
 
-class TestAcknowledging:
-    @pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
-    @pytest.mark.parametrize("ack", ["client", "auto"], ids=["unacknowledged", "slow"])
-    @pytest.mark.parametrize("headers", [{"ttl": str(365 * 86_400_000)}, {}], ids=["by header", "by policy"])
-    def test_its_queue_leaves_nothing_on_the_agenda(
-        self, stage: Stage, leave: Step, ack: str, headers: dict[str, str]
-    ) -> None:
-        """Messages of a year would keep the queue, and themselves, for a year."""
-        slow = SlowConsumerAction.DROP_OLDEST if ack == "auto" else SlowConsumerAction.BLOCK
-        scene = stage({TOPIC: {"slow_consumer": slow, "time_to_live": 0 if headers else 365 * 86_400}})
-        producer = scene.connect()
-        for _ in range(45):
-            client = scene.connect()
-            client.subscribe(TOPIC, ack=ack, **{"prefetch-count": "1"})
-            client.stalled = True
-            for _ in range(4):
-                producer.publish(TOPIC, b"x" * 10_000, **headers)
-            assert scene.broker.context.waiting > 0
-            assert in_force(scene) == 1
-            leave(client)
-            assert in_force(scene) == 0
-            assert scene.broker.memory.used == 0
-        assert len(scene.broker.scheduler) < 40
-
-
 def in_force(scene: Scene) -> int:
     """Actions on the agenda that were not cancelled."""
     return sum(entry.action is not None for _, _, entry in scene.broker.scheduler._heap)
 
 
+@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, Client.unsubscribe])
+@pytest.mark.parametrize("ack", ["client", "auto"], ids=["unacknowledged", "slow"])
+@pytest.mark.parametrize("headers", [{"ttl": str(365 * 86_400_000)}, {}], ids=["by header", "by policy"])
+def test_the_queue_of_a_subscriber_leaves_nothing_on_the_agenda(
+    stage: Stage, leave: Step, ack: str, headers: dict[str, str]
+) -> None:
+    """Messages of a year would keep the queue, and themselves, for a year."""
+    slow = SlowConsumerAction.DROP_OLDEST if ack == "auto" else SlowConsumerAction.BLOCK
+    scene = stage({TOPIC: {"slow_consumer": slow, "time_to_live": 0 if headers else 365 * 86_400}})
+    producer = scene.connect()
+    for _ in range(45):
+        client = scene.connect()
+        client.subscribe(TOPIC, ack=ack, **{"prefetch-count": "1"})
+        client.stalled = True
+        for _ in range(4):
+            producer.publish(TOPIC, b"x" * 10_000, **headers)
+        assert scene.broker.context.waiting > 0
+        assert in_force(scene) == 1
+        leave(client)
+        assert in_force(scene) == 0
+        assert scene.broker.memory.used == 0
+    assert len(scene.broker.scheduler) < 40
+
+
 # subscribers that do not keep up
-
-
-def flood(producer: Client, topic: str = TOPIC) -> list[int]:
-    """Numbered messages of 1,000 bytes, each with one of three keys; returns their numbers."""
-    for number in range(SENT):
-        producer.publish(topic, str(number).rjust(1_000).encode(), key="abc"[number % 3])
-    return list(range(SENT))
-
-
-def numbers(client: Client) -> list[int]:
-    """Those of the messages that came."""
-    return [int(body) for body in client.bodies()]
 
 
 def stalled(scene: Scene, **headers: str) -> Client:
