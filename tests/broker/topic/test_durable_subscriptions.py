@@ -187,6 +187,26 @@ class TestShared:
         publish(scene, b"missed")
         assert (names(scene), scene.broker.registry.count(), scene.broker.memory.used) == ([], 0, 0)
 
+    @pytest.mark.parametrize("waits", [False, True])
+    def test_it_does_not_stay_for_messages_that_come_back_later(self, stage: Stage, waits: bool) -> None:
+        """But a consumer that comes in time gets them."""
+        scene = stage({"#": {"backoff": 1.0}})
+        client = consumer(scene, PASSING, ack="client")
+        publish(scene, b"1")
+        client.nack(client.message())
+        client.drop()
+        publish(scene, b"2")
+        scene.wait(0.5)
+        again = consumer(scene, PASSING)
+        assert not again.received()
+        if not waits:
+            again.drop()
+        scene.wait(1.0)
+        assert again.bodies() == [b"1"] * waits
+        again.drop()
+        assert not names(scene)
+        assert scene.broker.memory.used == 0
+
     def test_it_does_not_become_a_lasting_one_by_the_way(self, scene: Scene) -> None:
         client, other = consumer(scene, PASSING), consumer(scene, SHARED)
         assert message_of(other) == "a durable subscription is in use"

@@ -198,11 +198,12 @@ class TestMany:
             scene.wait(0.1)
         assert found == names
 
+    @pytest.mark.parametrize("shared", [{}, {"x-queue-name": "q"}])
     def test_a_subscriber_that_leaves_between_two_turns(
-        self, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch
+        self, client: Client, names: list[str], monkeypatch: pytest.MonkeyPatch, shared: dict[str, str]
     ) -> None:
         monkeypatch.setattr(retained, "READS_PER_TURN", 2)
-        asked = {"destination": "/topic/#", "id": "0"}
+        asked = {"destination": "/topic/#", "id": "0", **shared}
         frames = [build(command, asked, version=client.version) for command in ("SUBSCRIBE", "UNSUBSCRIBE")]
         client.receive(b"".join(frames))
         assert self.shown(client) == names[:2]

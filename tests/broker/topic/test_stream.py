@@ -219,7 +219,7 @@ class TestForgetting:
     ) -> None:
         monkeypatch.setattr(module, "_MOST_RESTING", 0)
         scene = stage({"/topic/#": {"log_age": 1.0}, "/topic/a": {"log_age": 3.0}}, stored=True)
-        for name in ("/topic/a", "/topic/b"):
+        for name in ("/topic/a", "/topic/b", "/topic/c"):
             fill(scene, 1, name)
         scene.wait(7.0)  # the older one goes last
         forgotten = scene.broker.registry.streams.forgotten
