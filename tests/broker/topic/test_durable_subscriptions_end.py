@@ -279,6 +279,18 @@ class TestTakeOver:
             assert marked == [(b"2", True), (b"3", True), (b"4", False)]
             client.ack(messages[-1])
 
+    def test_with_another_topic(self, stage: Stage) -> None:
+        scene = stage({"#": {"idle_timeout": 2.0}})
+        ghost, client = consumer(scene, ACTIVEMQ, ack="client"), known(scene)
+        publish(scene, b"1", b"2")
+        client.subscribe("/topic/b", ack="client", **ACTIVEMQ)
+        assert message_of(ghost) == "subscription taken over"
+        assert list(scene.broker.destinations) == ["/topic/b"]
+        scene.wait(2.1)  # no date of the old one ends the new one
+        publish(scene, b"3", to="/topic/b")
+        assert client.bodies() == [b"3"]
+        assert len(names(scene)) == 1
+
     def test_twice_in_a_session_the_second_stands_by(self, scene: Scene) -> None:
         client = consumer(scene, ACTIVEMQ)
         client.subscribe(TOPIC, id="1", **ACTIVEMQ)
