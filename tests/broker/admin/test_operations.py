@@ -191,7 +191,7 @@ class TestToATopic:
         return scene, client
 
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_but_not_for_ever(self, stage: Stage, ack: str) -> None:
+    def test_a_slow_subscriber_is_not_waited_for_for_ever(self, stage: Stage, ack: str) -> None:
         scene, client = self.slow(stage, ack)
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
