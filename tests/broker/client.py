@@ -44,9 +44,8 @@ EPOCH = 1_700_000_000.0  # seconds since the epoch when a scene's clock is 0
 class Scene:
     """A broker and its clients.
 
-    Args:
-        policies: pattern -> keys of `Policy`; where nothing else is said, rejected messages come back at once.
-        stored: True: there is a store, an empty one; or the one that a process before this has left.
+    `policies`: pattern -> keys of `Policy`; where nothing else is said, rejected messages come back at once; `stored`:
+    True: there is a store, an empty one; or the one that a process before this has left.
     """
 
     def __init__(self, policies: Rules | None = None, *, stored: bool | MemoryStore = False, **quotas: Any) -> None:
@@ -79,11 +78,7 @@ class Scene:
             self._open(stored if isinstance(stored, MemoryStore) else MemoryStore())
 
     def _open(self, store: MemoryStore, at: float | None = None) -> None:
-        """The process starts on a store.
-
-        Args:
-            at: seconds since the epoch; None: `EPOCH`, and what the clock says.
-        """
+        """The process starts on a store.  `at`: seconds since the epoch; None: `EPOCH`, and what the clock says."""
         if at is not None:
             self.now, self.epoch = 20.0, at - 20.0  # the clock of another process
         self._vault = Vault(self, store)
@@ -336,7 +331,6 @@ class Client:
         return frames
 
     def bodies(self) -> list[bytes]:
-        """Their bodies."""
         return [message.body for message in self.messages()]
 
     def message(self) -> Received:
@@ -358,19 +352,15 @@ class Client:
     # what it says
 
     def send(self, command: str, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
-        """Any frame."""
         self.receive(build(command, headers or {}, body, version=self.version))
 
     def publish(self, destination: str, body: bytes = b"", **headers: str) -> None:
-        """SEND."""
         self.send("SEND", {"destination": destination} | headers, body)
 
     def subscribe(self, destination: str, id: str = "0", ack: str = "auto", **headers: str) -> None:
-        """SUBSCRIBE."""
         self.send("SUBSCRIBE", {"destination": destination, "id": id, "ack": ack} | headers)
 
     def unsubscribe(self, id: str = "0") -> None:
-        """UNSUBSCRIBE."""
         self.send("UNSUBSCRIBE", {"id": id})
 
     def ack(self, message: Received, **headers: str) -> None:
@@ -378,7 +368,6 @@ class Client:
         self.send("ACK", self.named(message) | headers)
 
     def nack(self, message: Received, **headers: str) -> None:
-        """NACK."""
         self.send("NACK", self.named(message) | headers)
 
     def named(self, message: Received) -> dict[str, str]:
@@ -389,19 +378,15 @@ class Client:
         return headers if self.version is V10 else headers | {"subscription": message.subscription}
 
     def begin(self, transaction: str = "t") -> None:
-        """BEGIN."""
         self.send("BEGIN", {"transaction": transaction})
 
     def commit(self, transaction: str = "t") -> None:
-        """COMMIT."""
         self.send("COMMIT", {"transaction": transaction})
 
     def abort(self, transaction: str = "t") -> None:
-        """ABORT."""
         self.send("ABORT", {"transaction": transaction})
 
     def disconnect(self) -> None:
-        """DISCONNECT."""
         self.send("DISCONNECT")
 
 

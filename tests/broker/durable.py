@@ -22,18 +22,21 @@ def fill(scene: Scene, count: int, name: str = "/queue/a", **headers: str) -> Cl
     return client
 
 
+def queue(scene: Scene, name: str = "/queue/a") -> Queue:
+    found = scene.broker.destinations[name]
+    assert isinstance(found, Queue)
+    return found
+
+
 def storage(scene: Scene, name: str = "/queue/a") -> QueueStorage:
-    queue = scene.broker.destinations[name]
-    assert isinstance(queue, Queue)
-    assert queue.storage is not None
-    return queue.storage
+    found = queue(scene, name).storage
+    assert found is not None
+    return found
 
 
 def stored(scene: Scene, name: str = "/queue/a") -> int:
     """What the queue says of itself."""
-    queue = scene.broker.destinations[name]
-    assert isinstance(queue, Queue)
-    return queue.stored
+    return queue(scene, name).stored
 
 
 def drain(scene: Scene, name: str = "/queue/a", **headers: str) -> list[Received]:

@@ -13,9 +13,8 @@ from .client import Client, Scene
 class Granted:
     """An `Access`.
 
-    Args:
-        send, subscribe, admin: patterns of what is allowed.
-        some: pattern that somebody subscribes to -> how much of it is allowed; of all others nothing.
+    `send, subscribe, admin`: patterns of what is allowed; `some`: pattern that somebody subscribes to -> how much of it
+    is allowed; of all others nothing.
     """
 
     def __init__(

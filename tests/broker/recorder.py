@@ -158,8 +158,7 @@ def recorded(scene: Scene) -> Notebook:
 class RecordedScene(Scene):
     """A scene that has a recorder from the start, before anything is read from its store.
 
-    Args:
-        make: the recorder of each process.
+    `make`: the recorder of each process.
     """
 
     def __init__(

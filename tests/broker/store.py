@@ -26,14 +26,10 @@ if TYPE_CHECKING:
 
 
 class MemoryStore:
-    """A store that lasts as long as a test.
-
-    Attributes:
-        places, rows, contents, seen: what they come to.
-    """
+    """A store that lasts as long as a test."""
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []  # all that were written
+        self.batches: list[Batch] = []  # all that were written, and what they come to:
         self.places: dict[int, Container] = {}
         self.rows: dict[int, StoredRow] = {}
         self.contents: dict[int, Payload] = {}
@@ -102,11 +98,7 @@ class MemoryStore:
 
 
 class Vault:
-    """The store of a scene, what the broker has for it, and the committer between them.
-
-    Attributes:
-        storage: the broker's side.
-    """
+    """The store of a scene, what the broker has for it, and the committer between them."""
 
     def __init__(self, scene: Scene, store: MemoryStore) -> None:
         broker = scene.broker
@@ -114,6 +106,7 @@ class Vault:
         self.asked = 0  # how often the committer was called
         self.reliefs = 0  # how often the storage said that it is not behind any more
         self._scene = scene
+        # the broker's side
         self.storage = broker.storage = Storage(
             Metadata(broker.scheduler.clock, broker.scheduler.epoch),
             busy=self._on_busy,
@@ -178,8 +171,7 @@ class Vault:
     def coming(self, unused: Sequence[str] = ()) -> dict[int, bool]:
         """The rows that the store will hold once all is written; True: transient.
 
-        Args:
-            unused: names of logs that stay in the store, and that the broker does not know.
+        `unused`: names of logs that stay in the store, and that the broker does not know.
         """
         storage = self.storage
         coming = {number: (row.place, row.transient) for number, row in self.store.rows.items()}

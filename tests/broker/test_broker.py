@@ -1,4 +1,4 @@
-"""The broker itself: sessions, the lists for operators, and destinations that come and go."""
+"""The broker itself: sessions, what replaces or outlives them, and destinations that come and go."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from itertools import product
 
 import pytest
 
-from gateway.broker import Broker, Quotas, Session
+from gateway.broker import Session
+from gateway.broker.errors import TakenOver
 from gateway.broker.model.policy import DEFAULT
 from gateway.broker.topic.topic import Topic
+from gateway.codec import Version
 
 from .client import Client, Scene, Step
 from .conftest import Stage
-
-
-def test_a_broker_needs_no_arguments() -> None:
-    assert Broker().quotas == Quotas()
-    broker = Broker(Quotas(memory_limit=1_000))
-    broker.memory.keep(1_000)
-    assert broker.memory.pressed
-    broker.memory.release(1_000)
-    assert not broker.memory.pressed
+from .topic.durable_scenes import known
 
 
 def test_an_operator_ends_one_session_and_no_other(scene: Scene) -> None:
@@ -75,21 +69,6 @@ class TestForgotten:
         del client
         assert self.latest_is_gone(scene)
 
-    @pytest.mark.parametrize("stalled", [False, True])
-    def test_one_that_gave_back_by_nack_what_still_waits(self, stage: Stage, stalled: bool) -> None:
-        scene = stage(max_outbound=8 * 1024)
-        client = scene.connect()
-        client.subscribe("/queue/a", ack="client")
-        client.publish("/queue/a")
-        message = client.message()
-        client.stalled = stalled  # so that it cannot have it back at once
-        client.publish("/queue/a", b"x" * client.session.outbox.window)
-        client.nack(message)
-        client.drop()
-        assert scene.broker.context.waiting == 2
-        del client
-        assert self.latest_is_gone(scene)
-
     @pytest.mark.parametrize("headers", [{"x-delay": "5000"}, {"ttl": "5000"}, {"reply-to": "/temp-queue/x"}])
     @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
     def test_one_whose_message_is_still_to_come(self, scene: Scene, headers: dict[str, str], destination: str) -> None:
@@ -114,14 +93,6 @@ class TestDestinations:
         other.unsubscribe()
         assert not names
 
-    def test_a_failed_subscribe_and_a_message_to_a_topic_make_none(self, scene: Scene) -> None:
-        scene.connect().publish("/topic/a")
-        client = scene.connect()
-        client.subscribe("/topic/")
-        assert client.error()
-        assert not scene.broker.destinations
-        assert scene.broker.context.subscriptions == 0
-
     def test_one_that_is_gone_does_not_take_its_successor_along(self, scene: Scene) -> None:
         client = scene.connect()
         for id, name in enumerate(("/topic/a", "/topic/*")):
@@ -130,12 +101,31 @@ class TestDestinations:
         client.publish("/topic/a", b"m")
         assert [each.subscription for each in client.messages()] == ["0", "1"]
 
-    def test_unacknowledged_messages_outlive_the_sessions_of_producer_and_consumer(self, scene: Scene) -> None:
-        producer, consumer = scene.connect(), scene.connect()
-        consumer.subscribe("a", ack="client")
-        producer.publish("a", b"1")
-        producer.drop()
-        consumer.drop()
-        later = scene.connect(transport="websocket")
-        later.subscribe("a")
-        assert later.message().headers["delivery-count"] == "2"
+
+def test_the_old_session_is_told_why_it_ends(scene: Scene, version: Version) -> None:
+    ghost, client = known(scene, version, client_id="one"), known(scene, version, client_id="one")
+    error = ghost.error()
+    assert error.headers["message"] == "client-id taken over"
+    assert b"need different ones" in error.body
+    assert list(scene.broker.sessions) == [client.session.id]
+    assert scene.broker.known == {("ada", "one"): client.session}
+    (failure,) = ghost.failures
+    assert isinstance(failure, TakenOver)
+    assert failure.by == "127.0.0.1:50000", "for the log"
+
+
+@pytest.mark.parametrize(("login", "client_id"), [("eve", "one"), ("ada", "two"), ("ada", ""), ("ada", "ONE")])
+@pytest.mark.parametrize("mine", ["one", ""])
+def test_no_other_session_is(scene: Scene, mine: str, login: str, client_id: str) -> None:
+    clients = [known(scene, client_id=mine), known(scene, login=login, client_id=client_id)]
+    assert not any(each.closed for each in clients)
+    assert len(scene.broker.known) == sum(bool(each) for each in (mine, client_id))
+
+
+@pytest.mark.parametrize("leave", [Client.drop, Client.disconnect, lambda client: client.send("BOGUS")])
+def test_one_that_has_left_is_known_no_more(scene: Scene, leave: Step) -> None:
+    client = known(scene, client_id="one")
+    leave(client)
+    assert not scene.broker.known
+    known(scene, client_id="one")
+    assert not any(isinstance(error, TakenOver) for error in client.failures)

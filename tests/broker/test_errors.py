@@ -49,12 +49,6 @@ def test_an_error_has_a_message_and_a_body_that_says_more(version: Version) -> N
         assert "version" in frame.headers or not isinstance(error, VersionRefused)
 
 
-def test_an_error_without_detail_has_no_body(version: Version) -> None:
-    frame = written(NotAllowed("no"), version)
-    assert frame.headers == {"message": "no"}
-    assert frame.body == b""
-
-
 def test_it_names_the_receipt_of_the_frame_it_is_about(version: Version) -> None:
     for receipt in ["r", "a b", "ünï", "a:b", "a\\b"]:
         assert written(NotAllowed("no"), version, receipt=receipt).headers["receipt-id"] == receipt
@@ -125,23 +119,3 @@ def test_nor_a_receipt_that_waited_for_the_store(stage: Stage) -> None:
     client.session.fail(NotAllowed("no"))
     scene.commit()
     assert [frame.command for frame in client.received()] == ["ERROR"]
-
-
-def test_nor_when_an_operator_ends_the_session(scene: Scene) -> None:
-    client, producer = scene.connect(), scene.connect()
-    client.subscribe("/topic/a")
-    client.subscribe("/queue/a", "1", ack="client")
-    assert scene.broker.end_session(client.session.id, "goodbye")
-    producer.publish("/topic/a")
-    assert client.error().body == b"goodbye"
-
-
-def test_a_broken_client_disturbs_no_other(scene: Scene) -> None:
-    neighbour = scene.connect()
-    neighbour.subscribe("/queue/a")
-    for data in (b"GET / HTTP/1.1\r\n\r\n\0", b"SEND\n\n\0", b"ACK\nid:nope\n\n\0", b"BOGUS\n\n\0", b"\0\1\0"):
-        broken = scene.connect()
-        broken.receive(data)
-        assert broken.error().headers["message"]
-    neighbour.publish("/queue/a", b"well")
-    assert neighbour.bodies() == [b"well"]

@@ -47,13 +47,22 @@ def kill(scene: Scene, count: int, name: str = "a", **headers: str) -> None:
 
 class TestMove:
     def test_all(self, operator: Operator) -> None:
-        fill(operator.scene, 5)
-        outcome = operator.move("a", "b")
+        scene, counters = operator.scene, operator.scene.broker.counters
+        notebook = recorded(scene)
+        fill(scene, 5, color="red", **{"content-type": "text/plain"})
+        before = operator.ids("a")
+        outcome = operator.move("a", "/amq/queue/b")
         assert (outcome.done, outcome.missing, outcome.refused, outcome.stopped) == (5, [], [], "")
         assert operator.bodies("b") == texts(*range(5))
-        assert list(operator.scene.broker.destinations) == ["/queue/b"]
-        counters = operator.scene.broker.counters
+        assert list(scene.broker.destinations) == ["/queue/b"]
         assert (counters.moved, counters.dropped, counters.published) == (5, 0, 5)
+        moved = notebook.of("dropped", destination="/queue/a", reason="moved")
+        assert [row.number for row in moved] == [row.number for row in notebook.of("accepted")]
+        for message in consumed(scene, "b"):
+            shown = [message.headers[name] for name in ("destination", "color", "content-type")]
+            assert shown == ["/queue/b", "red", "text/plain"]
+            assert message.message_id not in before
+            assert not message.redelivered
 
     def test_some(self, operator: Operator) -> None:
         client = operator.scene.connect()
@@ -67,106 +76,6 @@ class TestMove:
         assert operator.move("a", "b", selector="n = 1", limit=2).done == 2
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(4, 6, 7), texts(1, 8, 0, 2, 3, 5))
 
-    def test_behind_what_waits_there(self, operator: Operator) -> None:
-        """In order, by priority; as if they had been sent now."""
-        client = operator.scene.connect()
-        for number, priority in enumerate("494"):
-            client.publish("a", b"%d" % number, priority=priority)
-        client.publish("b", b"there")
-        operator.move("a", "b")
-        assert operator.bodies("b") == ["1", "there", "0", "2"]
-
-    def test_what_is_new_of_it(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 1, color="red", **{"content-type": "text/plain"})
-        (before,) = operator.browse("a").messages
-        operator.move("a", "/amq/queue/b")
-        (message,) = consumed(scene, "b")
-        assert message.headers["destination"] == "/queue/b"
-        assert (message.headers["color"], message.headers["content-type"]) == ("red", "text/plain")
-        assert message.message_id != before["id"]
-        assert not message.redelivered
-
-    def test_its_failures_do_not_count_any_more(self, stage: Stage) -> None:
-        scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}, "/queue/a": {"backoff": 5.0}})
-        client = scene.connect()
-        client.subscribe("a", ack="client-individual")
-        client.publish("a")
-        client.nack(client.message())
-        assert Operator(scene).move("a", "b").done == 1
-        client.subscribe("b", "1", ack="client-individual")
-        client.nack(client.message())
-        assert client.message().headers["destination"] == "/queue/b"
-
-    def test_its_time_goes_on(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 1, ttl="2000")
-        scene.wait(1.0)
-        operator.move("a", "b")
-        scene.wait(1.1)
-        assert not scene.broker.destinations
-        fill(scene, 1, ttl="10")
-        ids = operator.ids("a")
-        scene.now += 1.0
-        outcome = operator.move("a", "b", ids)
-        assert (outcome.done, outcome.missing) == (0, ids), "what has expired does not go"
-        scene.broker.scheduler.tick()
-        assert scene.broker.counters.expired == 2
-
-    def test_messages_at_a_consumer_stay_there(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 2)
-        ids = operator.ids("a")
-        consumer, target = scene.connect(), scene.connect()
-        consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
-        target.subscribe("b")
-        outcome = operator.move("a", "b", ids)
-        assert (outcome.done, outcome.missing) == (1, ids[:1])
-        assert target.bodies() == [b"1"]
-        consumer.ack(consumer.message())
-
-    def test_messages_that_a_consumer_gets_meanwhile_stay_there(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 1_200)
-        consumer = scene.connect()
-        operator.administration.move("a", "b", None, "", None, operator.told.append)
-        scene.broker.scheduler.proceed()
-        consumer.subscribe("a", ack="client", **{"prefetch-count": "0"})
-        scene.settle()
-        (outcome,) = operator.told
-        had = len(consumer.messages())
-        assert had > 0
-        assert outcome.done + had == 1_200
-        consumer.drop()
-
-    def test_groups(self, operator: Operator) -> None:
-        scene = operator.scene
-        client = scene.connect()
-        for number, group in enumerate("abab"):
-            client.publish("a", b"%d" % number, JMSXGroupID=group)
-        operator.move("a", "b")
-        first, second = scene.connect(), scene.connect()
-        for consumer in (first, second):
-            consumer.subscribe("b", ack="client", **{"prefetch-count": "1"})
-        got: list[set[bytes]] = []
-        for consumer in (first, second):
-            bodies = set()
-            while messages := consumer.messages():
-                bodies.add(messages[0].body)
-                consumer.ack(messages[0])
-            got.append(bodies)
-        assert got == [{b"0", b"2"}, {b"1", b"3"}]
-
-    def test_a_newer_one_of_its_key(self, operator: Operator) -> None:
-        """What is moved is the newest there: it replaces what waits."""
-        scene = operator.scene
-        client = scene.connect()
-        client.publish("a", b"moved", _AMQ_LVQ_NAME="k")
-        client.publish("b", b"there", _AMQ_LVQ_NAME="k")
-        operator.move("a", "b")
-        assert operator.bodies("b") == ["moved"]
-        assert scene.broker.counters.conflated == 1
-
     def test_to_a_hidden_queue(self, operator: Operator) -> None:
         client = operator.scene.connect()
         client.subscribe("/topic/t", "d", durable="true")
@@ -175,18 +84,6 @@ class TestMove:
         assert operator.move("a", name).done == 2
         assert client.bodies() == [b"0", b"1"]
         client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
-
-    def test_records(self, operator: Operator) -> None:
-        notebook = recorded(operator.scene)
-        fill(operator.scene, 1)
-        number = notebook.one("accepted").number
-        operator.move("a", "b")
-        consumed(operator.scene, "b")
-        assert notebook.one("dropped").has(destination="/queue/a", number=number, reason="moved")
-        delivered = notebook.one("delivered")
-        assert delivered.destination == "/queue/b"
-        assert delivered.number != number
-        assert len(notebook.of("accepted")) == 1
 
 
 class TestNoRoom:
@@ -259,17 +156,6 @@ class TestNoRoom:
 
 
 class TestToATopic:
-    def test_all_who_subscribe_get_it(self, operator: Operator) -> None:
-        clients = [operator.scene.connect() for _ in range(2)]
-        clients[0].subscribe("/topic/t")
-        clients[1].subscribe("/topic/*", ack="client")
-        fill(operator.scene, 2)
-        assert operator.move("a", "/topic/t").done == 2
-        for client in clients:
-            messages = client.messages()
-            assert [message.body for message in messages] == [b"0", b"1"]
-            assert {message.headers["destination"] for message in messages} == {"/topic/t"}
-
     @pytest.mark.parametrize("when_full", list(WhenFull))
     def test_a_durable_subscription_is_full(self, stage: Stage, when_full: WhenFull) -> None:
         """As any queue that is; also where it is the only one of many that take the message."""
@@ -304,24 +190,8 @@ class TestToATopic:
         client.stalled = ack == "auto"
         return scene, client
 
-    def test_a_slow_subscriber_is_waited_for(self, stage: Stage) -> None:
-        scene, client = self.slow(stage)
-        operator = Operator(scene)
-        operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
-        scene.settle()
-        assert operator.told == []
-        assert client.session.outbox.size < 8_000
-        assert not scene.broker.context.slow_consumers.strained
-        for _ in range(10):
-            client.resume()
-            client.stalled = True
-            scene.wait(0.1)
-        assert [outcome.done for outcome in operator.told] == [20]
-        client.resume()
-        assert len(client.messages()) == 20
-
     @pytest.mark.parametrize("ack", ["auto", "client"])
-    def test_but_not_for_ever(self, stage: Stage, ack: str) -> None:
+    def test_a_slow_subscriber_is_not_waited_for_for_ever(self, stage: Stage, ack: str) -> None:
         scene, client = self.slow(stage, ack)
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
@@ -341,6 +211,8 @@ class TestToATopic:
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
         scene.settle()
         assert operator.told == []
+        assert client.session.outbox.size < 8_000
+        assert not scene.broker.context.slow_consumers.strained
         client.drop()
         scene.wait(1.0)
         assert [outcome.done for outcome in operator.told] == [20]
@@ -387,26 +259,6 @@ class TestRedrive:
         assert operator.scene.broker.counters.moved == 8
         assert len(notebook.of("dropped", destination="/queue/parked", reason="redriven")) == 4
 
-    def test_failures_count_anew(self, stage: Stage) -> None:
-        scene = stage({"#": {"max_attempts": 2, "backoff": 0.0}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("a", ack="client-individual")
-        client.publish("a")
-        for _ in range(2):
-            client.nack(client.message())
-        assert operator.redrive("dlq.a").done == 1
-        for _ in range(2):
-            client.nack(client.message())
-        (row,) = operator.browse("dlq.a").messages
-        letter: Any = row["dead_letter"]
-        assert (letter["failures"], letter["reason"], letter["destination"]) == (2, "max-attempts", "a")
-
-    def test_priority_and_group_are_as_they_were(self, operator: Operator) -> None:
-        kill(operator.scene, 1, priority="8", JMSXGroupID="g")
-        operator.redrive("dlq.a")
-        (message,) = operator.scene.message_admin._queue("a").waiting_messages()
-        assert (message.options.priority, message.options.group, message.rank) == (8, "g", 1)
-
     def test_what_is_no_dead_letter_stays(self, operator: Operator) -> None:
         """Nor a message that a client made look like one: it could send where it must not."""
         kill(operator.scene, 1)
@@ -419,6 +271,10 @@ class TestRedrive:
         assert (outcome.done, outcome.refusals, outcome.refused) == (1, 1, [(ids[1], why)])
         assert operator.bodies("dlq.a") == ["forged"]
         assert operator.redrive("dlq.a", ids[1:]).refused == [(ids[1], why)]
+        kill(operator.scene, 1, "b")
+        operator.move("dlq.b", "b")
+        outcome = operator.redrive("b")
+        assert [why for _, why in outcome.refused] == ["it died in '/queue/b', where it is now; move it"]
 
     def test_so_many_refusals_are_told(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(operations, "MOST_REFUSED", 2)
@@ -437,33 +293,11 @@ class TestRedrive:
         assert [why for _, why in outcome.refused] == ["2 messages wait in '/queue/a', and max_messages is 2"]
         assert (operator.bodies("a"), operator.bodies("b")) == (texts(0, 0), ["0"])
 
-    def test_one_that_died_where_it_is(self, stage: Stage) -> None:
-        """It was moved back by hand."""
-        scene = stage()
-        operator = Operator(scene)
-        kill(scene, 1)
-        operator.move("dlq.a", "a")
-        outcome = operator.redrive("a")
-        assert [why for _, why in outcome.refused] == ["it died in '/queue/a', where it is now; move it"]
-
     @pytest.mark.parametrize(("sent", "told"), [("/amq/queue/a", "/amq/queue/a"), ("/queue/a", "/queue/a"), ("a", "a")])
     def test_its_destination_is_as_the_sender_named_it(self, operator: Operator, sent: str, told: str) -> None:
         kill(operator.scene, 1, sent)
         operator.redrive("dlq.a")
         assert [message.headers["destination"] for message in consumed(operator.scene, "a")] == [told]
-
-    def test_of_the_dead_letter_of_a_dead_letter(self, stage: Stage) -> None:
-        """It goes back to where it died last, one grave up."""
-        scene = stage({"/queue/dlq.a": {"dead_letter": "/queue/grave"}})
-        operator = Operator(scene)
-        kill(scene, 1)
-        client = scene.connect()
-        client.subscribe("dlq.a", ack="client-individual")
-        client.nack(client.message(), requeue="false")
-        client.drop()
-        assert operator.redrive("grave").done == 1
-        (message,) = consumed(scene, "dlq.a")
-        assert message.headers["destination"] == "/queue/dlq.a"
 
     def test_of_one_that_died_in_a_temporary_queue_first(self, stage: Stage) -> None:
         """What the SEND named means nothing to others than its sender."""
@@ -481,16 +315,24 @@ class TestRedrive:
         assert message.headers["destination"] == "/queue/grave"
         client.ack(message)
 
-    def test_to_a_temporary_queue(self, stage: Stage) -> None:
-        scene = stage({"/reply-queue/#": {"dead_letter": "/queue/grave"}})
-        operator, client = Operator(scene), scene.connect()
-        client.subscribe("/temp-queue/t", ack="client-individual")
+    @pytest.mark.parametrize(("name", "headers"), [("/temp-queue/t", {}), ("/topic/t", {"durable": "true"})])
+    def test_to_what_may_have_gone_meanwhile(self, stage: Stage, name: str, headers: dict[str, str]) -> None:
+        """Of a durable subscription, that one alone gets it, and not the other ones of its topic."""
+        scene = stage({"#": {"dead_letter": "/queue/grave"}})
+        operator, client, other = Operator(scene), scene.connect(), scene.connect()
+        client.subscribe(name, "d", ack="client-individual", **headers)
+        other.subscribe("/topic/t")
         for body in (b"0", b"1"):
-            client.publish("/temp-queue/t", body)
+            client.publish(name, body)
         for message in client.messages():
             client.nack(message, requeue="false")
+        sent = len(other.messages())
         assert operator.redrive("grave", limit=1).done == 1
-        assert client.message().headers["destination"].startswith(("/temp-queue/", "/reply-queue/"))
+        message = client.message()
+        assert (message.body, message.headers["destination"][:6], sent) == (b"0", name[:6], 2 if headers else 0)
+        assert other.bodies() == []
+        client.ack(message)
+        client.send("UNSUBSCRIBE", {"id": "d", **headers})
         client.drop()
         (why,) = [why for _, why in operator.redrive("grave").refused]
         assert why.endswith("does not exist any more")
@@ -506,26 +348,6 @@ class TestRedrive:
         assert operator.redrive("grave").done == 1
         assert (client.message().headers["destination"], other.bodies()) == ("/topic/t", [b"x", b"x"])
 
-    def test_to_a_durable_subscription(self, stage: Stage) -> None:
-        """It alone gets it, and not the other ones of its topic."""
-        scene = stage({"/topic/#": {"dead_letter": "/queue/grave"}})
-        operator, client, other = Operator(scene), scene.connect(), scene.connect()
-        client.subscribe("/topic/t", "d", ack="client-individual", durable="true")
-        other.subscribe("/topic/t")
-        for body in (b"0", b"1"):
-            client.publish("/topic/t", body)
-        for message in client.messages():
-            client.nack(message, requeue="false")
-        assert operator.redrive("grave", limit=1).done == 1
-        message = client.message()
-        assert (message.body, message.headers["destination"]) == (b"0", "/topic/t")
-        assert other.bodies() == [b"0", b"1"]
-        client.ack(message)
-        client.send("UNSUBSCRIBE", {"id": "d", "durable": "true"})
-        (why,) = [why for _, why in operator.redrive("grave").refused]
-        assert why.startswith("'/dsub/")
-        assert why.endswith("does not exist any more")
-
 
 class TestStored:
     """What is durable stands in one of both queues, whenever the process is killed."""
@@ -539,20 +361,6 @@ class TestStored:
         again = scene.crash()
         return {name: [each.body for each in drain(again, name)] for name in list(again.broker.destinations)}
 
-    def test_a_move(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 5, **P)
-        scene.commit()
-        operator.administration.move("a", "b", None, "", 3, operator.told.append)
-        scene.settle()
-        batch = scene.vault.take()
-        assert batch is not None
-        assert (len(batch.rows), len(batch.gone)) == (3, 3)
-        assert operator.told == []
-        scene.vault.write(batch)
-        assert [outcome.done for outcome in operator.told] == [3]
-        assert self.places(scene) == {"/queue/a": [b"3", b"4"], "/queue/b": [b"0", b"1", b"2"]}
-
     def test_a_cancelled_one_does_not_call_back(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 3, **P)
@@ -563,16 +371,6 @@ class TestStored:
         scene.commit()
         assert operator.told == []
         assert operator.bodies("b") == texts(0, 1, 2)
-
-    def test_a_kill_before_it_is_written(self, operator: Operator) -> None:
-        scene = operator.scene
-        fill(scene, 3, **P)
-        scene.commit()
-        operator.administration.move("a", "b", None, "", None, operator.told.append)
-        scene.settle()
-        assert scene.vault.take() is not None
-        assert self.places(scene) == {"/queue/a": [b"0", b"1", b"2"]}
-        assert operator.told == []
 
     def test_a_kill_between_two_slices(self, operator: Operator) -> None:
         scene = operator.scene
@@ -603,19 +401,6 @@ class TestStored:
         expected = texts(0, 1, 2) if durable is not True else texts(0, 0, 1, 2)
         assert again.bodies("b") == expected
         assert self.places(again.scene) == ({"/queue/b": [text.encode() for text in expected]} if left else {})
-
-    def test_what_was_said_to_be_persistent_is_so_there(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"durable": False}}, stored=True)
-        fill(scene, 1, **P)
-        Operator(scene).move("a", "b")
-        assert self.places(scene) == {"/queue/b": [b"0"]}
-
-    def test_a_redrive_of_an_earlier_process(self, operator: Operator) -> None:
-        kill(operator.scene, 3, **P)
-        operator.scene.commit()
-        again = Operator(operator.scene.crash())
-        assert again.redrive("dlq.a", limit=2).done == 2
-        assert self.places(again.scene) == {"/queue/a": [b"0", b"1"], "/queue/dlq.a": [b"2"]}
 
     def test_while_the_store_is_behind_nothing_is_added(
         self, operator: Operator, monkeypatch: pytest.MonkeyPatch

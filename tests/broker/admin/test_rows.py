@@ -1,19 +1,28 @@
-"""Sessions, subscriptions and destinations as the admin API lists them."""
+"""Sessions, subscriptions, destinations and messages, in queues and elsewhere, as the admin API lists them."""
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from itertools import chain
 
 import pytest
 
 from gateway.broker import Broker
-from gateway.broker.admin import rows
+from gateway.broker.admin import rows, stored_rows
+from gateway.broker.admin.message_rows import HIDDEN, SECRETS
+from gateway.broker.model.destinations import DURABLE
+from gateway.broker.model.message import Message
 from gateway.broker.model.policy import SlowConsumerAction, WhenFull
 from gateway.broker.queue.subscription import Subscription
+from gateway.broker.topic.offsets import Offsets
 
 from ..client import ALL, EPOCH, Client, Scene
 from ..conftest import Stage
+from ..durable import P
+from ..recorder import recorded
+from ..topic.logged import BOTH, LOG, ME, T, fill, got, write
+from .operators import Operator
 
 
 def destinations(scene: Scene) -> list[dict[str, object]]:
@@ -29,51 +38,31 @@ def every_subscription(broker: Broker) -> Iterator[Subscription]:
     return chain.from_iterable(session.subscriptions.values() for session in broker.sessions.values())
 
 
-class TestSessions:
-    def test_a_session(self, scene: Scene) -> None:
-        client = scene.connect(transport="websocket")
-        client.stalled = True
-        client.subscribe("/queue/a", "0", ack="client")
-        client.subscribe("/topic/a", "1")
-        client.publish("/queue/a")
-        client.begin()
-        client.session.heart_beat = (1000, 500)
-        assert rows.of_session(client.session) == {
-            "id": client.session.id,
-            "login": "anonymous",
-            "client_id": "",
-            "version": "1.2",
-            "transport": "websocket",
-            "peer": "127.0.0.1:50000",
-            "connected_at": EPOCH,
-            "subscriptions": 2,
-            "unacknowledged": 1,
-            "oldest_unacknowledged_age": 0.0,
-            "transactions": 1,
-            "pending_octets": len(b"".join(client.session.outbox.parts)),
-            "frames_in": 4,
-            "delivered": 0,
-            "heart_beat": [1000, 500],
-        }
-
-    def test_frames_count_once_the_connection_has_them(self, scene: Scene) -> None:
-        client = scene.connect()
-        client.subscribe("a")
-        for _ in range(3):
-            client.publish("a", receipt="r")
-        client.stalled = True
-        client.publish("a", receipt="r")
-        assert rows.of_session(client.session)["delivered"] == 6
-        outbox = client.session.outbox
-        nbytes = sum(map(len, outbox.take(2)))
-        outbox.written(nbytes)
-        assert rows.of_session(client.session)["delivered"] == 7
-
-    def test_oldest_first(self, scene: Scene) -> None:
-        clients = [scene.connect(version) for version in ALL]
-        found = list(rows.every_session(scene.broker))
-        assert found == [client.session for client in clients]
-        assert sorted(found, key=rows.SESSION_KEYS["version"]) == found
+def test_a_session(scene: Scene) -> None:
+    client = scene.connect(transport="websocket")
+    client.stalled = True
+    client.subscribe("/queue/a", "0", ack="client")
+    client.subscribe("/topic/a", "1")
+    client.publish("/queue/a")
+    client.begin()
+    client.session.heart_beat = (1000, 500)
+    assert rows.of_session(client.session) == {
+        "id": client.session.id,
+        "login": "anonymous",
+        "client_id": "",
+        "version": "1.2",
+        "transport": "websocket",
+        "peer": "127.0.0.1:50000",
+        "connected_at": EPOCH,
+        "subscriptions": 2,
+        "unacknowledged": 1,
+        "oldest_unacknowledged_age": 0.0,
+        "transactions": 1,
+        "pending_octets": len(b"".join(client.session.outbox.parts)),
+        "frames_in": 4,
+        "delivered": 0,
+        "heart_beat": [1000, 500],
+    }
 
 
 class TestSubscriptions:
@@ -98,15 +87,6 @@ class TestSubscriptions:
             "browser": False,
         }
 
-    def test_what_came_to_a_consumer_is_counted_in_each_mode(self, scene: Scene) -> None:
-        for id, ack in enumerate(("auto", "client", "client-individual")):
-            client = scene.connect()
-            client.subscribe(f"/queue/{id}", str(id), ack=ack)
-            for _ in range(id + 2):
-                client.publish(f"/queue/{id}")
-        found = [rows.of_subscription(each)["delivered"] for each in every_subscription(scene.broker)]
-        assert found == [2, 3, 4]
-
     def test_of_other_kinds(self, scene: Scene) -> None:
         client = scene.connect()
         client.publish("a")
@@ -128,16 +108,6 @@ class TestSubscriptions:
         assert rows.subscriptions_of(scene.broker.destinations["/queue/a"]) == [every[1]]
         assert (rows.SUBSCRIPTION_KEYS["id"](every[3]), rows.SUBSCRIPTION_KEYS["prefetch"](every[3])) == ("", 0)
         client.send("UNSUBSCRIBE", {"id": "durable", "durable": "true"})
-
-    def test_of_one_that_has_nothing_yet(self, scene: Scene) -> None:
-        """Before it has its place in a queue it counts nowhere."""
-        client = scene.connect()
-        client.subscribe("a")
-        (subscription,) = every_subscription(scene.broker)
-        queue, subscription.queue = subscription.queue, None
-        assert rows.target_of(subscription) == ""
-        assert rows.SUBSCRIPTION_KEYS["durable"](subscription) == ""
-        subscription.queue = queue
 
 
 class TestDestinations:
@@ -173,37 +143,10 @@ class TestDestinations:
         for id, name in enumerate(("/topic/b.*", "/user/queue/x", "/queue/c", "/topic/a")):
             client.subscribe(name, str(id))
         client.publish("d")
-        found = [(row["name"], row["kind"]) for row in destinations(scene)]
+        found = destinations(scene)
         mail = f"/user/{client.session.id}/queue/x"
-        assert found == [
-            ("/queue/c", "queue"),
-            ("/topic/a", "topic"),
-            ("/queue/d", "queue"),
-            ("/topic/b.*", "pattern"),
-            (mail, "topic"),
-        ]
-
-    def test_what_a_topics_subscriber_has_not_acknowledged(self, stage: Stage) -> None:
-        scene = stage(max_unacknowledged=2)
-        client = scene.connect()
-        client.subscribe("/topic/a.*", ack="client")
-        for _ in range(5):
-            client.publish("/topic/a.b", b"m")
-        (row,) = destinations(scene)
-        assert (row["name"], row["unacknowledged"]) == ("/topic/a.*", 2)
-
-    def test_the_log_of_a_topic(self) -> None:
-        scene = Scene({"/topic/a": {"log_messages": 2}})
-        client = scene.connect()
-        client.subscribe("/topic/a")
-        for _ in range(3):
-            client.publish("/topic/a", b"x")
-        *_, last = client.messages()
-        seq = int(last.headers["seq"])
-        (row,) = destinations(scene)
-        stream = scene.broker.registry.streams.matching("/topic/a")[0]
-        assert row["log"] == {"first": seq - 1, "next": seq + 1, "messages": 2, "octets": stream.nbytes}
-        assert not row["durable"]
+        assert [row["name"] for row in found] == ["/queue/c", "/topic/a", "/queue/d", "/topic/b.*", mail]
+        assert [row["kind"] for row in found] == ["queue", "topic", "queue", "pattern", "topic"]
 
     def test_what_outlives_the_process(self) -> None:
         scene = Scene({"/queue/d": {"durable": True}, "/topic/l": {"log_messages": 5}}, stored=True)
@@ -211,6 +154,9 @@ class TestDestinations:
         client.subscribe("/topic/t", "0", durable="true")
         client.unsubscribe("0")
         client.publish("/topic/l", b"x", persistent="true")
+        stream = scene.broker.registry.streams.matching("/topic/l")[0]
+        log = {"first": stream.next - 1, "next": stream.next, "messages": 1, "octets": stream.nbytes}
+        assert destination(scene, "/topic/l")["log"] == log
         for name in ("d", "e"):
             client.publish(name, b"x", persistent="true")
             client.publish(name, b"x")
@@ -223,42 +169,36 @@ class TestDestinations:
             "/topic/t": (False, 0),
         }
 
-    def test_where_dead_letters_go(self, stage: Stage) -> None:
-        scene = stage({"/queue/a": {"dead_letter": "/queue/grave"}, "/queue/b": {"dead_letter": ""}})
-        client = scene.connect()
-        for name in ("grave", "dlq.b", "a", "/queue/b"):
-            client.publish(name)
-        client.subscribe("/topic/dlq.b")
-        found = {row["name"]: row["dead_letters"] for row in destinations(scene)}
-        assert found == {
-            "/queue/grave": True,
-            "/queue/dlq.b": True,
-            "/queue/a": False,
-            "/queue/b": False,
-            "/topic/dlq.b": False,
-        }
-
     def test_states(self, stage: Stage) -> None:
-        scene = stage({"/queue/full": {"max_messages": 1}, "/queue/later": {"backoff": 5.0}})
+        policies: dict[str, dict[str, object]] = {
+            "/queue/full": {"max_messages": 1, "dead_letter": "/queue/grave"},
+            "/queue/later": {"backoff": 5.0, "dead_letter": ""},
+        }
+        scene = stage(policies)
         client = scene.connect()
-        client.publish("full")
         client.subscribe("empty", "0")
-        client.subscribe("/topic/a", "1")
-        client.publish("dlq.x")
+        client.subscribe("/topic/dlq.x", "1")
+        for name in ("full", "dlq.x", "grave"):
+            client.publish(name)
         reader = scene.connect()
         reader.subscribe("later", "0", ack="client-individual")
         reader.publish("later")
         reader.nack(reader.message())
-        assert destination(scene, "/queue/full")["full"]
+        row = destination(scene, "/queue/full")
+        assert (row["full"], row["dead_letters"], destination(scene, "/queue/grave")["dead_letters"]) == (
+            True,
+            False,
+            True,
+        )
         found = {
             state: {target.name for target in rows.every_destination(scene.broker) if test(target)}
             for state, test in rows.DESTINATION_STATES.items()
         }
         assert found == {
-            "waiting": {"/queue/full", "/queue/later", "/queue/dlq.x"},
+            "waiting": {"/queue/full", "/queue/later", "/queue/dlq.x", "/queue/grave"},
             "full": {"/queue/full"},
-            "no-consumer": {"/queue/full", "/queue/dlq.x"},
-            "dead-letters": {"/queue/dlq.x"},
+            "no-consumer": {"/queue/full", "/queue/dlq.x", "/queue/grave"},
+            "dead-letters": {"/queue/dlq.x", "/queue/grave"},
         }
 
     def test_the_policy_in_force(self, stage: Stage) -> None:
@@ -274,27 +214,20 @@ class TestDestinations:
         assert of_clients == {"/queue/a": ["max_messages"], "/topic/a": [], "/queue/b": []}
 
 
-@pytest.fixture
-def harness(scene: Scene) -> Scene:
-    """Something of each kind."""
-    client: Client = scene.connect()
-    client.subscribe("/topic/a", "0")
-    client.subscribe("/topic/a.*", "1", ack="client")
-    client.subscribe("a", "2")
-    client.publish("b")
-    return scene
-
-
 @pytest.mark.parametrize("kind", ["session", "subscription", "destination"])
-def test_sorting_needs_no_rows(harness: Scene, kind: str) -> None:
+def test_sorting_needs_no_rows(scene: Scene, kind: str) -> None:
     """A key says what the row says, but for what is null there; so a page can be found without any."""
+    client = scene.connect()
+    for id, name in enumerate(("/topic/a", "/topic/a.*", "a")):
+        client.subscribe(name, str(id), ack="client")
+    client.publish("b")
     every = {
         "session": (rows.every_session, rows.SESSION_KEYS, rows.of_session),
         "subscription": (every_subscription, rows.SUBSCRIPTION_KEYS, rows.of_subscription),
         "destination": (rows.every_destination, rows.DESTINATION_KEYS, rows.of_destination),
     }
     each, keys, row_of = every[kind]
-    found = list(each(harness.broker))
+    found = list(each(scene.broker))
     assert found
     for one in found:
         row = row_of(one)  # type: ignore[operator]
@@ -350,8 +283,247 @@ class TestAges:
         (row,) = [row for row in destinations(scene) if row["waiting"]]
         assert (row["oldest_age"], row["oldest_age_is_least"]) == (7.0, True)
 
-    def test_they_can_be_sorted_by(self, scene: Scene, client: Client) -> None:
-        client.publish("b")
-        client.subscribe("/topic/c")
-        found = sorted(rows.every_destination(scene.broker), key=rows.DESTINATION_KEYS["oldest_age"])
-        assert [target.name for target in found][-1] == "/queue/a"
+
+def message_row(scene: Scene, name: str = "a") -> dict[str, object]:
+    (found,) = Operator(scene).browse(name).messages
+    return found
+
+
+def dead(scene: Scene, **headers: str) -> Client:
+    """A dead letter of /queue/a."""
+    client = scene.connect()
+    client.publish("a", b"x", **headers)
+    client.subscribe("a", ack="client-individual")
+    client.nack(client.message(), requeue="false", reason="bad")
+    client.unsubscribe()
+    return client
+
+
+def test_a_message(scene: Scene) -> None:
+    client = scene.connect()
+    client.publish("a", "grüß".encode(), priority="7", color="red")
+    assert message_row(scene) == {
+        "id": f"{_run(scene)}-1",
+        "position": 0,
+        "destination": "a",
+        "size": 6,
+        "priority": 7,
+        "expires": None,
+        "sent": None,
+        "deliveries": 0,
+        "redelivered": False,
+        "delayed": False,
+        "headers": {"destination": "a", "priority": "7", "color": "red"},
+        "dead_letter": None,
+        "body": "grüß",
+        "body_encoding": "utf-8",
+        "truncated": False,
+    }
+
+
+def test_headers_that_would_fill_a_page(scene: Scene) -> None:
+    """A list has rows by the thousand, and a client may write headers of 256 KiB in each message."""
+    scene.connect().publish("a", b"x", first="x" * 3_000, large="x" * 5_000, second="x" * 3_000, last="1")
+    found = message_row(scene)
+    assert found["headers"] == {"destination": "a", "first": "x" * 3_000, "last": "1"}
+    assert (found["truncated"], found["body"]) == (True, "x")
+    whole = Operator(scene).find("a", str(found["id"]), 1024 * 1024)
+    assert whole is not None
+    assert (len(whole["headers"]), whole["truncated"]) == (5, False)  # type: ignore[arg-type]
+
+
+def _run(scene: Scene) -> str:
+    queue = scene.broker.destinations["/queue/a"]
+    return str(Operator(scene).ids(queue.name)[0]).partition("-")[0]
+
+
+def test_one_that_a_consumer_gave_back(stage: Stage) -> None:
+    scene = stage({"/queue/a": {"backoff": 10.0}})
+    recorded(scene)
+    client = scene.connect()
+    client.subscribe("a", ack="client-individual")
+    client.publish("a", b"x", ttl="5000")
+    client.nack(client.message())
+    found = message_row(scene)
+    assert (found["deliveries"], found["redelivered"], found["delayed"]) == (1, True, True)
+    assert found["expires"] == EPOCH + scene.now + 5.0
+    sent = found["sent"]
+    assert isinstance(sent, float), "the recorder knows it"
+    assert scene.now - 1 < sent - EPOCH <= scene.now
+
+
+def test_a_dead_letter(stage: Stage) -> None:
+    scene = stage(stored=True)
+    dead(scene, persistent="true")
+    letter = {"destination": "a", "source": "/queue/a", "reason": "rejected", "failures": 1}
+    letter["first_at"] = EPOCH + scene.now
+    headers = {"dlq-reason": "x", "dlq-source": "/queue/b", "dlq-attempts": "many", "dlq-first-at": "never"}
+    scene.connect().publish("a", b"x", **headers)
+    assert message_row(scene)["dead_letter"] is None, "a client made it look like one"
+    assert message_row(scene, "dlq.a")["dead_letter"] == letter
+    scene.commit()
+    assert message_row(scene.crash(), "dlq.a")["dead_letter"] == letter
+
+
+def test_secrets_are_hidden(scene: Scene) -> None:
+    names = [*SECRETS, "Authorization", "PassCode"]
+    scene.connect().publish("a", b"x", other="shown", **dict.fromkeys(names, "top secret"))
+    expected = {"destination": "a", "other": "shown", **dict.fromkeys(names, HIDDEN)}
+    assert message_row(scene)["headers"] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "most", "shown", "encoding"),
+    [
+        (b"abcd", 3, b"abc", "utf-8"),
+        ("aä".encode(), 2, b"a", "utf-8"),
+        ("a€".encode(), 3, b"a", "utf-8"),
+        ("€".encode(), 3, "€".encode(), "utf-8"),
+        (b"a\xe2", 2, b"a\xe2", "base64"),
+        (b"a\xffbc", 2, b"a\xff", "base64"),
+        (b"", 3, b"", "utf-8"),
+    ],
+)
+def test_bodies(scene: Scene, body: bytes, most: int, shown: bytes, encoding: str) -> None:
+    before = b"-" * 20  # so many characters the headers need, too
+    body, most, shown = before + body, len(before) + most, before + shown
+    client = scene.connect()
+    client.publish("a", body)
+    operator = Operator(scene)
+    found = operator.find("a", operator.ids("a")[0], most)
+    assert found is not None
+    text = str(found["body"])
+    assert (b64decode(text) if encoding == "base64" else text.encode()) == shown
+    assert (found["body_encoding"], found["truncated"], found["size"]) == (encoding, len(body) > most, len(body))
+
+
+class TestScheduled:
+    @BOTH
+    def test_a_row(self, stage: Stage, stored: bool) -> None:
+        scene = stage(stored=stored)
+        client = scene.connect()
+        client.publish("a", b"body", priority="7", ttl="90000", **P, **{"x-delay": "60000"})
+        write(scene)
+        scene.wait(10.0)
+        (waiting,) = scene.broker.router.delayed.every()
+        assert stored_rows.of_scheduled(scene.broker, waiting) == {
+            "id": f"{Message.run.decode()}-{waiting.number}",
+            "destination": "/queue/a",
+            "due": pytest.approx(EPOCH + scene.now + 50.0),
+            "size": 4,
+            "priority": 7,
+            "session": client.session.id,
+            "stored": stored,
+            "expires": pytest.approx(EPOCH + scene.now + 80.0),
+        }
+
+    def test_whole(self, scene: Scene) -> None:
+        scene.connect().publish("a", b"x" * 100, color="red", token="secret", **{"x-delay": "60000"})
+        (waiting,) = scene.broker.router.delayed.every()
+        row = stored_rows.whole_scheduled(scene.broker, waiting, 1_000)
+        headers = row["headers"]
+        assert isinstance(headers, dict)
+        assert (headers["destination"], headers["color"], headers["token"]) == ("a", "red", HIDDEN)
+        assert (row["body"], row["body_encoding"], row["truncated"]) == ("x" * 100, "utf-8", False)
+        row = stored_rows.whole_scheduled(scene.broker, waiting, 50)
+        assert (row["body"], row["truncated"]) == ("x" * 50, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("a", {"a", "/queue/a"}), ("/topic/a", {"/topic/a"}), ("/nowhere/a", {"/nowhere/a"})]
+)
+def test_names(text: str, meant: set[str]) -> None:
+    assert stored_rows.names_of(text) == meant
+
+
+class TestRetained:
+    @BOTH
+    def test_a_row(self, stage: Stage, stored: bool) -> None:
+        scene = stage(stored=stored)
+        scene.broker.dates.note(scene.broker.router.number)
+        scene.connect().publish(T, b"value", retain="set", **P)
+        write(scene)
+        scene.broker.dates.note(scene.broker.router.number)
+        scene.wait(10.0)
+        (kept,) = scene.broker.router.retained.every()
+        assert scene.broker.router.retained.find(T) is kept
+        assert stored_rows.of_retained(scene.broker, kept) == {
+            "topic": T,
+            "id": kept.message.id.decode(),
+            "size": 5,
+            "age": 10.0,
+            "age_is_least": False,
+            "stored": stored,
+            "expires": None,
+        }
+
+    def test_of_an_earlier_process(self, stage: Stage) -> None:
+        scene = stage(stored=True)
+        scene.connect().publish(T, b"value", retain="set", ttl="60000", **P)
+        scene.commit()
+        scene = scene.crash()
+        scene.broker.dates.note(scene.broker.router.number)
+        (kept,) = scene.broker.router.retained.every()
+        row = stored_rows.of_retained(scene.broker, kept)
+        assert (row["age_is_least"], row["stored"]) == (True, True)
+        assert row["expires"] == pytest.approx(EPOCH + 1_060.0)
+
+    def test_whole(self, scene: Scene) -> None:
+        scene.connect().publish(T, b"\xff", retain="set", color="red")
+        row = stored_rows.whole_retained(scene.broker, scene.broker.router.retained.every()[0], 1_000)
+        headers = row["headers"]
+        assert isinstance(headers, dict)
+        assert (headers["color"], headers["retained"]) == ("red", "true")
+        assert (row["body"], row["body_encoding"]) == ("/w==", "base64")
+
+
+def offsets(scene: Scene) -> Offsets:
+    return scene.broker.router.replay.offsets
+
+
+class TestCursors:
+    @BOTH
+    def test_who_is_away(self, stage: Stage, stored: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:x\nlogin:a/b\nclient-id:desk\n\n\0")
+        client.subscribe(T, **ME)
+        fill(scene, 5)
+        found = got(client)
+        (offset,) = offsets(scene).every()
+        row = stored_rows.of_cursor(scene.broker, offset)
+        assert (row["session"], row["behind"]) == (client.session.id, 5)
+        client.ack(found[2])
+        client.drop()
+        assert stored_rows.of_cursor(scene.broker, offset) == {
+            "name": DURABLE + "a%2Fb/desk/me",
+            "login": "a/b",
+            "client_id": "desk",
+            "resume": "me",
+            "topic": T,
+            "position": offset.position,
+            "behind": 2,
+            "session": "",
+        }
+        assert offsets(scene).get(DURABLE + "a%2Fb/desk/me") is offset
+        scene.connect().subscribe("/topic/*", **ME)
+        row = stored_rows.of_cursor(scene.broker, offsets(scene).every()[-1])
+        assert (row["topic"], row["behind"]) == ("/topic/*", None)
+
+    @BOTH
+    @pytest.mark.parametrize("is_held", [False, True])
+    def test_forgotten(self, stage: Stage, stored: bool, is_held: bool) -> None:
+        scene = stage(LOG, stored=stored)
+        client = scene.connect()
+        client.subscribe(T, **ME)
+        if not is_held:
+            client.drop()
+        write(scene)
+        offsets(scene).forget(offsets(scene).every()[0])
+        write(scene)
+        assert not len(offsets(scene))
+        fill(scene, 1)
+        if is_held:
+            assert len(got(client)) == 1  # a client that reads goes on
+            client.drop()
+        if stored:
+            assert not len(offsets(scene.crash()))

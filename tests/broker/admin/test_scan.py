@@ -10,21 +10,15 @@ from gateway.broker.model.message import Message
 from gateway.broker.queue import durable as shelf_module
 from gateway.broker.queue import page_index
 from gateway.broker.queue import paging as backlog_module
-from gateway.broker.queue.queue import Queue
 
 from ..client import Scene
 from ..conftest import Stage
-from ..durable import ONE, P, drain, fill, storage
+from ..durable import ONE, drain, fill, queue, storage
 from ..recorder import recorded
 from .operators import Operator, texts
+from .operators import fill as send
 
 QUEUE = "/queue/a"
-
-
-def queue(scene: Scene) -> Queue:
-    found = scene.broker.destinations[QUEUE]
-    assert isinstance(found, Queue)
-    return found
 
 
 class Stroller:
@@ -53,10 +47,12 @@ class Stroller:
         self.is_over = True
 
 
-def send(scene: Scene, count: int) -> None:
-    client = scene.connect()
-    for number in range(count):
-        client.publish("a", b"%d" % number)
+def walk(scene: Scene, stroller: Stroller | None = None, *, skip: int = 0) -> Stroller:
+    """A scan, as far as it gets without waiting."""
+    stroller = stroller or Stroller()
+    QueueScan(queue(scene), stroller, skip=skip)
+    scene.settle()
+    return stroller
 
 
 class TestInMemory:
@@ -80,41 +76,24 @@ class TestInMemory:
         scene = stage({QUEUE: {"backoff": 50.0}}, max_unacknowledged=1_000)
         client = scene.connect()
         client.subscribe("a", ack="client-individual")
-        for number in range(SLICE + 10):
-            client.publish("a", b"%d" % number)
+        send(scene, SLICE + 10)
         for message in client.messages():
             client.nack(message)
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller)
-        scene.settle()
+        stroller = walk(scene)
         assert stroller.seen == texts(*range(SLICE + 10))
         assert set(stroller.where) == {ScanPosition.RESTING}
         assert max(map(len, stroller.turns)) == SLICE
-        last = Stroller(most=3)
-        QueueScan(queue(scene), last)
-        scene.settle()
+        last = walk(scene, Stroller(most=3))
         assert (last.seen, last.is_over) == (texts(0, 1, 2), True)
 
     def test_until_the_visitor_has_enough(self, scene: Scene) -> None:
         send(scene, 5)
-        stroller = Stroller(most=2)
-        QueueScan(queue(scene), stroller, skip=1)
-        scene.settle()
+        stroller = walk(scene, Stroller(most=2), skip=1)
         assert (stroller.seen, stroller.is_over) == (texts(1, 2), True)
-
-    def test_only_some(self, scene: Scene) -> None:
-        send(scene, 5)
-        numbers = [message.number for message in queue(scene).waiting_messages()]
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller, only=numbers[1:3])
-        scene.settle()
-        assert stroller.seen == texts(1, 2)
 
     def test_a_queue_that_goes_meanwhile(self, scene: Scene) -> None:
         """Another one of its name is not walked through."""
-        client = scene.connect()
-        for _ in range(SLICE + 1):
-            client.publish("a", b"old")
+        client = send(scene, SLICE + 1)
         stroller = Stroller()
         QueueScan(queue(scene), stroller)
         scene.broker.scheduler.proceed()
@@ -123,7 +102,7 @@ class TestInMemory:
         scene.broker.forget_if_idle(old)
         client.publish("a", b"new")
         scene.settle()
-        assert stroller.seen == ["old"] * SLICE
+        assert stroller.seen == texts(*range(SLICE))
         assert stroller.is_over
 
     @pytest.mark.parametrize("come_back", [True, False])
@@ -137,8 +116,7 @@ class TestInMemory:
                 client.nack(message)
         stroller = Stroller()
         stroller.needs_pause = True
-        QueueScan(queue(scene), stroller)
-        scene.settle()
+        walk(scene, stroller)
         scene.wait(1.0)
         assert stroller.seen == ["0"]
         stroller.needs_pause = False
@@ -147,13 +125,9 @@ class TestInMemory:
 
     def test_the_recorder_catches_up_first(self, scene: Scene) -> None:
         notebook = recorded(scene)
-        client = scene.connect()
-        for _ in range(SLICE + 1):
-            client.publish("a")
+        send(scene, SLICE + 1)
         notebook.is_behind = True
-        stroller = Stroller()
-        QueueScan(queue(scene), stroller)
-        scene.settle()
+        stroller = walk(scene)
         assert len(stroller.seen) == SLICE
         notebook.is_behind = False
         scene.wait(1.0)
@@ -203,14 +177,6 @@ class TestBacklog:
             assert [row["position"] for row in page.messages] == list(shown)
             assert page.total == 20
             assert queue(operator.scene).in_memory.count < 5
-
-    def test_priorities(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish("a", b"%d" % number, **P, priority="94"[number % 2])
-        scene.commit()
-        shown = Operator(scene).bodies("a")
-        assert shown == texts(*range(0, 20, 2), *range(1, 20, 2))
 
     @pytest.fixture
     def reads(self, operator: Operator) -> list[int]:
@@ -264,33 +230,6 @@ class TestBacklog:
         assert len(left) > 3
         assert left[-2] > 0
 
-    def test_two_purges(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backlog_module, "_SLICE", 5)
-        for _ in range(2):
-            operator.administration.purge("a", "", operator.told.append)
-        operator.scene.settle()
-        operator.scene.commit()
-        assert sorted(outcome.done for outcome in operator.told) == [0, 20]
-
-    def test_purge_by_a_selector(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish("a", b"%d" % number, **P, n=str(number % 2))
-        scene.commit()
-        operator = Operator(scene)
-        assert operator.purge("a", "n = 1").done == 10
-        assert operator.bodies("a") == texts(*range(0, 20, 2))
-
-    def test_a_purge_lets_publishers_go_on(self, stage: Stage) -> None:
-        scene = stage({QUEUE: {"max_messages": 20}}, stored=True)
-        fill(scene, 20)
-        consumer = scene.connect()
-        consumer.subscribe("a", ack="client", **ONE)
-        scene.commit()
-        Operator(scene).purge("a")
-        assert not queue(scene).full
-        consumer.ack(consumer.message())
-
     @pytest.mark.parametrize("limit", [1, 5, 20])
     def test_move(self, operator: Operator, limit: int) -> None:
         assert operator.move("a", "b", limit=limit).done == limit
@@ -300,9 +239,7 @@ class TestBacklog:
         assert found == list(range(limit))
 
     def test_what_is_not_durable(self, scene: Scene) -> None:
-        client = scene.connect()
-        for number in range(20):
-            client.publish("a", b"%d" % number)
+        send(scene, 20)
         scene.commit()
         operator = Operator(scene)
         assert storage(scene).transient
@@ -347,35 +284,13 @@ class TestBacklog:
         scene.settle()
         scene.commit()
         assert [(each.done, each.missing) for each in operator.told] == [(len(wanted), [])]
-        got = {str(message.message_id) for message in drain_all(scene, consumer)}
-        assert got == set(ids) - set(wanted)
-
-    def test_what_was_more_urgent_was_in_the_way(self, scene: Scene) -> None:
-        """A message in memory waits for a more urgent one that is still to be read; when that goes, it is its turn."""
-        client = scene.connect()
-        for number in range(8):
-            client.publish("a", b"%d" % number, **P, priority="4")
-        scene.commit()
-        assert queue(scene).in_memory.count < 8
-        operator = Operator(scene)
-        consumer = scene.connect()
-        consumer.subscribe("a", ack="client-individual", **ONE)
-        scene.commit()
-        ids = operator.ids("a")
-        operator.delete("a", ids[:-1])
-        consumer.ack(consumer.message())
-        scene.commit()
-        assert consumer.message().body == b"7"
-
-    def test_browsers_pass_over_what_has_gone(self, operator: Operator) -> None:
-        scene = operator.scene
-        browser = scene.connect()
-        browser.stalled = True
-        browser.subscribe("a", "0", browser="true")
-        operator.move("a", "b")
-        browser.resume()
-        scene.commit()
-        assert browser.messages()[-1].headers["browser"] == "end"
+        got: list[str] = []
+        while messages := consumer.messages():
+            got += [message.message_id for message in messages]
+            for message in messages:
+                consumer.ack(message)
+            scene.commit()
+        assert set(got) == set(ids) - set(wanted)
 
     def test_pauses(self, operator: Operator) -> None:
         class Tired(Stroller):
@@ -392,23 +307,13 @@ class TestBacklog:
         assert stroller.seen == texts(*range(20))
         assert max(map(len, stroller.turns)) == 1
 
-    def test_enough(self, operator: Operator) -> None:
-        stroller = Stroller(most=8)
-        QueueScan(queue(operator.scene), stroller)
-        operator.scene.settle()
-        operator.scene.commit()
-        assert stroller.seen == texts(*range(8))
-
     def test_durable_subscription(self, scene: Scene) -> None:
         """The number of a row is not that of its message there."""
         client = scene.connect()
         client.subscribe("/topic/t", "d", durable="true")
         client.subscribe("/topic/t", "e", durable="true")
         client.drop()
-        client = scene.connect()
-        for number in range(20):
-            client.publish("/topic/t", b"%d" % number, **P)
-        scene.commit()
+        fill(scene, 20, "/topic/t")
         operator = Operator(scene)
         first, second = scene.broker.registry.durable_subscriptions._found
         ids = operator.ids(first)
@@ -420,14 +325,3 @@ class TestBacklog:
         for name in (first, second):
             operator.administration.delete_durable(name, lambda: None)
         scene.commit()
-
-
-def drain_all(scene: Scene, consumer: object) -> list[object]:
-    """Acknowledge all that comes."""
-    found: list[object] = []
-    while messages := consumer.messages():  # type: ignore[attr-defined]
-        for message in messages:
-            found.append(message)
-            consumer.ack(message)  # type: ignore[attr-defined]
-        scene.commit()
-    return found

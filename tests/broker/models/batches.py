@@ -28,26 +28,18 @@ POLICIES: Mapping[str, Mapping[str, object]] = {
 
 @dataclass(eq=False)
 class Entry:
-    """A message in a queue.
-
-    Attributes:
-        entered: the batch in which it came; 0: one of the last process.
-        settled: the batch in which it was settled.
-        arrival: its place among all.
-        seen: a consumer has got it, or may have.
-        survived: it comes from an earlier process, or lay in an outbox: then it may be marked though not seen.
-        in_doubt: it was seen while the store failed.
-    """
+    """A message in a queue."""
 
     sent: Sent
     queue: str
     durable: bool
-    entered: int
-    arrival: int
-    settled: int | None = None
-    seen: bool = False
+    entered: int  # the batch in which it came; 0: one of the last process
+    arrival: int  # its place among all
+    settled: int | None = None  # the batch in which it was settled
+    seen: bool = False  # a consumer has got it, or may have
+    # it comes from an earlier process, or lay in an outbox: then it may be marked though not seen
     survived: bool = False
-    in_doubt: bool = False
+    in_doubt: bool = False  # it was seen while the store failed
 
     def __repr__(self) -> str:
         return f"{self.sent.body.strip().decode()} of {self.queue}"
@@ -58,16 +50,12 @@ class Entry:
 
 
 class Batches(Books):
-    """What must be there.
-
-    Attributes:
-        entries: all that are not known to be gone, by queue and body.
-        promised: what each client waits for: receipt-id, and the batch that must be written before.
-    """
+    """What must be there."""
 
     def __init__(self, play: Clients) -> None:
         super().__init__(play)
-        self.entries: dict[tuple[str, bytes], Entry] = {}
+        self.entries: dict[tuple[str, bytes], Entry] = {}  # all that are not known to be gone, by queue and body
+        # what each client waits for: receipt-id, and the batch that must be written before
         self.promised: dict[Client, list[tuple[str, int]]] = {}
         self.last_change: dict[Client, int] = {}
         self.arrivals = itertools.count(1)
@@ -113,12 +101,6 @@ class Batches(Books):
             if not settlement.acknowledged and "/dlq." not in entry.queue:
                 dead = entry.queue.replace("/queue/", "/queue/dlq.")
                 self.enter(entry.sent, dead, entry.durable, client)
-
-    def commit(self, transaction: Transaction) -> None:
-        for sent in transaction.sends:
-            self.publish(sent)
-        for settlement in transaction.settlements:
-            self.settle(settlement)
 
     def promise(self, client: Client, receipt: str) -> None:
         self.promised.setdefault(client, []).append((receipt, self.last_change.get(client, 0)))

@@ -30,30 +30,21 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class Model(Books):
-    """What the broker of a scene must have and do.
-
-    Attributes:
-        rules: destination or pattern -> what holds there, where that is not the default.
-        parted: private stores whose subscription is gone, for what is still under way to them.
-        counts: what became of messages, by the names of the broker's counters; `parted`: gone with their store.
-        step: how often the watch has looked.
-        number: of the latest message.
-        delayed: due, what, and to which destinations.
-        kept: topic -> what it retains, and the number under which that came.
-    """
+    """What the broker of a scene must have and do."""
 
     def __init__(self, play: Clients, rules: Mapping[str, Rules]) -> None:
         super().__init__(play)
-        self.rules = rules
+        self.rules = rules  # destination or pattern -> what holds there, where that is not the default
         self.queues: dict[str, Store] = {}
         self.consumers: list[Consumer] = []
-        self.parted: list[Store] = []
+        self.parted: list[Store] = []  # private stores whose subscription is gone, for what is still under way to them
+        # what became of messages, by the names of the broker's counters; `parted`: gone with their store
         self.counts: Counter[str] = Counter()
-        self.step = 0
-        self.number = 0
+        self.step = 0  # how often the watch has looked
+        self.number = 0  # of the latest message
         self._deaths = (-1, 0)  # the last step with a dead letter, and the number that it gave them
-        self.delayed: list[tuple[float, Sent, list[str]]] = []
-        self.kept: dict[str, tuple[Sent, int]] = {}
+        self.delayed: list[tuple[float, Sent, list[str]]] = []  # due, what, and to which destinations
+        self.kept: dict[str, tuple[Sent, int]] = {}  # topic -> what it retains, and the number under which that came
         self._seen: dict[tuple[str, str], float] = {}
 
     @property
@@ -86,9 +77,7 @@ class Model(Books):
     ) -> None:
         """To a queue, which may be new.
 
-        Args:
-            source: where it died, if it is a dead letter.
-            told: headers that its MESSAGE has for this.
+        `source`: where it died, if it is a dead letter; `told`: headers that its MESSAGE has for this.
         """
         store = self.queue(part)
         store.abandoned = False  # who sends now sends to a new queue
@@ -203,8 +192,7 @@ class Model(Books):
     def conflated(self, copy: Copy, newer: Copy, *, surely: bool) -> None:
         """A newer one stands for it: in its place, unless that one waited before.
 
-        Args:
-            surely: it cannot have been given up because of a limit, before the newer one came.
+        `surely`: it cannot have been given up because of a limit, before the newer one came.
         """
         self.end(copy, "conflated")
         if newer.since == self.step and newer.sent.priority == copy.sent.priority:
@@ -355,12 +343,6 @@ class Model(Books):
 
     # transactions
 
-    def commit(self, transaction: Transaction) -> None:
-        for sent in transaction.sends:
-            self.publish(sent)
-        for settlement in transaction.settlements:
-            self.settle(settlement)
-
     def abort(self, transaction: Transaction) -> None:
         for copy in [copy for settlement in transaction.settlements for copy in settlement.copies]:
             copy.transaction = None
@@ -373,9 +355,8 @@ class Model(Books):
     def leave(self, client: Client, *, taken: bool, lost: bool) -> None:
         """The client is gone.
 
-        Args:
-            taken: what lay in its outbox may have reached it, and comes back only when the connection is closed.
-            lost: it did not say goodbye.
+        `taken`: what lay in its outbox may have reached it, and comes back only when the connection is closed; `lost`:
+        it did not say goodbye.
         """
         for transaction in [each for each in self.play.transactions if each.client is client]:
             self.abort(transaction)

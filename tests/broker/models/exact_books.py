@@ -48,53 +48,36 @@ class Rules:
 
 @dataclass(eq=False, repr=False)
 class Copy:
-    """A message in a store.
-
-    Attributes:
-        destination: as its MESSAGE has it.
-        number: order of arrival; dead letters of one step have the same.
-        place: among those of its priority that wait: its number, or that of one which it replaced; what stands behind
-            the point orders dead letters of one step.
-        vague: it is not known which of the two.
-        gone: it is in no store any more.
-        since: the step in which it came, or came back.
-        source: where it died; empty: it is no dead letter.
-        told: headers that its MESSAGE has because of what happened to it.
-        left_by: the step in which its consumer left: all that comes back so has its place before anybody gets any.
-        given: the step in which somebody got it.
-        at: who has it: it is in that consumer's ledger or, in mode auto, in its client's outbox.
-        transaction: the open one that holds it.
-        back: when it comes back after a failure.
-        avoid: who rejected it last.
-        fresh: nobody ever got it.
-        held: it waited with its group, or was retained, so that later ones may have overtaken it.
-    """
+    """A message in a store."""
 
     store: Store
     sent: Sent
-    destination: str
-    number: int
-    since: int
-    source: str = ""
-    told: Mapping[str, str] = field(default_factory=dict)
+    destination: str  # as its MESSAGE has it
+    number: int  # order of arrival; dead letters of one step have the same
+    since: int  # the step in which it came, or came back
+    source: str = ""  # where it died; empty: it is no dead letter
+    told: Mapping[str, str] = field(default_factory=dict)  # headers that its MESSAGE has because of what happened to it
     expires: float = 0.0
+    # the step in which its consumer left: all that comes back so has its place before anybody gets any
     left_by: int = -1
-    given: int = -1
-    at: Consumer | None = None
-    transaction: Transaction | None = None
-    back: float | None = None
+    given: int = -1  # the step in which somebody got it
+    at: Consumer | None = None  # its consumer: it is in that consumer's ledger or, in mode auto, in its client's outbox
+    transaction: Transaction | None = None  # the open one that holds it
+    back: float | None = None  # when it comes back after a failure
     attempts: int = 0
     failures: int = 0
     failed_at: float | None = None
     reason: str = ""
-    avoid: Consumer | None = None
-    fresh: bool = True
-    held: bool = False
+    avoid: Consumer | None = None  # the consumer that rejected it last
+    fresh: bool = True  # nobody ever got it
+    held: bool = False  # it waited with its group, or was retained, so that later ones may have overtaken it
     message: Received | None = None
     size: int = 0
+    # among those of its priority that wait: its number, or that of one which it replaced; what stands behind the point
+    # orders dead letters of one step
     place: float = 0
-    vague: bool = False
-    gone: bool = False
+    vague: bool = False  # it is not known which of the two
+    gone: bool = False  # it is in no store any more
 
     def __post_init__(self) -> None:
         self.place = self.number
@@ -132,31 +115,21 @@ class Copy:
 
 @dataclass(eq=False, repr=False)
 class Store:
-    """A queue, or the private one of a topic's subscription.
-
-    Attributes:
-        limit: messages that may wait; 0: any number.
-        action: what happens then.
-        copies: all that is not done with, in order of arrival.
-        consumers: in the order in which they came.
-        most: that may wait now, after all that was given back.
-        given_up: what waited and was ended in this step without a delivery.
-        abandoned: its last consumer left, and so it goes with all that is still under way to it.
-    """
+    """A queue, or the private one of a topic's subscription."""
 
     name: str
     rules: Rules
     owner: Consumer | None = None
-    limit: int = 0
-    action: str = ""
+    limit: int = 0  # messages that may wait; 0: any number
+    action: str = ""  # what happens then
     conflate_by: str = ""
-    copies: list[Copy] = field(default_factory=list)
-    consumers: list[Consumer] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)  # all that is not done with, in order of arrival
+    consumers: list[Consumer] = field(default_factory=list)  # in the order in which they came
     browsers: list[Consumer] = field(default_factory=list)
     groups: dict[str, Consumer] = field(default_factory=dict)
-    most: int = 0
-    given_up: list[Copy] = field(default_factory=list)
-    abandoned: bool = False
+    most: int = 0  # that may wait now, after all that was given back
+    given_up: list[Copy] = field(default_factory=list)  # what waited and was ended in this step without a delivery
+    abandoned: bool = False  # its last consumer left, and so it goes with all that is still under way to it
 
     @property
     def waiting(self) -> list[Copy]:
@@ -185,9 +158,8 @@ class Store:
     def is_for(self, copy: Copy, consumer: Consumer, step: int, left: Container[Name] = ()) -> bool:
         """Whether that consumer may get a message; earlier ones of its group go first.
 
-        Args:
-            step: what came before that step has its place.
-            left: so have these, whenever they came, and although they may have been given up afterwards.
+        `step`: what came before that step has its place; `left`: so have these, whenever they came, and although they
+        may have been given up afterwards.
         """
         if self.stands_by(consumer) or not consumer.wants(copy.sent):
             return False
@@ -203,9 +175,8 @@ class Store:
     def free_groups(self, left: Container[Name] | None = None) -> None:
         """A group is anybody's if its consumer stands by, or does not want what comes next.
 
-        Args:
-            left: what waits, in the middle of a step: what comes back in the same one may not be there yet, and what
-                was given up in it may have been; None: the step is over.
+        `left`: what waits, in the middle of a step: what comes back in the same one may not be there yet, and what was
+        given up in it may have been; None: the step is over.
         """
         there = self.waiting
         if left is not None:
@@ -219,17 +190,12 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Due:
-    """A message that somebody must be told, and that is not taken from anybody else thereby.
+    """A message that somebody must be told, and that is not taken from anybody else thereby."""
 
-    Attributes:
-        number: those with the same one may come in any order.
-        copy: what a browser found waiting; it is not due when it waits no longer.
-    """
-
-    number: int
+    number: int  # those with the same one may come in any order
     name: Name
     told: Mapping[str, str] = field(default_factory=dict)
-    copy: Copy | None = None
+    copy: Copy | None = None  # what a browser found waiting; it is not due when it waits no longer
     expires: float = 0.0
 
     def is_due(self, now: float) -> bool:

@@ -72,9 +72,8 @@ def waiting_in(model: Model, store: Store) -> list[Name]:
 def find_given_up(model: Model, delivered: Delivered, *, last: bool = False) -> None:
     """Tell the model of each such message what happened to it.
 
-    Args:
-        delivered: what the model has not been told of yet.
-        last: it has been told everything; before, a message may be gone with a client that has left.
+    `delivered`: what the model has not been told of yet; `last`: it has been told everything; before, a message may be
+    gone with a client that has left.
     """
     for store in model.stores:
         closed = store.parted or (store.owner is not None and store.owner.client.closed)  # the model hears of it soon

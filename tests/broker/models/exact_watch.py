@@ -1,18 +1,7 @@
 """Watches the broker and compares: whatever the model of it says could not have happened is a failure here.
 
 After each step of a client, or of time, `Watch.look` reads what came into the outboxes.  Bytes are compared, and the
-order among different outboxes is recorded where queues give out messages (`Subscription.deliver`).  A failure is
-
-* a message that somebody else has, that was settled before, or that nobody sent, or not here, or not yet;
-* a redelivery that is not marked and counted as one, or a first delivery that is;
-* a message to a consumer behind a later one of its priority that nobody had before, either;
-* a message that overtakes one which waited before it and which the consumer could have had;
-* a message to somebody who does not want it, stands by, has too many, or is not the owner of its group;
-* a message to somebody while another of higher priority has room, or to him who rejected it while another has;
-* a message whose time is over, or has not come;
-* a message that waits while a consumer has room, or that waits on one side only;
-* one that was given up though its queue was not full, or not the one whose turn it was;
-* other headers, counts, books, or destinations than those that follow from what is kept.
+order among different outboxes is recorded where queues give out messages (`Subscription.deliver`).
 """
 
 from __future__ import annotations
@@ -45,16 +34,12 @@ _NOT_FOR_SUBSCRIBERS = {"transaction", "receipt", "x-delay", "_AMQ_SCHED_DELIVER
 
 
 class Given(NamedTuple):
-    """A queue gave a message to a consumer.
-
-    Attributes:
-        left: what waited there at that moment.
-        reading: the subscriptions whose ready list was being read in turns: they get nothing past it.
-    """
+    """A queue gave a message to a consumer."""
 
     subscription: Subscription
     message: Message
-    left: frozenset[Name]
+    left: frozenset[Name]  # what waited there at that moment
+    # the subscriptions whose ready list was being read in turns: they get nothing past it
     reading: frozenset[Subscription]
 
 
@@ -72,16 +57,12 @@ class Failed(NamedTuple):
 
 
 class Exact(Model):
-    """Reads what the broker does and compares it with the model.
-
-    Attributes:
-        failing: a client whose last frame was wrong, and who is to be closed for it.
-        names: what outstanding messages were ever called by: client, subscription and the headers of the MESSAGE.
-    """
+    """Reads what the broker does and compares it with the model."""
 
     def __init__(self, play: Clients, rules: Mapping[str, Rules]) -> None:
         super().__init__(play, rules)
-        self.failing: Client | None = None
+        self.failing: Client | None = None  # a client whose last frame was wrong, and that is to be closed for it
+        # what outstanding messages were ever called by: client, subscription and the headers of the MESSAGE
         self.names: list[tuple[Client, str, Received]] = []
         self._log: list[Given | Slow | Failed] = []
         self._slow: set[Client] = set()

@@ -1,8 +1,8 @@
 """A program of clients, drawn step by step: the driver of the model.
 
-`Clients` draws what a client does next, tells every `Books` that is switched on, and then lets the client do it.  Books
-are the checks: each keeps what it must know to say what is right.  `Setup` holds the switches: destinations, what SEND
-and SUBSCRIBE ask for, whether there is a store and the process is killed, whether rows are recorded.
+`Clients` draws what a client does next, tells the `Books`, and then lets the client do it.  Books are the check: they
+keep what they must know to say what is right.  `Setup` holds the switches: destinations, what SEND and SUBSCRIBE ask
+for, whether there is a store and the process is killed, whether rows are recorded.
 """
 
 from __future__ import annotations
@@ -62,70 +62,50 @@ def pick(data: st.DataObject, options: Sequence[T]) -> T:
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A SEND.
-
-    Attributes:
-        destinations: one, or several with commas between them.
-        headers: those that subscribers see.
-        expires: on the scene's clock; 0: never.
-        delay: seconds.
-        moment: the same on the scene's clock; 0: not given.
-        retain: set, remove, or nothing.
-    """
+    """A SEND."""
 
     client: Client
     body: bytes
-    destinations: tuple[str, ...]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    destinations: tuple[str, ...]  # one, or several with commas between them
+    headers: Mapping[str, str] = field(default_factory=dict)  # those that subscribers see
     priority: int = 4
-    expires: float = 0.0
-    delay: float = 0.0
-    moment: float = 0.0
+    expires: float = 0.0  # on the scene's clock; 0: never
+    delay: float = 0.0  # seconds
+    moment: float = 0.0  # the same on the scene's clock; 0: not given
     group: str | None = None
     closes_group: bool = False
     dedup_id: str = ""
-    retain: str = ""
+    retain: str = ""  # set, remove, or nothing
     key: str | None = None
     persistent: bool = False
 
 
 @dataclass(eq=False, repr=False)
 class Consumer:
-    """A subscription as its client sees it, and what the exact books know of it.
-
-    Attributes:
-        prefetch: unacknowledged messages at most; None: the server's default; 0: any number.
-        nbytes: the same in bytes; None: as good as any number.
-        browser: empty; `end`: it ends with what waits; `on`: it does not.
-        slow: messages that wait for it at most; None: as the rules say.
-        headers: all that its SUBSCRIBE asks for.
-        held: what has come and is not acknowledged.
-        store: where its messages come from; None for a topic in mode auto that holds publishers back.
-        ledger: what it has not acknowledged, in order of delivery.
-        retained: what it is still to be shown of what was retained when it came, and the numbers.
-        due: what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses.
-        latest: number of the latest message that it was the first to get, by priority.
-    """
+    """A subscription as its client sees it, and what the exact books know of it."""
 
     client: Client
     id: str
     destination: str
     mode: str = "auto"
     selector: str = ""
-    prefetch: int | None = None
-    nbytes: int | None = None
+    prefetch: int | None = None  # unacknowledged messages at most; None: the server's default; 0: any number
+    nbytes: int | None = None  # the same in bytes; None: as good as any number
     priority: int = 0
     exclusive: bool = False
     no_local: bool = False
-    browser: str = ""
-    slow: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    held: list[Held] = field(default_factory=list)
+    browser: str = ""  # empty; `end`: it ends with what waits; `on`: it does not
+    slow: int | None = None  # messages that wait for it at most; None: as the rules say
+    headers: dict[str, str] = field(default_factory=dict)  # all that its SUBSCRIBE asks for
+    held: list[Held] = field(default_factory=list)  # what has come and is not acknowledged
     ended: bool = False
-    store: Store | None = None
-    ledger: list[Copy] = field(default_factory=list)
+    store: Store | None = None  # where its messages come from; None for a topic in mode auto that holds publishers back
+    ledger: list[Copy] = field(default_factory=list)  # what it has not acknowledged, in order of delivery
+    # what it is still to be shown of what was retained when it came, and the numbers
     retained: list[tuple[Sent, str, int]] = field(default_factory=list)
+    # what it must have been told by now, in order of arrival: of a topic, or of a queue that it browses
     due: list[Due] = field(default_factory=list)
+    # number of the latest message that it was the first to get, by priority
     latest: dict[int, float] = field(default_factory=dict)
 
     def wants(self, sent: Sent) -> bool:
@@ -198,7 +178,11 @@ class Books:
 
     def settle(self, settlement: Settlement, transaction: Transaction | None = None) -> None: ...
 
-    def commit(self, transaction: Transaction) -> None: ...
+    def commit(self, transaction: Transaction) -> None:
+        for sent in transaction.sends:
+            self.publish(sent)
+        for settlement in transaction.settlements:
+            self.settle(settlement)
 
     def abort(self, transaction: Transaction) -> None: ...
 
@@ -237,45 +221,33 @@ class Books:
 
 @dataclass(frozen=True)
 class Setup:
-    """The switches of a program.
+    """The switches of a program."""
 
-    Attributes:
-        books: the checks that are on.
-        policies: pattern -> keys of `Policy`.
-        sends, subscribes: what SEND and SUBSCRIBE name; `logs`: topics and patterns that can be replayed.
-        wishes, demands: what they ask for, at most so many at a time.
-        stored: there is a store, and the process may be killed; `fails`: the store, too, and batches are written late.
-        ends_empty: nothing may be left when all clients have gone; durable subscriptions stay.
-        recorder: makes the recorder of each process; None: nothing is recorded; `close`: they are done with.
-        small: constants of the broker that a short program would never reach.
-        away: seconds between two processes.
-        often: names of steps, once more for each time.
-    """
-
-    books: Sequence[Callable[[Clients], Books]]
-    policies: Mapping[str, Mapping[str, Any]]
-    sends: Sequence[str]
-    subscribes: Sequence[str]
-    logs: Sequence[str] = ()
-    wishes: Sequence[str] = ("",)
-    demands: Sequence[str] = ("",)
+    book: Callable[[Clients], Books]  # makes the check
+    policies: Mapping[str, Mapping[str, Any]]  # pattern -> keys of `Policy`
+    sends: Sequence[str]  # what SEND names
+    subscribes: Sequence[str]  # what SUBSCRIBE names
+    logs: Sequence[str] = ()  # topics and patterns that can be replayed
+    wishes: Sequence[str] = ("",)  # what a SEND asks for, at most so many at a time
+    demands: Sequence[str] = ("",)  # what a SUBSCRIBE asks for
     wishes_at_once: int = 2
     demands_at_once: int = 2
     versions: Sequence[Version] = ALL
     quotas: Mapping[str, Any] = field(default_factory=dict)
-    stored: bool = False
-    fails: bool = False
+    stored: bool = False  # there is a store, and the process may be killed
+    fails: bool = False  # the store, too, and batches are written late
     receipts: bool = False
-    ends_empty: bool = True
-    recorder: Callable[[], Recorder] | None = None
-    close: Callable[[], object] = dict
-    small: Sequence[tuple[object, str, object]] = ()
+    ends_empty: bool = True  # nothing may be left when all clients have gone; durable subscriptions stay
+    recorder: Callable[[], Recorder] | None = None  # makes the recorder of each process; None: nothing is recorded
+    close: Callable[[], object] = dict  # the recorders are done with
+    small: Sequence[tuple[object, str, object]] = ()  # constants of the broker that a short program would never reach
+    # Names of steps, once more for each time.
     often: Sequence[str] = ("publish",) * 5 + ("settle",) * 10 + ("subscribe", "subscribe", "resume", "wait", "end")
     clients: int = 4
     consumers: int = 20
     transactions: int = 3
     waits: Sequence[float] = (0.5, 1.5, 5.5)
-    away: Sequence[float] = (1.0, 100.0)
+    away: Sequence[float] = (1.0, 100.0)  # seconds between two processes
 
 
 class Clients(RuleBasedStateMachine):
@@ -288,7 +260,6 @@ class Clients(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.profile = profile
-        self.books: list[Books] = []
         self.consumers: list[Consumer] = []
         self.transactions: list[Transaction] = []
         self.under_way: Batch | None = None
@@ -306,7 +277,7 @@ class Clients(RuleBasedStateMachine):
             self.scene = Scene(setup.policies, stored=setup.stored, **setup.quotas)
         else:
             self.scene = RecordedScene(setup.recorder, setup.policies, stored=setup.stored, **setup.quotas)
-        self.books = [make(self) for make in setup.books]
+        self.book = setup.book(self)
         for _ in range(3):
             self.connect(data)
         for _ in range(data.draw(st.integers(1, 5))):
@@ -338,8 +309,7 @@ class Clients(RuleBasedStateMachine):
             self.crash: vault is not None,
             self.restart: vault is not None and not self.is_failing,
         }
-        for book in self.books:
-            possible |= book.actions()
+        possible |= self.book.actions()
         named = {act.__name__: act for act in possible}
         often = [named[name] for name in self.setup.often]
         self.failed = True
@@ -353,8 +323,7 @@ class Clients(RuleBasedStateMachine):
                 if self.setup.stored:
                     self.scene.store.failure = ""
                     self.write_all()
-                for book in self.books:
-                    book.finish()
+                self.book.finish()
                 if self.setup.ends_empty:
                     self.scene.finish()
         finally:
@@ -365,8 +334,7 @@ class Clients(RuleBasedStateMachine):
     def look(self) -> None:
         """Every client reads; then the books compare, and those that were closed are gone."""
         self.read()
-        for book in self.books:
-            book.look()
+        self.book.look()
         for client in [client for client in self.scene.clients if client.closed or client.session.ended]:
             self.forget(client)
 
@@ -374,16 +342,14 @@ class Clients(RuleBasedStateMachine):
         for client in self.scene.clients:
             for frame in client.received():
                 if frame.command == "RECEIPT":
-                    for book in self.books:
-                        book.receipt(client, frame.headers["receipt-id"])
+                    self.book.receipt(client, frame.headers["receipt-id"])
                 elif frame.command == "MESSAGE":
                     self._came(client, frame)
 
     def _came(self, client: Client, frame: Received) -> None:
         found = [each for each in self.consumers if each.client is client and each.id == frame.subscription]
         for consumer in found:  # none: it unsubscribed before it read
-            for book in self.books:
-                book.came(consumer, frame)
+            self.book.came(consumer, frame)
             if consumer.mode != "auto" and not consumer.browser and not consumer.ended:
                 consumer.held.append(Held(consumer, frame))
 
@@ -437,8 +403,7 @@ class Clients(RuleBasedStateMachine):
         if not self.setup.receipts:
             return {}
         name = f"r{self.next()}"
-        for book in self.books:
-            book.promise(client, name)
+        self.book.promise(client, name)
         return {"receipt": name}
 
     # clients
@@ -453,8 +418,7 @@ class Clients(RuleBasedStateMachine):
         (client.disconnect if graceful else client.drop)()
 
     def end_client(self, client: Client, *, graceful: bool) -> None:
-        for book in self.books:
-            book.leave(client, taken=graceful, lost=not graceful)
+        self.book.leave(client, taken=graceful, lost=not graceful)
         for consumer in [each for each in self.consumers if each.client is client]:
             consumer.ended, consumer.held = True, []
 
@@ -463,12 +427,11 @@ class Clients(RuleBasedStateMachine):
 
     def resume(self, data: st.DataObject) -> None:
         client = pick(data, [client for client in self.clients if client.stalled])
-        for book in self.books:
-            book.resume(client)
+        self.book.resume(client)
         client.resume()
 
     def wait(self, data: st.DataObject) -> None:
-        if not any(book.wait(data) for book in self.books):
+        if not self.book.wait(data):
             self.scene.wait(pick(data, self.setup.waits))
 
     # SUBSCRIBE, UNSUBSCRIBE
@@ -483,8 +446,7 @@ class Clients(RuleBasedStateMachine):
             self.demand(data, demand, consumer)
         if any(each.client is client and each.id == consumer.id for each in self.consumers):
             return
-        for book in self.books:
-            book.subscribe(consumer)
+        self.book.subscribe(consumer)
         self.consumers.append(consumer)
         client.subscribe(consumer.destination, consumer.id, consumer.mode, **consumer.headers)
 
@@ -544,8 +506,7 @@ class Clients(RuleBasedStateMachine):
 
     def unsubscribe(self, data: st.DataObject) -> None:
         consumer = pick(data, self.leavable)
-        for book in self.books:
-            book.unsubscribe(consumer)
+        self.book.unsubscribe(consumer)
         consumer.ended = True
         self.consumers.remove(consumer)
         for_good = "durable" in consumer.headers and data.draw(st.booleans())
@@ -580,8 +541,7 @@ class Clients(RuleBasedStateMachine):
 
     def send(self, sent: Sent, destination: str, transaction: Transaction | None) -> None:
         client = sent.client
-        for book in self.books:
-            book.publish(sent, transaction)
+        self.book.publish(sent, transaction)
         control = {} if transaction is None else {"transaction": transaction.name}
         control |= {} if client.session.ended else self.receipt(client)
         client.publish(destination, sent.body, **sent.headers, **control)
@@ -590,8 +550,7 @@ class Clients(RuleBasedStateMachine):
         stream = self.scene.broker.registry.streams._streams.get(destination)
         if stream is not None and stream.next > stream.first:
             self.first_seqs.setdefault(destination, stream.first)
-        for book in self.books:
-            book.published(sent, transaction)
+        self.book.published(sent, transaction)
 
     def wish(
         self, data: st.DataObject, wish: str, destination: str, what: dict[str, Any], headers: dict[str, str]
@@ -655,8 +614,7 @@ class Clients(RuleBasedStateMachine):
             settlement.reason = data.draw(st.sampled_from(["", "bad"]))
             headers |= {"reason": settlement.reason} if settlement.reason else {}
             headers |= {} if settlement.requeue else {"requeue": "false"}
-        for book in self.books:
-            book.settle(settlement, transaction)
+        self.book.settle(settlement, transaction)
         if transaction is not None:
             transaction.settlements.append(settlement)
             headers["transaction"] = transaction.name
@@ -691,8 +649,7 @@ class Clients(RuleBasedStateMachine):
         transaction = pick(data, self.transactions)
         client = transaction.client
         commits = data.draw(st.booleans()) and not self.is_failing
-        for book in self.books:
-            (book.commit if commits else book.abort)(transaction)
+        (self.book.commit if commits else self.book.abort)(transaction)
         self.transactions.remove(transaction)
         for held in [held for settlement in transaction.settlements for held in settlement.held]:
             held.transaction = None
@@ -717,8 +674,7 @@ class Clients(RuleBasedStateMachine):
         if self.is_failing:
             self.under_way = vault.take() if vault.storage.unwritten else None
             return
-        for book in self.books:
-            book.written()
+        self.book.written()
 
     def take_batch(self, data: st.DataObject) -> None:
         self.under_way = self.scene.vault.take()
@@ -744,8 +700,7 @@ class Clients(RuleBasedStateMachine):
         if self.under_way is not None and data.draw(st.booleans()):
             vault.store.write(self.under_way)
             committed = self.under_way.number
-        for book in self.books:
-            book.ending()
+        self.book.ending()
         self.begin_process(self.scene.crash(data.draw(st.sampled_from(self.setup.away))), committed, clean=False)
 
     def restart(self, data: st.DataObject) -> None:
@@ -756,8 +711,7 @@ class Clients(RuleBasedStateMachine):
             client.flush()
         self.scene.settle()
         self.look()
-        for book in self.books:
-            book.ending()
+        self.book.ending()
         self.begin_process(self.scene.restart(), float("inf"), clean=True)
 
     def begin_process(self, scene: Scene, committed: float, *, clean: bool) -> None:
@@ -767,7 +721,6 @@ class Clients(RuleBasedStateMachine):
         self.consumers, self.transactions, self.scene = [], [], scene
         self.processes += 1
         self.first_seqs.clear()
-        for book in self.books:
-            book.next_process(old, committed, clean=clean)
+        self.book.next_process(old, committed, clean=clean)
         scene.connect(V12)
         scene.connect(V11)

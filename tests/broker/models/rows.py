@@ -40,31 +40,16 @@ Settled = tuple[str, str | None, int | None, int | None, str | None, str | None,
 class Rows(Books):
     """What the rows of a process have to tell.
 
-    Args:
-        notes: what the recorder of a scene was told.
-        each_step: compare after each step; otherwise only at the end of each process.
-
-    Attributes:
-        taken: what the rows have to tell of SENDs, in any order.
-        later: SENDs whose time has not come: when, in seconds since the epoch, what, and what a store has of it.
-        settled: session -> what the rows have to tell of its ACKs and NACKs, in order.
-        browsers: sessions and ids of all subscriptions that ever were one.
-        entered: messages that came into queues.
-        consumed: those that went out in mode auto, and did not come back.
-        elsewhere: messages that expired in no queue: on their way to a topic, or retained.
-        recovered: messages in queues when the process began.
+    `notes`: what the recorder of a scene was told.  `each_step`: compare after each step, and not only at the end of
+    each process.
     """
 
     def __init__(
-        self,
-        play: Clients,
-        notes: Callable[[Scene], Notes],
-        *,
-        each_step: bool = True,
-        logs: tuple[str, ...] = (),
+        self, play: Clients, notes: Callable[[Scene], Notes], *, each_step: bool = True, logs: tuple[str, ...] = ()
     ) -> None:
         super().__init__(play)
         self._notes, self._each_step, self._logs = notes, each_step, logs
+        # SENDs whose time has not come: when, in seconds since the epoch, what, and what a store has of it.
         self.later: list[tuple[float, list[Taken], list[Taken]]] = []
         self.stored: list[tuple[float, list[Taken], list[Taken]]] = []
         self._refused: set[Client] = set()
@@ -72,10 +57,12 @@ class Rows(Books):
         self._watch()
 
     def _begin(self, recovered: int) -> None:
-        self.taken: Counter[Taken] = Counter()
-        self.settled: dict[str, list[Settled]] = {}
-        self.browsers: set[tuple[str, str]] = set()
+        self.taken: Counter[Taken] = Counter()  # what the rows have to tell of SENDs, in any order
+        self.settled: dict[str, list[Settled]] = {}  # what they have to tell of a session's ACKs and NACKs, in order
+        self.browsers: set[tuple[str, str]] = set()  # sessions and ids of all subscriptions that ever were one
         self._seen: set[tuple[str, str]] = set()
+        # Messages in queues when the process began; that came into queues; that went out in mode auto, and did not
+        # come back; and that expired in no queue: on their way to a topic, or retained.
         self.recovered, self.entered, self.consumed, self.elsewhere = recovered, 0, 0, 0
 
     def _watch(self) -> None:

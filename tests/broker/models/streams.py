@@ -36,44 +36,28 @@ class Entry:
 
 @dataclass(eq=False)
 class Cursor:
-    """What is known of a name to resume by.
+    """What is known of a name to resume by."""
 
-    Attributes:
-        topic: topic or pattern.
-        began: topic -> the number of the message behind which it began.
-        position: the number of the last message before which all is done.
-        written: the store knows the name.
-        moved: it may stand further back than `position`.
-    """
-
-    topic: str
-    began: dict[str, int]
-    position: int
-    written: bool = False
-    moved: bool = False
+    topic: str  # topic or pattern
+    began: dict[str, int]  # topic -> the number of the message behind which it began
+    position: int  # the number of the last message before which all is done
+    written: bool = False  # the store knows the name
+    moved: bool = False  # it may stand further back than `position`
 
 
 @dataclass(eq=False)
 class Reader:
-    """A subscription.
-
-    Attributes:
-        after: topic -> the number of the last message that it got, or was told of.
-        last: the number of the last message that it got.
-        open: message-id -> the numbers that are done once it is acknowledged.
-        rejected: the same of what comes back.
-        done: numbers that it has acknowledged.
-        strict: it is not to be told of a gap where there is none.
-    """
+    """A subscription."""
 
     consumer: Consumer
     cursor: Cursor | None
-    after: dict[str, int]
-    last: int
-    strict: bool
+    after: dict[str, int]  # topic -> the number of the last message that it got, or was told of
+    last: int  # the number of the last message that it got
+    strict: bool  # it is not to be told of a gap where there is none
+    # message-id -> the numbers that are done once it is acknowledged
     open: dict[str, list[int]] = field(default_factory=dict)
-    rejected: dict[str, list[int]] = field(default_factory=dict)
-    done: set[int] = field(default_factory=set)
+    rejected: dict[str, list[int]] = field(default_factory=dict)  # the same of what comes back
+    done: set[int] = field(default_factory=set)  # numbers that it has acknowledged
 
 
 class Streams(Books):

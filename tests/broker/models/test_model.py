@@ -75,7 +75,7 @@ def everything(data: st.DataObject) -> Setup:
     several = [",".join([*queues, topics[0]]), ", ".join(topics[:2])]
     dead_letters = [name.replace("/queue/", "/queue/dlq.") for name in queues]
     return Setup(
-        [partial(Exact, rules=rules)],
+        partial(Exact, rules=rules),
         {pattern: each.policy() for pattern, each in rules.items()},
         sends=[*queues * 3, *topics[:2], *several],
         subscribes=[*queues * 4, *dead_letters, MOVED, *topics, "/topic/#"],
@@ -91,7 +91,7 @@ def one_queue(data: st.DataObject) -> Setup:
     rules = {QUEUES[0]: Rules(max_attempts=0, backoff=pick(data, [0.0, 0.0, QUARTER]))}
     selective = pick(data, ["", "selector"])
     return Setup(
-        [partial(Exact, rules=rules)],
+        partial(Exact, rules=rules),
         {QUEUES[0]: rules[QUEUES[0]].policy()},
         sends=QUEUES[:1],
         subscribes=QUEUES[:1],
@@ -107,7 +107,7 @@ def one_queue(data: st.DataObject) -> Setup:
 def kills(data: st.DataObject) -> Setup:
     """Durable queues on a store that fails, process after process."""
     return Setup(
-        [Batches],
+        Batches,
         POLICIES,
         sends=list(DURABLE),
         subscribes=[*DURABLE, "/queue/dlq.a", "/queue/dlq.b"],
@@ -134,7 +134,7 @@ def rows(data: st.DataObject, *, journal: bool = False) -> Setup:
     journals = Journals() if journal else None
     read = partial(Rows, notes=journals.read, each_step=False) if journals else partial(Rows, notes=recorded_by)
     return Setup(
-        [partial(read, logs=LOGS)],
+        partial(read, logs=LOGS),
         RECORDED,
         sends=[*(queues + topics) * 2, *also],
         subscribes=[*queues * 2, *topics, *patterns, *dead_letters],
@@ -156,7 +156,7 @@ def rows(data: st.DataObject, *, journal: bool = False) -> Setup:
 def replay(data: st.DataObject) -> Setup:
     """Topics with logs, and readers that come back; with a store, process after process."""
     return Setup(
-        [Streams],
+        Streams,
         streams.POLICIES,
         sends=streams.TOPICS,
         subscribes=[*streams.TOPICS, "/topic/*"],

@@ -1,4 +1,4 @@
-"""What may wait in a queue, and which message goes; and conflation. For slow subscribers see test_topic_slow."""
+"""What may wait in a queue, and which message goes; and conflation. For slow subscribers see test_topic."""
 
 from __future__ import annotations
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from gateway.broker.model.message import Message
-from gateway.broker.routing.scheduled import ScheduledSend, ScheduledSends
+from gateway.broker.routing.scheduled import ScheduledSends
 
 from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from ..durable import P
+from ..topic.logged import BOTH, write
 
 LATER = {"x-delay": "1000"}
-both = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
+RUN = Message.run.decode()
 
 
 def moment(scene: Scene, seconds: float) -> str:
@@ -22,15 +23,6 @@ def moment(scene: Scene, seconds: float) -> str:
 
 def delayed(scene: Scene) -> ScheduledSends:
     return scene.broker.router.delayed
-
-
-def id_of(waiting: ScheduledSend) -> str:
-    return f"{Message.run.decode()}-{waiting.number}"
-
-
-def write(scene: Scene) -> None:
-    if scene.is_stored:
-        scene.commit()
 
 
 @pytest.mark.parametrize("destination", ["/queue/a", "/topic/a"])
@@ -47,27 +39,6 @@ def test_never_early_and_at_most_50_ms_late(scene: Scene, client: Client, destin
     assert not {name for name in message.headers if "delay" in name.lower() or "SCHED" in name}
 
 
-@pytest.mark.parametrize("header", ["x-delay", "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME"])
-@pytest.mark.parametrize("value", ["0", "-5", "5"])
-def test_a_time_in_the_past_is_now(scene: Scene, client: Client, header: str, value: str) -> None:
-    client.subscribe("a")
-    if header == "AMQ_SCHEDULED_TIME" and value == "-5":
-        value = "1"
-    client.publish("a", b"m", **{header: value})
-    if header != "AMQ_SCHEDULED_TIME" and value == "5":
-        assert not client.received()
-        scene.wait(0.02)
-    assert client.bodies() == [b"m"]
-
-
-def test_in_the_order_of_their_times_and_of_arrival(scene: Scene, client: Client) -> None:
-    client.subscribe("a")
-    for number, delay in enumerate((300, 100, 200, 100, 0)):
-        client.publish("a", b"%d" % number, **{"x-delay": str(delay)})
-    scene.wait(1.0)
-    assert client.bodies() == [b"4", b"1", b"3", b"2", b"0"]
-
-
 def test_until_then_it_is_in_no_queue_but_counts_as_memory(scene: Scene, client: Client) -> None:
     client.publish("a", b"x" * 1_000, receipt="r", **LATER)
     assert client.receipts() == ["r"]
@@ -80,47 +51,6 @@ def test_until_then_it_is_in_no_queue_but_counts_as_memory(scene: Scene, client:
     assert len(client.messages()) == 1
     assert len(delayed(scene)) == 0
     assert scene.broker.memory.used == 0
-
-
-@pytest.mark.parametrize(("is_moment", "left"), [(False, 0.99), (True, 0.49)])
-def test_in_a_transaction_a_delay_counts_from_commit_and_a_moment_stays(
-    scene: Scene, client: Client, is_moment: bool, left: float
-) -> None:
-    client.subscribe("a")
-    client.begin()
-    client.publish("a", b"m", transaction="t", **({"AMQ_SCHEDULED_TIME": moment(scene, 2.0)} if is_moment else LATER))
-    scene.wait(1.5)
-    assert len(delayed(scene)) == 0
-    client.commit()
-    scene.wait(left)
-    assert not client.received()
-    scene.wait(0.05)
-    assert client.bodies() == [b"m"]
-
-
-def test_abort_and_a_lost_connection(scene: Scene, client: Client) -> None:
-    """An open transaction is undone; a SEND outside of one is carried out."""
-    client.begin()
-    client.publish("a", b"undone", transaction="t", **LATER)
-    client.abort()
-    client.publish("a", b"m", **LATER)
-    client.begin()
-    client.publish("a", b"undone", transaction="t", **LATER)
-    client.drop()
-    scene.wait(1.1)
-    other = scene.connect()
-    other.subscribe("a")
-    assert other.bodies() == [b"m"]
-
-
-def test_no_local_holds_behind_it(scene: Scene, client: Client) -> None:
-    other = scene.connect()
-    for each in (client, other):
-        each.subscribe("/topic/a", **{"no-local": "true"})
-    client.publish("/topic/a", b"m", **LATER)
-    scene.wait(1.1)
-    assert not client.received()
-    assert other.bodies() == [b"m"]
 
 
 @pytest.mark.parametrize("transaction", [{}, {"transaction": "t"}])
@@ -158,23 +88,29 @@ def test_where_delays_are_switched_off_each_is_an_error(stage: Stage, header: st
     assert other.bodies() == [b"now"]
 
 
-@both
-def test_one_is_found_by_its_id(stage: Stage, stored: bool) -> None:
+@BOTH
+def test_one_is_found_by_its_id_and_called_off(stage: Stage, stored: bool) -> None:
     scene = stage(stored=stored)
-    for body in (b"1", b"2"):
-        scene.connect().publish("a", body, **P, **LATER)
-    first, second = delayed(scene).every()
-    assert first.number < second.number
-    assert [each.sending.body for each in (first, second)] == [b"1", b"2"]
+    client = scene.connect()
+    for body in (b"1", b"2", b"3"):
+        client.publish("a", body, **P, **LATER)
+    write(scene)
+    nbytes = scene.broker.memory.used
+    first, second, third = delayed(scene).every()
+    assert [each.sending.body for each in (first, second, third)] == [b"1", b"2", b"3"]
     assert first.due == scene.now + 1.0
-    assert scene.message_admin.scheduled(id_of(second)) is second
-    for wrong in ("", "nothing", f"{Message.run.decode()}-0", f"elsewhere-{first.number}"):
+    assert scene.message_admin.scheduled(f"{RUN}-{second.number}") is second
+    for wrong in ("", "nothing", f"{RUN}-0", f"elsewhere-{first.number}"):
         assert scene.message_admin.scheduled(wrong) is None
-    write(scene)
-    scene.wait(1.1)
-    assert scene.message_admin.scheduled(id_of(second)) is None
+    assert delayed(scene).call_off(second)
     assert not delayed(scene).call_off(second)
+    assert len(delayed(scene)) == 2
+    assert scene.broker.memory.used == nbytes * 2 // 3
+    scene.audit()
+    scene.wait(1.1)
+    client.subscribe("a")
     write(scene)
+    assert client.bodies() == [b"1", b"3"]
 
 
 def test_by_the_same_id_after_a_restart(stage: Stage) -> None:
@@ -188,27 +124,6 @@ def test_by_the_same_id_after_a_restart(stage: Stage) -> None:
     found = delayed(scene).every()
     assert [each.number for each in found][:2] == before
     assert [len(each.sending.targets) for each in found] == [1, 1, 1]
-
-
-@both
-def test_one_that_is_called_off_never_comes(stage: Stage, stored: bool) -> None:
-    scene = stage(stored=stored)
-    client = scene.connect()
-    for body in (b"1", b"2", b"3"):
-        client.publish("a", body, **P, **LATER)
-    write(scene)
-    nbytes = scene.broker.memory.used
-    _, second, _ = delayed(scene).every()
-    assert delayed(scene).call_off(second)
-    assert not delayed(scene).call_off(second)
-    assert len(delayed(scene)) == 2
-    assert scene.broker.memory.used == nbytes * 2 // 3
-    scene.audit()
-    scene.wait(1.1)
-    consumer = scene.connect()
-    consumer.subscribe("a")
-    write(scene)
-    assert consumer.bodies() == [b"1", b"3"]
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -226,11 +141,3 @@ def test_nor_in_the_next_process(stage: Stage, written: bool) -> None:
     scene = scene.crash(60.0)
     assert not len(delayed(scene))
     assert not scene.broker.destinations
-
-
-def test_many_that_are_called_off_leave_nothing_on_the_agenda(scene: Scene, client: Client) -> None:
-    for _ in range(100):
-        client.publish("a", b"1", **LATER)
-    for each in delayed(scene).every():
-        delayed(scene).call_off(each)
-    assert len(scene.broker.scheduler) < 20

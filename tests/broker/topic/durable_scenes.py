@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.broker.errors import TakenOver
 from gateway.codec import V10, V12, Version
 
 from ..client import Client, Scene
@@ -46,6 +47,14 @@ def known(scene: Scene, version: Version = V12, *, login: str = "ada", client_id
     if version is not V10:
         headers += f"accept-version:{version.name}\nhost:localhost\n"
     return scene.connect_by(f"CONNECT\n{headers}\n\0".encode())
+
+
+def is_ghost(client: Client) -> bool:
+    """True if a client was ended for another that came under its client-id."""
+    if not client.closed:
+        return False
+    assert isinstance(client.failures[0], TakenOver)
+    return client.error().headers["message"] in ("client-id taken over", "subscription taken over")
 
 
 def consumer(scene: Scene, headers: Headers, topic: str = TOPIC, **more: str) -> Client:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from gateway.broker.topic.stream import Stream
 from gateway.broker.topic.topic import Topic
 
@@ -15,6 +17,7 @@ LOG: Rules = {T: {"log_messages": 100}}
 LOGS: Rules = {"/topic/#": {"log_messages": 100}}
 FIRST = {"from-seq": "0"}
 ME = {"resume": "me", "ack": "client"}
+BOTH = pytest.mark.parametrize("stored", [False, True], ids=["memory", "stored"])
 
 
 def log_of(scene: Scene, name: str = T) -> Stream:

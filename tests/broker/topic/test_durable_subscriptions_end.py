@@ -1,4 +1,4 @@
-"""The end of durable subscriptions: by UNSUBSCRIBE, another of the name, another session, or time."""
+"""The end of durable subscriptions: by UNSUBSCRIBE, another of the name, another session, or time; and the store."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gateway.codec import Frame, Head
 
 from ..client import Client, Scene
 from ..conftest import Stage
-from ..test_broker_take_over import is_ghost
 from .durable_scenes import (
     ACTIVEMQ,
     APOLLO,
     ARTEMIS,
     HOLDING,
+    KINDS,
     NAMED,
     ONE,
     PASSING,
@@ -29,6 +29,7 @@ from .durable_scenes import (
     end,
     ending,
     hold,
+    is_ghost,
     kinds,
     known,
     let_go,
@@ -72,9 +73,7 @@ class TestUnsubscribe:
     @pytest.mark.parametrize(
         ("subscribed", "headers"),
         [
-            (RABBITMQ, APOLLO),
             (ACTIVEMQ, ARTEMIS),
-            (ACTIVEMQ, APOLLO),
             (SHARED, APOLLO),
             (PASSING, APOLLO),  # has gone by then
             ({"durable": "true", "auto-delete": "true"}, APOLLO),
@@ -102,13 +101,6 @@ class TestUnsubscribe:
         assert again.receipts() == ["r"]
         assert not scene.broker.registry.count()
         assert scene.broker.memory.used == 0
-
-    def test_one_without_a_name_must_be_consumed(self, scene: Scene) -> None:
-        consumer(scene, RABBITMQ).drop()
-        again = known(scene)
-        end(again, RABBITMQ)
-        assert message_of(again) == "unknown subscription"
-        assert len(names(scene)) == 1
 
     @kinds
     def test_not_while_other_sessions_consume_it(self, scene: Scene, headers: Headers) -> None:
@@ -156,19 +148,6 @@ class TestUnsubscribe:
         assert client.bodies()[-1:] == [b"new"]
         assert len(names(scene)) == 1
 
-    def test_no_date_of_it_ends_the_next_one(self, stage: Stage) -> None:
-        scene = stage({"#": {"backoff": 9.0, "idle_timeout": 2.0, "time_to_live": 1.0}})
-        client = consumer(scene, RABBITMQ, ack="client", **ONE)
-        publish(scene, b"1", b"2", JMSXGroupID="g")
-        client.nack(client.messages()[0])
-        end(client, RABBITMQ)
-        client.subscribe(TOPIC, ack="client", **RABBITMQ)
-        scene.wait(10.0)
-        client.received()
-        publish(scene, b"3")
-        assert client.bodies() == [b"3"]
-        assert scene.broker.context.group_bytes == 0
-
 
 class TestManyMessages:
     """A subscription for which much waits goes at once, and its messages in slices."""
@@ -200,14 +179,6 @@ class TestManyMessages:
             left.append(scene.broker.context.waiting)
         assert left == [4, 2, 2]
         assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 6)
-
-    def test_the_next_one_of_its_name_has_nothing_of_it(self, stage: Stage) -> None:
-        scene = stage()
-        client = self.deep(scene, JMSXGroupID="g")
-        client.subscribe(TOPIC, ack="client", **RABBITMQ)
-        publish(scene, b"new")
-        assert client.bodies() == [b"new"]
-        assert scene.broker.context.group_bytes == 0
 
     def test_a_message_that_comes_back_meanwhile_takes_the_rest_with_it(self, stage: Stage) -> None:
         scene = stage()
@@ -320,31 +291,6 @@ class TestTakeOver:
         assert client.bodies() == [b"3"]
         assert len(names(scene)) == 1
 
-    def test_the_ghost_gives_back_all_that_it_had(self, scene: Scene) -> None:
-        ghost, client = consumer(scene, ACTIVEMQ, ack="client-individual"), known(scene)
-        ghost.subscribe("/queue/a", id="1", ack="client")
-        ghost.publish("/queue/a", b"m")
-        publish(scene, b"1", b"2")
-        ghost.begin()
-        for message in ghost.messages():
-            ghost.ack(message, transaction="t")
-        ghost.publish("/queue/b", b"never", transaction="t")
-        client.subscribe("/queue/a", id="1")
-        client.subscribe(TOPIC, **ACTIVEMQ)
-        assert sorted(client.bodies()) == [b"1", b"2", b"m"]
-        assert "/queue/b" not in scene.broker.destinations
-
-    @pytest.mark.parametrize(
-        ("headers", "login", "client_id"),
-        [(ACTIVEMQ, "eve", "one"), (ACTIVEMQ, "ada", "two"), (ACTIVEMQ, "ada", ""), (RABBITMQ, "ada", "two")],
-    )
-    def test_no_other_session_takes_it(self, scene: Scene, headers: Headers, login: str, client_id: str) -> None:
-        clients = [known(scene, client_id="one"), known(scene, login=login, client_id=client_id)]
-        for client in clients:
-            client.subscribe(TOPIC, **headers)
-        assert not any(client.closed for client in clients)
-        assert len(names(scene)) == 1 + (headers is ACTIVEMQ)
-
     def test_twice_in_a_session_the_second_stands_by(self, scene: Scene) -> None:
         client = consumer(scene, ACTIVEMQ)
         client.subscribe(TOPIC, id="1", **ACTIVEMQ)
@@ -355,43 +301,155 @@ class TestTakeOver:
         assert [(each.subscription, each.body) for each in client.messages()] == [("1", b"3")]
 
 
-class TestTime:
-    @kinds
-    @pytest.mark.parametrize("by", ["policy", "header"])
-    def test_it_ends_when_no_consumer_came_back(self, stage: Stage, headers: Headers, by: str) -> None:
-        scene = stage({TOPIC: {"idle_timeout": 2.0}} if by == "policy" else {})
-        headers = headers | ({"x-expires": "2000"} if by == "header" else {})
-        client = consumer(scene, headers, ack="client")
-        scene.wait(5.0)
-        publish(scene, b"1")
-        client.drop()
-        scene.wait(1.9)
-        again = consumer(scene, headers, ack="client")
-        scene.wait(5.0)
-        assert again.bodies() == [b"1"]
-        again.drop()
-        publish(scene, b"2")
-        scene.wait(1.9)
-        assert scene.broker.context.waiting == 2
-        scene.wait(0.2)
-        assert not names(scene)
-        assert not scene.broker.registry.count()
-        assert scene.broker.memory.used == 0
+@kinds
+@pytest.mark.parametrize("by", ["policy", "header"])
+def test_one_ends_when_no_consumer_came_back(stage: Stage, headers: Headers, by: str) -> None:
+    scene = stage({TOPIC: {"idle_timeout": 2.0}} if by == "policy" else {})
+    headers = headers | ({"x-expires": "2000"} if by == "header" else {})
+    client = consumer(scene, headers, ack="client")
+    scene.wait(5.0)
+    publish(scene, b"1")
+    client.drop()
+    scene.wait(1.9)
+    again = consumer(scene, headers, ack="client")
+    scene.wait(5.0)
+    assert again.bodies() == [b"1"]
+    again.drop()
+    publish(scene, b"2")
+    scene.wait(1.9)
+    assert scene.broker.context.waiting == 2
+    scene.wait(0.2)
+    assert (names(scene), scene.broker.registry.count(), scene.broker.memory.used) == ([], 0, 0)
 
-    def test_a_message_that_comes_back_behind_that_time_does_not_stay(self, stage: Stage) -> None:
-        scene = stage({TOPIC: {"idle_timeout": 2.0, "backoff": 5.0}})
-        client = consumer(scene, RABBITMQ, ack="client")
-        publish(scene, b"m")
-        client.nack(client.message())
-        client.drop()
-        scene.wait(3.0)
-        assert not names(scene)
-        scene.wait(3.0)
-        assert scene.broker.memory.used == 0
 
-    def test_one_that_comes_and_goes_leaves_nothing_on_the_agenda(self, scene: Scene) -> None:
+def store(scene: Scene, *bodies: bytes, to: str = TOPIC, **headers: str) -> None:
+    """Durable messages; they are written."""
+    publish(scene, *bodies, to=to, persistent="true", **headers)
+    scene.commit()
+
+
+class Stored:
+    """They and their durable messages survive a kill; what was ended does not."""
+
+    @pytest.fixture
+    def scene(self, stage: Stage) -> Scene:
+        return stage(stored=True)
+
+
+class TestKill(Stored):
+    @spelled
+    @pytest.mark.parametrize("topic", [TOPIC, "/topic/*"])
+    def test_what_was_missed_is_there(self, scene: Scene, headers: Headers, topic: str) -> None:
+        """The RECEIPT of the SUBSCRIBE says that the subscription itself is."""
         client = known(scene)
-        for _ in range(300):
-            client.subscribe(TOPIC, **RABBITMQ, **{"x-expires": "86400000"})
-            end(client, RABBITMQ)
-        assert len(scene.broker.scheduler) <= 200
+        client.subscribe(topic, receipt="r", **headers)
+        assert client.receipts() == []
+        scene.commit()
+        assert client.receipts() == ["r"]
+        scene = scene.crash()
+        store(scene, b"1", b"2")
+        scene = scene.crash()
+        assert len(names(scene)) == 1
+        store(scene, b"3")
+        messages = consumer(scene, headers, topic).messages()
+        assert [(each.body, each.redelivered) for each in messages] == [(b"1", True), (b"2", True), (b"3", False)]
+
+    def test_all_that_it_is_comes_back(self, scene: Scene) -> None:
+        """Topic, selector, no-local and queue arguments: it is the same one, and not a new one."""
+        headers = RABBITMQ | {"selector": "k = 'v'", "no-local": "true", "x-max-length": "2", "x-expires": "9000"}
+        consumer(scene, headers).drop()
+        for _ in range(2):
+            scene = scene.crash()
+            store(scene, b"1", b"2", b"3", k="v")
+            store(scene, b"none of it")
+            assert scene.broker.context.waiting == 2
+        client = consumer(scene, headers)
+        assert client.bodies() == [b"2", b"3"]
+        client.publish(TOPIC, b"own", k="v")
+        assert client.received() == []
+        client.drop()
+        scene = scene.crash()
+        scene.wait(9.1)
+        assert not names(scene)
+
+    @pytest.mark.parametrize("headers", [PASSING, RABBITMQ | {"auto-delete": "true"}])
+    def test_one_that_does_not_last_is_not_stored(self, scene: Scene, headers: Headers) -> None:
+        client = consumer(scene, headers, ack="client")
+        store(scene, b"m")
+        assert client.bodies() == [b"m"]
+        assert not scene.store.places
+        assert not names(scene.crash())
+
+
+class TestContents(Stored):
+    def test_they_are_shared_and_go_with_the_last_row(self, scene: Scene) -> None:
+        clients = [known(scene, client_id=client_id) for client_id in "abc"]
+        for client, headers in zip(clients, KINDS, strict=True):
+            client.subscribe(TOPIC, ack="client", **headers)
+        store(scene, b"m")
+        assert (len(scene.store.rows), len(scene.store.contents)) == (3, 1)
+        for client in clients:
+            assert len(scene.store.contents) == 1
+            client.ack(client.message())
+            scene.commit()
+        assert (scene.store.rows, scene.store.contents) == ({}, {})
+        assert len(scene.store.places) == 3
+
+    def test_stored_messages_stay_where_the_policy_stores_none_any_more(self, scene: Scene) -> None:
+        consumer(scene, RABBITMQ).drop()
+        store(scene, b"1")
+        scene = scene.crash(policies={"/topic/#": {"durable": False}})
+        store(scene, b"2")
+        assert len(scene.store.rows) == 1
+        assert consumer(scene, RABBITMQ).bodies() == [b"1", b"2"]
+
+
+class TestEnded(Stored):
+    @kinds
+    @pytest.mark.parametrize("waits", [False, True])
+    def test_what_was_ended_does_not_come_back(self, scene: Scene, headers: Headers, waits: bool) -> None:
+        client = consumer(scene, {**headers, "prefetch-count": "1"}, ack="client")
+        if waits:
+            store(scene, b"1", b"2")
+        end(client, headers | {"receipt": "r"})
+        scene.commit()
+        assert client.receipts() == ["r"]
+        assert (scene.store.places, scene.store.rows, scene.store.contents) == ({}, {}, {})
+        assert not names(scene.crash())
+
+    @kinds
+    @pytest.mark.parametrize("holding", HOLDING)
+    @pytest.mark.parametrize("written", [False, True])
+    @pytest.mark.parametrize("settled", [False, True])
+    def test_nor_what_somebody_still_held(
+        self, stage: Stage, headers: Headers, holding: str, written: bool, settled: bool
+    ) -> None:
+        scene = stage({"#": {"backoff": 1.0}}, stored=True)
+        client = known(scene)
+        hold(scene, client, headers, holding)
+        if written:
+            scene.commit()
+        end(client, headers | {"durable": "true"})
+        if settled:
+            let_go(scene, client, holding)
+        scene.commit()
+        scene = scene.crash()
+        assert not names(scene)
+        assert scene.broker.context.waiting == 0
+        scene.commit()
+        assert not scene.store.places
+
+    @pytest.mark.parametrize("limit", ["max_durable_subscriptions", "max_destinations"])
+    def test_more_are_there_than_may_come(self, stage: Stage, limit: str) -> None:
+        """A limit that was lowered ends nothing."""
+        scene = stage(stored=True)
+        consumer(scene, RABBITMQ).drop()
+        consumer(scene, RABBITMQ, "/topic/*").drop()
+        scene._made_of = (None, {limit: 1})
+        scene = scene.crash()
+        assert len(names(scene)) == 2
+        store(scene, b"m")
+        assert consumer(scene, RABBITMQ).bodies() == [b"m"]
+        client = known(scene)
+        client.subscribe("/topic/b", id="another", **RABBITMQ)
+        assert f"({limit})".encode() in client.error().body
