@@ -142,7 +142,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         if name in self:
             raise NotAllowed(
                 "subscription id in use",
-                f"this connection has a subscription {(subscription_id or destination)[:80]!r} already; choose another id",
+                f"this connection has the subscription {(subscription_id or destination)[:80]!r}; choose another id",
             )
         limit = self._context.quotas.max_subscriptions
         if len(self) >= limit:
