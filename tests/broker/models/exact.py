@@ -35,7 +35,8 @@ class Model(Books):
     Attributes:
         rules: destination or pattern -> what holds there, where that is not the default.
         parted: private stores whose subscription is gone, for what is still under way to them.
-        counts: what became of messages, by the names of the broker's counters; `parted`: gone with their store.
+        counts: what became of messages, by the names of the broker's counters; `parted`: gone with their store;
+            `lapsed`: the same at the moment of their expiry, so that they count as dropped or as expired.
         step: how often the watch has looked.
         number: of the latest message.
         delayed: due, what, and to which destinations.
@@ -286,7 +287,7 @@ class Model(Books):
             self.parted.append(store)
         if store.parted or store.abandoned:
             for copy in store.waiting:
-                self.end(copy, "dropped")
+                self.end(copy, "lapsed" if copy.has_expired(self.scene.now) else "dropped")
 
     # SEND
 
