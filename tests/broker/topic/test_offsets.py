@@ -525,3 +525,12 @@ class TestMail:
         client = stage(self.RULES).connect()
         client.subscribe("/user/queue/in", **ME)
         assert client.error().headers["message"] == "resume of mail needs a login"
+
+
+@pytest.mark.parametrize(("in_memory", "has_gap"), [("/topic/m", True), ("/topic/#.m", True), ("/queue/#", False)])
+def test_a_pattern_has_the_gaps_of_any_log_in_memory(stage: Stage, in_memory: str, has_gap: bool) -> None:
+    scene = stage({**LOGS, in_memory: {"durable": False}}, stored=True)
+    come(scene, "/topic/*")
+    fill(scene, 1, "/topic/m")
+    scene = scene.crash()
+    assert gaps(got(come(scene, "/topic/*"))) == [has_gap]
