@@ -107,6 +107,9 @@ class Model(Books):
     ) -> None:
         """To the private store of a topic's subscriber; `told` as above."""
         copy = Copy(store, sent, part, number, self.step, "", told, self._expiry(store, sent), held=bool(told))
+        if told:  # it was retained, and stands behind what came before there was room for it
+            self.number += 1
+            copy.place = self.number
         store.copies.append(copy)
 
     def _expiry(self, store: Store, sent: Sent) -> float:
