@@ -242,3 +242,16 @@ class TestNothingIsKeptUntilThen:
             other.unsubscribe()
         assert not scene.broker.destinations
         assert self.kept(b"gone") <= 64
+
+
+def test_a_queue_that_was_forgotten_with_a_message_outstanding(scene: Scene, client: Client) -> None:
+    client.publish(QUEUE, b"m", ttl="5000")
+    client.subscribe(QUEUE, ack="client")
+    client.begin()
+    client.ack(client.message(), transaction="t")
+    client.unsubscribe()
+    assert not scene.broker.destinations
+    client.abort()
+    assert scene.broker.context.waiting == 1
+    scene.wait(5.1)
+    assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 1)
