@@ -19,11 +19,11 @@ from typing import NamedTuple, TypeVar
 from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.model.access import Action, Coverage
 from gateway.broker.model.destinations import word_of
-from gateway.broker.model.patterns import ONE, Pattern, has_wildcard
+from gateway.broker.model.patterns import ONE, Pattern, has_wildcard, overlap
 from gateway.broker.model.trie import PatternTrie
 from gateway.config.rules import OWN, UNIX, RuleTable
 
-from .rule_patterns import covers, heads_differ, overlap
+from .rule_patterns import covers, heads_differ
 
 MAX_NAMES = 4_000  # destinations with remembered answers, for each action: some 200 KiB
 

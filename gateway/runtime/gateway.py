@@ -145,7 +145,11 @@ class Gateway:
 
     async def _end_sessions(self) -> None:
         error = self._server.shutting_down()
-        for connection in list(self._server.open_connections):
+        connections = list(self._server.open_connections)
+        # All before the first one ends: else a client would get what another one gives back, marked as redelivered.
+        for session in [each.session for each in connections if each.session is not None]:
+            session.pause()
+        for connection in connections:
             connection.end(error)
         with trio.move_on_at(self._drained_by):
             await self._server.wait_empty()

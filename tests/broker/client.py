@@ -119,6 +119,8 @@ class Scene:
     def restart(self, away: float = 1.0, *, policies: Rules | None = None) -> Scene:
         """The process stops in order: all sessions end, and all is written; the next one."""
         for client in self.clients:
+            client.session.pause()
+        for client in self.clients:
             client.end(SessionEnded("server is shutting down", "for a test"))
         self.settle()
         self.commit()

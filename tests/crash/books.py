@@ -136,7 +136,6 @@ class Books:
     Attributes:
         life: of the gateway; 0 for the first.
         counts: messages, deliveries and the like.
-        stopping: the gateway ends all sessions; what one of them has not settled may come to one that ends after it.
         draining: the last life, in which one consumer of each queue gets all that there is.
         consumed: queues that ever had a consumer.
 
@@ -150,7 +149,6 @@ class Books:
         self.units: list[Unit] = []
         self.complaints: list[Complaint] = []
         self.counts: Counter[str] = Counter()
-        self.stopping = False
         self.draining = False
         self.consumed: set[str] = set()
         self._single = frozenset(single)
@@ -193,7 +191,6 @@ class Books:
             if unit.state is State.OPEN:
                 unit.undo()
         self.life += 1
-        self.stopping = False
 
     # what comes
 
@@ -247,7 +244,7 @@ class Books:
         settling = letter.settling
         if letter.done or letter.dead:
             self.complain("doubled", f"{letter} came, and was settled in life {letter.touched}, with a receipt")
-        elif settling is not None and settling.life == self.life and not (settling.loose or self.stopping):
+        elif settling is not None and settling.life == self.life and not settling.loose:
             self.complain("doubled", f"{letter} came, and its consumer is still about to settle it")
         letter.settling, letter.rejecting = None, False
 

@@ -156,7 +156,6 @@ class Round:
             with trio.move_on_after(life.seconds) as waiting:
                 await process.wait()
             if life.end == "stop":
-                self._books.stopping = True
                 await process.stop()
                 end = "stop"
             else:

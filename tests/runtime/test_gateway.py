@@ -78,6 +78,23 @@ class TestDrain:
                 await peer.aclose()
                 await publisher.aclose()
 
+    async def test_no_client_gets_what_another_one_gives_back(self) -> None:
+        """It would be marked as redelivered, though the client that is about to be ended can do nothing with it."""
+        async with running() as gateway:
+            peers = [await connected(gateway, "tcp") for _ in range(3)]
+            for peer in peers:
+                await peer.subscribe("/queue/a", ack="client")
+            for _ in peers:
+                await peers[0].publish("/queue/a")
+            for peer in peers:
+                await peer.frame("MESSAGE")
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(gateway.drain)
+                for peer in peers:
+                    await peer.at_end_after_error()
+                    await peer.aclose()
+            assert (gateway.broker.context.waiting, gateway.broker.counters.redelivered) == (3, 0)
+
     @pytest.mark.parametrize("kind", KINDS)
     async def test_nobody_new_comes_in(self, kind: str) -> None:
         async with running() as gateway:

@@ -141,3 +141,31 @@ class Pattern:
     def ends(self, places: int) -> bool:
         """True if a matching name may end at one of these places."""
         return places & self._end != 0
+
+
+def overlap(text: str, pattern: str) -> bool:
+    """True if some name matches both.  `pattern`: it has a wildcard."""
+    if not has_wildcard(text):
+        return Pattern(pattern).matches(text)
+    left, right = pattern_words(text), pattern_words(pattern)
+    pending, seen = [(0, 0)], {(0, 0)}
+    while pending:
+        at, to = pending.pop()
+        if at == len(left) and to == len(right):
+            return True
+        new = []
+        word = left[at] if at < len(left) else None
+        other = right[to] if to < len(right) else None
+        if word == REST:
+            new.append((at + 1, to))
+            if other is not None:
+                new.append((at, to + 1))
+        elif other == REST:
+            new.append((at, to + 1))
+            if word is not None:
+                new.append((at + 1, to))
+        elif word is not None and other is not None and (word == other or ONE in (word, other)):
+            new.append((at + 1, to + 1))
+        pending += [each for each in new if each not in seen]
+        seen.update(new)
+    return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from .patterns import Pattern
+from .patterns import Pattern, overlap
 
 DEAD_LETTERS = "dlq."
 """Start of the names of dead-letter queues, after `/queue/`."""
@@ -188,6 +188,11 @@ class Policies:
             if pattern.matches(name):
                 found |= values
         return any(found.values())
+
+    def may_keep_log_in_memory(self, pattern: str) -> bool:
+        """True if a topic that a client's pattern matches may have a log that ends with the process."""
+        in_memory = any(values.get("durable") is False and overlap(each.text, pattern) for each, values in self._rules)
+        return in_memory and any(overlap(each.text, pattern) for each, _ in self._of_logs)
 
     def adds_user_id(self, name: str) -> bool:
         """True if the policy of that name adds user ids; faster than `find`, for each header block of a client asks."""

@@ -75,6 +75,7 @@ class Dispatcher:
             self._place_of_group(message, message.options.group)
         else:
             self.place_by_itself(message)
+        self._go_on()
 
     def place_by_itself(self, message: Message) -> None:
         """Give a kept message without a group to a consumer with room, else to its place."""
@@ -99,7 +100,6 @@ class Dispatcher:
             # The message may be the token, and its owner have room.
             if group.owner is not None and (consumer_set := self._consumers.all[group.owner.consumer]).owed:
                 self._dispatch(consumer_set)
-            self._go_on()
             return
         # A message that closes its group frees it here; the group is then forgotten, for no message of it waits.
         groups.taken(group, message, owner.consumer)
@@ -337,6 +337,12 @@ class Dispatcher:
         self._go_on()
         self._waiting.tidy()
 
+    def replace(self, message: Message) -> None:
+        """A message waits no longer, and a newer one of its key is placed next."""
+        # Nothing may go out before that: it would overtake the newer one, which takes this place.
+        self.take_out(message)
+        self._waiting.tidy()
+
     def take_out(self, message: Message) -> None:
         """One of many messages waits no longer; `close_gaps` must follow before the end of the turn."""
         self._outlet.remove(message)
@@ -407,6 +413,7 @@ class Dispatcher:
         if not self._ask_all and not (self._by_group and any(message.options.group for message in messages)):
             for message in due:
                 self.place_by_itself(message)
+            self._go_on()
             return
         for message in due:
             name = message.options.group if self._by_group else None

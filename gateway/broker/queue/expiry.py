@@ -48,8 +48,9 @@ class Expiry:
         self._heap.first()
 
     def stop(self) -> None:
-        """The queue goes: nothing may refer to it until some far time."""
+        """The queue goes: nothing may refer to it until some far time.  A message that comes back is watched again."""
         self._scheduler.cancel(self._timer)
+        self._due = math.inf
 
     def _wake_at(self, due: float) -> None:
         if due < self._due:

@@ -236,7 +236,7 @@ class Queue:
         # Every key has its turn however often it changes.  A place counts within one priority only.
         if older.rank == newer.rank:
             newer.place = older.place
-        self._dispatcher.withdraw(older)
+        self._dispatcher.replace(older)
         return True
 
     def has_expired(self, message: Message) -> bool:

@@ -255,6 +255,12 @@ class Session:
         if self.outbox.carrier is not None:
             self.outbox.carrier.end(error)
 
+    def pause(self) -> None:
+        """Get nothing more from queues: this session is about to end, and so are others, which give back messages."""
+        self.outbox.window = -1  # for subscriptions that a frame on its way still adds
+        for subscription in self.subscriptions.values():
+            subscription.narrow(-1)
+
     def close(self) -> None:
         """Leave the broker: the connection is gone."""
         # Read before `close`, which empties the outbox.

@@ -473,6 +473,11 @@ class Streams:
         else:
             self._place = storage.place(KIND, "", facts)
 
+    def lost_of(self, pattern: str) -> int:
+        """Messages up to that number may be lost, of streams that a pattern matches and that are not known any more."""
+        in_memory = self._context.policies.may_keep_log_in_memory(pattern)
+        return max(self.forgotten, self.started) if in_memory else self.forgotten
+
     def leave_unused(self, place: Container) -> None:
         """Leave a stream in the store, and note that messages which come meanwhile are not in it."""
         self.unused.append(place.name)

@@ -82,11 +82,11 @@ class StreamReader:
     def begin_behind(self, position: int) -> None:
         """Begin behind that message."""
         self.position = position
-        streams = self._streams
-        forgotten = streams.started if self._topic.policy.durable is False else streams.forgotten
-        if self._topic.stream is None and position < forgotten:
-            self._gaps[None] = forgotten
-        self._to_visit = streams.each(self._topic.name)
+        self._to_visit = self._streams.each(self._topic.name)
+        if self._topic.stream is None:  # a pattern
+            lost = self._streams.lost_of(self._topic.name)
+            if position < lost:
+                self._gaps[None] = lost
 
     def note(self, stream: Stream) -> None:
         """Look at a stream that the pattern matches: it has a new message."""

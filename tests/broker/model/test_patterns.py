@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.model.patterns import MAX_WORDS, Pattern, check_wildcards, check_words, has_wildcard, split
+from gateway.broker.model.patterns import (
+    MAX_WORDS,
+    Pattern,
+    check_wildcards,
+    check_words,
+    has_wildcard,
+    overlap,
+    split,
+)
 
 from .pattern_cases import CASES, WILDCARDS, calls, is_match, names, patterns, words_of
 
@@ -98,3 +108,22 @@ def test_as_matches_says(text: str, words: list[str]) -> None:
 
 def test_the_words_that_it_names() -> None:
     assert Pattern("/topic/a.*.b.#").named == ("topic", "a", "b")
+
+
+class TestOverlap:
+    # `c` stands in no pattern, like every word that no pattern names.
+    NAMES = ["/topic/" + ".".join(words) for length in range(6) for words in product("abc", repeat=length)] + ["/topic"]
+    PATTERNS = st.lists(st.sampled_from(["a", "b", "*", "#", "**"]), min_size=1, max_size=3).map(
+        lambda words: "/topic/" + ".".join(words)
+    )
+
+    @given(PATTERNS, PATTERNS)
+    def test_of_all_names_of_a_small_language(self, text: str, pattern: str) -> None:
+        assume(has_wildcard(pattern))
+        matched = [name for name in self.NAMES if Pattern(text).matches(name) and Pattern(pattern).matches(name)]
+        assert overlap(text, pattern) is bool(matched)
+
+    def test_the_most_that_a_client_may_have_takes_no_time(self) -> None:
+        pattern = "/topic/" + ".".join(["#", *["a"] * 55, *["*"] * 5])
+        assert overlap("/topic/" + ".".join(["#", "a", *["*"] * 4]), pattern)
+        assert not overlap("/topic/" + ".".join(["#", *["b"] * 60]), pattern)

@@ -59,7 +59,6 @@ class Batches(Books):
         self.promised: dict[Client, list[tuple[str, int]]] = {}
         self.last_change: dict[Client, int] = {}
         self.arrivals = itertools.count(1)
-        self.stopping = False
         self._was_used = self._refused = False
 
     @property
@@ -126,7 +125,7 @@ class Batches(Books):
 
     def came(self, consumer: Consumer, frame: Received) -> None:
         entry = self.entries[consumer.destination, frame.body]
-        if not self.stopping and not consumer.ended:  # last words come whatever becomes of the message
+        if not consumer.ended:  # last words come whatever becomes of the message
             assert consumer.wants(entry.sent)
             assert entry.settled is None, f"{entry} comes again"
             rivals = [each for each in self.play.consumers if each.destination == entry.queue]
@@ -174,11 +173,7 @@ class Batches(Books):
         left = [each for each in self.entries.values() if each.settled is None and queue in ("", each.queue)]
         return sorted([each for each in left if (each.queue, each.sent.body) not in held], key=lambda each: each.order)
 
-    def ending(self) -> None:
-        self.stopping = True
-
     def next_process(self, old: Scene, committed: float, *, clean: bool) -> None:
-        self.stopping = False
         found = []
         for each in self.entries.values():
             is_settled = each.settled is not None and each.settled <= committed

@@ -38,7 +38,8 @@ class Model(Books):
         self.queues: dict[str, Store] = {}
         self.consumers: list[Consumer] = []
         self.parted: list[Store] = []  # private stores whose subscription is gone, for what is still under way to them
-        # what became of messages, by the names of the broker's counters; `parted`: gone with their store
+        # what became of messages, by the names of the broker's counters; `parted`: gone with their store;
+        # `lapsed`: the same at the moment of their expiry, so that they count as dropped or as expired
         self.counts: Counter[str] = Counter()
         self.step = 0  # how often the watch has looked
         self.number = 0  # of the latest message
@@ -95,6 +96,9 @@ class Model(Books):
     ) -> None:
         """To the private store of a topic's subscriber; `told` as above."""
         copy = Copy(store, sent, part, number, self.step, "", told, self._expiry(store, sent), held=bool(told))
+        if told:  # it was retained, and stands behind what came before there was room for it
+            self.number += 1
+            copy.place = self.number
         store.copies.append(copy)
 
     def _expiry(self, store: Store, sent: Sent) -> float:
@@ -274,7 +278,7 @@ class Model(Books):
             self.parted.append(store)
         if store.parted or store.abandoned:
             for copy in store.waiting:
-                self.end(copy, "dropped")
+                self.end(copy, "lapsed" if copy.has_expired(self.scene.now) else "dropped")
 
     # SEND
 

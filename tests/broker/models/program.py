@@ -7,6 +7,7 @@ for, whether there is a store and the process is killed, whether rows are record
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,11 +126,17 @@ class Consumer:
 
 @dataclass(eq=False)
 class Held:
-    """A MESSAGE that its consumer has not acknowledged; `transaction`: the open one that will."""
+    """A MESSAGE that its consumer has not acknowledged.
+
+    Attributes:
+        transaction: the open one that will.
+        number: grows with each.
+    """
 
     consumer: Consumer
     frame: Received
     transaction: Transaction | None = None
+    number: int = field(default_factory=itertools.count().__next__)
 
 
 @dataclass(eq=False)
@@ -629,9 +636,10 @@ class Clients(RuleBasedStateMachine):
     def covered(self, held: Held) -> list[Held]:
         """What an ACK or NACK of that one settles."""
         consumer = held.consumer
-        if consumer.client.version is V10:  # names the message alone; the oldest subscription that has it is meant
+        if consumer.client.version is V10:  # names the message alone; of its subscriptions, the one that got it first
             own = [each for each in self.settleable if each.consumer.client is consumer.client]
-            held = next(each for each in own if each.frame.message_id == held.frame.message_id)
+            same = [each for each in own if each.frame.message_id == held.frame.message_id]
+            held = min(same, key=lambda each: each.number)
             consumer = held.consumer
         if consumer.mode == "client-individual":
             return [held]

@@ -15,12 +15,13 @@ from ..client import Client, Scene
 from ..wire import Received
 from .program import Books, Clients, Consumer, Sent, Settlement, Transaction
 
-TOPICS = ["/topic/a", "/topic/b", "/topic/m"]
+IN_MEMORY = "/topic/m"
+TOPICS = ["/topic/a", "/topic/b", IN_MEMORY]
 PATTERN = "/topic/*"
 POLICIES: Mapping[str, Mapping[str, object]] = {
     "/topic/a": {"log_messages": 4},
     "/topic/b": {"log_age": 8.0},
-    "/topic/m": {"log_bytes": 3_000, "durable": False},
+    IN_MEMORY: {"log_bytes": 3_000, "durable": False},
 }
 
 
@@ -70,6 +71,7 @@ class Streams(Books):
         self.cursors: dict[str, Cursor] = {}
         self.count = 0
         self.killed = False
+        self.started = 0  # the number of the last message before this process
 
     # what clients do
 
@@ -167,12 +169,13 @@ class Streams(Books):
     def next_process(self, old: Scene, committed: float, *, clean: bool) -> None:
         for consumer in list(self.readers):
             self.unsubscribe(consumer)
+        self.started = self.count
         if not clean:
             self.killed = True
             rows = [(row, old.store.contents[row.content].headers) for row in old.store.rows.values()]
             seqs = {(headers["destination"], int(headers["seq"])) for _, headers in rows if "seq" in headers}
             # What was not written has never been.
-            self.sent = [each for each in self.sent if each.topic == "/topic/m" or self._was_written(each, seqs)]
+            self.sent = [each for each in self.sent if each.topic == IN_MEMORY or self._was_written(each, seqs)]
             self.cursors = {name: cursor for name, cursor in self.cursors.items() if cursor.written}
         for cursor in self.cursors.values():
             cursor.written = True
@@ -233,6 +236,10 @@ class Streams(Books):
                 skipped += self._notice(
                     reader, [each for each in self.sent if each.number < number and not self.is_there(each)]
                 )
+                # The first message tells of all that the last process had in memory, whenever that came.
+                skipped += self._notice(
+                    reader, [each for each in self.sent if each.topic == IN_MEMORY and each.number <= self.started]
+                )
         return skipped
 
     def look(self) -> None:
@@ -242,6 +249,6 @@ class Streams(Books):
             return
         for consumer, reader in self.readers.items():
             has_room = consumer.mode == "auto" or len(reader.open) + len(reader.rejected) < consumer.most
-            if has_room and not consumer.client.stalled:
+            if has_room and not consumer.client.stalled and not consumer.client.closed:  # closed: as too slow
                 missing = [each for each in self.sent if each.number > reader.after.get(each.topic, self.count)]
                 assert not missing, f"{missing} are missing"

@@ -188,3 +188,24 @@ class TestTurns:
         red.resume()
         turns(held)
         assert red.written.endswith(b"red10\0\n")
+
+
+class TestReplaced:
+    """A message that replaces an older one of its key takes its place before anything else goes out."""
+
+    def test_as_it_comes_back_with_others(self, scene: Scene) -> None:
+        """The consumer that stood by has room already, and one message waits for it."""
+        first = scene.consumer(QUEUE, ack="client", exclusive="true", selector=RED)
+        other = selective(scene)
+        send(other, "red1", "red2", _AMQ_LVQ_NAME="k")
+        send(other, "red3", "blue4")
+        assert names(first) == ["red1", "red2", "red3"]
+        first.drop()
+        assert names(other) == ["red2", "red3", "blue4"]
+
+    def test_as_the_first_of_a_group_that_waits(self, scene: Scene) -> None:
+        client = selective(scene, RED)
+        send(client, "blue1", _AMQ_LVQ_NAME="k", JMSXGroupID="g")
+        send(client, "red2", JMSXGroupID="g")
+        send(client, "red3", _AMQ_LVQ_NAME="k", JMSXGroupID="g")
+        assert names(client) == ["red3", "red2"]

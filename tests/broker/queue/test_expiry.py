@@ -10,7 +10,7 @@ from gateway.broker.model.message import Message
 from gateway.broker.queue.expiry import has_expired
 from gateway.codec import Head
 
-from ..client import EPOCH, Scene
+from ..client import EPOCH, Client, Scene
 from ..conftest import Stage
 from .helpers import DEAD, QUEUE
 
@@ -173,3 +173,16 @@ class TestNothingIsKeptUntilThen:
         assert scene.broker.context.waiting == 0
         assert self.kept(b"used on") <= 64
         assert len(scene.broker.scheduler) <= 200
+
+
+def test_a_queue_that_was_forgotten_with_a_message_outstanding(scene: Scene, client: Client) -> None:
+    client.publish(QUEUE, b"m", ttl="5000")
+    client.subscribe(QUEUE, ack="client")
+    client.begin()
+    client.ack(client.message(), transaction="t")
+    client.unsubscribe()
+    assert not scene.broker.destinations
+    client.abort()
+    assert scene.broker.context.waiting == 1
+    scene.wait(5.1)
+    assert (scene.broker.context.waiting, scene.broker.counters.expired) == (0, 1)

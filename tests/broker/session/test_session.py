@@ -362,3 +362,14 @@ class TestEnd:
         other.subscribe("/queue/a")
         messages = other.messages()
         assert [(each.body, each.redelivered) for each in messages] == [(b"2", True), (b"3", True), (b"4", False)]
+
+    def test_paused_it_gets_nothing_that_others_give_back(self, client: Client, other: Client) -> None:
+        for each in (client, other):
+            each.subscribe("/queue/a", ack="client")
+        client.publish("/queue/a", b"1")
+        client.publish("/queue/a", b"2")
+        assert (client.bodies(), other.bodies()) == ([b"1"], [b"2"])
+        client.session.pause()
+        client.subscribe("/queue/a", "late", receipt="r")  # its frame was on its way
+        other.drop()
+        assert [frame.command for frame in client.received()] == ["RECEIPT"]

@@ -255,3 +255,12 @@ class TestMail:
         client.drop()
         assert not len(scene.broker.registry.streams)
         assert not scene.broker.registry.hidden
+
+
+@pytest.mark.parametrize(("in_memory", "has_gap"), [("/topic/m", True), ("/topic/#.m", True), ("/queue/#", False)])
+def test_a_pattern_has_the_gaps_of_any_log_in_memory(stage: Stage, in_memory: str, has_gap: bool) -> None:
+    scene = stage({**LOGS, in_memory: {"durable": False}}, stored=True)
+    come(scene, "/topic/*")
+    fill(scene, 1, "/topic/m")
+    scene = scene.crash()
+    assert gaps(got(come(scene, "/topic/*"))) == [has_gap]
