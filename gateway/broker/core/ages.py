@@ -58,8 +58,8 @@ class _Notes:
 
     def came(self, number: int, now: float) -> float:
         """By when a message above the floor had come; it may have come since the last note."""
-        place = bisect_left(self._numbers, number)
-        return self._times[place] if place < len(self._times) else now
+        index = bisect_left(self._numbers, number)
+        return self._times[index] if index < len(self._times) else now
 
 
 class MessageAges:

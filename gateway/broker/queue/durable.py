@@ -25,7 +25,7 @@ from .consumers import Consumers
 from .overflow import QueueLimits
 from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
 
-ENDED = "ended"  # the kind of a place that ends as soon as none of its rows is held
+ENDED = "ended"  # the kind of a container that ends as soon as none of its rows is held
 
 
 class StoredQueue(PagedQueue, Protocol):
@@ -48,13 +48,13 @@ class QueueStorage:
     """
 
     __slots__ = (
+        "_container",
         "_context",
         "_durable",
         "_facts",
         "_goes_with_last",
         "_keyed",
         "_kind",
-        "_place",
         "_queue",
         "_storage",
         "_suspect",
@@ -68,12 +68,12 @@ class QueueStorage:
         self.rows = 0
         self.transient = 0
         self.paged: PagedMessages | None = None
-        self._goes_with_last = False  # the place, with its last row
+        self._goes_with_last = False  # the container, with its last row
         self._keyed: list[int] = []  # rows that replace each other, at the start of the process
         self._queue = queue
         self._storage = storage
         self._durable = durable
-        self._place = 0
+        self._container = 0
         self._kind = "queue"
         self._facts: dict[str, object] = {}
         self._suspect = 0  # rows up to this one were in the store when a process was killed; 0: none
@@ -81,13 +81,13 @@ class QueueStorage:
     def describe(self, facts: dict[str, object]) -> None:
         """The queue is a durable subscription's: the store keeps these facts, also while nothing waits."""
         self._kind, self._facts = "subscription", facts
-        self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
+        self._container = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
         self._storage.await_place()
 
     def keep_arguments(self, arguments: QueueArguments) -> None:
         """Keep a client's arguments of the queue: they hold as long as something of it is stored."""
         self._facts |= arguments.stored()
-        if self._place:
+        if self._container:
             self._describe()
 
     @property
@@ -134,13 +134,13 @@ class QueueStorage:
         return self._durable is not False and queue.limits.keeps_all and not queue.policy.conflate_by
 
     def forget(self) -> None:
-        """The queue goes; its place stays while one of its rows is held by a session, or has not left."""
+        """The queue goes; its container stays while one of its rows is held by a session, or has not left."""
         self._goes_with_last = True
         if self.paged is not None:
             self.paged.close()
-        if self._place and not self.rows:
-            self._storage.drop(self._place)
-            self._place = 0
+        if self._container and not self.rows:
+            self._storage.drop(self._container)
+            self._container = 0
 
     def end(self) -> None:
         """The queue is no more; rows that sessions hold are not to come back."""
@@ -151,13 +151,13 @@ class QueueStorage:
             self.forget()
 
     def _enter(self, message: Message, *, row: int = 0, transient: bool = False) -> None:
-        if not self._place:
-            self._place = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
+        if not self._container:
+            self._container = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
         self.rows += 1
         self.transient += transient
         self._goes_with_last = False  # it may have been forgotten, and come back
         row = row or message.place
-        self._storage.enter(self._place, message, row=row, transient=transient)
+        self._storage.enter(self._container, message, row=row, transient=transient)
 
     # messages go
 
@@ -175,7 +175,7 @@ class QueueStorage:
     def _count_out(self, row: int) -> None:
         self.rows -= 1
         self.transient -= row < 0
-        # The place goes with its last row, if the queue has gone.
+        # The container goes with its last row, if the queue has gone.
         if self._goes_with_last and not self.rows:
             self.forget()
 
@@ -189,10 +189,10 @@ class QueueStorage:
 
     def _describe(self) -> None:
         facts = json.dumps(self._facts | ({"suspect": self._suspect} if self._suspect else {}))
-        self._storage.describe(Container(self._place, self._kind, self._queue.name, facts))
+        self._storage.describe(Container(self._container, self._kind, self._queue.name, facts))
 
     def adopt(self, messages: Iterable[Message], storage: QueueStorage) -> None:
-        """Messages of a queue that was forgotten meanwhile come back to its successor, and stand in its place now."""
+        """Messages of a queue that was forgotten meanwhile come back to its successor, and into its container."""
         for message in messages:
             row = message.row
             if row:
@@ -201,11 +201,11 @@ class QueueStorage:
 
     # the start of the process
 
-    def recover(self, place: Container) -> None:
+    def recover(self, container: Container) -> None:
         """The store knows the queue from the last process."""
-        facts = json.loads(place.facts)
-        if not self._place:
-            self._place, self._kind = place.number, place.kind
+        facts = json.loads(container.facts)
+        if not self._container:
+            self._container, self._kind = container.number, container.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
         self._suspect = max(self._suspect, facts.get("suspect", 0))
         self._make_pages()
@@ -216,8 +216,8 @@ class QueueStorage:
         self._describe()
 
     def has_place(self, number: int) -> bool:
-        """True if new rows of the queue go there; it may have other places, from before it was forgotten once."""
-        return self._place == number
+        """True if new rows of the queue go there; it may have other containers, from before it was forgotten once."""
+        return self._container == number
 
     def adder(self) -> Callable[[StoredRow], None]:
         """Takes one row after the other that was found there."""

@@ -102,9 +102,9 @@ class Group:
 
     def tidy(self, most: int) -> None:
         """Forget messages that wait no longer, where a list has more than so many places."""
-        for places in (self._waiting, self.owner.tokens if self.owner is not None else None):
-            if places is not None and len(places) > most:
-                places.compact()
+        for ready_list in (self._waiting, self.owner.tokens if self.owner is not None else None):
+            if ready_list is not None and len(ready_list) > most:
+                ready_list.compact()
 
 
 class Groups:

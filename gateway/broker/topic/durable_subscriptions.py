@@ -246,10 +246,11 @@ class DurableSubscriptions:
         if topic is not heir:
             self._context.destinations.forget_if_idle(topic)
 
-    def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
+    def restore(self, container: Container, topic_of: Callable[[str], Topic]) -> Queue:
         """Take over a subscription that the store holds."""
-        facts = json.loads(place.facts)
-        queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
+        facts = json.loads(container.facts)
+        topic, selector = topic_of(facts["topic"]), facts["selector"]
+        queue = self._make(container.name, topic, selector, facts["no_local"], lasts=True).queue
         if (arguments := QueueArguments.from_store(facts)) is not None:
             queue.apply_arguments(arguments)
         return queue

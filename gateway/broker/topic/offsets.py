@@ -27,7 +27,7 @@ from .durable_subscriptions import joined
 from .topic import Topic
 
 KIND = "cursor"
-"""The kind of its place in the store."""
+"""The kind of its container in the store."""
 
 # Seconds between two looks at the position of an offset; and where there is no store.
 _PAUSE, _LONG_PAUSE = 5.0, 60.0
@@ -50,7 +50,7 @@ class Offset:
         reader: gives the holder the messages that it missed; `holder.reader` is it as long as it does.
     """
 
-    __slots__ = ("date", "gaps", "holder", "name", "place", "position", "reader", "timeout", "topic")
+    __slots__ = ("container", "date", "gaps", "holder", "name", "position", "reader", "timeout", "topic")
 
     def __init__(self, name: str, topic: str, position: int, timeout: float) -> None:
         self.name = name  # unique
@@ -60,7 +60,7 @@ class Offset:
         self.holder: Subscription | None = None  # the subscription that reads; None: none does
         self.reader: StreamPosition | None = None
         self.gaps: dict[int, int] = {}
-        self.place = 0  # in the store; 0: none
+        self.container = 0  # in the store; 0: none
         self.date: Timer | None = None  # of the next look, or of its end
 
     @property
@@ -105,7 +105,7 @@ class Offsets:
             offset = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
             storage = self._context.storage
             if storage is not None:
-                offset.place = storage.place(KIND, name, offset.facts)
+                offset.container = storage.place(KIND, name, offset.facts)
                 storage.await_place()
         self._let_go(offset)
         offset.holder, offset.reader = subscription, reader
@@ -155,17 +155,17 @@ class Offsets:
         del self._found[offset.name]
         self._let_go(offset)
         storage = self._context.storage
-        if offset.place and storage is not None:
-            storage.drop(offset.place)
+        if offset.container and storage is not None:
+            storage.drop(offset.container)
 
-    def restore(self, place: Container) -> None:
+    def restore(self, container: Container) -> None:
         """Take over an offset that the store holds."""
-        facts = json.loads(place.facts)
-        offset = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
-        offset.place = place.number
+        facts = json.loads(container.facts)
+        offset = Offset(container.name, facts["topic"], facts["position"], facts["timeout"])
+        offset.container = container.number
         # The system's clock may have been set back.
         self._context.last_number = max(self._context.last_number, offset.position)
-        self._found[place.name] = offset
+        self._found[container.name] = offset
         self._end_later(offset)
 
     def _forget_idle(self) -> bool:
@@ -182,7 +182,7 @@ class Offsets:
         if position > offset.position:
             offset.position = position
             if storage is not None:
-                storage.describe(Container(offset.place, KIND, offset.name, offset.facts))
+                storage.describe(Container(offset.container, KIND, offset.name, offset.facts))
 
     def _position(self, offset: Offset) -> int:
         holder = offset.holder

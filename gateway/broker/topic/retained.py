@@ -29,7 +29,7 @@ from .topic import Topic, wants
 READS_PER_TURN = 2_000
 
 KIND = "retained"
-"""The place in the store."""
+"""The kind of their container in the store."""
 
 
 class RetainedMessage(NamedTuple):

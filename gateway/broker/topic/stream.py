@@ -36,7 +36,7 @@ from ..model.policy import Policy
 from ..model.trie import NameTree
 
 KIND = "log"
-"""The kind of its place in the store."""
+"""The kind of its container in the store."""
 
 # Bytes of a stream, where its policy names no bound but its age.
 _BYTES = 16 * 1024 * 1024
@@ -92,7 +92,7 @@ class Stream:
         self._time_to_live = policy.time_to_live
         self.is_stored = context.storage is not None and policy.durable is not False  # it outlives the process
         self.lost = streams.forgotten if self.is_stored else max(streams.forgotten, streams.started)
-        self._place = 0
+        self._container = 0
         self._has_missed = False  # no policy kept it for a while
         self._date: Timer | None = None
         # The first `_start` entries have gone; of the tail, the first `_tail_start`.
@@ -117,9 +117,9 @@ class Stream:
         return self._seqs[self._start] if len(self) else self.next
 
     @property
-    def has_place(self) -> bool:
-        """True if it has a place in the store."""
-        return self._place > 0
+    def has_container(self) -> bool:
+        """True if it has a container in the store."""
+        return self._container > 0
 
     # messages come
 
@@ -143,15 +143,15 @@ class Stream:
         return numbered
 
     def remember(self) -> None:
-        """Give the stream a place in the store, if it has none."""
-        if self.is_stored and not self._place:
-            self._place = self._storage.place(KIND, self.name, self._facts)
+        """Give the stream a container in the store, if it has none."""
+        if self.is_stored and not self._container:
+            self._container = self._storage.place(KIND, self.name, self._facts)
 
     def _store(self, message: Message, extra: dict[str, object]) -> None:
         self.remember()
         kept = Message(message.number, message.head, message.body, message.options)
         kept.expires = message.expires
-        self._storage.enter(self._place, kept, row=message.number, extra=extra)
+        self._storage.enter(self._container, kept, row=message.number, extra=extra)
 
     def _note(self, number: int, seq: int, size: int, at: float) -> None:
         if not len(self):
@@ -276,8 +276,8 @@ class Stream:
         if index == len(self._numbers):
             return None
         # Those that are in memory are the last.
-        place = index - len(self._numbers) + len(self._tail)
-        message, sender = self._tail[place] if place >= self._tail_start else (None, "")
+        in_tail = index - len(self._numbers) + len(self._tail)
+        message, sender = self._tail[in_tail] if in_tail >= self._tail_start else (None, "")
         return StreamEntry(self._numbers[index], self, self._sizes[index], message, sender)
 
     def count_behind(self, number: int) -> int:
@@ -316,12 +316,12 @@ class Stream:
         return json.dumps({"next": self.next, "lost": self.lost})
 
     def _describe(self) -> None:
-        self._storage.describe(Container(self._place, KIND, self.name, self._facts))
+        self._storage.describe(Container(self._container, KIND, self.name, self._facts))
 
-    def recover(self, place: Container) -> None:
+    def recover(self, container: Container) -> None:
         """Take over the facts that the store has of it; its rows follow."""
-        self._place = place.number
-        facts = json.loads(place.facts)
+        self._container = container.number
+        facts = json.loads(container.facts)
         self.lost, self.next = facts["lost"], facts["next"]
         self._has_missed = "missed" in facts
 
@@ -353,8 +353,8 @@ class Stream:
     def end(self) -> None:
         """Forget the stream, which is empty."""
         self._context.scheduler.cancel(self._date)
-        if self._place:
-            self._storage.drop(self._place)
+        if self._container:
+            self._storage.drop(self._container)
 
 
 _NOTHING = (Message(0, Head.of("SEND", {}), b""), "")
@@ -382,7 +382,7 @@ class Streams:
         self._context = context
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
-        self._place = 0  # in the store, for what was forgotten
+        self._container = 0  # in the store, for what was forgotten
         # By the number of its first message, or of one that was the first before: each stream once that has any.
         self._in_memory: list[tuple[int, Stream]] = []
         self._in_store: list[tuple[int, Stream]] = []
@@ -451,7 +451,7 @@ class Streams:
     def rest(self, stream: Stream) -> None:
         """Remember for a while what an empty stream has lost, whose topic goes."""
         self._context.memory.release(_EMPTY)
-        if stream.lost <= self.forgotten and not stream.has_place:
+        if stream.lost <= self.forgotten and not stream.has_container:
             self._forget(stream)
             return
         self._resting[stream.name] = stream
@@ -468,22 +468,22 @@ class Streams:
         storage, facts = self._context.storage, json.dumps({"forgotten": number})
         if storage is None:
             return
-        if self._place:
-            storage.describe(Container(self._place, KIND, "", facts))
+        if self._container:
+            storage.describe(Container(self._container, KIND, "", facts))
         else:
-            self._place = storage.place(KIND, "", facts)
+            self._container = storage.place(KIND, "", facts)
 
-    def leave_unused(self, place: Container) -> None:
+    def leave_unused(self, container: Container) -> None:
         """Leave a stream in the store, and note that messages which come meanwhile are not in it."""
-        self.unused.append(place.name)
+        self.unused.append(container.name)
         storage = self._context.storage
         assert storage is not None  # it holds the stream
-        storage.describe(place._replace(facts=json.dumps(json.loads(place.facts) | {"missed": True})))
+        storage.describe(container._replace(facts=json.dumps(json.loads(container.facts) | {"missed": True})))
 
-    def restore(self, place: Container) -> None:
+    def restore(self, container: Container) -> None:
         """Take over what the store has of streams that were forgotten."""
-        self._place = place.number
-        self.forgotten = json.loads(place.facts)["forgotten"]
+        self._container = container.number
+        self.forgotten = json.loads(container.facts)["forgotten"]
 
     def forget_user(self, user: str) -> None:
         """Drop the streams of user destinations of a user without a login, who has gone and cannot come back."""

@@ -198,12 +198,12 @@ class StreamReader:
         storage = self._context.storage
         assert storage is not None  # they come from there
         read = {stored.row.row: storage.facts.read(stored) for stored in found}
-        for place, entry in enumerate(entries):
+        for index, entry in enumerate(entries):
             if entry.number in read:
                 message, extra = read[entry.number]
                 message.row = 0
                 message.head.derived = extra["seq"]
-                entries[place] = entry._replace(message=message, sender=extra["sender"])
+                entries[index] = entry._replace(message=message, sender=extra["sender"])
         self._add(entries)
         self.offer()
 
