@@ -4,8 +4,7 @@ durable message comes            a row, in the batch at hand
 it is settled, for good          the row goes
 it comes back after a failure    the row's facts are new
 too much waits                   rows alone: paged messages
-the process is killed            which messages were delivered, the store cannot know: when the next process starts,
-                                 all that are there count as delivered once, and come with `redelivered:true`
+the process is killed            all rows count as delivered once
 """
 
 from __future__ import annotations
@@ -99,10 +98,12 @@ class QueueStorage:
 
     def takes(self, message: Message) -> bool:
         """Give a new message a row, if it is durable; True: it is paged, and does not go to memory."""
+        # The policy's word, if it has one, goes before the sender's.
         if message.options.persistent if self._durable is None else self._durable:
             self._enter(message)
         if not self._is_too_much(message):
             return False
+        # The store has it alone from now on, so it needs a row, which is gone with the process.
         if not message.row:
             self._enter(message, transient=True)
         paged = self._make_pages()
@@ -119,6 +120,8 @@ class QueueStorage:
     def _is_too_much(self, message: Message) -> bool:
         """True if a new message stands behind those that fit into memory."""
         paged, in_memory = self.paged, self._queue.in_memory
+        # Behind a paged message none stays in memory: it would be consumed before that one.  But one with a key stays,
+        # for a newer one of its key must find it there.
         if paged is not None and paged.first_rank() <= message.rank:
             return message.options.conflation_key is None
         nbytes, memory, half = in_memory.nbytes, self._context.memory, self._context.quotas.memory_limit // 2
@@ -130,20 +133,23 @@ class QueueStorage:
 
     def _may_page(self) -> bool:
         """True if messages may be paged: none that waits may have to go, or be replaced."""
+        # Where the oldest may have to go, or messages replace each other, the queue's own limits bound its memory.
         queue = self._queue
         return self._durable is not False and queue.limits.keeps_all and not queue.policy.conflate_by
 
     def forget(self) -> None:
-        """The queue goes; its container stays while one of its rows is held by a session, or has not left."""
+        """The queue goes, and its container with it, or with its last row."""
         self._goes_with_last = True
         if self.paged is not None:
             self.paged.close()
+        # A session may hold a row, and give it back; to drop the container would remove that row.
         if self._container and not self.rows:
             self._storage.drop(self._container)
             self._container = 0
 
     def end(self) -> None:
         """The queue is no more; rows that sessions hold are not to come back."""
+        # The next process drops a container of this kind with its rows: after a kill none of them comes back.
         if self.rows:
             self._goes_with_last, self._kind = True, ENDED
             self._describe()
@@ -156,6 +162,7 @@ class QueueStorage:
         self.rows += 1
         self.transient += transient
         self._goes_with_last = False  # it may have been forgotten, and come back
+        # Not its number: a topic gives copies of one message to several queues, and each needs a row of its own.
         row = row or message.place
         self._storage.enter(self._container, message, row=row, transient=transient)
 
@@ -195,6 +202,7 @@ class QueueStorage:
         """Messages of a queue that was forgotten meanwhile come back to its successor, and into its container."""
         for message in messages:
             row = message.row
+            # Under the same number, for rows stand in order.
             if row:
                 storage.leave(message)
                 self._enter(message, row=abs(row), transient=row < 0)
@@ -204,6 +212,7 @@ class QueueStorage:
     def recover(self, container: Container) -> None:
         """The store knows the queue from the last process."""
         facts = json.loads(container.facts)
+        # A queue that was forgotten and came back may have several: the first takes new rows, the others lose theirs.
         if not self._container:
             self._container, self._kind = container.number, container.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
@@ -216,7 +225,7 @@ class QueueStorage:
         self._describe()
 
     def has_place(self, number: int) -> bool:
-        """True if new rows of the queue go there; it may have other containers, from before it was forgotten once."""
+        """True if new rows of the queue go there."""
         return self._container == number
 
     def adder(self) -> Callable[[StoredRow], None]:
@@ -227,6 +236,7 @@ class QueueStorage:
             self.rows += 1
             expires = 0.0
             if row.facts is not None:
+                # Searched and not parsed, for there may be millions.  In a value JSON would escape the quotes.
                 if '"key":' in row.facts:
                     self._keyed.append(row.row)
                     return
@@ -252,6 +262,7 @@ class QueueStorage:
         """Messages that were read."""
         for stored in found:
             message = self._storage.facts.message(stored)
+            # After a kill the store cannot tell which messages were delivered: all come with `redelivered:true`.
             if not message.attempts and 0 < message.row <= self._suspect:
                 message.attempts = 1
                 self._storage.note(message)

@@ -1,8 +1,4 @@
-"""Page index: the rows of paged messages that have one priority, 24 bytes each, for there may be millions.
-
-They come at the end and are taken at the front, where the arrays are cut in large pieces; one that goes from the middle
-leaves its entry behind.
-"""
+"""Page index: the rows of paged messages that have one priority.  They come at the end and are taken at the front."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ class PageIndex:
     __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes")
 
     def __init__(self) -> None:
+        # Arrays, with 24 bytes for each row and no objects: there may be millions.
         self._rows = array("q")
         self._sizes = array("q")
         self._expires = array("d")
@@ -41,6 +38,7 @@ class PageIndex:
     def take(self, count: int, nbytes: float = math.inf) -> list[tuple[int, int]]:
         """Remove the first: so many at most, one at least, and no more once they cost so many bytes."""
         taken = []
+        # The last may cost more than is left of `nbytes`: a message larger than that must be read as well.
         while count > 0 and nbytes > 0 and len(self):
             row, size = self._rows[self._first], self._sizes[self._first]
             self._first += 1
@@ -63,7 +61,8 @@ class PageIndex:
         return self._rows[self._first] if self._first < len(self._rows) else None
 
     def all(self) -> tuple[array[int], array[int]]:
-        """The numbers of all, and what each costs: copied at once, for there may be millions, and it is one turn."""
+        """The numbers of all, and what each costs."""
+        # Slices, and below no loop of Python: it is one turn for millions.
         rows, sizes = self._rows[self._first :], self._sizes[self._first :]
         if self._gone:
             is_here = list(map(_GONE.__ne__, sizes))
@@ -81,6 +80,7 @@ class PageIndex:
         if index is None:
             return None
         size = self._sizes[index]
+        # The entry stays: to take it out would move all that are behind it.
         self._sizes[index] = _GONE
         self._gone += 1
         if self._gone > _SLACK and self._gone > len(self):
@@ -88,6 +88,7 @@ class PageIndex:
         return size
 
     def _index_of(self, row: int) -> int | None:
+        # A sign only says that a row is transient, and has no part in the order.
         index = bisect_left(self._rows, abs(row), self._first, key=abs)
         is_here = index < len(self._rows) and self._rows[index] == row and self._sizes[index] != _GONE
         return index if is_here else None
