@@ -1,11 +1,7 @@
 """Offsets: how far clients have read topics.  A client that comes back under a name of its own goes on there.
 
-An offset stands behind the last message before which all are acknowledged.  It is not moved with each ACK: its position
-is found out when the client leaves, and now and then.  So it costs a message nothing, and after a kill the last seconds
-come again.  While a rejected message waits to come back, the offset stays.
-
-An offset belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  The session that comes last
-has it; the one before goes on reading and moves it no longer.  The same name for another topic begins anew.
+An offset stands behind the last message before which all are acknowledged.  It belongs to the user, the client-id and
+the name that SUBSCRIBE gives as `resume`.
 """
 
 from __future__ import annotations
@@ -85,6 +81,7 @@ class Offsets:
         offset = self._found.get(_name_of(subscription))
         if offset is None or offset.topic != topic:
             return None
+        # Another session may still read by it: what that one has acknowledged must not come again.
         self._move(offset)
         return offset
 
@@ -99,6 +96,7 @@ class Offsets:
                 f"the server may remember {limit} (max_durable_subscriptions); one goes with an UNSUBSCRIBE that names "
                 "it, or with the idle_timeout of its topic",
             )
+        # Under the same name, another topic begins anew.
         if offset is None or offset.topic != topic.name:
             if offset is not None:
                 self.forget(offset)
@@ -106,7 +104,9 @@ class Offsets:
             storage = self._context.storage
             if storage is not None:
                 offset.container = storage.place(KIND, name, offset.facts)
+                # The client relies on its name from the RECEIPT on.
                 storage.await_place()
+        # The session that comes last has it; the one before goes on reading, and moves it no longer.
         self._let_go(offset)
         offset.holder, offset.reader = subscription, reader
         self._held[subscription] = offset
@@ -177,6 +177,7 @@ class Offsets:
 
     def _move(self, offset: Offset) -> None:
         """Move an offset to its position of now."""
+        # Not with each ACK, so that it costs a message nothing; after a kill the last seconds come again.
         position = self._position(offset)
         storage = self._context.storage
         if position > offset.position:
@@ -187,7 +188,7 @@ class Offsets:
     def _position(self, offset: Offset) -> int:
         holder = offset.holder
         queue = holder.queue if holder is not None else None
-        # The numbers of rejected messages that rest are not known here.
+        # A rejected message that rests until its back-off is over stands in none of the lists below: the offset stays.
         if holder is None or holder.ledger is None or not isinstance(queue, Queue) or queue.resting:
             return offset.position
         reader = offset.reader
@@ -195,6 +196,7 @@ class Offsets:
         # The reader is done: the position is that of the last message which subscribers' queues got.
         if holder.topic is not None and holder.reader is not reader:
             last = max(last, holder.topic.last)
+        # All that is not acknowledged: at the client, and in the private queue behind it.
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
         open_ones += [message.number for message in queue.in_memory.ready_lists[0] if message.waits]
         if offset.gaps:

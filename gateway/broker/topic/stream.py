@@ -9,8 +9,7 @@ With a store, the stream is in it, and the memory holds its end alone: enough to
 policy with `durable = false` keeps the stream in memory.  All streams may take a quarter of `memory_limit` there, and
 the knowledge of stored messages another quarter; beyond, the oldest message of them all goes.
 
-A stream is created with its topic.  An empty one without subscribers is remembered among the last `_MOST_RESTING`, for
-the messages that it lost; a client that comes back to another one is told of a gap, though there may be none.
+A stream is created with its topic.  An empty one without subscribers is remembered for a while, for what it lost.
 """
 
 from __future__ import annotations
@@ -132,6 +131,7 @@ class Stream:
             numbered.expires = self._context.scheduler.clock() + self._time_to_live
         size = numbered.size
         if self.is_stored:
+            # By `before`, the first row that is left tells a restart which message is the last that is gone.
             before = self._numbers[-1] if len(self) else self.lost
             self._store(numbered, {"seq": seq, "at": round(now * 1000), "before": before, "sender": sender})
         self._note(message.number, seq, size, now)
@@ -227,12 +227,14 @@ class Stream:
         start = self._start
         self.lost = self._numbers[start]
         self.nbytes -= self._sizes[start]
+        # The tail is the end of the stream: it has the first message only if it has all.
         if len(self) == len(self._tail) - self._tail_start:
             self._drop_first_of_tail()
         self._start += 1
         self._spend(-_ENTRY, is_index=self.is_stored)
         if self.is_stored:
             self._storage.leave_row(self.lost)
+            # No row is left that would tell what was lost.
             if not len(self):
                 self._describe()
 
@@ -451,6 +453,7 @@ class Streams:
     def rest(self, stream: Stream) -> None:
         """Remember for a while what an empty stream has lost, whose topic goes."""
         self._context.memory.release(_EMPTY)
+        # What is known of it is no more than what is assumed of a stream that is not known.
         if stream.lost <= self.forgotten and not stream.has_container:
             self._forget(stream)
             return
@@ -462,6 +465,7 @@ class Streams:
 
     def forget_up_to(self, number: int) -> None:
         """Of streams that are not known any more, messages up to that number may be lost."""
+        # One number for all of them: a client that comes back to one is told of a gap, though there may be none.
         if number <= self.forgotten:
             return
         self.forgotten = number
