@@ -23,8 +23,8 @@ class PageIndex:
         self._rows = array("q")
         self._sizes = array("q")
         self._expires = array("d")
-        self._first = 0
-        self._gone = 0
+        self._first = 0  # the entries before it were taken
+        self._gone = 0  # entries behind it that are marked
 
     def __len__(self) -> int:
         return len(self._rows) - self._first - self._gone

@@ -74,7 +74,7 @@ class WaitingMessages:
 
     def count_in(self, message: Message) -> None:
         """Add a message that stands in its group, or in the ready lists already."""
-        message.waits = True
+        message.waits = True  # by which the lists know that its entries count
         self.nbytes += message.size
         self.count += 1
         self._context.waiting += 1

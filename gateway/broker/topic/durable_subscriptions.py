@@ -248,6 +248,7 @@ class DurableSubscriptions:
         if queue.storage is not None:
             queue.storage.purge("queue-gone")
         queue.end()
+        # Rows are left that sessions hold, or that go in later slices.
         if queue.storage is not None:
             queue.storage.end()
         if topic is not heir:

@@ -414,6 +414,7 @@ class Streams:
     def now(self) -> float:
         """Seconds since the epoch, as they go on from the start, also if the system's clock is set anew."""
         scheduler = self._context.scheduler
+        # By a clock that was set anew, messages would go too early or too late (`log_age`).
         if self._offset is None:
             self._offset = scheduler.epoch() - scheduler.clock()
         return scheduler.clock() + self._offset
@@ -490,7 +491,7 @@ class Streams:
         self.forgotten = json.loads(container.facts)["forgotten"]
 
     def forget_user(self, user: str) -> None:
-        """Drop the streams of user destinations of a user without a login, who has gone and cannot come back."""
+        """Drop the streams of user destinations of a user without a login, which has gone and cannot come back."""
         for stream in self._streams.matching(f"{USER}{user}/#"):
             stream.clear()
             self.emptied(stream)
