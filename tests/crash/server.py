@@ -28,7 +28,7 @@ _LIMITS = WorkLimits(offset_pause=0.05)
 
 
 def run() -> None:
-    server.Broker = partial(Broker, work_limits=_LIMITS)
+    server.Broker = partial(Broker, work_limits=_LIMITS)  # type: ignore[assignment,attr-defined]
     threading.Thread(target=_end_with_the_test, daemon=True).start()
     point = os.environ.get("CRASH_POINT")
     if point:

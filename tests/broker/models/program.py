@@ -272,7 +272,7 @@ class Clients(RuleBasedStateMachine):
     @initialize(data=st.data())
     def start(self, data: st.DataObject) -> None:
         self.setup = setup = self.profile(data)
-        made_of = setup.quotas | {"work_limits": setup.limits, "stored": setup.stored}
+        made_of = {**setup.quotas, "work_limits": setup.limits, "stored": setup.stored}
         if setup.recorder is None:
             self.scene = Scene(setup.policies, **made_of)
         else:
