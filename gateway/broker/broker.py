@@ -22,6 +22,7 @@ from .core.ports import ANONYMOUS, Carrier
 from .core.queue_arguments import ArgumentsNotice
 from .core.scheduler import Scheduler
 from .core.storage import Storage
+from .core.work_limits import WORK_LIMITS, WorkLimits
 from .errors import SessionEnded, TakenOver
 from .headers.parse import Misspelt
 from .model.access import Access
@@ -55,6 +56,7 @@ class Broker:
         on_arguments: called when a client's queue arguments come into force, or come too late.
         on_misspelt: called with a SUBSCRIBE header that looks like a known one and has no effect, the session's id and
             its login.
+        work_limits: smaller ones are for tests.
     """
 
     def __init__(
@@ -71,12 +73,13 @@ class Broker:
         on_room: Callable[[], None] = lambda: None,
         on_arguments: Callable[[ArgumentsNotice], None] = lambda notice: None,
         on_misspelt: Callable[[Misspelt, str, str], None] = lambda header, session, login: None,
+        work_limits: WorkLimits = WORK_LIMITS,
     ) -> None:
         self.quotas = quotas or Quotas()
         policies = policies or Policies()
         self.sessions: dict[str, Session] = {}
         self.known: dict[tuple[str, str], Session] = {}
-        self.scheduler = Scheduler(clock, epoch, wake, busy)
+        self.scheduler = Scheduler(clock, epoch, wake, busy, work_limits)
         self.memory = Memory(self.quotas, self._on_memory)
         self._on_pressure, self._on_relief = on_pressure, on_relief
         self.context = Context(
@@ -89,6 +92,7 @@ class Broker:
             on_room=on_room,
             on_arguments=on_arguments,
             on_misspelt=on_misspelt,
+            work_limits=work_limits,
         )
         self.counters = self.context.counters
         self.dates = self.context.ages

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from .queue.subscription import Subscription
     from .session.session import Session
 
-# Sessions and destinations that are looked at in one turn: very many of them must hold up no client.
-_PER_TURN = 500
-
 
 class Gauges:
     """Samples all sessions and queues; `pause`: seconds between two looks."""
@@ -43,8 +40,9 @@ class Gauges:
         every = chain(broker.destinations.values(), broker.registry.hidden.values())
         queues = [target for target in every if isinstance(target, Queue)]
         targets: list[Session | Queue] = [*sessions, *queues]
+        most = broker.context.work_limits.gauge_looks
         for count, each in enumerate(targets):
-            if count and count % _PER_TURN == 0:
+            if count and count % most == 0:
                 yield
             if isinstance(each, Queue):
                 self._of_queue(each)

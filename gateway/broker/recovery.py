@@ -20,9 +20,6 @@ from .topic import offsets, retained, stream
 if TYPE_CHECKING:
     from .broker import Broker
 
-# Rows that are read at once.
-_PAGE = 1_000
-
 Read = Callable[[Sequence[int]], list[Stored]]
 
 
@@ -34,7 +31,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     """
     storage, router = broker.storage, broker.router
     assert storage is not None  # recovery reads it
-    streams = broker.registry.streams
+    streams, most = broker.registry.streams, broker.context.work_limits.recovery_rows
     streams.started = router.number
     restorers = {scheduled.KIND: router.delayed.restore, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
@@ -78,14 +75,14 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         each.recovered(clean=clean)
         streams.emptied(each)
     for take, found in pools:
-        for stored in _pages(found, read):
+        for stored in _pages(found, read, most):
             take(stored)
     for queue in dict.fromkeys(queues.values()):
         # After a kill the store cannot tell which messages were delivered.
         if queue.storage is not None and not clean and queue.storage.rows:
             queue.storage.suspect(last)
         if queue.storage is not None and not queue.storage.has_pages():
-            queue.arrive(_pages(queue.storage.take_all(), read))
+            queue.arrive(_pages(queue.storage.take_all(), read, most))
         broker.forget_if_idle(queue)
 
 
@@ -97,6 +94,6 @@ def _note(rows: list[int], row: StoredRow) -> None:
     rows.append(row.row)
 
 
-def _pages(rows: list[int], read: Read) -> Iterator[Stored]:
-    for start in range(0, len(rows), _PAGE):
-        yield from read(rows[start : start + _PAGE])
+def _pages(rows: list[int], read: Read, most: int) -> Iterator[Stored]:
+    for start in range(0, len(rows), most):
+        yield from read(rows[start : start + most])

@@ -31,9 +31,6 @@ __all__ = ["Busy", "MessageAdmin", "Outcome", "Page", "RunningOperation", "Searc
 
 MOST_SHOWN = 4 * 1024
 """Bytes of each body in a list."""
-MOST_OF_A_PAGE = 512 * 1024
-"""Bytes of the rows of a page, of bodies and headers as they were sent.  JSON of them takes 1 to 3 ms, without another
-task between; of a thousand rows of full size it would take 60.  A hundred whole bodies with ordinary headers fit in."""
 # Bytes of a row beside the headers and the body.
 _OF_A_ROW = 300
 
@@ -60,7 +57,7 @@ class Search:
 
     Args:
         offset: so many are skipped.
-        limit: most rows; large rows end the page before it (`MOST_OF_A_PAGE`), but there is at least one.
+        limit: most rows; large rows end the page before it (`listed_bytes`), but there is at least one.
         selector: only messages that it selects; None: all.
         total: how many wait; None: they are counted.
         most: bytes of each body.
@@ -87,7 +84,7 @@ class Search:
         self._total = total
         self._most = most
         self._found: list[dict[str, object]] = []
-        self._room = MOST_OF_A_PAGE
+        self._room = queue.context.work_limits.listed_bytes
         # Messages before the offset that need not be looked at are skipped by the scan.
         self._seen = skip = offset if total is not None and only is None else 0
         self._scan = QueueScan(queue, self, only=only, skip=skip)

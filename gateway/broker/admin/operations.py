@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from ..broker import Broker
     from ..core.counters import Drop
 
-MOST_REFUSED = 1_000
-"""Refusals that are listed; further ones are counted only."""
 # Seconds to wait for a subscriber of the target that does not read.
 _PATIENCE = 10.0
 # Headers of a dead letter that its message did not have.
@@ -53,7 +51,7 @@ class Outcome:
     done: int = 0  # how many messages
     # ids that do not wait there: a consumer has them, or they have gone, or never existed
     missing: list[str] = field(default_factory=list)
-    # id and sentence of messages that stay where they are, the first `MOST_REFUSED`
+    # id and sentence of messages that stay where they are, the first ones (`listed_refusals`)
     refused: list[tuple[str, str]] = field(default_factory=list)
     refusals: int = 0  # how many stay
     stopped: str = ""  # why it ended early; empty: it did not
@@ -169,7 +167,7 @@ class RunningOperation:
     def _refuse(self, message: Message, why: str) -> None:
         self._tick_off(message)
         self.outcome.refusals += 1
-        if len(self.outcome.refused) < MOST_REFUSED:
+        if len(self.outcome.refused) < self._context.work_limits.listed_refusals:
             self.outcome.refused.append((message.id.decode(), why))
 
     def _withdraw(self, message: Message, where: ScanPosition) -> None:

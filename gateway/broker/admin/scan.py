@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 SLICE = 250
 """Messages of one turn: 0.5 ms; or 5 ms where each of them is moved, and twice as many would take twice as long.
 Smaller turns cost no more in all."""
-# Rows of one read, and bytes.
-_PAGE, _PAGE_BYTES = 200, 2 * 1024 * 1024
 # Seconds of a pause that a visitor needs.
 _PAUSE = 0.05
 
@@ -218,8 +216,9 @@ class QueueScan:
         return list(map(abs, here))
 
     def _next_page(self, place: int) -> tuple[list[int], int]:
+        limits = self._context.work_limits
         end, nbytes = place, 0
-        while end < len(self._rows) and end - place < _PAGE and nbytes < _PAGE_BYTES:
+        while end < len(self._rows) and end - place < limits.scan_rows and nbytes < limits.scan_bytes:
             nbytes += self._sizes[end]
             end += 1
         return list(self._rows[place:end]), end

@@ -19,8 +19,6 @@ from ..model.message import Message
 from .expiry import has_expired
 from .subscription import Subscription
 
-# Messages that are looked at in one turn: about 2 ms.
-_LOOKS_PER_TURN = 2_000
 _PAGE = 200  # rows of one read
 
 
@@ -78,7 +76,7 @@ class Browser:
         # A turn of the scheduler, or a page of the store, may come after the end.
         if subscription.ended or self._ended:
             return
-        looks = _LOOKS_PER_TURN
+        looks = self._context.work_limits.browser_looks
         while self._waited:
             if not self._has_room():
                 return

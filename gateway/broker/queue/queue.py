@@ -95,7 +95,7 @@ class Queue:
         self.private = limits is not None
         self.limits = limits or limits_of(policy)
         self.in_memory = WaitingMessages(context, self.limits, self._expire_waiting, self._forget_if_idle)
-        self.consumers = Consumers()
+        self.consumers = Consumers(context.work_limits.consumer_sets)
         self.subscriptions: Collection[Subscription] = self.consumers.all
         self._dispatcher = Dispatcher(context, self.in_memory, self.consumers, self, by_group=not self.private)
         self.resting: dict[Message, Timer] = {}

@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..core import authorization
-from ..core.scheduler import Scheduler
+from ..core.context import Context
 from .session import Session
 
-# Sessions and subscriptions that are looked at in one turn: 4 ms, or one session that has more.
-_LOOKS_PER_TURN = 500
 
-
-def recheck(sessions: Iterable[Session], scheduler: Scheduler) -> None:
+def recheck(sessions: Iterable[Session], context: Context) -> None:
     """End the sessions with a subscription that the rules do not allow."""
-    scheduler.run(_recheck(list(sessions)))
+    context.scheduler.run(_recheck(list(sessions), context.work_limits.recheck_looks))
 
 
-def _recheck(sessions: Iterable[Session]) -> Iterator[None]:
+def _recheck(sessions: Iterable[Session], most: int) -> Iterator[None]:
     looks = 0
     for session in sessions:
         looks += 1 + len(session.subscriptions)
         recheck_session(session)
-        if looks >= _LOOKS_PER_TURN:
+        if looks >= most:
             looks = 0
             yield
 

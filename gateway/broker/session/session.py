@@ -336,7 +336,7 @@ class Session:
                 router.publish(head, frame.body, destination, self, options)
             else:
                 router.send(router.prepare(head, frame.body, destination, options, self))
-                remember(access, head.headers)
+                remember(access, head.headers, self._context.work_limits.remembered_names)
         else:
             assert isinstance(options, SendOptions)  # no other code derives anything of a SEND
             self._send_specially(frame, destination, options)

@@ -39,17 +39,16 @@ ENDS_PER_STEP = 16
 class SessionQuota:
     """The browsers, selectors and names that the subscriptions of one session may have, because others pay for them."""
 
-    __slots__ = ("_browsers", "_names", "_selectors")
+    __slots__ = ("_browsers", "_most_names", "_names", "_selectors")
 
     # Each is a list of all that waits in a queue.
     MOST_BROWSERS = 16
     # Characters; a selector is asked about each message that other sessions send.
     MOST_SELECTORS = 64 * 1024
-    # Characters of ids and destinations, which are in no account of memory.
-    MOST_NAMES = 4 * 1024 * 1024
 
-    def __init__(self) -> None:
+    def __init__(self, most_names: int) -> None:
         self._browsers = self._selectors = self._names = 0
+        self._most_names = most_names  # characters, see `WorkLimits`
 
     def check(self, options: SubscribeOptions, names: int) -> None:
         """Refuse a subscription with too much; `names`: characters of its id and its destination.
@@ -62,10 +61,11 @@ class SessionQuota:
             raise NotAllowed(
                 "too many selectors", f"the selectors of a session may have {self.MOST_SELECTORS} characters together"
             )
-        if self._names + names > self.MOST_NAMES:
+        if self._names + names > self._most_names:
             raise NotAllowed(
                 "subscription names are too long",
-                f"the ids and destinations of a session's subscriptions may have {self.MOST_NAMES} characters together",
+                "the ids and destinations of a session's subscriptions may have "
+                f"{self._most_names} characters together",
             )
 
     def count(self, options: SubscribeOptions, names: int, *, sign: int) -> None:
@@ -100,7 +100,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._outbox = outbox
         self._temporaries = temporaries
         self._form = form
-        self._quota = SessionQuota()
+        self._quota = SessionQuota(context.work_limits.subscription_characters)
         self._keys = 0
         self.naming = Naming(version, self, lenient=context.quotas.lenient)
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.broker.admin import messages as module
 from gateway.broker.admin.messages import Busy, Unknown
 from gateway.broker.admin.scan import SLICE
 from gateway.broker.errors import NotAllowed
 from gateway.broker.model.message import Message
 
 from ..client import Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import P
 from ..recorder import recorded
 from .operators import Operator, fill, texts
@@ -39,11 +38,9 @@ class TestBrowse:
         assert page.total == 7
         assert page.next == (offset + limit if offset + limit < 7 else None)
 
+    @small(listed_bytes=20_000)
     @pytest.mark.parametrize("selector", ["", "color = 'red'"])
-    def test_a_page_ends_early_where_rows_are_large(
-        self, operator: Operator, selector: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 20_000)
+    def test_a_page_ends_early_where_rows_are_large(self, operator: Operator, selector: str) -> None:
         client = operator.scene.connect()
         for number in range(12):
             client.publish("a", b"%04d" % number + b"x" * 100_000, color="red", long="y" * (number % 2 * 60_000))
@@ -61,13 +58,13 @@ class TestBrowse:
         assert seen == [f"{number:04}" for number in range(12)]
         assert sizes == [3, 3, 3, 3]
 
-    def test_one_row_is_always_there(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    @small(listed_bytes=1)
+    def test_one_row_is_always_there(self, operator: Operator) -> None:
         client = operator.scene.connect()
         client.subscribe("b")
         page = operator.browse("b")
         assert (page.messages, page.total) == ([], 0)
         fill(operator.scene, 3)
-        monkeypatch.setattr(module, "MOST_OF_A_PAGE", 1)
         page = operator.browse("a")
         assert (len(page.messages), page.total, page.next) == (1, 3, 1)
 

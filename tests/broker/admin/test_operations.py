@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.admin import operations
 from gateway.broker.admin.scan import SLICE
 from gateway.broker.model.message import Message
 from gateway.broker.model.policy import WhenFull
 
 from ..client import Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import P, drain
 from ..recorder import recorded
 from ..wire import Received
@@ -194,7 +193,7 @@ class TestToATopic:
         scene, client = self.slow(stage, ack)
         operator = Operator(scene)
         operator.administration.move("a", "/topic/t", None, "", None, operator.told.append)
-        scene.wait(operations._PATIENCE + 1)
+        scene.wait(11.0)
         (outcome,) = operator.told
         told = f"session {client.session.id} (anonymous) does not read or acknowledge what it subscribed to"
         assert outcome.stopped == told
@@ -275,8 +274,8 @@ class TestRedrive:
         outcome = operator.redrive("b")
         assert [why for _, why in outcome.refused] == ["it died in '/queue/b', where it is now; move it"]
 
-    def test_so_many_refusals_are_told(self, operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(operations, "MOST_REFUSED", 2)
+    @small(listed_refusals=2)
+    def test_so_many_refusals_are_told(self, operator: Operator) -> None:
         fill(operator.scene, 5)
         outcome = operator.redrive("a")
         assert (outcome.done, outcome.refusals, len(outcome.refused)) == (0, 5, 2)
@@ -401,10 +400,8 @@ class TestStored:
         assert again.bodies("b") == expected
         assert self.places(again.scene) == ({"/queue/b": [text.encode() for text in expected]} if left else {})
 
-    def test_while_the_store_is_behind_nothing_is_added(
-        self, operator: Operator, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("gateway.broker.core.storage.MOST_WAITING", 10_000)
+    @small(unwritten_bytes=10_000)
+    def test_while_the_store_is_behind_nothing_is_added(self, operator: Operator) -> None:
         scene = operator.scene
         fill(scene, 1_300, **P)
         scene.commit()

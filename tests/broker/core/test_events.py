@@ -8,16 +8,14 @@ from typing import cast
 
 import pytest
 
-from gateway.broker.core import events
 from gateway.broker.core.events import EventLog
 from gateway.broker.core.ports import NullRecorder, Recorder
 from gateway.broker.errors import HeaderMissing, SessionEnded
 from gateway.broker.model.policy import OnNack, WhenFull
-from gateway.broker.queue import durable, paging
 from gateway.codec import V10
 
 from ..client import Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from ..durable import P
 from ..recorder import Notebook, RecordedScene, Row, recorded
 
@@ -159,13 +157,12 @@ class TestTimes:
 
 
 class TestTopics:
+    @small(recorded_names=2, recorded_destinations=1)
     @pytest.mark.parametrize("ack", ["auto", "client"])
     @pytest.mark.parametrize("headers", [{}, {"selector": "kind = 'x'"}])
     def test_what_a_pattern_reads_has_the_name_it_was_sent_to(
-        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, ack: str, headers: dict[str, str]
+        self, scene: Scene, ack: str, headers: dict[str, str]
     ) -> None:
-        monkeypatch.setattr(events, "_MOST_NAMES", 2)
-        monkeypatch.setattr(events, "_MOST_DESTINATIONS", 1)
         notes = recorded(scene)
         client = scene.connect()
         client.subscribe("/topic/#", "all", ack, **headers)
@@ -293,9 +290,8 @@ class TestEnds:
         assert found == kept | {("/queue/b", "queue-gone", 0): 2}
         assert scene.broker.counters.drops["queue-gone"] == scene.broker.counters.dropped == 8
 
-    def test_gone_with_what_the_store_alone_has(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(durable, "MOST_IN_MEMORY", 1_000)
-        monkeypatch.setattr(paging, "_SLICE", 2)
+    @small(in_memory_bytes=1_000, purges_per_turn=2)
+    def test_gone_with_what_the_store_alone_has(self, stage: Stage) -> None:
         scene = stage({Q: {"idle_timeout": 5.0}}, stored=True)
         notes = recorded(scene)
         client = scene.connect()

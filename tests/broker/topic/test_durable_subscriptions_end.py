@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.topic import durable_subscriptions
 from gateway.codec import Frame, Head
 
 from ..client import Client, Scene
-from ..conftest import Stage
+from ..conftest import Stage, small
 from .durable_scenes import (
     ACTIVEMQ,
     APOLLO,
@@ -149,13 +148,9 @@ class TestUnsubscribe:
         assert len(names(scene)) == 1
 
 
+@small(drops_per_turn=2)
 class TestManyMessages:
     """A subscription for which much waits goes at once, and its messages in slices."""
-
-    @pytest.fixture
-    def stage(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-        monkeypatch.setattr(durable_subscriptions, "_PER_TURN", 2)
-        return stage
 
     def deep(self, scene: Scene, **headers: str) -> Client:
         """End a subscription of which a transaction holds the first message, and six wait."""
