@@ -42,7 +42,7 @@ from gateway.broker.model.destinations import MAX_DESTINATIONS
 from gateway.broker.queue import groups
 from gateway.broker.queue.consumers import MOST_SETS
 from gateway.broker.selectors.parser import MAX_DEPTH
-from gateway.broker.session.subscriptions import SessionQuota
+from gateway.broker.session.subscription_table import SessionQuota
 from gateway.config.policies import KEY_RULES
 from gateway.config.settings import Settings, load
 from gateway.transports.flow.frame_trace import MOST_VIEWS

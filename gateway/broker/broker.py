@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 from gateway.codec import Version, encoder
 
+from .core.arguments_check import ArgumentsNotice
 from .core.context import Context
 from .core.events import EventLog
 from .core.memory import Memory
 from .core.outbox import Outbox
 from .core.ports import ANONYMOUS, Carrier
-from .core.queue_arguments import ArgumentsNotice
 from .core.scheduler import Scheduler
 from .core.storage import Storage
 from .errors import SessionEnded, TakenOver

@@ -1,4 +1,4 @@
-"""Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.fail` makes an ERROR frame of one."""
+"""Errors of clients, beyond the grammar.  All are `ProtocolError`s: `Session.failing` makes an ERROR frame of one."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ import trio
 from gateway.admin import listing
 from gateway.admin.listing import SLICE
 from gateway.broker.admin import rows
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.model.identity import Renewal
 from gateway.broker.session.session import Session
-from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V12, Frame, Head, ProtocolError
 from tests.transports.peers import Peer
 

@@ -14,12 +14,13 @@ kills the process: what it returns is a new scene, which has what was written.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.broker import Broker, Quotas
 from gateway.broker.admin.messages import MessageAdmin
-from gateway.broker.core.queue_arguments import ArgumentsNotice
+from gateway.broker.core.arguments_check import ArgumentsNotice
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.headers.connect import read_opening
 from gateway.broker.headers.parse import Misspelt
@@ -262,7 +263,7 @@ class Client:
 
     def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         self.failures.append(error)
-        self.session.fail(error, frame)
+        deque(self.session.failing(error, frame), maxlen=0)
 
     @property
     def is_ending(self) -> bool:

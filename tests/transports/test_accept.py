@@ -104,7 +104,7 @@ class TestTls:
             await visit.secure()
             with pytest.raises(trio.BrokenResourceError):
                 await visit.wire.receive_some()
-            await until(lambda: harness.counters.refused)
+            await until(lambda: harness.counters.totals()["refused"])
         assert [entry["reason"] for entry in logs] == [
             "the client shows no certificate, and tls_client_certificates is required"
         ]
@@ -118,7 +118,7 @@ class TestTls:
         with structlog.testing.capture_logs() as logs:
             with pytest.raises(trio.BrokenResourceError):
                 await visit.secure(context)
-            await until(lambda: harness.counters.refused)
+            await until(lambda: harness.counters.totals()["refused"])
         assert [entry["reason"] for entry in logs] == ["the client offers no TLS version from tls_min_version on"]
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         await visit.secure()
@@ -142,7 +142,7 @@ class TestTls:
         visit = Visit(harness, ConnectionHandler(harness.server, "tcp", certificates))
         with structlog.testing.capture_logs() as logs:
             await visit.stream.aclose()
-            await until(lambda: harness.counters.refused)
+            await until(lambda: harness.counters.totals()["refused"])
         assert not logs
 
     @parametrize(
@@ -163,7 +163,7 @@ class TestTls:
             await visit.stream.send_all(data)
             answer = await read_all(visit.stream)
             await visit.stream.aclose()
-            await until(lambda: harness.counters.refused)
+            await until(lambda: harness.counters.totals()["refused"])
         assert answer.startswith(start)
         assert (b"this port speaks TLS only" in answer) is bool(start)
         if kind == "websocket":
@@ -201,7 +201,7 @@ class TestProxy:
                     assert await visit.stream.receive_some() == b""
             await until(lambda: logs)
         assert logs[0]["reason"].startswith(reason)
-        assert harness.counters.refused == 1
+        assert harness.counters.totals()["refused"] == 1
         assert not harness.server.connection_limits.connections
 
     async def test_tls_behind_it(self, harness: Harness, kind: str, certificates: TlsCertificates) -> None:
@@ -247,7 +247,7 @@ class TestOrigin:
         answer = await visit.refused(origin("https://evil.example"), "X-Forwarded-Host: gateway.example")
         assert answer.startswith(b"HTTP/1.1 403 ")
         await visit.stream.aclose()
-        await until(lambda: harness.counters.refused)
+        await until(lambda: harness.counters.totals()["refused"])
         assert harness.counters.refusals["handshake"] == 1
 
     @parametrize(
@@ -329,7 +329,7 @@ async def test_the_connect_timeout(
         assert await read_all(visit.stream) == b""
     assert [entry["reason"] for entry in logs] == [f"connect timeout: the {stage} did not come to an end"]
     assert trio.current_time() == pytest.approx(10.0, abs=0.1)
-    assert harness.counters.refused == 1
+    assert harness.counters.totals()["refused"] == 1
     assert not harness.server.open_connections
 
 
@@ -362,7 +362,7 @@ class TestDraining:
             await visit.stream.aclose()
             await until(lambda: not harness.server.connection_limits.connections)
         assert (error["message"], error["retry-after"]) == ("server is shutting down", "2000")
-        assert (harness.counters.refused, harness.counters.sessions) == (1, 0)
+        assert (harness.counters.totals()["refused"], harness.counters.sessions) == (1, 0)
         assert not logs
 
     async def test_a_silent_client(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:

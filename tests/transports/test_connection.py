@@ -79,7 +79,7 @@ class TestHandshake:
         assert error.body
         assert error["content-type"] == "text/plain;charset=utf-8"
         await peer.at_end()
-        assert harness.counters.refused == harness.counters.errors == 1
+        assert harness.counters.totals()["refused"] == harness.counters.totals()["errors"] == 1
         assert not harness.broker.sessions
 
     @pytest.mark.parametrize("headers", [{}, {"login": ""}])
@@ -94,7 +94,7 @@ class TestHandshake:
         await wait_all_tasks_blocked()
         await peer.aclose()
         await harness.server.wait_empty()
-        assert (harness.counters.errors, harness.counters.sessions) == (0, 0)
+        assert (harness.counters.totals()["errors"], harness.counters.sessions) == (0, 0)
 
 
 class Broken:
@@ -200,7 +200,7 @@ class TestConnectTimeout:
         assert error.body == b"no login within 10 s (connect_timeout)"
         assert trio.current_time() == pytest.approx(10.01, abs=0.02)
         await peer.at_end()
-        assert harness.counters.refused == 1
+        assert harness.counters.totals()["refused"] == 1
 
 
 class TestErrors:
@@ -271,7 +271,8 @@ class TestBooks:
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
         counters = harness.counters
-        assert (counters.connections, counters.sessions, counters.refused, counters.errors) == (1, 1, 0, 0)
+        assert (counters.connections, counters.sessions) == (1, 1)
+        assert (counters.totals()["refused"], counters.totals()["errors"]) == (0, 0)
         assert (counters.frames_in, counters.published, counters.delivered) == (3, 1, 1)
         assert counters.bytes_in > 100
         assert counters.bytes_out > 100

@@ -85,6 +85,10 @@ class Message:
         """Where it stands among those that wait: by priority, then by arrival."""
         return self.rank, self.place
 
+    def has_expired(self, now: float) -> bool:
+        """True if its time is over at that moment of the broker's clock."""
+        return 0 < self.expires <= now  # 0 is a message that never expires
+
     def __lt__(self, other: Message) -> bool:
         """For heaps, where one message has the place of another."""
         return self.number < other.number

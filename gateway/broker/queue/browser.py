@@ -19,7 +19,6 @@ from ..core.context import Context
 from ..errors import BROWSER, SlowConsumer
 from ..model.changes import Stored
 from ..model.message import Message
-from .expiry import has_expired
 from .subscription import Subscription
 
 # Messages that are looked at in one turn: about 2 ms.
@@ -152,7 +151,7 @@ class Browser:
 
     def _show(self, message: Message) -> None:
         subscription, selector = self._subscription, self._subscription.options.selector
-        if has_expired(message, self._context.scheduler.clock()):
+        if message.has_expired(self._context.scheduler.clock()):
             return
         if selector is None or selector(message.head.headers):
             self._context.counters.delivered += 1

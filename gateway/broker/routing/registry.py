@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
+from ..core.arguments_check import ArgumentsNotice
 from ..core.context import Context
 from ..core.ports import Peer
-from ..core.queue_arguments import ArgumentsNotice
 from ..errors import NotAllowed
 from ..model import destinations as names
 from ..model.changes import Container

@@ -16,10 +16,10 @@ from functools import partial
 from gateway.codec import Head
 
 from ..core import authorization
+from ..core.arguments_check import ArgumentsCheck
 from ..core.context import Context
 from ..core.dedup import DedupIds, digest
 from ..core.ports import Peer
-from ..core.queue_arguments import ArgumentsCheck
 from ..core.sender_id import with_sender_id
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
@@ -233,7 +233,7 @@ class Router:
 
     def _route(self, name: str, message: Message, sender: str) -> None:
         options = message.options
-        if message.expires and names.is_topic(name) and message.expires <= self._clock():
+        if message.expires and names.is_topic(name) and message.has_expired(self._clock()):
             self._context.counters.expired += 1
             self._context.records.ended("expired", name, message)
             return

@@ -1,7 +1,7 @@
 """Session of a connected client: it carries out the frames.
 
 A session exists from CONNECTED until the connection ends, so it has no states: one table, command -> method.  An error
-is an exception: `fail`, called by the connection loop, is the one place that makes an ERROR frame of it.
+is an exception: `failing`, called by the connection loop, is the one place that makes an ERROR frame of it.
 
 A RECEIPT goes out when the frame was carried out without error (RCP-03); inside a transaction, when it was accepted
 (RCP-06).
@@ -32,7 +32,7 @@ from ..queue.queue import Queue
 from ..queue.subscription import Returned, Subscription
 from ..routing.router import Router
 from ..topic.durable_subscriptions import DurableSubscription
-from .subscriptions import ENDS_PER_STEP, Subscriptions
+from .subscription_table import ENDS_PER_STEP, Subscriptions
 from .temporary import TemporaryDestinations
 from .transactions import Settlement, Transactions
 
@@ -235,12 +235,8 @@ class Session:
         if not self.failed:
             self.outbox.append(data)
 
-    def fail(self, error: ProtocolError, frame: Frame | None = None) -> None:
-        """Put the ERROR frame into the outbox (ERR-01 to ERR-03); the connection must end behind it."""
-        _go(self.failing(error, frame))
-
     def failing(self, error: ProtocolError, frame: Frame | None = None) -> Iterator[None]:
-        """Put the ERROR frame into the outbox, in steps, like `departing`."""
+        """Put the ERROR frame into the outbox (ERR-01 to ERR-03), in steps, like `departing`; it is the last frame."""
         self._context.counters.fail(error)
         # Set first: a receipt that is confirmed while the session departs must not go out (see `confirm`).
         self.failed = True

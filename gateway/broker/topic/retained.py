@@ -183,7 +183,7 @@ class RetainedReader:
             if subscription.queue is not None and subscription.queue.waiting >= READS_PER_TURN:
                 return
             kept = self._retained.find(self._names.popleft())
-            if kept is None or kept.message.number >= self._last or 0 < kept.message.expires <= now:
+            if kept is None or kept.message.number >= self._last or kept.message.has_expired(now):
                 continue
             if wants(subscription, kept.message, ""):
                 self._topic.give(subscription, kept.message)

@@ -40,7 +40,7 @@ def test_a_broker_counts(scene: Scene) -> None:
     assert counted() == (4, 1, 5, 0)
     consumer.drop()
     assert counted() == (4, 1, 7, 2)
-    assert (counters.acknowledged, counters.rejected, counters.errors) == (0, 0, 0)
+    assert (counters.acknowledged, counters.rejected, counters.totals()["errors"]) == (0, 0, 0)
 
 
 def test_frames_count_also_if_they_fail_and_messages_of_a_transaction_at_commit(scene: Scene) -> None:
@@ -56,7 +56,8 @@ def test_frames_count_also_if_they_fail_and_messages_of_a_transaction_at_commit(
     other.publish("/queue/a")
     client.send("BOGUS")
     counters = scene.broker.counters
-    assert (client.session.frames_in, other.session.frames_in, counters.frames_in, counters.errors) == (8, 1, 9, 1)
+    assert (client.session.frames_in, other.session.frames_in) == (8, 1)
+    assert (counters.frames_in, counters.totals()["errors"]) == (9, 1)
 
 
 def _every(kind: type[ProtocolError]) -> set[type[ProtocolError]]:
@@ -89,8 +90,7 @@ def test_errors_count_by_cause(error: ProtocolError, cause: str) -> None:
     counters = Counters()
     counters.fail(error)
     counters.refuse(error)
-    assert (counters.failures[cause], counters.errors) == (2, 2)
-    assert (counters.refusals[cause], counters.refused) == (1, 1)
+    assert (counters.failures[cause], counters.refusals[cause]) == (2, 1)
     assert counters.totals() == Counters().totals() | {"errors": 2, "refused": 1}
 
 
@@ -141,4 +141,4 @@ def test_messages_thrown_away_count_by_reason(stage: Stage) -> None:
         "purged": 4,
         "deleted": 1,
     }
-    assert scene.broker.counters.dropped == 15
+    assert scene.broker.counters.totals()["dropped"] == 15

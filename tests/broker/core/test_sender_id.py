@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.model.options import PLAIN
 from gateway.broker.queue.queue import Queue
-from gateway.broker.session.subscribe import INTERNAL
 from gateway.codec import V10, V11, V12, Head, Version
 
 from ..client import Client, Scene, waiting

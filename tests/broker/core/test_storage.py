@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from gateway.broker.core import storage as module
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.core.storage import Storage
 from gateway.broker.model.changes import CHANGE, Batch
 from gateway.broker.queue.queue import Queue
-from gateway.broker.session.subscribe import INTERNAL
 
 from ..client import Client, Scene, Step
 from ..conftest import Stage

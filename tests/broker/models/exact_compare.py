@@ -205,4 +205,4 @@ def _compare_counts(model: Model) -> None:
         assert getattr(counters, name) == counts[name], name
     # Whether a limit or a newer one ended it cannot always be seen; what was under way is not thrown away.
     least = counts["dropped"] + counts["conflated"]
-    assert least <= counters.dropped + counters.conflated <= least + counts["parted"]
+    assert least <= counters.totals()["dropped"] + counters.conflated <= least + counts["parted"]

@@ -11,6 +11,7 @@ from gateway.codec import Head
 
 from ..core import authorization
 from ..core.context import Context
+from ..core.ports import INTERNAL
 from ..errors import NoFunction, NotAllowed
 from ..model import destinations as names
 from ..model.message import PreparedSend
@@ -20,11 +21,8 @@ from ..queue.subscription import Subscription
 from ..routing.router import Router
 from ..topic import durable_subscriptions
 
-INTERNAL = "internal"
-"""The transport of sessions that are the server's own."""
 
-
-def subscribe(context: Context, router: Router, subscription: Subscription) -> None:
+def join(context: Context, router: Router, subscription: Subscription) -> None:
     """Add a subscription to its destination, which comes into being with it.
 
     Raises NotAllowed: no such kind of destination, or a limit is reached.

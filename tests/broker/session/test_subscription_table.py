@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.broker.errors import NotAllowed
-from gateway.broker.session.subscriptions import ENDS_PER_STEP, SessionQuota
+from gateway.broker.session.subscription_table import ENDS_PER_STEP, SessionQuota
 from gateway.codec import V10, Frame, Head
 
 from ..client import Client, Scene

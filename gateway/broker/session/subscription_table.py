@@ -27,8 +27,8 @@ from ..model.options import AckMode, SubscribeOptions
 from ..queue.subscription import ConsumedQueue, Returned, Subscription, take_back_all
 from ..routing.router import Router
 from ..topic.durable_subscriptions import SubscriptionName, name_of
+from .join import join
 from .naming import Naming
-from .subscribe import subscribe
 from .temporary import TemporaryDestinations
 
 _MODES = {mode.value: mode for mode in AckMode}
@@ -142,7 +142,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         if name in self:
             raise NotAllowed(
                 "subscription id in use",
-                f"this connection has a subscription {(subscription_id or destination)[:80]!r} already; choose another id",
+                f"this connection has a subscription {(subscription_id or destination)[:80]!r} already; "
+                "choose another id",
             )
         limit = self._context.quotas.max_subscriptions
         if len(self) >= limit:
@@ -166,7 +167,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         )
         if paused:
             subscription.pause()
-        subscribe(self._context, self._router, subscription)
+        join(self._context, self._router, subscription)
         self._context.subscriptions += 1
         self._quota.count(options, names, sign=1)
         self[name] = subscription
