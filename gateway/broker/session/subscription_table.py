@@ -1,12 +1,7 @@
 """Subscriptions of a session, by the ids that their SUBSCRIBE gave them: how one comes, and how it goes.
 
-In 1.0 a SUBSCRIBE may have no `id`; then its destination stands in its place, in a tuple, so that it is never taken for
-an id.
-
 A subscription that goes leaves its queue first; the messages that it did not settle are collected (`Returned`).  The
-queues take them back when all subscriptions that go together have gone: else the messages of the first would be given
-to the second.  Those of a session are stopped first and then end in steps, for thousands of them take time.  Those of
-one queue end in one step: a message on its way back must not be overtaken.
+queues take them back when all subscriptions that go together have gone.
 """
 
 from __future__ import annotations
@@ -123,6 +118,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         if mode is None:
             raise NotAllowed("unknown ack mode", f"{headers['ack'][:40]!r} is none of {', '.join(_MODES)}")
         subscription = self.add(destination, subscription_id, mode, subscribe_options(headers), paused=paused)
+        # Told of behind `add`: what is refused has an ERROR, and needs no line in the log.
         for header in misspelt(headers):
             self._context.counters.misspelt_headers += 1
             self._context.on_misspelt(header, self._peer.id, self._peer.login)
@@ -138,6 +134,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         paused: bool = False,
     ) -> Subscription:
         """Add one.  Raises ProtocolError: it is not allowed, or too many; nothing is added."""
+        # In 1.0 a SUBSCRIBE may have no `id`.  Its destination stands in a tuple, so that it is never taken for an id.
         name: str | tuple[str] = (destination,) if subscription_id is None else subscription_id
         if name in self:
             raise NotAllowed(
@@ -152,6 +149,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             raise NotAllowed("a browser consumes nothing", "with browser:true the ack mode must be auto")
         names = len(destination) + len(subscription_id or "")
         self._quota.check(options, names)
+        # Never used again in this session, so that an ACK of an old handle cannot name a delivery of a later one.
         self._keys += 1
         subscription = Subscription(
             self._context,
@@ -167,6 +165,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         )
         if paused:
             subscription.pause()
+        # It may raise, so all counts come behind it: nothing has to be taken back.
         join(self._context, self._router, subscription)
         self._context.subscriptions += 1
         self._quota.count(options, names, sign=1)
@@ -191,6 +190,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
             key = self.naming.subscription_named(frame)
             subscription = self[key]
             filled = durable_subscriptions.of(subscription.queue)
+            # What ends for good loses its messages, so a frame that names two ends none.
             if durable is not None and (filled is None or filled.name != durable.text):
                 raise NotAllowed(
                     "UNSUBSCRIBE names two subscriptions",
@@ -230,6 +230,8 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         `returned`: further messages that queues are to take back.  `lost`: the client did not end it: the message that
         it was at work on has failed.
         """
+        # All of one queue end in one step: a message on its way back must not be overtaken.  And the queue takes back
+        # behind the last of them: else it would give the messages of the first to the second.
         by_queue: dict[ConsumedQueue, list[str | tuple[str]]] = {queue: [] for queue in returned}
         topics = []
         for key, subscription in self.items():
@@ -239,6 +241,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
                 by_queue.setdefault(subscription.queue, []).append(key)
         ended = 0
         for queue, keys in chain(by_queue.items(), ((None, [key]) for key in topics)):
+            # In steps: a session may have 20,000, and others must have their turn.
             if ended >= ENDS_PER_STEP:
                 ended = 0
                 yield
@@ -261,6 +264,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         names = len(subscription.destination) + len(subscription.id or "")
         self._quota.count(subscription.options, names, sign=-1)
         self._router.replay.offsets.leave(subscription)
+        # A private queue goes with its topic's subscription: nothing comes back to it.
         if subscription.topic is not None:
             subscription.topic.leave(subscription, lost=lost)
             return
