@@ -51,8 +51,8 @@ class DeliveriesByMessageId:
     def find(self, message_id: str, but_of: str | None = None) -> Delivery | None:
         """The delivery of that message, not to the destination `but_of`."""
         found = [each for each in self._found.get(message_id, ()) if each.subscription.destination != but_of]
-        # 1.0 and lenient clients settle their copies of a topic's message one by one: a second ACK in a transaction means
-        # the next copy.
+        # 1.0 and lenient clients settle their copies of a topic's message one by one: the second ACK in a transaction
+        # means the next copy.
         free = [each for each in found if not each.held]
         return next(iter(free or found), None)
 
