@@ -49,6 +49,7 @@ def read_opening(frame: Frame) -> Opening:
         login = headers.get("username")  # LEN-11: old clients of 1.0 send that
     return Opening(
         version=version,
+        # 1.0 has no heart-beats, so whatever the header holds is no mistake there.
         heart_beat=parse_heart_beat(headers.get("heart-beat")) if version.heartbeats else (0, 0),
         login=login,
         passcode=headers.get("passcode"),
