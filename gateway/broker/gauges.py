@@ -32,6 +32,7 @@ class Gauges:
     def begin(self) -> None:
         """Look, and again later."""
         scheduler = self._broker.scheduler
+        # Kept for one look: an object that has gone is not held by it for longer.
         self._before, self._now = self._now, set()
         scheduler.at(scheduler.clock() + self._pause, self.begin)
         scheduler.run(self._look())
@@ -49,6 +50,7 @@ class Gauges:
             if isinstance(each, Queue):
                 self._of_queue(each)
             else:
+                # Those in mode auto have nothing unacknowledged.
                 for subscription in each.subscriptions.acknowledging.values():
                     self._of_subscription(subscription)
 
@@ -57,6 +59,7 @@ class Gauges:
             oldest = next(iter(subscription.ledger.values()))
             self._records.pending(subscription, len(subscription.ledger), oldest)
             self._now.add(subscription)
+        # Once, when it has become empty: else its last gauge would stand for ever.
         elif subscription in self._before:
             self._records.pending(subscription, 0, None)
 

@@ -150,10 +150,7 @@ class MessageAdmin:
         return Search(queue, then, offset=offset, limit=limit, selector=wanted, total=total)
 
     def find(self, name: str, id: str, most: int, then: Callable[[dict[str, object] | None], None]) -> Search:
-        """One message of a queue; None: it does not wait there.
-
-        `most`: bytes of its body.  Raises Unknown: no such queue.
-        """
+        """One message of a queue, or None.  `most`: bytes of its body.  Raises Unknown: no such queue."""
 
         def tell(page: Page) -> None:
             # Its position is not known, because the messages before it were not read.
@@ -210,10 +207,7 @@ class MessageAdmin:
     def redrive(
         self, name: str, ids: Sequence[str] | None, limit: int | None, then: Callable[[Outcome], None]
     ) -> RunningOperation:
-        """Send dead letters back to where they came from, with a fresh count of failures.
-
-        Raises Unknown: no such queue.
-        """
+        """Send dead letters back where they came from, without their failures.  Raises Unknown: no such queue."""
         return self._begin(self._queue(name), RedriveMessages(self._broker), then, ids=ids, limit=limit)
 
     def delete_durable(self, name: str, then: Callable[[], None]) -> None:

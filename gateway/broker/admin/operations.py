@@ -308,10 +308,7 @@ def _properties(message: Message) -> SendOptions:
 
 
 def _check_queue(queue: Queue, message: Message) -> None:
-    """Refuse a message that finds no room in a queue.
-
-    Raises NotAllowed: the queue is full, or another message would be dropped.
-    """
+    """Refuse a message that finds no room, or only in place of another.  Raises NotAllowed: it is so."""
     # Whatever `when_full` says: no message that waits is dropped for one that an operator moves.
     if queue.limits.reached(queue.waiting, queue.nbytes):
         raise NotAllowed("the queue is full", _fullness(queue))

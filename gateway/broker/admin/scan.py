@@ -1,10 +1,5 @@
 """Queue scan: visits all messages that wait in a queue, in slices, while the broker works on.
 
-    memory        the ready list, and the groups' messages, in the order in which they are due
-    backlog       rows that only the store has, read in pages; those that consumers brought into memory meanwhile are
-                  visited there, at the end
-    resting       messages that come back later, after a failure
-
 A message that waited when the scan began, and still waits when the scan reaches it, is visited once.  Later messages
 may be visited, too.  A visit takes no message out of the queue, so consumers go on getting messages.
 
@@ -42,9 +37,9 @@ _Steps = Generator[list[int], list[Stored], bool]
 class ScanPosition(Enum):
     """Where a message waits."""
 
-    MEMORY = "memory"
-    BACKLOG = "backlog"
-    RESTING = "resting"
+    MEMORY = "memory"  # in the ready list, or in a group, in the order in which they are due
+    BACKLOG = "backlog"  # in the store alone, read in pages
+    RESTING = "resting"  # after a failure; they come back later
 
 
 class ScanVisitor(Protocol):

@@ -60,10 +60,7 @@ def read_opening(frame: Frame) -> Opening:
 
 
 def parse_heart_beat(value: str | None) -> tuple[int, int]:
-    """(cx, cy) of the client; a missing header counts as 0,0 (HBT-02).
-
-    Raises MalformedFrame: the value is not two non-negative integers with a comma between (HBT-10).
-    """
+    """(cx, cy) of the client; without the header 0,0 (HBT-02).  Raises MalformedFrame: it is malformed (HBT-10)."""
     if value is None:
         return 0, 0
     cx, comma, cy = value.partition(",")

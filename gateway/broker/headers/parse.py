@@ -101,10 +101,7 @@ def unsubscribe_options(headers: Mapping[str, str]) -> SubscribeOptions | None:
 
 
 def may_requeue(headers: Mapping[str, str]) -> bool:
-    """True if the message of a NACK with these headers may be delivered again.
-
-    Raises NotAllowed: `requeue` is neither true nor false.
-    """
+    """True if a NACK allows a further delivery.  Raises NotAllowed: `requeue` is neither true nor false."""
     value = headers.get("requeue")
     return True if value is None else bool(BOOLEAN.read("requeue", value))
 

@@ -3,12 +3,7 @@
 Other brokers have other names and units for the same options, and their clients must work here unedited.  So each
 header has one canonical name and aliases, each alias with the unit of its broker.
 
-Each row has a treatment; no header of the table is ignored in silence:
-
-    honoured         the gateway does what the header says
-    passed on        the gateway does not use the header; subscribers get it unchanged
-    refused          the gateway knows the request and cannot fulfil it: an ERROR says so
-    without effect   the request makes no difference here; the row says why
+Each row has a `Treatment`; no header of the table is ignored in silence.
 
 A header outside of the table is the user's own: subscribers get that of a SEND, other frames ignore it.  Letter case
 counts, except that 1.0 reads STOMP's standard headers in any case (see the codec).  A SUBSCRIBE has no use for a

@@ -94,10 +94,8 @@ class Message:
         return self.number < other.number
 
     def copy(self, wire: Wire, place: int = 0) -> Message:
-        """The same message for another queue, which keeps its own count of deliveries.
-
-        `place`: its own, where it may have a row in the store; 0: its number does.
-        """
+        """The same message for another queue.  `place`: its own, where it may have a row; 0: its number does."""
+        # Not `attempts` and `history`: each queue counts its own deliveries.
         copy = Message(self.number, self.head, self.body, self.options)
         copy.place = place or self.number
         copy.expires = self.expires

@@ -25,20 +25,16 @@ from ..topic.topic import Topic
 
 
 class Registry:
-    """All destinations.
-
-    Attributes:
-        destinations: canonical name -> queue or topic, of those that clients name.
-        hidden: those that clients cannot name: of users, functions and durable subscriptions.
-        patterns: the topics of subscriptions with wildcards; `has_patterns`: there are any.
-        durable_subscriptions: the subscriptions that outlive their sessions, or are shared.
-    """
+    """All destinations, by canonical name."""
 
     def __init__(self, context: Context, policies: Policies) -> None:
-        self.destinations: dict[str, Queue | Topic] = {}
+        self.destinations: dict[str, Queue | Topic] = {}  # those that clients name
+        # Those that clients cannot name: of users, functions and durable subscriptions.  Apart, so that `publish` never
+        # finds one: it looks up what the client wrote.
         self.hidden: dict[str, Queue | Topic] = {}
-        self.patterns: PatternTrie[Topic] = PatternTrie()
-        self.has_patterns = False
+        self.patterns: PatternTrie[Topic] = PatternTrie()  # the topics of subscriptions with wildcards
+        self.has_patterns = False  # asked for each message to a topic, for less than a call of the trie
+        # Those that outlive their sessions, or are shared.
         self.durable_subscriptions = DurableSubscriptions(
             context, self._queue_of_durable, lambda name: self.hidden.pop(name, None)
         )
@@ -52,10 +48,7 @@ class Registry:
         return self.table(name).get(name)
 
     def topic(self, name: str, *, checked: bool = True) -> Topic:
-        """The topic, or pattern, of that name, which may be new.
-
-        Raises NotAllowed: there would be too many, and that is `checked`.
-        """
+        """The topic, or pattern, of that name, perhaps a new one.  Raises NotAllowed: too many, if `checked`."""
         is_pattern = has_wildcard(name)
         # A pattern stands in the trie alone: no SEND goes to it, and `publish` looks up each SEND in the table.
         found = self.patterns.get(name) if is_pattern else self.table(name).get(name)

@@ -35,11 +35,7 @@ from .scheduled import ScheduledSends
 
 
 class Router:
-    """Messages on their way to their destinations.
-
-    Attributes:
-        arguments: checks the queue arguments of clients.
-    """
+    """Messages on their way to their destinations."""
 
     def __init__(self, context: Context, registry: Registry, policies: Policies) -> None:
         quotas = context.quotas
@@ -51,7 +47,7 @@ class Router:
         self._patterns = registry.patterns
         self.policies = policies
         self._stamps = partial(with_sender_id, policies) if policies.add_user_ids else None
-        self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)
+        self.arguments = ArgumentsCheck(policies, quotas.client_queue_arguments)  # checks those of clients
         self._dedup = DedupIds(quotas.dedup_window, quotas.max_dedup_ids)
         self.replay = Replay(context, registry.streams)  # begins subscriptions in the past
 
@@ -162,10 +158,7 @@ class Router:
         return any(each.durable_subscriptions for each in topics)
 
     def check(self, sendings: Sequence[PreparedSend]) -> None:
-        """Refuse what would make more queues than there may be, or put off more messages, or cannot be stored now.
-
-        Raises NotAllowed: a limit would be exceeded, or the store has failed.
-        """
+        """Raise NotAllowed if there would be too many destinations or delayed messages, or the store has failed."""
         wanted = {name for sending in sendings for name, _ in sending.targets}
         # A topic without a log does not come into being by a SEND, and a queue that is gone does not come again.
         new = [

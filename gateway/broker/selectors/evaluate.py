@@ -96,7 +96,7 @@ def any_of(parts: Sequence[Condition]) -> Condition:
 
 def _junction(parts: Sequence[Condition], *, decisive: bool) -> Condition:
     """AND or OR: a part that is `decisive` decides."""
-    # Most have one part, and then cost no call of their own.
+    # It would cost a call for each message.
     if len(parts) == 1:
         return parts[0]
 
@@ -314,7 +314,7 @@ def _chain(first: Number, rest: Sequence[tuple[Arithmetic, Number]]) -> Number:
                 return None
             try:
                 value = in_range(operation(value, other))
-            # Unknown, as is a result out of range: an evaluation never raises, for it would end the sender's session.
+            # Unknown, as is a result out of range: nothing may raise here, while the frame of the sender is at work.
             except ZeroDivisionError:
                 return None
         return value

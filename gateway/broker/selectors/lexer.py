@@ -78,10 +78,7 @@ _WORD = re.compile(r"[\w$.]+")
 
 
 def tokens(text: str) -> list[Token]:
-    """All tokens of a selector, END last.
-
-    Raises NotAllowed: the selector is too long, or characters begin no token.
-    """
+    """All tokens of a selector, END last.  Raises NotAllowed: it is too long, or has what is no token."""
     if len(text) > MAX_LENGTH:
         raise refusal(text, MAX_LENGTH + 1, f"a selector of {len(text)} characters", f"{MAX_LENGTH} at most")
     start = _behind(_PREFIXES, text, 0)

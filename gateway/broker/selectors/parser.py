@@ -272,7 +272,7 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise refusal(self._text, column, "one '(' too many", f"at most {MAX_DEPTH} inside each other")
         value = self._condition()
-        # The error lists what may go on: often it is an operator that is missing, and not the parenthesis.
+        # Often it is an operator that is missing, and not the parenthesis: the error names both.
         if not self._take(")"):
             raise self._unexpected(_going_on(value) + "')'")
         self._depth -= 1
@@ -287,7 +287,7 @@ def _going_on(value: Value) -> str:
 
 def _about(token: Token) -> str:
     """Advice where a keyword stands in place of a value."""
-    # As in other languages, `a = NULL` is written for `a IS NULL`.
+    # Users of other languages write `a = NULL`.
     if token.kind == "NULL":
         return " (write IS NULL to test for a missing header)"
     return f' (a header of that name is "{token.text}", in double quotes)' if token.kind in KEYWORDS else ""

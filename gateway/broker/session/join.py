@@ -23,10 +23,7 @@ from ..topic import durable_subscriptions
 
 
 def join(context: Context, router: Router, subscription: Subscription) -> None:
-    """Add a subscription to its destination, which comes into being with it.
-
-    Raises NotAllowed: no such kind of destination, or a limit is reached.
-    """
+    """Add a subscription to its destination, perhaps a new one.  Raises NotAllowed: no such kind, or a limit."""
     peer, destination = subscription.peer, subscription.destination
     if names.is_temporary(destination):
         name = peer.temporaries.canonical(destination)

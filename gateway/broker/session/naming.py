@@ -58,11 +58,7 @@ class DeliveriesByMessageId:
 
 
 class Naming:
-    """The names by which the frames of one session mean its subscriptions and deliveries.
-
-    `acknowledging`: subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
-    `by_message_id`: deliveries that are not settled; None: the session cannot name them by that alone.
-    """
+    """The names by which the frames of one session mean its subscriptions and deliveries."""
 
     __slots__ = ("_lenient", "_subscriptions", "_version", "acknowledging", "by_message_id")
 
@@ -72,17 +68,15 @@ class Naming:
         self._version = version
         self._subscriptions = subscriptions
         self._lenient = lenient
+        # Subscriptions that must acknowledge messages, by the key that starts their `ack` handles.
         self.acknowledging: dict[str, Subscription] = {}
         # An index costs time and memory for each delivery.  Other clients name the subscription or the handle, and find
         # the delivery in its ledger.
         by_message_id = not version.subscription_id or lenient
-        self.by_message_id = DeliveriesByMessageId() if by_message_id else None
+        self.by_message_id = DeliveriesByMessageId() if by_message_id else None  # unsettled ones
 
     def subscription_id_of(self, frame: Frame) -> str | None:
-        """The id that a SUBSCRIBE gives its subscription; None: it has none, in 1.0.
-
-        Raises HeaderMissing: the version asks for one (SUB-05), and the settings do not forgive that.
-        """
+        """The id that a SUBSCRIBE gives; None: none, in 1.0.  Raises HeaderMissing: it must have one (SUB-05)."""
         subscription_id = frame.headers.get("id")
         if subscription_id is None and self._version.subscription_id:
             if not self._lenient:
@@ -91,10 +85,7 @@ class Naming:
         return subscription_id
 
     def subscription_named(self, frame: Frame) -> str | tuple[str]:
-        """The key of the subscription that an UNSUBSCRIBE means: by id, else by destination where that may be.
-
-        Raises HeaderMissing: it has neither; NotAllowed: there is none of that name.
-        """
+        """The key of the subscription that an UNSUBSCRIBE means.  Raises HeaderMissing or NotAllowed: it means none."""
         key = self._key_of(frame)
         if key is None:
             hint = _LENIENT.format("takes the destination for it") if self._version.subscription_id else ""
@@ -122,8 +113,7 @@ class Naming:
     def delivery_named(self, frame: Frame) -> Delivery:
         """The unacknowledged delivery that an ACK or NACK names.
 
-        Raises HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06); NotAllowed: there is none of that
-        name (ACK-10).
+        Raises HeaderMissing: it lacks what its version asks for (ACK-09, NAK-06); NotAllowed: there is none (ACK-10).
         """
         headers = frame.headers
         if self._version is V12:

@@ -47,10 +47,7 @@ class SessionQuota:
         self._browsers = self._selectors = self._names = 0
 
     def check(self, options: SubscribeOptions, names: int) -> None:
-        """Refuse a subscription with too much; `names`: characters of its id and its destination.
-
-        Raises NotAllowed: a limit would be exceeded.
-        """
+        """Raise NotAllowed if a limit would be exceeded.  `names`: characters of the id and the destination."""
         if options.browser and self._browsers >= self.MOST_BROWSERS:
             raise NotAllowed("too many browsers", f"a session may have {self.MOST_BROWSERS} at the same time")
         if options.selector_text and self._selectors + len(options.selector_text) > self.MOST_SELECTORS:
@@ -71,10 +68,7 @@ class SessionQuota:
 
 
 class Subscriptions(dict[str | tuple[str], Subscription]):
-    """The subscriptions of one session, by their keys; `naming`: the names by which frames mean them.
-
-    `form`: in which their MESSAGEs are written, see `encoder.FORMS`.
-    """
+    """The subscriptions of one session, by their keys."""
 
     __slots__ = ("_context", "_form", "_keys", "_outbox", "_peer", "_quota", "_router", "_temporaries", "naming")
 
@@ -94,10 +88,10 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         self._peer = peer
         self._outbox = outbox
         self._temporaries = temporaries
-        self._form = form
+        self._form = form  # in which their MESSAGEs are written, see `encoder.FORMS`
         self._quota = SessionQuota()
         self._keys = 0
-        self.naming = Naming(version, self, lenient=context.quotas.lenient)
+        self.naming = Naming(version, self, lenient=context.quotas.lenient)  # how frames mean them
 
     @property
     def acknowledging(self) -> dict[str, Subscription]:
@@ -105,10 +99,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         return self.naming.acknowledging
 
     def subscribe(self, frame: Frame, *, paused: bool) -> Subscription:
-        """Add what a SUBSCRIBE asks for; `paused`: it gets nothing until it is started.
-
-        Raises ProtocolError: it is not whole, or not allowed; nothing is added.
-        """
+        """Add what a SUBSCRIBE asks for; `paused`: it waits for `start`.  Raises ProtocolError: nothing is added."""
         headers = frame.headers
         destination = headers.get("destination")
         if destination is None:
@@ -176,10 +167,7 @@ class Subscriptions(dict[str | tuple[str], Subscription]):
         return subscription
 
     def unsubscribe(self, frame: Frame) -> None:
-        """End the one that an UNSUBSCRIBE names, or a durable one for good, or both.
-
-        Raises ProtocolError: it names none, or two; nothing is ended.
-        """
+        """End what an UNSUBSCRIBE names, perhaps for good.  Raises ProtocolError: it names none, or two; none ends."""
         durable_subscriptions = self._router.registry.durable_subscriptions
         ends = unsubscribe_options(frame.headers)
         durable = None

@@ -25,10 +25,7 @@ class TemporaryDestinations:
         self._names: dict[str, str] = {}
 
     def canonical(self, destination: str) -> str:
-        """The canonical name of one of them, which may be new.
-
-        Raises NotAllowed: it has no name, or there are too many.
-        """
+        """The canonical name of one of them, perhaps a new one.  Raises NotAllowed: it has no name, or too many."""
         # The same name each time: `reply-to` has told it to others.
         name = self._names.get(destination)
         if name is not None:
