@@ -94,7 +94,7 @@ class SlowConsumer(ProtocolError):
         self.limit = limit
 
 
-# Words of settings and policies, so that an operator knows which one to raise.
+# A setting and a key of policies, so that the log says what to raise; a browser's limit cannot be set.
 OUTBOX, NEWS, BROWSER = "max_outbound", "slow_messages", "browser"
 SLOW_LIMITS = (OUTBOX, NEWS, BROWSER)
 """The limits that end a slow consumer: of its outbox; of a topic's subscriber, by its policy; of a browser."""
@@ -120,7 +120,7 @@ class TakenOver(SessionEnded):
     """The client has come again.  `by`: its new address, for the log.  `name`: of the durable subscription, if any."""
 
     def __init__(self, by: str, name: str = "") -> None:
-        # Both sides are told apart: a program that was started twice must know which name to change.
+        # Both cases are told apart: a program that was started twice must know which name to change.
         of_name = f"another connection subscribed under the same durable-subscription-name, {name[:80]!r}"
         reason = of_name if name else "another connection came under the same client-id"
         super().__init__(
@@ -147,7 +147,7 @@ class RenewalRefused(SessionEnded):
 
     def __init__(self, detail: str, receipt: str | None = None) -> None:
         super().__init__("renewal refused", detail)
-        self.receipt = receipt  # that frame was carried out long ago, so `error_frame` does not get it
+        self.receipt = receipt
 
 
 def error_frame(error: ProtocolError, frame: Frame | None, version: Version = V10, *, end: bytes) -> bytes:

@@ -32,7 +32,7 @@ class Gauges:
     def begin(self) -> None:
         """Look, and again later."""
         scheduler = self._broker.scheduler
-        # Kept for one look: an object that has gone is not held by it for longer.
+        # Kept for one look only, so that what has gone is not kept alive by it for longer.
         self._before, self._now = self._now, set()
         scheduler.at(scheduler.clock() + self._pause, self.begin)
         scheduler.run(self._look())

@@ -52,7 +52,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         elif place.kind == stream.KIND and not place.name:
             streams.restore(place)
         elif place.kind == stream.KIND:
-            # None: the policy keeps no log any more.  Its rows stay as they are, and must be passed over.
+            # None: the policy keeps no log any more, or not in the store.  Its rows stay as they are.
             restored = broker.registry.restore_log(place)
             takers[place.number] = _pass_over if restored is None else restored.recover_row
             if restored is not None:
@@ -69,7 +69,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
             takers[place.number] = partial(_note, found)
     used = set()
     last = 0
-    # One pass in the order of rows, which is that of arrival: so each queue gets its own in order, without sorting.
+    # One pass over all places in the order of rows: so each queue gets its own in order, without sorting.
     for row in rows:
         takers[row.place](row)
         used.add(row.place)

@@ -235,7 +235,7 @@ def _check_topic(name: str, destination: str) -> None:
 
 def check_type(destination: str, name: str, multicast: bool | None) -> None:
     """Check the type that a frame states.  Raises NotAllowed: it states a queue for a topic, or the reverse."""
-    # As in Artemis, where an address has a routing type of its own.
+    # A frame that states the wrong kind is meant for another destination.
     if multicast is not None and multicast != is_topic(name):
         raise NotAllowed(
             "destination of another type", f"{destination[:80]!r} is a {'topic' if is_topic(name) else 'queue'}"

@@ -145,7 +145,7 @@ class PatternTrie(_Tree[T]):
 
     def _prepare(self, text: str) -> Sequence[str]:
         """Drop from the cache the results that a change of this pattern makes wrong; its words in the tree."""
-        # Which names it matches is known only by a search of each; to fill the cache again costs no more.
+        # Which cached names it matches is known only by matching each; the next searches fill the cache again.
         if has_wildcard(text):
             self._cache.clear()
             self._bytes = 0
