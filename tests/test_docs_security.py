@@ -35,7 +35,7 @@ from gateway.broker.core.work_limits import WORK_LIMITS
 from gateway.broker.model import patterns
 from gateway.broker.model.destinations import MAX_DESTINATIONS
 from gateway.broker.selectors.parser import MAX_DEPTH
-from gateway.broker.session.subscriptions import SessionQuota
+from gateway.broker.session.subscription_table import SessionQuota
 from gateway.config.policies import KEY_RULES
 from gateway.config.settings import Settings, load
 from gateway.transports.flow.frame_trace import MOST_VIEWS

@@ -29,6 +29,7 @@ class Gauges:
     def begin(self) -> None:
         """Look, and again later."""
         scheduler = self._broker.scheduler
+        # Kept for one look only, so that what has gone is not kept alive by it for longer.
         self._before, self._now = self._now, set()
         scheduler.at(scheduler.clock() + self._pause, self.begin)
         scheduler.run(self._look())
@@ -47,6 +48,7 @@ class Gauges:
             if isinstance(each, Queue):
                 self._of_queue(each)
             else:
+                # Those in mode auto have nothing unacknowledged.
                 for subscription in each.subscriptions.acknowledging.values():
                     self._of_subscription(subscription)
 
@@ -55,6 +57,7 @@ class Gauges:
             oldest = next(iter(subscription.ledger.values()))
             self._records.pending(subscription, len(subscription.ledger), oldest)
             self._now.add(subscription)
+        # Once, when it has become empty: else its last gauge would stand for ever.
         elif subscription in self._before:
             self._records.pending(subscription, 0, None)
 

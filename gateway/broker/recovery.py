@@ -1,8 +1,7 @@
 """Recovery at the start of a process: the rows of the store become queues again.
 
 Queues come back with their rows alone: contents are read when a client wants them, so that a million messages are there
-within a second or two.  Only where messages may have to go, or replace each other, are they read at once: such queues
-are bounded by their limits.
+within a second or two.
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     storage, router = broker.storage, broker.router
     assert storage is not None  # recovery reads it
     streams, most = broker.registry.streams, broker.context.work_limits.recovery_rows
+    # Of streams that are not stored, all up to here was lost with the last process.
     streams.started = router.number
     restorers = {scheduled.KIND: router.delayed.restore, retained.KIND: router.retained.restore}
     queues: dict[int, Queue] = {}
@@ -40,6 +40,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
     takers: dict[int, Callable[[StoredRow], None]] = {}
     for place in places:
         restore = restorers.get(place.kind)
+        # Its queue was gone when the last process ended, but for messages that sessions still held.
         if place.kind == ENDED:
             storage.drop(place.number)
             takers[place.number] = _pass_over
@@ -48,6 +49,7 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         elif place.kind == stream.KIND and not place.name:
             streams.restore(place)
         elif place.kind == stream.KIND:
+            # None: the policy keeps no log any more, or not in the store.  Its rows stay as they are.
             restored = broker.registry.restore_log(place)
             takers[place.number] = _pass_over if restored is None else restored.recover_row
             if restored is not None:
@@ -64,10 +66,12 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
             takers[place.number] = partial(_note, found)
     used = set()
     last = 0
+    # One pass over all places in the order of rows: so each queue gets its own in order, without sorting.
     for row in rows:
         takers[row.place](row)
         used.add(row.place)
         last = row.row
+    # A place without rows is of no use any more, unless new rows of its queue go there.
     for number, queue in queues.items():
         if number not in used and queue.storage is not None and not queue.storage.has_place(number):
             storage.drop(number)
@@ -81,8 +85,11 @@ def recover(broker: Broker, places: Iterable[Container], rows: Iterable[StoredRo
         # After a kill the store cannot tell which messages were delivered.
         if queue.storage is not None and not clean and queue.storage.rows:
             queue.storage.suspect(last)
+        # Where messages may have to go, or replace each other, contents are needed now.  Such queues are bounded by
+        # their limits.
         if queue.storage is not None and not queue.storage.has_pages():
             queue.arrive(_pages(queue.storage.take_all(), read, most))
+        # All it had may have expired meanwhile.
         broker.forget_if_idle(queue)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from gateway.broker import Broker, Quotas
 from gateway.broker.admin.messages import MessageAdmin
-from gateway.broker.core.queue_arguments import ArgumentsNotice
+from gateway.broker.core.arguments_check import ArgumentsNotice
 from gateway.broker.core.work_limits import WORK_LIMITS, WorkLimits
 from gateway.broker.errors import SessionEnded, SlowConsumer
 from gateway.broker.headers.connect import read_opening

@@ -14,12 +14,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from ..headers.parse import Misspelt
 from ..model.policy import Policies, Quotas
 from .ages import MessageAges
+from .arguments_check import ArgumentsNotice
 from .counters import Counters
 from .events import EventLog, NullEventLog
 from .memory import Memory
 from .outbox import Outbox, Source
 from .ports import Application, Destinations, Peer
-from .queue_arguments import ArgumentsNotice
 from .scheduler import Scheduler
 from .slow_consumers import SlowConsumers
 from .storage import Storage

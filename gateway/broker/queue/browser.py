@@ -16,7 +16,6 @@ from ..core.context import Context
 from ..errors import BROWSER, SlowConsumer
 from ..model.changes import Stored
 from ..model.message import Message
-from .expiry import has_expired
 from .subscription import Subscription
 
 _PAGE = 200  # rows of one read
@@ -156,7 +155,7 @@ class Browser:
     def _show(self, message: Message) -> None:
         subscription, selector = self._subscription, self._subscription.options.selector
         # The timer of a queue finds only those paged messages in time that are near the front.
-        if has_expired(message, self._context.scheduler.clock()):
+        if message.has_expired(self._context.scheduler.clock()):
             return
         if selector is None or selector(message.head.headers):
             self._context.counters.delivered += 1

@@ -35,7 +35,6 @@ from .browser import Browser, Browsers
 from .consumers import Consumers
 from .dispatch import Dispatcher
 from .durable import QueueStorage
-from .expiry import has_expired
 from .groups import Group
 from .overflow import Overflow, QueueLimits, limits_of
 from .redelivery import DeadLetter, Discard, RequeueAfter
@@ -242,7 +241,7 @@ class Queue:
     def has_expired(self, message: Message) -> bool:
         """True if the time of a message is over."""
         # Most messages never expire, and need no look at the clock.
-        return message.expires > 0 and has_expired(message, self.context.scheduler.clock())
+        return message.expires > 0 and message.has_expired(self.context.scheduler.clock())
 
     def holds_up(self, message: Message) -> bool:
         """True if a message must wait for a more urgent one that is still to be read from the store."""

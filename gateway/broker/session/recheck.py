@@ -17,6 +17,7 @@ def recheck(sessions: Iterable[Session], context: Context) -> None:
 def _recheck(sessions: Iterable[Session], most: int) -> Iterator[None]:
     looks = 0
     for session in sessions:
+        # Sessions without subscriptions take time, too.
         looks += 1 + len(session.subscriptions)
         recheck_session(session)
         if looks >= most:
@@ -26,15 +27,18 @@ def _recheck(sessions: Iterable[Session], most: int) -> Iterator[None]:
 
 def recheck_session(session: Session) -> bool:
     """End a session with a subscription that the rules do not allow; False: it ends."""
+    # Without rules, or not subject to them, as the server's own sessions are.
     if session.access is None:
         return True
     for subscription in session.subscriptions.values():
         durable = session.durable_subscription_of(subscription)
+        # Its queue has a hidden name that no rule mentions; rules speak of the topic.
         name = subscription.source if durable is None else durable.topic.name
         error = authorization.lost(
             session, name, subscription.destination, subscription.options, is_shared=durable is not None
         )
         if error is not None:
+            # One is enough: the whole session ends, as STOMP has no frame that ends a single subscription.
             session.end(error)
             return False
     return True

@@ -184,7 +184,7 @@ class RetainedReader:
             if subscription.queue is not None and subscription.queue.waiting >= most:
                 return
             kept = self._retained.find(self._names.popleft())
-            if kept is None or kept.message.number >= self._last or 0 < kept.message.expires <= now:
+            if kept is None or kept.message.number >= self._last or kept.message.has_expired(now):
                 continue
             # The sender is not kept, so that `no-local` leaves out none of these.
             if wants(subscription, kept.message, ""):

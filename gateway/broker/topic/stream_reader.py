@@ -233,7 +233,8 @@ class StreamReader:
         if message is None:
             self._gaps.setdefault(entry.stream, entry.number)
             return
-        if 0 < message.expires <= self._context.scheduler.clock():
+        # Most messages never expire, and need no look at the clock.
+        if message.expires and message.has_expired(self._context.scheduler.clock()):
             return
         if not wants(subscription, message, entry.sender):
             return

@@ -142,7 +142,7 @@ def test_some_are_deleted(operator: Operator) -> None:
     assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{run}-99"])
     assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
     assert operator.delete("a", []).done == 0
-    assert scene.broker.counters.dropped == 2
+    assert scene.broker.counters.totals()["dropped"] == 2
     consumer.drop()
     assert operator.bodies("a") == texts(0, 2, 4, 5)
     assert operator.delete("a", ids).done == 4
@@ -161,7 +161,7 @@ class TestPurge:
         assert operator.bodies("a") == texts(2, 4)
         assert operator.purge("a").done == 2
         assert not scene.broker.destinations
-        assert scene.broker.counters.dropped == 6
+        assert scene.broker.counters.totals()["dropped"] == 6
         rows = notebook.of("dropped")
         assert [(row.destination, row.reason) for row in rows] == [
             ("/queue/a", why) for why in ("deleted", *["purged"] * 5)

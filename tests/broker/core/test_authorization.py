@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.broker.core.ports import INTERNAL
 from gateway.broker.errors import AccessLost, AccessRefused
 from gateway.broker.model.access import Action, Coverage
 from gateway.broker.session.recheck import recheck, recheck_session
-from gateway.broker.session.subscribe import INTERNAL
 
 from ..client import Client, Scene
 from ..conftest import Stage, small

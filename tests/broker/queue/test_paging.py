@@ -244,7 +244,7 @@ class TestPurge:
         in_memory = 20 - count(scene)
         scene.wait(5.1)
         assert not scene.broker.destinations
-        assert (scene.broker.context.waiting, scene.broker.counters.dropped) == (0, 20)
+        assert (scene.broker.context.waiting, scene.broker.counters.totals()["dropped"]) == (0, 20)
         batches = scene.commit()
         assert [len(batch.gone) for batch in batches][:-1] == [in_memory + 4, 4, 4, 4]
         assert [batch.dropped for batch in batches] == [[], [], [], [], [1]]

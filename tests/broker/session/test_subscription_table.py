@@ -8,7 +8,7 @@ import pytest
 
 from gateway.broker.core.work_limits import WorkLimits
 from gateway.broker.errors import NotAllowed
-from gateway.broker.session.subscriptions import ENDS_PER_STEP, SessionQuota
+from gateway.broker.session.subscription_table import ENDS_PER_STEP, SessionQuota
 from gateway.codec import V10, Frame, Head
 
 from ..client import Client, Scene
