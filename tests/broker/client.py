@@ -14,6 +14,7 @@ kills the process: what it returns is a new scene, which has what was written.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -268,7 +269,7 @@ class Client:
 
     def _fail(self, error: ProtocolError, frame: Frame | None) -> None:
         self.failures.append(error)
-        self.session.fail(error, frame)
+        deque(self.session.failing(error, frame), maxlen=0)
 
     @property
     def is_ending(self) -> bool:
