@@ -363,14 +363,6 @@ def test_a_count_that_is_too_small_or_no_number_is_refused(stomp: Scene) -> None
         assert watcher.seen(queue) == []
 
 
-@requirement("BOD-11", "LIM-05")
-def test_bodies_of_many_sizes_arrive_unchanged(stomp: Scene) -> None:
-    """The sizes at which WebSocket frames and common buffers change their ways are among them."""
-    for size in [1, 125, 126, 127, 4_095, 65_535, 65_536, 200_000, 1_000_000]:
-        body = (ALL_OCTETS * (size // 256 + 1))[:size]
-        assert stomp.sent(body=body).body == body
-
-
 @requirement("BOD-13")
 def test_a_body_may_be_empty(stomp: Scene) -> None:
     for headers in [{}, {"content-length": "0"}, {"content-type": "text/plain"}]:
@@ -396,14 +388,6 @@ def test_of_repeated_headers_the_first_counts(stomp: Scene) -> None:
     peer.request("ACK", [*peer.settlement(message).items(), ("id", "no"), ("message-id", "no"), ("subscription", "no")])
     peer.request("ABORT", [("transaction", "t"), ("transaction", "u")])
     assert not peer.inbox
-
-
-@requirement("HDR-02")
-def test_user_headers_are_passed_on(stomp: Scene) -> None:
-    headers = {"x-one": "1", "Mixed-Case": "Yes", "n_1.2": 'v;w="q"', "priority": "9", "persistent": "true",
-               "expires": "0", "correlation-id": "c", "reply-to": "/queue/r", "type": "t", "id": "mine"}  # fmt: skip
-    message = stomp.sent(headers)
-    assert {name: message.all(name) for name in headers} == {name: [value] for name, value in headers.items()}
 
 
 @requirement("HDR-03")
