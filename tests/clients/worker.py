@@ -73,17 +73,6 @@ class Worker(stomp.ConnectionListener):
     def nack(self, frame: Frame, **more: Any) -> None:
         self.connection.nack(*self._handle(frame), **more)
 
-    def let_pass(self, milliseconds: int) -> None:
-        """Return when so much time has passed at the gateway: a delayed message is the clock.
-
-        To be called while nothing else comes to this connection.
-        """
-        topic = f"/topic/clock-{next(_receipts)}"
-        self.subscribe(topic, id="clock")
-        self.send(topic, "", headers={"x-delay": str(milliseconds)})
-        assert self.message().headers["destination"] == topic
-        self.confirmed(self.connection.unsubscribe, id="clock")
-
     def _handle(self, frame: Frame) -> list[str]:
         """What ACK names: each version has its own way."""
         headers = frame.headers
