@@ -7,9 +7,8 @@ of its messages theirs.  A note of the last number, made once a second, tells to
     every minute   the last 1,440 minutes, a day where they come all the time
     every hour     the last 1,440 hours
 
-Of each second, minute and hour the last note is kept, so no age is ever said too high, and one is too low by such a
-step at most.  Older messages, and those that the store has from an earlier process, are at least as old as the first
-note.  All notes take 56 KiB; a second costs 2 us, an age 1 to 2 us.
+Older messages, and those that the store has from an earlier process, are at least as old as the first note.  All notes
+take 56 KiB; a second costs 2 us, an age 1 to 2 us.
 
 Known weakness: after a restart, messages that waited before are as old as the process.
 """
@@ -48,6 +47,7 @@ class _Notes:
     def add(self, number: int, now: float) -> None:
         """Note the number that was the last one then."""
         numbers, times = self._numbers, self._times
+        # Of each step the last note is kept: no age is said too high, and one is too low by a step at most.
         if times and times[-1] // self._step == now // self._step:
             numbers[-1], times[-1] = number, now
             return
@@ -58,8 +58,8 @@ class _Notes:
 
     def came(self, number: int, now: float) -> float:
         """By when a message above the floor had come; it may have come since the last note."""
-        place = bisect_left(self._numbers, number)
-        return self._times[place] if place < len(self._times) else now
+        index = bisect_left(self._numbers, number)
+        return self._times[index] if index < len(self._times) else now
 
 
 class MessageAges:
@@ -77,6 +77,7 @@ class MessageAges:
         now = self._clock()
         if not self._notes:
             self._notes = [_Notes(step, most, number, now) for step, most in _STEPS]
+        # Not while nothing comes: so the notes of a quiet night push out none of the day before.
         elif number != self._last:
             for notes in self._notes:
                 notes.add(number, now)
@@ -85,6 +86,7 @@ class MessageAges:
     def age(self, number: int) -> Age:
         """The age of the message of that number."""
         now = self._clock()
+        # The shortest steps that reach back so far are the most exact ones.
         for notes in self._notes:
             if number > notes.floor:
                 return Age(now - notes.came(number, now), is_least=False)

@@ -6,10 +6,7 @@
     x-queue-name      `subscribe` also at the queue of that name: its consumers take messages from each other
     queue arguments   `admin` where they change the queue for all its users, `send` where dead letters are to go
 
-No right is needed at a session's own temporary destinations, nor to send to those of others: a program that knows such
-a name was told it.  Names that are looked for in the rules may have so many words only as those of topics, or the
-search is slow.  An accepted SEND stays accepted, in transactions and when it is delayed: rules that change later do not
-undo it.
+An accepted SEND stays accepted, in transactions and when it is delayed: rules that change later do not undo it.
 """
 
 from __future__ import annotations
@@ -63,8 +60,10 @@ def check_send(peer: Peer, name: str, written: str) -> None:
     `name`: the canonical one.  `written`: the destination as the client wrote it; so in the checks below.
     """
     access = peer.access
+    # A program that knows the name of another session's temporary destination was told it.
     if access is None or name.startswith(FREE):
         return
+    # Before the rules are asked: the search for a name of very many words is slow.
     check_words(name, written)
     if not access.may(Action.SEND, _known_as(peer, name)):
         raise _refusal(peer, access, Action.SEND, name, written)
@@ -72,8 +71,6 @@ def check_send(peer: Peer, name: str, written: str) -> None:
 
 def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
     """Refuse a `reply-to` by which others would send, or a function, where the session itself has no business.
-
-    What is no destination of this server passes: some programs write other things there.
 
     Raises NotAllowed: it names a destination that the session may not subscribe to, or not send to; or too many.
     """
@@ -84,14 +81,17 @@ def check_reply_to(peer: Peer, headers: Mapping[str, str]) -> None:
         try:
             name = names.canonical(part)
         except NotAllowed:
+            # Some programs write other things there: this server sends nothing to it, so that no right is lent.
             continue
         if name.startswith(FREE):
             continue
         check_words(name, part)
         known = _known_as(peer, name)
         is_own = name.startswith(names.of_user(peer.user))
+        # Whatever the rules say: no user has business at the destinations of another one.
         if name.startswith(names.USER) and not is_own:
             raise _refusal(peer, access, Action.SUBSCRIBE, "", part, "reply-to names another user's destination: ")
+        # At its own user destination others answer: the session need not be allowed to send there itself.
         for action in (Action.SUBSCRIBE,) if is_own else (Action.SUBSCRIBE, Action.SEND):
             if not access.may(action, known):
                 raise _refusal(peer, access, action, name, part, "reply-to: ")
@@ -109,6 +109,7 @@ def check_dead_letters(peer: Peer, arguments: QueueArguments | None) -> None:
 def check_admin(peer: Peer, name: str, written: str) -> None:
     """Refuse to change a queue for all its users.  Raises NotAllowed: the session may not."""
     access = peer.access
+    # `x-max-length:1` would throw away messages that others have sent.
     if access is not None and not access.may(Action.ADMIN, name):
         raise _refusal(peer, access, Action.ADMIN, name, written, "queue arguments change it for all users: ")
 
@@ -126,6 +127,7 @@ def check_subscribe(peer: Peer, name: str, written: str, options: SubscribeOptio
         raise _refusal(peer, access, Action.SUBSCRIBE, name, written)
     check_dead_letters(peer, options.queue_arguments)
     if names.is_topic(name):
+        # Its consumers take messages from each other, as those of a queue do: so the rules of queues hold.
         shared = names.QUEUE + options.queue_name
         check_words(shared, options.queue_name)
         if not _may_share(access, options):
@@ -145,6 +147,7 @@ def lost(peer: Peer, name: str, written: str, options: SubscribeOptions, *, is_s
     assert access is not None
     if is_shared and not _may_share(access, options):
         name = names.QUEUE + options.queue_name
+    # Of a pattern a part is not enough, as with a new SUBSCRIBE.
     elif _coverage(peer, access, name) is Coverage.ALL:
         return None
     command = _command(access, peer.login, Action.SUBSCRIBE.value, written)

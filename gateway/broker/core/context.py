@@ -73,4 +73,5 @@ class Context:
 
     def check_stores(self) -> None:
         """Note that the store has failed or works again, or that memory is short or no longer."""
+        # Worked out here, so that a SEND looks at one attribute (`Router.publish`).
         self.checks_sends = self.memory.pressed or (self.storage is not None and self.storage.failure != "")

@@ -1,12 +1,9 @@
 """De-duplication: the `dedup-id`s of messages that were routed lately, by destination.
 
 An id counts for `window` seconds from the first message that had it.  Where there are more than `most`, some are
-forgotten before that: the oldest of one part of the destinations.  Destinations are dealt out over a few shares, and
-the oldest id of the largest share goes.  So a client that floods one destination with ids pushes out the ids of that
-destination, and of the few that happen to be in the same share.  A client that floods many destinations still pushes
-out all: an id says nothing of its sender.
+forgotten before that: destinations are dealt out over a few shares, and the oldest id of the largest share goes.
 
-Only digests are kept, so that the length of an id costs nothing.
+Known weakness: a client that floods many destinations pushes out all ids, for an id says nothing of its sender.
 """
 
 from __future__ import annotations
@@ -21,6 +18,7 @@ _SHARES = 64
 
 def digest(destination: str, dedup_id: str) -> bytes:
     """The digest by which an id is remembered."""
+    # So the length of an id costs nothing.
     return blake2b(f"{destination}\0{dedup_id}".encode(), digest_size=16).digest()
 
 
@@ -57,6 +55,7 @@ class DedupIds:
         if key in seen or self._restored.get(key, -math.inf) > now:
             return False
         if self._count >= self._most:
+            # A client that floods one destination pushes out the ids of that one, and of the few in the same share.
             max(self._shares, key=len).popitem(last=False)
             self._count -= 1
         seen[key] = now

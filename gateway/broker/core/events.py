@@ -98,6 +98,7 @@ class EventLog:
         `destination`: canonical.  `sender`: id of its session, which may be gone.
         """
         recorder = self._recorder
+        # It may have gone, where a message was delayed.
         session = self._sessions.get(sender)
         if session is not None:
             names = session.names or self._names_of_session(session)
@@ -119,6 +120,7 @@ class EventLog:
             delivery.at = now
         at, number, size, count = message.at, message.number, len(message.body), message.attempts or 1
         waited = (now - at) // 1000 if at else _UNKNOWN  # `_since`, without the call: this is for each message
+        # Of the first delivery alone: a further one would add the time at a consumer, and the back-off.
         if count == 1:
             if at:
                 self.waited.add(waited)
@@ -136,6 +138,7 @@ class EventLog:
     def fanned_out(self, subscriptions: Collection[Consumer], message: Message) -> None:
         """A topic gave a message to all of these."""
         recorder = self._recorder
+        # One look at the clock for all of them: a fan-out is the hottest loop.
         now, number, size = recorder.clock(), message.number, len(message.body)
         waited = _since(message.at, now)
         if message.at:
@@ -224,6 +227,7 @@ class EventLog:
 
     def subscribed(self, subscription: Consumer) -> None:
         """SUBSCRIBE."""
+        # Messages that it got when it joined may have told it already.
         if subscription.names_by is None:
             self._begin(subscription)
 
@@ -282,6 +286,7 @@ class EventLog:
         name = subscription.source
         own = self._encode(subscription, name)
         subscription.names_by = names_by = {"": own}
+        # With one destination, no row needs a look at the message.
         if not _has_many(name):
             subscription.names = own
         self._recorder.record("subscribed", self._recorder.clock(), own)

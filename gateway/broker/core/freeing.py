@@ -1,8 +1,7 @@
 """Freeing in steps: a client may leave so much memory behind that freeing it at once takes long.
 
 To give 1 MiB back to the system takes 0.1 ms, so a transaction or an outbox of 16 MiB would hold up all others for
-2 ms in one turn; an outbox of small frames has some hundred thousand parts, and takes longer.  Lists are handed over as
-they are: to copy one of those takes as long as to free it.
+2 ms in one turn; an outbox of small frames has some hundred thousand parts, and takes longer.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ def freeing(lists: Iterable[list[bytes] | list[bytes | memoryview]]) -> Iterator
 
     `lists`: of bytes that have hardly any other reference.
     """
+    # Emptied as they are: to copy such a list takes as long as to free it.
     for buffers in lists:
         while buffers:
             # Of small ones there are so many that a loop over them would take twice as long.

@@ -20,6 +20,7 @@ class LazyHeap:
 
     def add(self, key: float, message: Message) -> None:
         """Add a message that waits."""
+        # Of equal keys, the message that came first.
         heapq.heappush(self.heap, (key, message.number, message))
 
     def first(self) -> tuple[float, Message] | None:

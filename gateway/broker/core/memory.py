@@ -2,8 +2,7 @@
 
 `used` counts messages that wait, that are unacknowledged or held by a transaction, and partial messages of which only
 some frames' bytes have come.  From 3/4 of `memory_limit` on, `pressed` tells the connections to stop reading from
-publishers.  At the limit itself a SEND is refused, which only a session that must go on reading its ACKs can reach.
-Nothing is dropped.
+publishers.  At the limit itself a SEND is refused.  Nothing is dropped.
 
 The memory guard of the transports knows what the whole process takes, and reports that here (`judge`).  Too much of it
 is the same pressure, and at its end SENDs are refused in the same way.
@@ -48,6 +47,7 @@ class Memory:
         """Count that many bytes more of kept messages."""
         self.used += nbytes
         self.kept += nbytes
+        # Asked with each message: only a change of `pressed` is worth a call.
         if self.used > self._high and not self.pressed:
             self._weigh()
 
@@ -102,6 +102,7 @@ class Memory:
 
     def check(self) -> None:
         """Refuse a SEND at the limit.  Raises NotAllowed: the limit is reached."""
+        # Publishers were held back long before; but one that also consumes is read on, for its ACKs make room.
         reason = self.is_full
         if reason:
             raise NotAllowed("memory limit reached", reason)

@@ -2,10 +2,10 @@
 
 attempts   deliveries that were begun
 failures, first_at, reason     of `History`
-expires    milliseconds since the epoch: the broker's clock starts anew with each process
+expires    milliseconds since the epoch
 place      where it stands in for a message that it replaced
-group, closes, key             of `SendOptions`; the headers alone do not tell, for some are cut
-dead       it is a dead letter, and the broker itself wrote the headers that say so
+group, closes, key             of `SendOptions`
+dead       it is a dead letter
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Metadata:
 
     def of(self, message: Message, row: int, extra: Mapping[str, object] | None = None) -> str | None:
         """The facts of a message as text; None: there are none.  `extra`: further facts to keep."""
+        # The usual case: a message that is new and plain costs no JSON, neither here nor in the store.
         plain = not (message.attempts or message.expires) and message.history is None and message.place == row
         is_dead = message.head.derived is DEAD_LETTER
         if plain and not is_dead and not extra and message.options.is_plain:
@@ -37,10 +38,12 @@ class Metadata:
         facts: dict[str, Any] = {"extra": extra} if extra else {}
         if message.attempts:
             facts["attempts"] = message.attempts
+        # The broker's clock starts anew with each process.
         if message.expires:
             facts["expires"] = round((message.expires - self._clock() + self._epoch()) * 1000)
         if message.place != row:
             facts["place"] = message.place
+        # The headers do not tell: a sender may write the same ones.
         if is_dead:
             facts["dead"] = True
         if message.history is not None:
@@ -49,6 +52,7 @@ class Metadata:
                 "first_at": message.history.first_at,
                 "reason": message.history.reason,
             }
+        # The headers do not tell all of it, for some are cut.
         options = message.options
         if options.group is not None:
             facts["group"] = options.group
@@ -56,10 +60,12 @@ class Metadata:
                 facts["closes"] = True
         if options.conflation_key is not None:
             facts["key"] = options.conflation_key
+        # As few bytes as JSON needs: they are written with each such message.
         return json.dumps(facts, ensure_ascii=False, separators=(",", ":")) if facts else None
 
     def expires(self, text: str) -> float:
         """When a message with these facts expires, on the broker's clock."""
+        # Never 0, which would be a message without an end.
         moment: float = json.loads(text)["expires"] / 1000
         return max(moment - self._epoch() + self._clock(), 1e-9)
 
@@ -72,6 +78,7 @@ class Metadata:
         row, content = stored
         facts: dict[str, Any] = json.loads(row.facts) if row.facts else {}
         options = _properties(row.rank, facts)
+        # The number is the content's: it makes the message-id, which copies in several queues share.
         message = Message(row.content, Head.of("SEND", content.headers), content.body, options)
         if "dead" in facts:
             message.head.derived = DEAD_LETTER
@@ -90,7 +97,7 @@ class Metadata:
 def _properties(rank: int, facts: dict[str, Any]) -> SendOptions:
     priority = LOWEST_PRIORITY - rank
     if priority == PLAIN.priority and not facts.keys() & {"group", "key"}:
-        return PLAIN
+        return PLAIN  # itself, by which others know a plain message
     return SendOptions(
         priority=priority,
         group=facts.get("group"),

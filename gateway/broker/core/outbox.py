@@ -1,8 +1,7 @@
 """Outbox: the frames that wait to be written to one client.
 
 The broker appends, the transport takes.  A frame is two parts, a prefix of the receiver's own and a part it shares with
-others, so that appending costs two list entries and no copy; the parts of one frame stay neighbours, because over
-WebSocket each frame is a message of its own.
+others; they stay neighbours, because over WebSocket each frame is a message of its own.
 
     append -> parts -> take() -> the transport's hands -> written(n)
               |<------------------- size ----------------->|
@@ -74,12 +73,12 @@ class Outbox:
         self._next = 0
         self.frames = 0  # how many the transport took since the start
         self.size = 0  # bytes in `parts` and in the transport's hands
-        self.gone = 0  # bytes written since the start; a part's place in the stream is counted from there
-        self.taken = 0  # the place up to which the transport took parts
+        self.gone = 0  # bytes written since the start; a part's position in the stream of bytes is counted from there
+        self.taken = 0  # the position up to which the transport took parts
         self.window = limit // 8
         self.set_limit(limit)
         self.rows = 0  # how many of them the store holds until they are with the operating system
-        # queue, message and the place of its end, for those that need no ACK (mode auto) and that are not with the
+        # queue, message and the position of its end, for those that need no ACK (mode auto) and that are not with the
         # operating system; should the connection end first, they go back to their queue
         self.unsent: deque[tuple[Source, Message, int]] = deque()
         # consumers of queues that got nothing because the window was full
@@ -100,6 +99,7 @@ class Outbox:
             return
         if not self.parts:
             self.dirty.append(self)
+        # Two entries and no copy.
         self.parts.append(prefix)
         self.parts.append(shared)
         self.size += len(prefix) + len(shared)
@@ -131,6 +131,7 @@ class Outbox:
         self.gone += nbytes
         unsent = self.unsent
         if unsent:
+            # The usual case: all is written, and no row has to leave the store.
             if not self.size and not self.rows:
                 unsent.clear()
             else:
@@ -154,13 +155,11 @@ class Outbox:
             starved.popitem(last=False)[0].offer()
 
     def not_written(self) -> list[tuple[Source, Message]]:
-        """Queue messages in mode auto that the operating system never got, or not whole.
-
-        Those that the transport had taken may be with the client for a part, or reach it still: they will be marked
-        as redelivered.  The others were never on their way.
-        """
+        """Queue messages in mode auto that the operating system never got, or not whole."""
         returned = []
         for queue, message, end in self.unsent:
+            # What the transport had taken may reach the client, and will be marked as redelivered; these were never on
+            # their way.
             if end > self.taken:
                 message.attempts -= 1
             returned.append((queue, message))

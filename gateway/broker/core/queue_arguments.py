@@ -1,8 +1,7 @@
 """Queue arguments of clients, and whether they are allowed.
 
-A client's queue arguments change the queue for all its users: `x-max-length:1` throws away messages that others have
-sent.  Where the operator does not want that, such a frame is refused, and not carried out without its arguments.  But a
-frame that asks for nothing else than the policy has already goes through: many programs say `auto-delete:false` always.
+A client's queue arguments change the queue for all its users.  Where the operator does not want that, such a frame is
+refused, and not carried out without its arguments.
 """
 
 from __future__ import annotations
@@ -56,6 +55,7 @@ class ArgumentsCheck:
         check_dead_letters(peer, arguments)
         if is_topic(name) or is_temporary(destination):
             return
+        # What the policy has already changes nothing: many programs say `auto-delete:false` always.
         policy = self._policies.find(name)
         if arguments.applied_to(policy) == policy:
             return

@@ -71,6 +71,7 @@ class Scheduler:
 
     def at(self, due: float, action: Action) -> Timer:
         """Carry out `action` at `due` (of `clock`); of equal times in the order given."""
+        # Also so that the heap never compares timers.
         self._serial += 1
         entry = Timer(action)
         heapq.heappush(self._heap, (due, self._serial, entry))
@@ -83,6 +84,7 @@ class Scheduler:
         """Do not carry out an entry, if it is not carried out yet."""
         if entry is None or entry.action is None:
             return
+        # It stays in the heap, where to look for it would cost with their number, and refers to nothing.
         entry.action = None
         self._cancelled += 1
         if self._cancelled > len(self) // 2 + _SLACK and not self._swept:
@@ -90,7 +92,8 @@ class Scheduler:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Drop what was cancelled; the end of a heap's list can be taken off, and what is left is a heap still."""
+        """Drop what was cancelled."""
+        # From the end of the list: what is left of it is a heap still, so that timers can fall due between two turns.
         for _ in range(min(_SWEPT_PER_TURN, len(self._swept))):
             each = self._swept.pop()
             if each[2].action is None:
@@ -102,6 +105,7 @@ class Scheduler:
 
     def tick(self) -> None:
         """Carry out what is due."""
+        # The wake that was asked for has come: an action may ask for the next one.
         self._wakes_at = math.inf
         now = self.clock()
         finished = True
@@ -126,6 +130,7 @@ class Scheduler:
             if not heap or heap[0][0] > now:
                 return True
             entry = heapq.heappop(heap)[2]
+            # Before it is called: a `cancel` from now on, perhaps by the action itself, finds nothing to cancel.
             action, entry.action = entry.action, None
             if action is None:
                 self._cancelled -= 1
@@ -135,6 +140,7 @@ class Scheduler:
 
     def later(self, action: Action) -> None:
         """Carry out `action` in a turn of its own, soon."""
+        # Once: the transports call `proceed` until nothing is left.
         if not self._unfinished:
             self._busy()
         self._unfinished.append(action)

@@ -3,9 +3,6 @@
 A client need not give its name, and cannot give that of another: a `user-id` that is not its login is refused before
 this.  So the header is a proof of the sender.  Where a policy asks for it, it is always there, and a message without it
 came from a user without a name, or from the server (a function, an operator).
-
-The written value depends on the header block and on the session, and equal blocks of one session share one `Head`: the
-head that goes on in its place is kept there, and costs a client one look per message.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ def with_sender_id(policies: Policies, head: Head, name: str, sender: Peer) -> H
     `head`: of the sender's own; if it says `user-id`, that has been checked.  `name`: the canonical name of its one
     destination.
     """
+    # Kept there, for equal header blocks of one session share one head: a message costs one look.
     stamped = head.stamped
     if stamped is None:
         head.stamped = stamped = _made(policies, head, name, sender)

@@ -49,6 +49,7 @@ class SlowConsumers:
 
     def end(self, peer: Peer, error: SlowConsumer) -> None:
         """End the session of a slow consumer; once, however often it is found out."""
+        # `Peer.end` takes effect in a later turn, and the fan-out goes on until then.
         if peer not in self._ended:
             self._ended.add(peer)
             self._counters.slow_consumers += 1

@@ -1,6 +1,6 @@
 """Storage: the broker's side of the store.  It gathers the changes to write, and parks receipts until they are written.
 
-    a message comes to a durable place   ->  batch 8      the committer takes batch 8 and writes it, in its own thread,
+    a message comes to a container       ->  batch 8      the committer takes batch 8 and writes it, in its own thread,
     it is settled                        ->  batch 8      while batch 9 gathers; when it is done, `written(8)` lets the
     its RECEIPT                          ->  parked: 8    receipts go that were parked for it
 
@@ -66,7 +66,7 @@ class Storage:
         self.entered = 0  # messages that got a row since the start; it only grows
         self.facts = facts
         self._failed = self._short = _NOTHING
-        self._next_place = 1
+        self._next_container = 1
         self._busy = busy
         self._on_relief = on_relief
         self._on_state = on_state
@@ -74,7 +74,7 @@ class Storage:
         self._under_way: Batch | None = None
         self._new: dict[int, tuple[int, Message, bool, Mapping[str, object] | None]] = {}
         self._pools: dict[str, int] = {}
-        self._fresh: set[int] = set()  # places of which nothing is written so far
+        self._fresh: set[int] = set()  # containers of which nothing is written so far
         self._noted: dict[int, Message] = {}
         self._asked = False
         self._parked: dict[int, list[Callable[[], None]]] = {}
@@ -106,63 +106,63 @@ class Storage:
             _, told = self._failed if self.is_failing else self._short
             raise NotAllowed("the store cannot be written", f"durable messages are refused for now: {told}")
 
-    # places
+    # containers
 
     def places_from(self, number: int) -> None:
-        """New places are numbered from there on."""
-        self._next_place = number
+        """New containers are numbered from there on."""
+        self._next_container = number
 
     def place(self, kind: str, name: str, facts: str = "{}") -> int:
-        """Make a new place, and return its number."""
-        number = self._next_place
-        self._next_place += 1
+        """Make a new container, and return its number."""
+        number = self._next_container
+        self._next_container += 1
         # The store does not know it: if it is dropped before it is written, nothing is to be deleted.
         self._fresh.add(number)
         self.describe(Container(number, kind, name, facts))
         return number
 
-    def describe(self, place: Container) -> None:
-        """The facts of a place are new.  No RECEIPT waits for that alone."""
+    def describe(self, container: Container) -> None:
+        """The facts of a container are new.  No RECEIPT waits for that alone."""
         # By number: of several descriptions in one batch only the last is written.
-        self._batch.places[place.number] = place
+        self._batch.places[container.number] = container
         self._count(0)
 
     def await_place(self) -> None:
-        """The facts of a place are what a client asked for: they count as a change, for which its RECEIPT waits."""
+        """The facts of a container are what a client asked for: they count as a change, for which its RECEIPT waits."""
         self._change(0)
 
-    def drop(self, place: int) -> None:
-        """A place is no more, with all that the store holds of it; none of its messages is unwritten."""
-        self._batch.places.pop(place, None)
-        # Never written, so nothing is to be deleted; else the store deletes the place with all its rows.
-        if place in self._fresh:
-            self._fresh.discard(place)
+    def drop(self, container: int) -> None:
+        """A container is no more, with all that the store holds of it; none of its messages is unwritten."""
+        self._batch.places.pop(container, None)
+        # Never written, so nothing is to be deleted; else the store deletes the container with all its rows.
+        if container in self._fresh:
+            self._fresh.discard(container)
         else:
-            self._batch.dropped.append(place)
+            self._batch.dropped.append(container)
         self._change(0)
 
     # messages
 
     def pool(self, kind: str) -> int:
-        """The one place of a kind that belongs to no destination."""
+        """The one container of a kind that belongs to no destination."""
         if kind not in self._pools:
             self._pools[kind] = self.place(kind, kind)
         return self._pools[kind]
 
-    def restore_pool(self, place: Container) -> None:
-        """Take over such a place, which the store holds from the last process."""
-        self._pools[place.kind] = place.number
+    def restore_pool(self, container: Container) -> None:
+        """Take over such a container, which the store holds from the last process."""
+        self._pools[container.kind] = container.number
 
     def enter(
         self,
-        place: int,
+        container: int,
         message: Message,
         *,
         row: int,
         transient: bool = False,
         extra: Mapping[str, object] | None = None,
     ) -> None:
-        """A message stands in a place; from now on it has a row.
+        """A message stands in a container; from now on it has a row.
 
         `transient`: it is gone with the process.  `extra`: facts to keep beside those that `Metadata` tells.
         """
@@ -170,7 +170,7 @@ class Storage:
         message.row = -row if transient else row
         self.entered += 1
         # Not encoded before `take`: most messages are settled before that and are never written.
-        self._new[row] = (place, message, transient, extra)
+        self._new[row] = (container, message, transient, extra)
         # No RECEIPT has to wait for a message that is gone with the process anyway.
         if transient:
             self._count(message.size)
@@ -229,10 +229,10 @@ class Storage:
         # Changes from now on belong to the next batch, and ask again.
         self._asked = False
         batch = self._batch
-        for row, (place, message, transient, extra) in self._new.items():
+        for row, (container, message, transient, extra) in self._new.items():
             # A message has one content for all its copies: a copy in each of many queues writes its body once.
             content, facts = message.number, self.facts.of(message, row, extra)
-            batch.rows[row] = StoredRow(row, place, content, message.rank, message.size, transient, facts)
+            batch.rows[row] = StoredRow(row, container, content, message.rank, message.size, transient, facts)
             if content not in batch.contents:
                 batch.contents[content] = Payload(message.head.headers, message.body)
         # Encoded now and not at `note`: only the last of several changes is written.

@@ -1,11 +1,8 @@
 """Browsing: a subscription that reads the messages of a queue and consumes none.
 
-A browser has a list of the messages that waited when it came, and goes through it as fast as its client reads; those
-that have gone meanwhile are passed over.  Paged messages are read for it, a page at a time.  At the end it sends a
-MESSAGE with the header `browser:end`, or, if the client asks for it (`browser-end:false`), goes on with new messages.
-
-Messages that are consumed meanwhile are not kept for a slow browser; those behind the list are bounded by the
-session's `max_outbound`.
+A browser has a list of the messages that waited when it came, and goes through it as fast as its client reads.  Paged
+messages are read for it, a page at a time.  At the end it sends a MESSAGE with the header `browser:end`, or, if the
+client asks for it (`browser-end:false`), goes on with new messages.
 """
 
 from __future__ import annotations
@@ -78,6 +75,7 @@ class Browser:
     def offer(self) -> None:
         """Go on: there is room in the outbox."""
         subscription = self._subscription
+        # A turn of the scheduler, or a page of the store, may come after the end.
         if subscription.ended or self._ended:
             return
         looks = _LOOKS_PER_TURN
@@ -87,10 +85,13 @@ class Browser:
             message = self._waited.popleft()
             if message.waits:
                 self._show(message)
+            # Messages that were consumed, or that the selector refuses, take no room in the outbox: it would let a long
+            # run of them go through in one turn.
             looks -= 1
             if not looks:
                 self._context.scheduler.later(self.offer)
                 return
+        # Paged messages stand behind all that were in memory.
         while self._read:
             if not self._has_room():
                 return
@@ -120,11 +121,13 @@ class Browser:
         storage = self._context.storage
         assert storage is not None  # it has read
         self._is_reading = False
+        # Copies of its own: the queue reads these rows again when a consumer needs them.
         self._read.extend([storage.facts.message(each) for each in found])
         self.offer()
 
     def tidy(self, most: int) -> None:
         """Let go of what waits no longer, where the list is longer than that."""
+        # A slow browser must not keep messages in memory that were consumed meanwhile.
         if len(self._waited) > most:
             self._waited = deque([message for message in self._waited if message.waits])
 
@@ -135,6 +138,7 @@ class Browser:
         outbox = self._subscription.outbox
         self._new.append(message)
         self._behind += message.size
+        # The memory account does not know that a browser has these when a consumer has settled them.
         if self._behind > outbox.limit:
             why = f"more than {outbox.limit} bytes (max_outbound) wait for a browser"
             self._context.slow_consumers.end(self._subscription.peer, SlowConsumer(why, BROWSER))
@@ -142,6 +146,7 @@ class Browser:
             self.offer()
 
     def _has_room(self) -> bool:
+        # Not `Subscription.has_room`: a browser acknowledges nothing, so that no prefetch counts.
         outbox = self._subscription.outbox
         if outbox.closed:
             return False
@@ -152,6 +157,7 @@ class Browser:
 
     def _show(self, message: Message) -> None:
         subscription, selector = self._subscription, self._subscription.options.selector
+        # The timer of a queue finds only those paged messages in time that are near the front.
         if has_expired(message, self._context.scheduler.clock()):
             return
         if selector is None or selector(message.head.headers):

@@ -191,8 +191,8 @@ class Consumers:
 
     def _insert(self, consumer_set: ConsumerSet) -> None:
         """Insert a set behind all sets of the same or a higher priority."""
-        place = sum(each.priority >= consumer_set.priority for each in self.sets)
-        self.sets.insert(place, consumer_set)
+        index = sum(each.priority >= consumer_set.priority for each in self.sets)
+        self.sets.insert(index, consumer_set)
 
     def _move_behind(self, consumer_set: ConsumerSet) -> None:
         """Move a set behind the other sets of its priority, so that each has its turn."""

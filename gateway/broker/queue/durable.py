@@ -4,8 +4,7 @@ durable message comes            a row, in the batch at hand
 it is settled, for good          the row goes
 it comes back after a failure    the row's facts are new
 too much waits                   rows alone: paged messages
-the process is killed            which messages were delivered, the store cannot know: when the next process starts,
-                                 all that are there count as delivered once, and come with `redelivered:true`
+the process is killed            all rows count as delivered once
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .consumers import Consumers
 from .overflow import QueueLimits
 from .paging import LEAST_IN_MEMORY, MOST_IN_MEMORY, PagedMessages, PagedQueue
 
-ENDED = "ended"  # the kind of a place that ends as soon as none of its rows is held
+ENDED = "ended"  # the kind of a container that ends as soon as none of its rows is held
 
 
 class StoredQueue(PagedQueue, Protocol):
@@ -48,13 +47,13 @@ class QueueStorage:
     """
 
     __slots__ = (
+        "_container",
         "_context",
         "_durable",
         "_facts",
         "_goes_with_last",
         "_keyed",
         "_kind",
-        "_place",
         "_queue",
         "_storage",
         "_suspect",
@@ -68,12 +67,12 @@ class QueueStorage:
         self.rows = 0
         self.transient = 0
         self.paged: PagedMessages | None = None
-        self._goes_with_last = False  # the place, with its last row
+        self._goes_with_last = False  # the container, with its last row
         self._keyed: list[int] = []  # rows that replace each other, at the start of the process
         self._queue = queue
         self._storage = storage
         self._durable = durable
-        self._place = 0
+        self._container = 0
         self._kind = "queue"
         self._facts: dict[str, object] = {}
         self._suspect = 0  # rows up to this one were in the store when a process was killed; 0: none
@@ -81,13 +80,13 @@ class QueueStorage:
     def describe(self, facts: dict[str, object]) -> None:
         """The queue is a durable subscription's: the store keeps these facts, also while nothing waits."""
         self._kind, self._facts = "subscription", facts
-        self._place = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
+        self._container = self._storage.place(self._kind, self._queue.name, json.dumps(facts))
         self._storage.await_place()
 
     def keep_arguments(self, arguments: QueueArguments) -> None:
         """Keep a client's arguments of the queue: they hold as long as something of it is stored."""
         self._facts |= arguments.stored()
-        if self._place:
+        if self._container:
             self._describe()
 
     @property
@@ -99,10 +98,12 @@ class QueueStorage:
 
     def takes(self, message: Message) -> bool:
         """Give a new message a row, if it is durable; True: it is paged, and does not go to memory."""
+        # The policy's word, if it has one, goes before the sender's.
         if message.options.persistent if self._durable is None else self._durable:
             self._enter(message)
         if not self._is_too_much(message):
             return False
+        # The store has it alone from now on, so it needs a row, which is gone with the process.
         if not message.row:
             self._enter(message, transient=True)
         paged = self._make_pages()
@@ -119,6 +120,8 @@ class QueueStorage:
     def _is_too_much(self, message: Message) -> bool:
         """True if a new message stands behind those that fit into memory."""
         paged, in_memory = self.paged, self._queue.in_memory
+        # Behind a paged message none stays in memory: it would be consumed before that one.  But one with a key stays,
+        # for a newer one of its key must find it there.
         if paged is not None and paged.first_rank() <= message.rank:
             return message.options.conflation_key is None
         nbytes, memory, half = in_memory.nbytes, self._context.memory, self._context.quotas.memory_limit // 2
@@ -130,20 +133,23 @@ class QueueStorage:
 
     def _may_page(self) -> bool:
         """True if messages may be paged: none that waits may have to go, or be replaced."""
+        # Where the oldest may have to go, or messages replace each other, the queue's own limits bound its memory.
         queue = self._queue
         return self._durable is not False and queue.limits.keeps_all and not queue.policy.conflate_by
 
     def forget(self) -> None:
-        """The queue goes; its place stays while one of its rows is held by a session, or has not left."""
+        """The queue goes, and its container with it, or with its last row."""
         self._goes_with_last = True
         if self.paged is not None:
             self.paged.close()
-        if self._place and not self.rows:
-            self._storage.drop(self._place)
-            self._place = 0
+        # A session may hold a row, and give it back; to drop the container would remove that row.
+        if self._container and not self.rows:
+            self._storage.drop(self._container)
+            self._container = 0
 
     def end(self) -> None:
         """The queue is no more; rows that sessions hold are not to come back."""
+        # The next process drops a container of this kind with its rows: after a kill none of them comes back.
         if self.rows:
             self._goes_with_last, self._kind = True, ENDED
             self._describe()
@@ -151,13 +157,14 @@ class QueueStorage:
             self.forget()
 
     def _enter(self, message: Message, *, row: int = 0, transient: bool = False) -> None:
-        if not self._place:
-            self._place = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
+        if not self._container:
+            self._container = self._storage.place(self._kind, self._queue.name, json.dumps(self._facts))
         self.rows += 1
         self.transient += transient
         self._goes_with_last = False  # it may have been forgotten, and come back
+        # Not its number: a topic gives copies of one message to several queues, and each needs a row of its own.
         row = row or message.place
-        self._storage.enter(self._place, message, row=row, transient=transient)
+        self._storage.enter(self._container, message, row=row, transient=transient)
 
     # messages go
 
@@ -175,7 +182,7 @@ class QueueStorage:
     def _count_out(self, row: int) -> None:
         self.rows -= 1
         self.transient -= row < 0
-        # The place goes with its last row, if the queue has gone.
+        # The container goes with its last row, if the queue has gone.
         if self._goes_with_last and not self.rows:
             self.forget()
 
@@ -189,23 +196,25 @@ class QueueStorage:
 
     def _describe(self) -> None:
         facts = json.dumps(self._facts | ({"suspect": self._suspect} if self._suspect else {}))
-        self._storage.describe(Container(self._place, self._kind, self._queue.name, facts))
+        self._storage.describe(Container(self._container, self._kind, self._queue.name, facts))
 
     def adopt(self, messages: Iterable[Message], storage: QueueStorage) -> None:
-        """Messages of a queue that was forgotten meanwhile come back to its successor, and stand in its place now."""
+        """Messages of a queue that was forgotten meanwhile come back to its successor, and into its container."""
         for message in messages:
             row = message.row
+            # Under the same number, for rows stand in order.
             if row:
                 storage.leave(message)
                 self._enter(message, row=abs(row), transient=row < 0)
 
     # the start of the process
 
-    def recover(self, place: Container) -> None:
+    def recover(self, container: Container) -> None:
         """The store knows the queue from the last process."""
-        facts = json.loads(place.facts)
-        if not self._place:
-            self._place, self._kind = place.number, place.kind
+        facts = json.loads(container.facts)
+        # A queue that was forgotten and came back may have several: the first takes new rows, the others lose theirs.
+        if not self._container:
+            self._container, self._kind = container.number, container.kind
         self._facts = {name: value for name, value in facts.items() if name not in ("reach", "suspect")}
         self._suspect = max(self._suspect, facts.get("suspect", 0))
         self._make_pages()
@@ -216,8 +225,8 @@ class QueueStorage:
         self._describe()
 
     def has_place(self, number: int) -> bool:
-        """True if new rows of the queue go there; it may have other places, from before it was forgotten once."""
-        return self._place == number
+        """True if new rows of the queue go there."""
+        return self._container == number
 
     def adder(self) -> Callable[[StoredRow], None]:
         """Takes one row after the other that was found there."""
@@ -227,6 +236,7 @@ class QueueStorage:
             self.rows += 1
             expires = 0.0
             if row.facts is not None:
+                # Searched and not parsed, for there may be millions.  In a value JSON would escape the quotes.
                 if '"key":' in row.facts:
                     self._keyed.append(row.row)
                     return
@@ -252,6 +262,7 @@ class QueueStorage:
         """Messages that were read."""
         for stored in found:
             message = self._storage.facts.message(stored)
+            # After a kill the store cannot tell which messages were delivered: all come with `redelivered:true`.
             if not message.attempts and 0 < message.row <= self._suspect:
                 message.attempts = 1
                 self._storage.note(message)

@@ -1,7 +1,4 @@
-"""Expiry of waiting messages: one timer per queue, set to the message that expires first.
-
-What has expired is found out in time order, in slices; a message that a consumer took meanwhile is passed over.
-"""
+"""Expiry of waiting messages: one timer per queue, set to the message that expires first."""
 
 from __future__ import annotations
 
@@ -53,12 +50,14 @@ class Expiry:
         self._due = math.inf
 
     def _wake_at(self, due: float) -> None:
+        # A message that expires later needs no timer now: the sweep sets the next one.
         if due < self._due:
             self._scheduler.cancel(self._timer)
             self._due = due
             self._timer = self._scheduler.at(due, lambda: self._scheduler.run(self._sweep()))
 
     def _sweep(self) -> Iterator[None]:
+        # The timer has fired: a message that comes between two slices sets one of its own.
         self._due = math.inf
         count = 0
         while (first := self._heap.first()) is not None and first[0] <= self._scheduler.clock():
@@ -66,6 +65,7 @@ class Expiry:
             count += 1
             if count % _EXPIRIES_PER_TURN == 0:
                 yield
+        # Once, behind the last: the queue may have nothing left that keeps it.
         if first is None:
             self._on_empty()
         else:

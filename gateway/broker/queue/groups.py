@@ -4,9 +4,7 @@ Of a group only the first message that waits, its token, stands for the group: i
 as no consumer has the group, then in the list of its owner.  So a handover costs the same however much of a group
 waits, and a busy owner holds up no other consumer.
 
-Only so many groups are remembered without messages: the one that was silent longest goes first, and will get an owner
-anew.  A group stays while its owner has unacknowledged messages of it.  The cost of all groups of all queues is in
-`Context.group_bytes`, beside the account of messages.
+Only so many groups are remembered without messages; one that is forgotten will get an owner anew.
 """
 
 from __future__ import annotations
@@ -45,6 +43,7 @@ class Owner:
     def wants(self, message: Message) -> bool:
         """True if its selector takes a message of one of its groups."""
         selector = self.consumer.options.selector
+        # JMS 1.1, 3.8.1.2: unknown, which is None, is not True.
         return selector is None or selector(message.head.headers) is True
 
 
@@ -93,18 +92,20 @@ class Group:
             self.owner.groups.pop(self, None)
         if owner is not None:
             owner.groups[self] = None
+        # The old token's place, in the ready lists or with the old owner, is void: dispatch passes over it.
         self.owner, self.token = owner, None
 
     def is_at_work(self) -> bool:
         """True if the owner has unacknowledged messages of it: it must not lose the group before they are settled."""
+        # With another owner, a new message could be processed before these, which would break the order of the group.
         ledger = self.owner.consumer.ledger if self.owner is not None else None
         return ledger is not None and any(each.message.options.group == self.name for each in ledger.values())
 
     def tidy(self, most: int) -> None:
         """Forget messages that wait no longer, where a list has more than so many places."""
-        for places in (self._waiting, self.owner.tokens if self.owner is not None else None):
-            if places is not None and len(places) > most:
-                places.compact()
+        for ready_list in (self._waiting, self.owner.tokens if self.owner is not None else None):
+            if ready_list is not None and len(ready_list) > most:
+                ready_list.compact()
 
 
 class Groups:
@@ -132,6 +133,7 @@ class Groups:
             group = self._groups[name] = Group(name)
             self._context.group_bytes += _COST + len(name)
         else:
+            # So the group that was silent longest stands first, and is forgotten first.
             self._groups.move_to_end(name)
         return group
 
@@ -147,16 +149,19 @@ class Groups:
                 group.set_owner(None)
                 self.forget(group)
                 break
+            # Behind the others: the next call looks at others, and not at these again.
             self._groups.move_to_end(group.name)
 
     def forget(self, group: Group) -> None:
         """Forget a group without owner and messages."""
+        # It may be forgotten already, and its name be a new group's: the account counts each group once.
         if self._groups.get(group.name) is group:
             del self._groups[group.name]
             self._context.group_bytes -= _COST + len(group.name)
 
     def end(self) -> None:
         """The queue goes."""
+        # `Context.group_bytes` bounds the groups of all queues: what these cost is given back.
         for group in list(self):
             self.forget(group)
 
@@ -168,6 +173,7 @@ class Groups:
 
     def taken(self, group: Group, message: Message, consumer: Subscription) -> None:
         """A consumer got a message: the group is its own; behind the group's last message it is free."""
+        # JMSXGroupSeq:-1, as ActiveMQ has it: the group may go to another consumer.
         if message.options.closes_group:
             group.set_owner(None)
         elif group.owner is None:
@@ -186,5 +192,6 @@ class Groups:
 
     def oldest_tokens(self) -> list[int]:
         """The number of the oldest message that stands with each owner."""
+        # A message whose group has an owner stands in no ready list of the queue.
         found = [owner.tokens.oldest() for owner in self._owners.values()]
         return [message.number for message in found if message is not None]

@@ -42,6 +42,7 @@ class QueueLimits:
     max_bytes: int
     action: Overflow
     conflate_by: str
+    # Worked out once for each policy: the queue asks for them with each message.
     any: bool = False
     drops_oldest: bool = False
     keeps_all: bool = True
@@ -53,15 +54,17 @@ class QueueLimits:
 
     def verdict(self, messages: int, nbytes: int) -> Overflow | None:
         """Decide what happens now that so much waits; None: nothing, there is room."""
+        # The message that came is counted already, so that a queue may hold exactly its limit.
         exceeded = (0 < self.max_messages < messages) or (0 < self.max_bytes < nbytes)
         if exceeded:
             return self.action
-        # A publisher is held back as soon as there is no room for another message.
+        # A publisher is held back as soon as there is no room for another message, so that the limit holds.
         return self.action if self.blocks and self.reached(messages, nbytes) else None
 
     def key_of(self, message: Message) -> str | None:
         """The key by which a message replaces older ones; None: it replaces none."""
         key = message.options.conflation_key
+        # The key that the sender names goes before the header that the policy names.
         return message.head.headers.get(self.conflate_by) if key is None else key
 
     def conflates(self, message: Message) -> bool:
@@ -83,14 +86,17 @@ _WHEN_FULL = {
     WhenFull.DROP_NEWEST: Overflow.DROP_NEWEST,
     WhenFull.DEAD_LETTER: Overflow.DEAD_LETTER_OLDEST,
 }
+# BLOCK is missing: a client that asks for a bound of its own does not hold back publishers, and loses its oldest.
 _SLOW = {
     SlowConsumerAction.DROP_OLDEST: Overflow.DROP_OLDEST,
     SlowConsumerAction.DROP_NEWEST: Overflow.DROP_NEWEST,
+    # There may be any number of keys, so that conflation alone is no bound.
     SlowConsumerAction.CONFLATE: Overflow.DROP_OLDEST,
     SlowConsumerAction.DISCONNECT: Overflow.DISCONNECT,
 }
 
 
+# Policies are few, and queues and subscribers are many: they share these.
 @lru_cache(maxsize=1024)
 def limits_of(policy: Policy) -> QueueLimits:
     """The limits of a queue with that policy."""

@@ -1,8 +1,4 @@
-"""Page index: the rows of paged messages that have one priority, 24 bytes each, for there may be millions.
-
-They come at the end and are taken at the front, where the arrays are cut in large pieces; one that goes from the middle
-leaves its place behind.
-"""
+"""Page index: the rows of paged messages that have one priority.  They come at the end and are taken at the front."""
 
 from __future__ import annotations
 
@@ -23,11 +19,12 @@ class PageIndex:
     __slots__ = ("_expires", "_first", "_gone", "_rows", "_sizes")
 
     def __init__(self) -> None:
+        # Arrays, with 24 bytes for each row and no objects: there may be millions.
         self._rows = array("q")
         self._sizes = array("q")
         self._expires = array("d")
-        self._first = 0
-        self._gone = 0
+        self._first = 0  # the entries before it were taken
+        self._gone = 0  # entries behind it that are marked
 
     def __len__(self) -> int:
         return len(self._rows) - self._first - self._gone
@@ -41,6 +38,7 @@ class PageIndex:
     def take(self, count: int, nbytes: float = math.inf) -> list[tuple[int, int]]:
         """Remove the first: so many at most, one at least, and no more once they cost so many bytes."""
         taken = []
+        # The last may cost more than is left of `nbytes`: a message larger than that must be read as well.
         while count > 0 and nbytes > 0 and len(self):
             row, size = self._rows[self._first], self._sizes[self._first]
             self._first += 1
@@ -63,7 +61,8 @@ class PageIndex:
         return self._rows[self._first] if self._first < len(self._rows) else None
 
     def all(self) -> tuple[array[int], array[int]]:
-        """The numbers of all, and what each costs: copied at once, for there may be millions, and it is one turn."""
+        """The numbers of all, and what each costs."""
+        # Slices, and below no loop of Python: it is one turn for millions.
         rows, sizes = self._rows[self._first :], self._sizes[self._first :]
         if self._gone:
             is_here = list(map(_GONE.__ne__, sizes))
@@ -72,44 +71,46 @@ class PageIndex:
 
     def size_of(self, row: int) -> int | None:
         """The bytes that a row costs; None: it is not here."""
-        place = self._place(row)
-        return None if place is None else self._sizes[place]
+        index = self._index_of(row)
+        return None if index is None else self._sizes[index]
 
     def remove(self, row: int) -> int | None:
-        """Remove a row from any place; returns the bytes that it cost.  None: it is not here."""
-        place = self._place(row)
-        if place is None:
+        """Remove a row from anywhere; returns the bytes that it cost.  None: it is not here."""
+        index = self._index_of(row)
+        if index is None:
             return None
-        size = self._sizes[place]
-        self._sizes[place] = _GONE
+        size = self._sizes[index]
+        # The entry stays: to take it out would move all that are behind it.
+        self._sizes[index] = _GONE
         self._gone += 1
         if self._gone > _SLACK and self._gone > len(self):
             self._compact()
         return size
 
-    def _place(self, row: int) -> int | None:
-        place = bisect_left(self._rows, abs(row), self._first, key=abs)
-        is_here = place < len(self._rows) and self._rows[place] == row and self._sizes[place] != _GONE
-        return place if is_here else None
+    def _index_of(self, row: int) -> int | None:
+        # A sign only says that a row is transient, and has no part in the order.
+        index = bisect_left(self._rows, abs(row), self._first, key=abs)
+        is_here = index < len(self._rows) and self._rows[index] == row and self._sizes[index] != _GONE
+        return index if is_here else None
 
     def _compact(self) -> None:
         """Forget those that have gone."""
-        left = [place for place in range(self._first, len(self._rows)) if self._sizes[place] != _GONE]
-        self._rows = array("q", [self._rows[place] for place in left])
-        self._sizes = array("q", [self._sizes[place] for place in left])
-        self._expires = array("d", [self._expires[place] for place in left])
+        left = [index for index in range(self._first, len(self._rows)) if self._sizes[index] != _GONE]
+        self._rows = array("q", [self._rows[index] for index in left])
+        self._sizes = array("q", [self._sizes[index] for index in left])
+        self._expires = array("d", [self._expires[index] for index in left])
         self._first = self._gone = 0
 
     def take_expired(self, now: float) -> tuple[list[tuple[int, int]], float]:
         """Remove what has expired near the front, and tell when the next one there will."""
         taken, soonest = [], math.inf
-        for place in range(self._first, min(self._first + _LOOKS, len(self._rows))):
-            expires = self._expires[place]
-            if not expires or self._sizes[place] == _GONE:
+        for index in range(self._first, min(self._first + _LOOKS, len(self._rows))):
+            expires = self._expires[index]
+            if not expires or self._sizes[index] == _GONE:
                 continue
             if expires <= now:
-                taken.append((self._rows[place], self._sizes[place]))
-                self._sizes[place] = _GONE
+                taken.append((self._rows[index], self._sizes[index]))
+                self._sizes[index] = _GONE
                 self._gone += 1
             else:
                 soonest = min(soonest, expires)

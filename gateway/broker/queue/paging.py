@@ -4,11 +4,8 @@
     a consumer has room, and memory holds little  ->  the first rows are read, ahead of dispatch, and take their places
 
 A message that is more urgent than all paged ones stays in memory; every other one stands behind them, so that
-priorities and the order of arrival hold.
-
-A queue is not paged if its oldest messages may have to go, or if its messages replace each other: its own limits bound
-it.  A message with a key of its own stays in memory, before the paged ones, for a newer one must find it there.  Paged
-messages that are not durable have a row, too, which is gone with the process; it is negative here.
+priorities and the order of arrival hold (`QueueStorage.takes` decides).  The numbers of rows that are gone with the
+process are negative here.
 
 Known weakness: a consumer that wants only few of the messages gets those within `_MOST_OF_OTHERS` bytes of the front;
 the rest comes when others have consumed.  And a message that expires far from the front, before those in front of it,
@@ -91,6 +88,7 @@ class PagedMessages:
     def all_rows(self, only: Collection[int] | None = None) -> tuple[array[int], array[int]]:
         """The rows in the order in which they are due, all or the given numbers; and what each costs."""
         if only is not None:
+            # Numbers come from outside, where nothing is known of signs.
             signed = [row for number in sorted(only) for row in (number, -number) if self.has(row)]
             return array("q", signed), array("q", [self._size_of(row) or 0 for row in signed])
         rows, sizes = array("q", self._reading), array("q", self._reading.values())
@@ -118,6 +116,7 @@ class PagedMessages:
 
     def first_rank(self) -> int:
         """The rank of the most urgent; where there is none, one behind all others."""
+        # What is being read counts: a less urgent message that went out now would overtake it.
         ranks = [rank for rank, rows in self._ranks.items() if len(rows)]
         return min([*ranks, self._reading_rank] if self._reading else ranks, default=LOWEST_PRIORITY + 1)
 
@@ -131,6 +130,7 @@ class PagedMessages:
             self._look_at(expires)
 
     def _look_at(self, expires: float) -> None:
+        # One timer for all rows, which may be millions.
         if expires < self._due:
             scheduler = self._context.scheduler
             scheduler.cancel(self._date)
@@ -158,10 +158,12 @@ class PagedMessages:
         if all(each is not gone for each in self._expiring):
             return  # it was purged meanwhile
         self._expiring = [each for each in self._expiring if each is not gone]
+        # All that were asked for, although `found` leaves out those that the store has lost.
         self._count(-len(gone), -sum([size for _, size in gone]))
         queue = self._queue
         for stored in found:
             message = self._storage.facts.message(stored)
+            # `expire` takes a kept message, and releases what it costs.
             self._context.memory.keep(message.size)
             queue.expire(message)
         queue.look_for_room()
@@ -180,6 +182,7 @@ class PagedMessages:
     def refill(self, *, stuck: bool = False) -> None:
         """Read on, if there is little in memory, or a consumer is `stuck`: it wants none of the messages there."""
         queue = self._queue
+        # One read at a time.  Without a consumer, the messages would only take up memory.
         if self._reading or not queue.subscriptions or not any(map(len, self._ranks.values())):
             return
         in_memory = queue.in_memory
@@ -193,6 +196,7 @@ class PagedMessages:
         """Rows were read: they take their places in memory."""
         if self._reading is not reading:
             return  # it was purged meanwhile
+        # Before `arrive`, which would else hold up less urgent messages for these (`first_rank`), and count them twice.
         self._reading = {}
         self._count(-len(reading), -sum(reading.values()))
         self._queue.arrive([each for each in found if _signed(each) in reading])  # others were claimed meanwhile
@@ -213,9 +217,11 @@ class PagedMessages:
         others = PageIndex()
         for row in chain(self._reading, [row for each in self._expiring for row, _ in each]):
             others.add(row, 0, 0.0)
+        # A purge that is under way takes these, too.
         is_leaving = bool(self._leaving)
         self._leaving += [(rows, why) for rows in (others, *self._ranks.values())]
         self._count(-self.count, -self.nbytes)
+        # By this `_arrived` and `_expired` know that their reads were purged.
         self._ranks, self._reading, self._expiring = {}, {}, []
         if not is_leaving:
             self._leave()
@@ -233,6 +239,7 @@ class PagedMessages:
             if not len(leaving):
                 del self._leaving[0]
         if self._leaving:
+            # One slice for each batch, so that the receipts of others need not wait for all of them.
             self._storage.when_written(self._storage.number, self._leave)
             return
         actions, self._when_left = self._when_left, []

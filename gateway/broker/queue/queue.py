@@ -522,7 +522,7 @@ class Queue:
             self.purge()
             self._forget_if_idle()
             return
-        # The queue was forgotten and came back under its name: rows would go with the place of the old one.
+        # The queue was forgotten and came back under its name: rows would go with the container of the old one.
         if home is not self and home.storage is not None and self.storage is not None:
             messages = list(messages)
             home.storage.adopt(messages, self.storage)

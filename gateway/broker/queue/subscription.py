@@ -3,8 +3,7 @@
 A subscription takes messages from one queue: the destination's, or, where a topic's messages must be acknowledged, a
 private one that the topic fills.  (A topic's subscription in mode auto has no queue; the topic writes into its outbox.)
 
-The ledger holds the deliveries that the client has not settled, in order, so that a cumulative ACK is a scan from its
-start.  Its keys are what the client's ACK will name: in 1.2 the value of the `ack` header, before that the message-id.
+The ledger holds the deliveries that the client has not settled, in order, by what its ACK will name.
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ Returned: TypeAlias = "dict[ConsumedQueue, list[Message]]"
 
 
 def take_back_all(returned: Returned) -> None:
-    """Give collected messages back, queue by queue, now that all subscriptions that go together have gone."""
+    """Give collected messages back, queue by queue."""
+    # All subscriptions that go together have gone: none of them gets what another one gives back.
     for queue, messages in returned.items():
         queue.take_back(messages)
 
@@ -104,7 +104,7 @@ class Delivery:
         self.message = message
         self.subscription = subscription
         self.handle = handle
-        self.size = message.size
+        self.size = message.size  # worked out once for the ledger and the account
         self.held = False
         self.at = 0
 
@@ -135,6 +135,7 @@ class ExtraHeaders:
 
     def of(self, message: Message) -> bytes:
         """The lines of a message."""
+        # Once; a client that resumes without having acknowledged it is told again (`Offset.gaps`).
         lines = self._gaps.pop(message.number, b"") if self._gaps else b""
         seq = message.head.derived if self._numbered else message.place
         if isinstance(seq, int):
@@ -227,6 +228,7 @@ class Subscription:
         self.form = form
         self._version, self._frame_end = encoder.FORMS[form]
         self.outbox = outbox
+        # Encoded once: it begins each MESSAGE.
         self.prefix = encoder.message_prefix(subscription_id, self._version)
         self.ledger: dict[str, Delivery] | None = None if mode is AckMode.AUTO else {}
         self.held_bytes = 0
@@ -254,10 +256,12 @@ class Subscription:
         outbox = self.outbox
         if self.stands_by:
             return False
+        # `pause` sets a window below any size, so that no further question is asked for each message.
         if outbox.size >= self.window or outbox.closed:
-            outbox.starved[self] = None
+            outbox.starved[self] = None  # which offers room to it
             return False
         ledger = self.ledger
+        # By what is there and not by what the next message costs, or one above the limit would wait for ever.
         return not ledger or (len(ledger) < self._most_messages and self.held_bytes < self._most_bytes)
 
     def pause(self) -> None:
@@ -272,6 +276,7 @@ class Subscription:
 
     def narrow(self, most: int) -> None:
         """Let at most so many bytes gather in the outbox."""
+        # `start` must not widen it again.
         self._open_window = min(self._open_window, most)
         self.window = min(self.window, most)
 
@@ -299,11 +304,13 @@ class Subscription:
 
     def stop(self) -> None:
         """Get nothing more from its queue, and keep what it has not settled until it leaves."""
+        # A session stops all its subscriptions first, so that none gets what another one gives back.
         self.ended = True
         self.window = -1
 
     def offer(self) -> None:
         """Back into the queue's rotation: there may be room again."""
+        # While it stands in the rotation, dispatch knows of it.
         if self.queue is not None and not self.listed and not self.ended:
             self.queue.enlist(self)
         if self.reader is not None:
@@ -312,16 +319,19 @@ class Subscription:
     def deliver(self, message: Message) -> None:
         """Put a message of the queue into the outbox."""
         prefix = self.prefix
+        # First, for the count makes the handle.
         self.delivered += 1
         if self.ledger is not None:
             prefix += self._enter(message, self.ledger)
         if self.extra_headers is not None:
             prefix += self.extra_headers.of(message)
+        # STOMP says nothing of it; RabbitMQ and ActiveMQ write `redelivered:true`.
         if message.attempts:
             prefix = b"%bredelivered:true\ndelivery-count:%d\n" % (prefix, message.attempts + 1)
         message.attempts += 1
         outbox = self.outbox
         wire = message.wire
+        # Only the copies of a topic's message share their bytes: those of a queue go to one client, and are not kept.
         if wire is None:
             shared = encoder.message(message.head, message.id, message.body, self._version, self._frame_end)
         else:
@@ -329,7 +339,9 @@ class Subscription:
         outbox.append(prefix, shared)
         if self.ledger is None:
             assert self.queue is not None  # it is the queue that calls
+            # In mode auto it is settled when its last byte is written, at this position in the stream of bytes.
             outbox.unsent.append((self.queue, message, outbox.gone + outbox.size))
+            # Where there are no rows, `Outbox.written` settles all at once.
             if message.row:
                 outbox.rows += 1
         if self.records.is_on:
@@ -342,6 +354,8 @@ class Subscription:
 
     def _enter(self, message: Message, ledger: dict[str, Delivery]) -> bytes:
         """Enter a delivery into the ledger; returns the header line that tells its handle, where a line does."""
+        # STOMP 1.2, ACK: its `id` is the `ack` header of the MESSAGE; 1.0 and 1.1 name the message-id.  A redelivery
+        # has another handle, so that a late ACK of the first delivery does not settle it.
         if self._version.ack_id:
             handle = f"{self.key}-{self.delivered}"
             line = b"ack:%b\n" % handle.encode()
@@ -364,9 +378,9 @@ class Subscription:
 
     def covered(self, delivery: Delivery) -> list[Delivery]:
         """The deliveries that an ACK or NACK of one settles: it, and in mode client all before it (ACK-04, NAK-02)."""
-        # Deliveries that a transaction holds are not touched by anything outside it.
         if self.mode is AckMode.INDIVIDUAL or self.ledger is None:
             return [delivery]
+        # The ledger is in order: from its start to this one.  What a transaction holds, that alone settles.
         earlier = itertools.takewhile(lambda each: each is not delivery, self.ledger.values())
         return [*(each for each in earlier if not each.held), delivery]
 

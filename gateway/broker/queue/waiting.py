@@ -68,19 +68,22 @@ class WaitingMessages:
         for ready_list in self.ready_lists:
             if ready_list not in refusing:
                 ready_list.add(message)
+        # Now and then is enough: a message costs a few bytes there.
         if len(self.ready_lists) > 1 and not self.count % 1024:
             self.weigh()
 
     def count_in(self, message: Message) -> None:
         """Add a message that stands in its group, or in the ready lists already."""
-        message.waits = True
+        message.waits = True  # by which the lists know that its entries count
         self.nbytes += message.size
         self.count += 1
         self._context.waiting += 1
+        # Made with the first message that needs it, as the two below: most queues never need them.
         if message.expires:
             if self._expiry is None:
                 self._expiry = Expiry(self._context.scheduler, self._expire, self._on_empty)
             self._expiry.watch(message)
+        # The ready list does not tell: priorities, and messages that come back, make another order than that of age.
         if self.limits.drops_oldest:
             if self.by_age is None:
                 self.by_age = LazyHeap()
@@ -91,15 +94,18 @@ class WaitingMessages:
             self.latest[key] = message
 
     def remove(self, message: Message) -> None:
-        """A message waits no longer; the lists find that out by themselves."""
+        """A message waits no longer."""
+        # The lists find that out when it comes to their fronts: to look for it would cost with their length.
         message.waits = False
         self.nbytes -= message.size
         self.count -= 1
         self._context.waiting -= 1
         if self.latest:
             key = self.limits.key_of(message)
+            # A newer one of its key may stand there.
             if key is not None and self.latest.get(key) is message:
                 del self.latest[key]
+        # Their entries outlive the message until they come to the front, so they are bounded by what waits.
         if self._expiry is not None:
             self._expiry.tidy(self.count)
         if self.by_age is not None:

@@ -7,8 +7,7 @@ activemq.subscriptionName, durable-subscription-name
 x-queue-name
     of RabbitMQ: known by that name; shared, and gone with its last consumer unless durable:true is said as well
 
-Messages are filtered where the topic gives them; consumers are those of any queue.  A name that comes back with another
-topic or selector is a new subscription, as JMS has it.
+Messages are filtered where the topic gives them; consumers are those of any queue.
 """
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
             "a durable subscription with a name needs a client-id",
             "without a login, another program with that name would be taken for this one; send client-id in CONNECT",
         )
+    # JMS: one session at a time; the last one, for a broken connection may look alive for minutes.
     if options.durable_name:
         return SubscriptionName(joined(peer.login, peer.client_id, options.durable_name), True, single=True)
     if options.queue_name:
@@ -74,6 +74,7 @@ def name_of(options: SubscribeOptions, peer: Peer, subscription_id: str | None, 
 
 def joined(*parts: str) -> str:
     """One name of several parts, which may hold any characters; no destination has it."""
+    # Quoted: a login `a/b` must not make the name that another login, `a`, makes with a client-id.
     return DURABLE + "/".join([quote(part, safe="") for part in parts])
 
 
@@ -96,6 +97,7 @@ def _throw_away(queue: Queue, messages: list[Message]) -> Iterator[None]:
     for count, message in enumerate(messages):
         if count and count % _PER_TURN == 0:
             yield
+        # Between two slices it may have gone in another way.
         if message.waits:
             queue.remove(message)
             queue.drop_message(message, "queue-gone")
@@ -127,6 +129,7 @@ class DurableSubscription:
     def is_same(self, name: SubscriptionName, topic: str, options: SubscribeOptions) -> bool:
         """True if a SUBSCRIBE means this one, and not a new one of its name."""
         asked = (topic, options.selector_text, options.no_local)
+        # One that lasts also does for a SUBSCRIBE that does not ask for that.
         return asked == (self.topic.name, self.selector_text, self.no_local) and name.lasts <= self.lasts
 
     @property
@@ -175,6 +178,7 @@ class DurableSubscriptions:
             try:
                 found = self._begin(name, topic, subscription)
             except NotAllowed:
+                # The topic may have been made for this SUBSCRIBE.
                 self._context.destinations.forget_if_idle(topic)
                 raise
         if name.single:
@@ -185,9 +189,11 @@ class DurableSubscriptions:
 
     def _begin(self, name: SubscriptionName, topic: Topic, subscription: Subscription) -> DurableSubscription:
         """Make a new one, which ends another one of its name."""
+        # JMS, `createDurableSubscriber`: another topic or selector under a name makes a new subscription.
         options = subscription.options
         old = self._found.get(name.text)
         consumers = () if old is None else old.queue.subscriptions
+        # Other sessions are no obstacle where only one may have it: `_take_over` has ended them.
         if any(not name.single or each.peer is subscription.peer for each in consumers):
             raise _in_use(name.text, len(consumers))
         limit = self._context.quotas.max_durable_subscriptions
@@ -211,6 +217,7 @@ class DurableSubscriptions:
     def _make(self, name: str, topic: Topic, selector: str, no_local: bool, *, lasts: bool) -> DurableSubscription:
         queue = self._make_queue(name, topic, lasts)
         durable = DurableSubscription(name, topic, queue, lasts=lasts, selector=selector, no_local=no_local)
+        # An idle queue would go by itself, and leave the subscription here.
         queue.on_retire = partial(self.forget, durable)
         self._found[name] = topic.durable_subscriptions[name] = durable
         return durable
@@ -241,15 +248,17 @@ class DurableSubscriptions:
         if queue.storage is not None:
             queue.storage.purge("queue-gone")
         queue.end()
+        # Rows are left that sessions hold, or that go in later slices.
         if queue.storage is not None:
             queue.storage.end()
         if topic is not heir:
             self._context.destinations.forget_if_idle(topic)
 
-    def restore(self, place: Container, topic_of: Callable[[str], Topic]) -> Queue:
+    def restore(self, container: Container, topic_of: Callable[[str], Topic]) -> Queue:
         """Take over a subscription that the store holds."""
-        facts = json.loads(place.facts)
-        queue = self._make(place.name, topic_of(facts["topic"]), facts["selector"], facts["no_local"], lasts=True).queue
+        facts = json.loads(container.facts)
+        topic, selector = topic_of(facts["topic"]), facts["selector"]
+        queue = self._make(container.name, topic, selector, facts["no_local"], lasts=True).queue
         if (arguments := QueueArguments.from_store(facts)) is not None:
             queue.apply_arguments(arguments)
         return queue

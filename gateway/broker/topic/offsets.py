@@ -1,11 +1,7 @@
 """Offsets: how far clients have read topics.  A client that comes back under a name of its own goes on there.
 
-An offset stands behind the last message before which all are acknowledged.  It is not moved with each ACK: its position
-is found out when the client leaves, and now and then.  So it costs a message nothing, and after a kill the last seconds
-come again.  While a rejected message waits to come back, the offset stays.
-
-An offset belongs to the user, the client-id and the name that SUBSCRIBE gives as `resume`.  The session that comes last
-has it; the one before goes on reading and moves it no longer.  The same name for another topic begins anew.
+An offset stands behind the last message before which all are acknowledged.  It belongs to the user, the client-id and
+the name that SUBSCRIBE gives as `resume`.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from .durable_subscriptions import joined
 from .topic import Topic
 
 KIND = "cursor"
-"""The kind of its place in the store."""
+"""The kind of its container in the store."""
 
 # Seconds between two looks at the position of an offset; and where there is no store.
 _PAUSE, _LONG_PAUSE = 5.0, 60.0
@@ -50,7 +46,7 @@ class Offset:
         reader: gives the holder the messages that it missed; `holder.reader` is it as long as it does.
     """
 
-    __slots__ = ("date", "gaps", "holder", "name", "place", "position", "reader", "timeout", "topic")
+    __slots__ = ("container", "date", "gaps", "holder", "name", "position", "reader", "timeout", "topic")
 
     def __init__(self, name: str, topic: str, position: int, timeout: float) -> None:
         self.name = name  # unique
@@ -60,7 +56,7 @@ class Offset:
         self.holder: Subscription | None = None  # the subscription that reads; None: none does
         self.reader: StreamPosition | None = None
         self.gaps: dict[int, int] = {}
-        self.place = 0  # in the store; 0: none
+        self.container = 0  # in the store; 0: none
         self.date: Timer | None = None  # of the next look, or of its end
 
     @property
@@ -85,6 +81,7 @@ class Offsets:
         offset = self._found.get(_name_of(subscription))
         if offset is None or offset.topic != topic:
             return None
+        # Another session may still read by it: what that one has acknowledged must not come again.
         self._move(offset)
         return offset
 
@@ -99,14 +96,17 @@ class Offsets:
                 f"the server may remember {limit} (max_durable_subscriptions); one goes with an UNSUBSCRIBE that names "
                 "it, or with the idle_timeout of its topic",
             )
+        # Under the same name, another topic begins anew.
         if offset is None or offset.topic != topic.name:
             if offset is not None:
                 self.forget(offset)
             offset = self._found[name] = Offset(name, topic.name, reader.position, topic.policy.idle_timeout)
             storage = self._context.storage
             if storage is not None:
-                offset.place = storage.place(KIND, name, offset.facts)
+                offset.container = storage.place(KIND, name, offset.facts)
+                # The client relies on its name from the RECEIPT on.
                 storage.await_place()
+        # The session that comes last has it; the one before goes on reading, and moves it no longer.
         self._let_go(offset)
         offset.holder, offset.reader = subscription, reader
         self._held[subscription] = offset
@@ -155,17 +155,17 @@ class Offsets:
         del self._found[offset.name]
         self._let_go(offset)
         storage = self._context.storage
-        if offset.place and storage is not None:
-            storage.drop(offset.place)
+        if offset.container and storage is not None:
+            storage.drop(offset.container)
 
-    def restore(self, place: Container) -> None:
+    def restore(self, container: Container) -> None:
         """Take over an offset that the store holds."""
-        facts = json.loads(place.facts)
-        offset = Offset(place.name, facts["topic"], facts["position"], facts["timeout"])
-        offset.place = place.number
+        facts = json.loads(container.facts)
+        offset = Offset(container.name, facts["topic"], facts["position"], facts["timeout"])
+        offset.container = container.number
         # The system's clock may have been set back.
         self._context.last_number = max(self._context.last_number, offset.position)
-        self._found[place.name] = offset
+        self._found[container.name] = offset
         self._end_later(offset)
 
     def _forget_idle(self) -> bool:
@@ -177,17 +177,18 @@ class Offsets:
 
     def _move(self, offset: Offset) -> None:
         """Move an offset to its position of now."""
+        # Not with each ACK, so that it costs a message nothing; after a kill the last seconds come again.
         position = self._position(offset)
         storage = self._context.storage
         if position > offset.position:
             offset.position = position
             if storage is not None:
-                storage.describe(Container(offset.place, KIND, offset.name, offset.facts))
+                storage.describe(Container(offset.container, KIND, offset.name, offset.facts))
 
     def _position(self, offset: Offset) -> int:
         holder = offset.holder
         queue = holder.queue if holder is not None else None
-        # The numbers of rejected messages that rest are not known here.
+        # A rejected message that rests until its back-off is over stands in none of the lists below: the offset stays.
         if holder is None or holder.ledger is None or not isinstance(queue, Queue) or queue.resting:
             return offset.position
         reader = offset.reader
@@ -195,6 +196,7 @@ class Offsets:
         # The reader is done: the position is that of the last message which subscribers' queues got.
         if holder.topic is not None and holder.reader is not reader:
             last = max(last, holder.topic.last)
+        # All that is not acknowledged: at the client, and in the private queue behind it.
         open_ones = [delivery.message.number for delivery in holder.ledger.values()]
         open_ones += [message.number for message in queue.in_memory.ready_lists[0] if message.waits]
         if offset.gaps:

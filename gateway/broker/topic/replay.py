@@ -3,8 +3,7 @@
     SUBSCRIBE with from-seq, or resume  ->  a `StreamReader` reads the streams, as fast as the client reads
     it has come to their end            ->  the subscription joins the topic
 
-The first MESSAGE behind a gap, of messages that the streams no longer have, has `gap:true` and `first-seq`, the first
-number that was there.  Where no MESSAGE follows, an empty one tells it, without `seq`.
+The first MESSAGE behind a gap, of messages that the streams no longer have, has `gap:true` and `first-seq`.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ class Replay:
         """
         options = subscription.options
         start, shown = options.start, subscription.destination[:80]
+        # ActiveMQ's retroactive consumers ask for the past where there is one: that is never refused.
         begins = start is not None and not start.is_optional and start.origin is not Origin.NEXT
         if not (begins or options.resume or options.include_seq):
             return
@@ -46,6 +46,7 @@ class Replay:
                 "a durable subscription has a queue of its own",
                 "it keeps what its client misses; leave out from-seq, resume and include-seq, or what makes it durable",
             )
+        # A pattern needs no stream now: a topic that keeps one may still come.
         if has_wildcard(name):
             if start is not None and start.origin is Origin.SEQ:
                 raise NotAllowed(
@@ -97,19 +98,23 @@ class Replay:
         start = options.start
         if start is None and not options.resume and not options.include_seq:
             return False
-        # ActiveMQ's retroactive consumers ask for the past where there is one.
+        # A pattern is read all the same, for its topics may have streams.
         if start is not None and start.is_optional and topic.stream is None and not has_wildcard(topic.name):
             start = None
+        # RabbitMQ writes each message's number into the header by which the client asked, `x-stream-offset`.
         notes = ExtraHeaders(["" if start is None else start.header, options.include_seq], numbered=True)
         if notes:
             subscription.extra_headers = notes
         offset = self.offsets.find(subscription, topic.name) if options.resume else None
         is_new = offset is None and (start is None or start.origin is Origin.NEXT)
+        # Also for a new name: its position is where the offset begins.
         reader = StreamReader(self._context, self._streams, self.offsets, topic, subscription)
+        # A position under a name goes before `from-seq`, which is for the first time.
         if offset is not None:
             reader.begin_behind(offset.position)
         elif start is not None and not is_new:
             reader.begin_at(start)
+        # Before it joins: if there are too many names, nothing is to be undone.
         if options.resume:
             self.offsets.hold(subscription, topic, reader)
             # An empty stream, too: the next process must know that nothing was lost.

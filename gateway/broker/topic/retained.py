@@ -29,7 +29,7 @@ from .topic import Topic, wants
 READS_PER_TURN = 2_000
 
 KIND = "retained"
-"""The place in the store."""
+"""The kind of their container in the store."""
 
 
 class RetainedMessage(NamedTuple):
@@ -62,6 +62,7 @@ class Retained:
 
     def check_room(self, names: Iterable[str]) -> None:
         """Refuse what would be too many.  Raises NotAllowed: so many more cannot be retained."""
+        # A name that retains a message already needs no more room.
         new = sum([self._kept.get(name) is None for name in names])
         limit = self._context.quotas.max_retained
         if new and len(self._kept) + new > limit:
@@ -69,6 +70,7 @@ class Retained:
 
     def keep(self, name: str, message: Message) -> None:
         """Keep a message that says `retain:set`; one that says `retain:remove` ends the kept one."""
+        # First: a new value has the room of the one that it replaces.
         self.forget(name)
         context = self._context
         if message.options.retain is not Retain.SET:
@@ -80,16 +82,19 @@ class Retained:
             return
         stored = None
         if context.storage is not None and self._policies.is_durable(name, persistent=message.options.persistent):
+            # An object and a row of its own: the topic's stream may store the message under its number.
             stored = Message(message.number, message.head, message.body, message.options)
             stored.expires = message.expires
             storage = context.storage
             seq = _seq(message)
+            # All topics share one container: the row itself must name its topic.
             extra = {"name": name} if seq is None else {"name": name, "seq": seq}
             storage.enter(storage.pool(KIND), stored, row=context.next_number(), extra=extra)
         self._add(name, message, stored)
 
     def _add(self, name: str, message: Message, stored: Message | None) -> None:
         context = self._context
+        # A copy, for the message that is routed has no such header.
         head = Head.of(message.head.command, {**message.head.headers, "retained": "true"})
         head.derived = _seq(message)
         copy = Message(message.number, head, message.body, message.options)
@@ -149,10 +154,7 @@ def _seq(message: Message) -> int | None:
 
 
 class RetainedReader:
-    """The rest of the retained messages that a new subscriber is to get.
-
-    What is published meanwhile comes before it.
-    """
+    """The rest of the retained messages that a new subscriber is to get."""
 
     def __init__(
         self, context: Context, retained: Retained, subscription: Subscription, topic: Topic, names: list[str]
@@ -163,6 +165,7 @@ class RetainedReader:
         self._topic = topic
         # Names alone: a value that was replaced meanwhile must not be kept for a client that does not read.
         self._names = deque(names)
+        # What is published from now on comes to the subscriber live, and would come twice.
         self._last = context.next_number()
 
     def offer(self) -> None:
@@ -171,6 +174,7 @@ class RetainedReader:
         outbox = subscription.outbox
         now = self._context.scheduler.clock()
         for _ in range(READS_PER_TURN):
+            # The subscription may have gone since the last turn (`end`).
             if subscription.reader is not self or outbox.closed:
                 return
             if not self._names:
@@ -185,6 +189,7 @@ class RetainedReader:
             kept = self._retained.find(self._names.popleft())
             if kept is None or kept.message.number >= self._last or 0 < kept.message.expires <= now:
                 continue
+            # The sender is not kept, so that `no-local` leaves out none of these.
             if wants(subscription, kept.message, ""):
                 self._topic.give(subscription, kept.message)
         self._context.scheduler.later(self.offer)

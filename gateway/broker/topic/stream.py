@@ -9,8 +9,7 @@ With a store, the stream is in it, and the memory holds its end alone: enough to
 policy with `durable = false` keeps the stream in memory.  All streams may take a quarter of `memory_limit` there, and
 the knowledge of stored messages another quarter; beyond, the oldest message of them all goes.
 
-A stream is created with its topic.  An empty one without subscribers is remembered among the last `_MOST_RESTING`, for
-the messages that it lost; a client that comes back to another one is told of a gap, though there may be none.
+A stream is created with its topic.  An empty one without subscribers is remembered for a while, for what it lost.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from ..model.policy import Policy
 from ..model.trie import NameTree
 
 KIND = "log"
-"""The kind of its place in the store."""
+"""The kind of its container in the store."""
 
 # Bytes of a stream, where its policy names no bound but its age.
 _BYTES = 16 * 1024 * 1024
@@ -92,7 +91,7 @@ class Stream:
         self._time_to_live = policy.time_to_live
         self.is_stored = context.storage is not None and policy.durable is not False  # it outlives the process
         self.lost = streams.forgotten if self.is_stored else max(streams.forgotten, streams.started)
-        self._place = 0
+        self._container = 0
         self._has_missed = False  # no policy kept it for a while
         self._date: Timer | None = None
         # The first `_start` entries have gone; of the tail, the first `_tail_start`.
@@ -117,9 +116,9 @@ class Stream:
         return self._seqs[self._start] if len(self) else self.next
 
     @property
-    def has_place(self) -> bool:
-        """True if it has a place in the store."""
-        return self._place > 0
+    def has_container(self) -> bool:
+        """True if it has a container in the store."""
+        return self._container > 0
 
     # messages come
 
@@ -132,6 +131,7 @@ class Stream:
             numbered.expires = self._context.scheduler.clock() + self._time_to_live
         size = numbered.size
         if self.is_stored:
+            # By `before`, the first row that is left tells a restart which message is the last that is gone.
             before = self._numbers[-1] if len(self) else self.lost
             self._store(numbered, {"seq": seq, "at": round(now * 1000), "before": before, "sender": sender})
         self._note(message.number, seq, size, now)
@@ -143,15 +143,15 @@ class Stream:
         return numbered
 
     def remember(self) -> None:
-        """Give the stream a place in the store, if it has none."""
-        if self.is_stored and not self._place:
-            self._place = self._storage.place(KIND, self.name, self._facts)
+        """Give the stream a container in the store, if it has none."""
+        if self.is_stored and not self._container:
+            self._container = self._storage.place(KIND, self.name, self._facts)
 
     def _store(self, message: Message, extra: dict[str, object]) -> None:
         self.remember()
         kept = Message(message.number, message.head, message.body, message.options)
         kept.expires = message.expires
-        self._storage.enter(self._place, kept, row=message.number, extra=extra)
+        self._storage.enter(self._container, kept, row=message.number, extra=extra)
 
     def _note(self, number: int, seq: int, size: int, at: float) -> None:
         if not len(self):
@@ -227,12 +227,14 @@ class Stream:
         start = self._start
         self.lost = self._numbers[start]
         self.nbytes -= self._sizes[start]
+        # The tail is the end of the stream: it has the first message only if it has all.
         if len(self) == len(self._tail) - self._tail_start:
             self._drop_first_of_tail()
         self._start += 1
         self._spend(-_ENTRY, is_index=self.is_stored)
         if self.is_stored:
             self._storage.leave_row(self.lost)
+            # No row is left that would tell what was lost.
             if not len(self):
                 self._describe()
 
@@ -276,8 +278,8 @@ class Stream:
         if index == len(self._numbers):
             return None
         # Those that are in memory are the last.
-        place = index - len(self._numbers) + len(self._tail)
-        message, sender = self._tail[place] if place >= self._tail_start else (None, "")
+        in_tail = index - len(self._numbers) + len(self._tail)
+        message, sender = self._tail[in_tail] if in_tail >= self._tail_start else (None, "")
         return StreamEntry(self._numbers[index], self, self._sizes[index], message, sender)
 
     def count_behind(self, number: int) -> int:
@@ -316,12 +318,12 @@ class Stream:
         return json.dumps({"next": self.next, "lost": self.lost})
 
     def _describe(self) -> None:
-        self._storage.describe(Container(self._place, KIND, self.name, self._facts))
+        self._storage.describe(Container(self._container, KIND, self.name, self._facts))
 
-    def recover(self, place: Container) -> None:
+    def recover(self, container: Container) -> None:
         """Take over the facts that the store has of it; its rows follow."""
-        self._place = place.number
-        facts = json.loads(place.facts)
+        self._container = container.number
+        facts = json.loads(container.facts)
         self.lost, self.next = facts["lost"], facts["next"]
         self._has_missed = "missed" in facts
 
@@ -353,8 +355,8 @@ class Stream:
     def end(self) -> None:
         """Forget the stream, which is empty."""
         self._context.scheduler.cancel(self._date)
-        if self._place:
-            self._storage.drop(self._place)
+        if self._container:
+            self._storage.drop(self._container)
 
 
 _NOTHING = (Message(0, Head.of("SEND", {}), b""), "")
@@ -382,7 +384,7 @@ class Streams:
         self._context = context
         self._streams: NameTree[Stream] = NameTree()
         self._resting: OrderedDict[str, Stream] = OrderedDict()
-        self._place = 0  # in the store, for what was forgotten
+        self._container = 0  # in the store, for what was forgotten
         # By the number of its first message, or of one that was the first before: each stream once that has any.
         self._in_memory: list[tuple[int, Stream]] = []
         self._in_store: list[tuple[int, Stream]] = []
@@ -412,6 +414,7 @@ class Streams:
     def now(self) -> float:
         """Seconds since the epoch, as they go on from the start, also if the system's clock is set anew."""
         scheduler = self._context.scheduler
+        # By a clock that was set anew, messages would go too early or too late (`log_age`).
         if self._offset is None:
             self._offset = scheduler.epoch() - scheduler.clock()
         return scheduler.clock() + self._offset
@@ -451,7 +454,8 @@ class Streams:
     def rest(self, stream: Stream) -> None:
         """Remember for a while what an empty stream has lost, whose topic goes."""
         self._context.memory.release(_EMPTY)
-        if stream.lost <= self.forgotten and not stream.has_place:
+        # What is known of it is no more than what is assumed of a stream that is not known.
+        if stream.lost <= self.forgotten and not stream.has_container:
             self._forget(stream)
             return
         self._resting[stream.name] = stream
@@ -462,36 +466,37 @@ class Streams:
 
     def forget_up_to(self, number: int) -> None:
         """Of streams that are not known any more, messages up to that number may be lost."""
+        # One number for all of them: a client that comes back to one is told of a gap, though there may be none.
         if number <= self.forgotten:
             return
         self.forgotten = number
         storage, facts = self._context.storage, json.dumps({"forgotten": number})
         if storage is None:
             return
-        if self._place:
-            storage.describe(Container(self._place, KIND, "", facts))
+        if self._container:
+            storage.describe(Container(self._container, KIND, "", facts))
         else:
-            self._place = storage.place(KIND, "", facts)
+            self._container = storage.place(KIND, "", facts)
 
     def lost_of(self, pattern: str) -> int:
         """Messages up to that number may be lost, of streams that a pattern matches and that are not known any more."""
         in_memory = self._context.policies.may_keep_log_in_memory(pattern)
         return max(self.forgotten, self.started) if in_memory else self.forgotten
 
-    def leave_unused(self, place: Container) -> None:
+    def leave_unused(self, container: Container) -> None:
         """Leave a stream in the store, and note that messages which come meanwhile are not in it."""
-        self.unused.append(place.name)
+        self.unused.append(container.name)
         storage = self._context.storage
         assert storage is not None  # it holds the stream
-        storage.describe(place._replace(facts=json.dumps(json.loads(place.facts) | {"missed": True})))
+        storage.describe(container._replace(facts=json.dumps(json.loads(container.facts) | {"missed": True})))
 
-    def restore(self, place: Container) -> None:
+    def restore(self, container: Container) -> None:
         """Take over what the store has of streams that were forgotten."""
-        self._place = place.number
-        self.forgotten = json.loads(place.facts)["forgotten"]
+        self._container = container.number
+        self.forgotten = json.loads(container.facts)["forgotten"]
 
     def forget_user(self, user: str) -> None:
-        """Drop the streams of user destinations of a user without a login, who has gone and cannot come back."""
+        """Drop the streams of user destinations of a user without a login, which has gone and cannot come back."""
         for stream in self._streams.matching(f"{USER}{user}/#"):
             stream.clear()
             self.emptied(stream)

@@ -5,8 +5,7 @@
     run       the messages that came meanwhile, and so on
     welcome   nothing came meanwhile
 
-Nothing can come between the last look and the welcome, so that no message is missed, doubled or out of order.  A
-pattern tells its readers in which streams there are new messages, so that the others need not be looked at again.
+No message is missed, doubled or out of order.
 """
 
 from __future__ import annotations
@@ -90,10 +89,12 @@ class StreamReader:
 
     def note(self, stream: Stream) -> None:
         """Look at a stream that the pattern matches: it has a new message."""
+        # So the other streams of the pattern, perhaps very many, need not be looked at again.
         self._news[stream] = None
 
     def offer(self) -> None:
         """Go on: there may be room."""
+        # `_arrived` goes on, with the store's answer.
         if self._is_reading:
             return
         for _ in range(_PAGE):
@@ -126,6 +127,7 @@ class StreamReader:
         if not entries:
             self._follow()
             entries = self._next_entries()
+        # In the turn of the last look, so that no message can come between the two.
         if not entries:
             self._go_live()
             return False
@@ -150,6 +152,7 @@ class StreamReader:
         if count == _LOGS_PER_TURN:
             self._context.scheduler.later(self.offer)
             return False
+        # Of a pattern, that is one message and not one of each topic.
         if self._start is not None and self._start.origin is Origin.LAST:
             self._run.keep_last()
         self._to_visit = None
@@ -198,12 +201,13 @@ class StreamReader:
         storage = self._context.storage
         assert storage is not None  # they come from there
         read = {stored.row.row: storage.facts.read(stored) for stored in found}
-        for place, entry in enumerate(entries):
+        for index, entry in enumerate(entries):
             if entry.number in read:
                 message, extra = read[entry.number]
+                # The row is the stream's: an ACK of this subscriber must not remove it.
                 message.row = 0
                 message.head.derived = extra["seq"]
-                entries[place] = entry._replace(message=message, sender=extra["sender"])
+                entries[index] = entry._replace(message=message, sender=extra["sender"])
         self._add(entries)
         self.offer()
 
@@ -217,16 +221,18 @@ class StreamReader:
         subscription = self._subscription
         outbox, queue = subscription.outbox, subscription.queue
         if outbox.closed or (queue is not None and queue.waiting):
-            return False  # the subscription asks again when it has room
+            return False  # the subscription asks again when it has room; meanwhile its queue does not grow
         if outbox.size >= min(subscription.window, _AHEAD):
             outbox.starved[self] = None
             return False
         return True
 
     def _give(self, entry: StreamEntry) -> None:
+        # Also of what is passed over below: a client that resumes need not look at it again.
         self.position = entry.number
         self._keep(-entry.size)
         message, subscription = entry.message, self._subscription
+        # It went before the reader came to it.
         if message is None:
             self._gaps.setdefault(entry.stream, entry.number)
             return
@@ -256,6 +262,7 @@ class StreamReader:
             notice = self._notice(stream)
             self._tell(notice, [stream])
             self._topic.give(self._subscription, notice)
+        # Without header lines of its own it is served by the topic's fast loop.
         if not self._subscription.extra_headers:
             self._subscription.extra_headers = None
         self._topic.welcome(self._subscription)
@@ -298,6 +305,7 @@ class MergedStreams:
         if not self._heap:
             return None
         number, stream = self._heap[0]
+        # The stream may have dropped that message meanwhile: `entry` is a later one then.
         entry, following = stream.behind(number - 1), stream.behind(number)
         if following is None or following.number > self.end:
             heapq.heappop(self._heap)

@@ -18,7 +18,6 @@ from ..durable import P
 from ..recorder import recorded
 from .operators import Operator, fill, texts
 
-RUN = Message.run.decode()
 DURABLE = {"durable": "true"}
 
 
@@ -122,12 +121,13 @@ class TestBrowse:
 
 
 def test_one_is_found_by_its_id(operator: Operator) -> None:
+    run = Message.run.decode()
     fill(operator.scene, 5)
     (id,) = operator.ids("a")[3:4]
     found = operator.find("a", id)
     assert found is not None
     assert (found["id"], found["body"], found["position"]) == (id, "3", None)
-    for wrong in (f"{RUN}-99", f"{RUN}-", f"{RUN}-x", f"{RUN}-١", "x-1", "", f"{RUN}-" + "9" * 40):
+    for wrong in (f"{run}-99", f"{run}-", f"{run}-x", f"{run}-١", "x-1", "", f"{run}-" + "9" * 40):
         assert operator.find("a", wrong) is None
     consumer = operator.scene.connect()
     consumer.subscribe("a", ack="client")
@@ -135,13 +135,14 @@ def test_one_is_found_by_its_id(operator: Operator) -> None:
 
 
 def test_some_are_deleted(operator: Operator) -> None:
+    run = Message.run.decode()
     scene = operator.scene
     fill(scene, 6)
     ids = operator.ids("a")
     consumer = scene.connect()
     consumer.subscribe("a", ack="client", **{"prefetch-count": "1"})
-    outcome = operator.delete("a", [ids[3], "other-1", ids[1], ids[0], f"{RUN}-99"])
-    assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{RUN}-99"])
+    outcome = operator.delete("a", [ids[3], "other-1", ids[1], ids[0], f"{run}-99"])
+    assert (outcome.done, outcome.missing) == (2, ["other-1", ids[0], f"{run}-99"])
     assert (outcome.refused, outcome.refusals, outcome.stopped) == ([], 0, "")
     assert operator.delete("a", []).done == 0
     assert scene.broker.counters.dropped == 2

@@ -19,8 +19,6 @@ from ..recorder import recorded
 from ..wire import Received
 from .operators import Operator, fill, texts
 
-RUN = Message.run.decode()
-
 
 @pytest.fixture
 def operator(scene: Scene) -> Operator:
@@ -65,12 +63,13 @@ class TestMove:
             assert not message.redelivered
 
     def test_some(self, operator: Operator) -> None:
+        run = Message.run.decode()
         client = operator.scene.connect()
         for number in range(9):
             client.publish("a", b"%d" % number, n=str(number % 2))
         ids = operator.ids("a")
-        outcome = operator.move("a", "b", [ids[8], ids[1], f"{RUN}-99"])
-        assert (outcome.done, outcome.missing) == (2, [f"{RUN}-99"])
+        outcome = operator.move("a", "b", [ids[8], ids[1], f"{run}-99"])
+        assert (outcome.done, outcome.missing) == (2, [f"{run}-99"])
         assert operator.move("a", "b", limit=2).done == 2
         assert operator.move("a", "b", limit=0).done == 0
         assert operator.move("a", "b", selector="n = 1", limit=2).done == 2

@@ -13,7 +13,6 @@ from ..durable import P
 from ..topic.logged import BOTH, write
 
 LATER = {"x-delay": "1000"}
-RUN = Message.run.decode()
 
 
 def moment(scene: Scene, seconds: float) -> str:
@@ -90,6 +89,7 @@ def test_where_delays_are_switched_off_each_is_an_error(stage: Stage, header: st
 
 @BOTH
 def test_one_is_found_by_its_id_and_called_off(stage: Stage, stored: bool) -> None:
+    run = Message.run.decode()
     scene = stage(stored=stored)
     client = scene.connect()
     for body in (b"1", b"2", b"3"):
@@ -99,8 +99,8 @@ def test_one_is_found_by_its_id_and_called_off(stage: Stage, stored: bool) -> No
     first, second, third = delayed(scene).every()
     assert [each.sending.body for each in (first, second, third)] == [b"1", b"2", b"3"]
     assert first.due == scene.now + 1.0
-    assert scene.message_admin.scheduled(f"{RUN}-{second.number}") is second
-    for wrong in ("", "nothing", f"{RUN}-0", f"elsewhere-{first.number}"):
+    assert scene.message_admin.scheduled(f"{run}-{second.number}") is second
+    for wrong in ("", "nothing", f"{run}-0", f"elsewhere-{first.number}"):
         assert scene.message_admin.scheduled(wrong) is None
     assert delayed(scene).call_off(second)
     assert not delayed(scene).call_off(second)
