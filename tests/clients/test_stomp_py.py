@@ -93,35 +93,6 @@ def test_redelivery_of_what_a_lost_connection_held(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_transaction(version: str, gateway: GatewayProcess, name: str) -> None:
-    line = f"/queue/{name}"
-    with work(version, gateway.tcp_port) as worker:
-        worker.subscribe(line, ack="client")
-        aborted = worker.connection.begin()
-        worker.send(line, "never", transaction=aborted)
-        worker.connection.abort(aborted)
-
-        committed = worker.connection.begin()
-        worker.send(line, "first", transaction=committed)
-        worker.send(line, "second", transaction=committed)
-        worker.send(line, "outside")
-        outside = worker.message()
-        assert outside.body == b"outside"
-        worker.ack(outside, transaction=committed)
-        worker.connection.commit(committed)
-        frames = [worker.message(), worker.message()]
-        assert [frame.body for frame in frames] == [b"first", b"second"]
-
-        undone = worker.connection.begin()
-        worker.ack(frames[1], transaction=undone)
-        worker.connection.abort(undone)
-    with work(version, gateway.tcp_port) as later:
-        later.subscribe(line)
-        later.send(line, "end")
-        assert [later.body() for _ in range(3)] == ["first", "second", "end"]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_login(version: str, users: Path) -> None:
     with start_gateway(users_file=users) as gateway:
         with work(version, gateway.tcp_port, login=("ada", "engine")) as worker:
