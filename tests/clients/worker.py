@@ -20,8 +20,6 @@ _receipts = itertools.count(1)
 
 
 class Worker(stomp.ConnectionListener):
-    """One stomp.py connection, and what came to it."""
-
     def __init__(self, version: str, port: int, **options: Any) -> None:
         self.version = version
         self.messages: queue.Queue[Frame] = queue.Queue()
@@ -56,7 +54,6 @@ class Worker(stomp.ConnectionListener):
         assert self.receipts.get(timeout=PATIENCE) == receipt
 
     def bodies(self, count: int) -> list[str]:
-        """The bodies of the next messages as text."""
         return [self.body() for _ in range(count)]
 
     def subscribe(

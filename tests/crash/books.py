@@ -113,7 +113,6 @@ class Unit:
     loose: bool = False
 
     def undo(self) -> None:
-        """It does not happen."""
         self.state = State.NEVER
         for letter in self.settled:
             if letter.settling is self:
@@ -121,7 +120,6 @@ class Unit:
                 letter.rejecting = False
 
     def confirm(self) -> None:
-        """A receipt says that it has happened."""
         self.state = State.SURE
         for letter in self.settled:
             if letter.settling is self:
@@ -157,30 +155,25 @@ class Books:
         self._newest: dict[tuple[object, ...], int] = {}
 
     def complain(self, kind: str, text: str) -> None:
-        """A promise was broken."""
         self.complaints.append(Complaint(kind, f"life {self.life}: {text}"))
 
     # clients
 
     def begin(self) -> Unit:
-        """A new unit."""
         unit = Unit(self.life)
         self.units.append(unit)
         return unit
 
     def number(self, producer: str) -> int:
-        """The next one of that producer."""
         self._numbers[producer] += 1
         return self._numbers[producer]
 
     def add(self, letter: Letter) -> None:
-        """A letter is to be sent."""
         self.counts["messages"] += 1
         letter.unit.letters.append(letter)
         self.letters[letter.queue, letter.producer, letter.number] = letter
 
     def settle(self, unit: Unit, letters: Iterable[Letter], *, rejecting: bool = False) -> None:
-        """A unit settles letters."""
         for letter in letters:
             letter.settling, letter.rejecting, letter.touched = unit, rejecting, self.life
             unit.settled.append(letter)

@@ -21,7 +21,6 @@ class Scene:
         self.books.consumed.add(_QUEUE)
 
     def send(self, unit: Unit | None = None, *, state: State = State.SURE, durable: bool = True) -> Letter:
-        """A letter is sent, alone or within a unit."""
         unit = unit or self.books.begin()
         number = self.books.number("p")
         letter = Letter(_QUEUE, "p", number, 4, durable, durable, crc32(_BODY), unit)
@@ -37,7 +36,6 @@ class Scene:
         self.books.delivered(Frame("MESSAGE", headers, body), "s")
 
     def die(self, letter: Letter, body: bytes = _BODY) -> None:
-        """It is found among the dead letters."""
         headers = {"original-destination": letter.queue, "producer": "p", "number": str(letter.number)}
         self.books.dead_letter(Frame("MESSAGE", headers, body))
 
@@ -48,7 +46,6 @@ class Scene:
         return unit
 
     def crash(self) -> None:
-        """The next life begins."""
         self.books.end_of_life()
 
     def kinds(self) -> list[str]:
