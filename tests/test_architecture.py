@@ -141,10 +141,6 @@ def test_no_file_is_in_a_circle() -> None:
         graph = {name: needed for name, needed in graph.items() if name not in free}
 
 
-def test_nobody_imports_the_app() -> None:
-    assert {unit for unit, targets in ARROWS.items() if "app" in targets} == {"cli"}
-
-
 def users_of(*modules: str) -> set[str]:
     """The units that import one of them."""
     return {unit_of(path) for path in SOURCES for _, name in imports(path) if name.split(".")[0] in modules}

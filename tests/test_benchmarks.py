@@ -36,11 +36,6 @@ def test_a_short_run(name: str, tmp_path: Path) -> None:
     assert all(row["samples"] and not row["failure"] for row in rows)
 
 
-def test_names_are_unique() -> None:
-    names = [each.name for each in SCENARIOS]
-    assert len(set(names)) == len(names)
-
-
 def test_a_shorter_frame_behind_a_run_counts() -> None:
     """It is whole, though it is not as long as those before it: the tail of a run would wait for it for ever."""
     frames = [frame("MESSAGE", b"body", subscription=number) for number in (*range(10, 20), 5)]

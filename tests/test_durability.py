@@ -21,11 +21,6 @@ durable = true
 [[policy]]
 match = "/queue/never"
 durable = false
-
-[[policy]]
-match = "/queue/back-off"
-backoff = 60
-max_attempts = 2
 """
 DURABLE = {"persistent": "true"}
 
@@ -156,20 +151,3 @@ async def test_what_comes_back(gateway: GatewayProcess, end: Callable[[GatewayPr
     async with client(gateway) as peer:
         (again, *_) = await take(peer, "/queue/a", 4)
     assert again["message-id"] == first["message-id"]
-
-
-async def test_a_back_off_ends_and_failures_count(
-    gateway: GatewayProcess, end: Callable[[GatewayProcess], None]
-) -> None:
-    async with client(gateway) as peer:
-        await send(peer, "/queue/back-off", "job", **DURABLE)
-    for _ in range(2):
-        async with client(gateway) as peer:
-            (job,) = await take(peer, "/queue/back-off", 1)
-            await ask(peer, "NACK", id=job["ack"], reason="no paper")
-        end(gateway)
-        gateway.start()
-    assert await left(gateway, "/queue/back-off") == []
-    async with client(gateway) as peer:
-        (letter,) = await take(peer, "/queue/dlq.back-off", 1)
-    assert (letter["dlq-reason"], letter["dlq-attempts"], letter["reason"]) == ("max-attempts", "2", "no paper")

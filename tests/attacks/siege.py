@@ -58,7 +58,6 @@ class Siege:
 
     @property
     def peak(self) -> float:
-        """MiB that the gateway had at most, so far."""
         for line in Path(f"/proc/{self.gateway.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024

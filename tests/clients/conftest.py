@@ -43,34 +43,6 @@ def nginx(gateway: GatewayProcess, ws_relay: Forwarder) -> Iterator[int]:
         yield port
 
 
-LOGS = """
-[[policy]]
-match = "/topic/#"
-log_messages = 1_000_000
-
-[[policy]]
-match = "/topic/short"
-log_messages = 3
-
-[[policy]]
-match = ["/topic/memory", "/topic/memory/#"]
-durable = false
-
-[[policy]]
-match = "/topic/live"
-log_messages = 0
-"""
-
-
-@pytest.fixture(scope="package")
-def logging_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway with a store, whose topics have logs."""
-    folder = tmp_path_factory.mktemp("replay")
-    (folder / "gateway.toml").write_text(LOGS)
-    with GatewayProcess(folder, {"store": "sqlite:store.db"}).running() as gateway:
-        yield gateway
-
-
 @pytest.fixture(scope="package")
 def node() -> Iterator[Driver]:
     with start_driver("node.mjs") as driver:

@@ -99,7 +99,6 @@ class Forwarder:
 
 @contextmanager
 def start_forwarder(target_port: int) -> Iterator[Forwarder]:
-    """A forwarder for the time of the block."""
     forwarder = Forwarder(target_port)
     try:
         yield forwarder

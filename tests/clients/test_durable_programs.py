@@ -60,30 +60,6 @@ def test_rabbitmq(version: str, gateway: GatewayProcess, name: str) -> None:
         leave_for_good(worker, RABBITMQ, id)
 
 
-@pytest.mark.parametrize("lasts", [True, False])
-def test_rabbitmq_workers_share_a_named_queue(lasts: bool, gateway: GatewayProcess, name: str) -> None:
-    topic = f"/topic/{name}"
-    headers = {"x-queue-name": f"jobs-{name}", **(RABBITMQ if lasts else {}), "prefetch-count": "1"}
-    with work("1.1", gateway.tcp_port) as busy:
-        with work("1.1", gateway.tcp_port) as free:
-            for worker in (busy, free):
-                worker.subscribe(topic, ack="client-individual", headers=headers)
-            send(gateway, topic, "1", "2", "3", "4")
-            held = busy.message()
-            assert held.body == b"1"
-            for body in (b"2", b"3", b"4"):
-                frame = free.message()
-                assert frame.body == body
-                free.ack(frame)
-        busy.confirmed(busy.ack, held)
-    send(gateway, topic, "while nobody is there")
-    with work("1.1", gateway.tcp_port) as worker:
-        worker.subscribe(topic, headers=headers)
-        send(gateway, topic, "5")
-        assert worker.body() == ("while nobody is there" if lasts else "5")
-        leave_for_good(worker, RABBITMQ if lasts else {})
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "header", ["activemq.subscriptionName", "durable-subscription-name", "durable-subscriber-name"]
@@ -111,24 +87,6 @@ def test_activemq_and_artemis(version: str, header: str, gateway: GatewayProcess
         send(gateway, topic, "last")
         assert worker.body() == "last"
         leave_for_good(worker, named)
-
-
-def test_activemq_a_second_connection_takes_over(gateway: GatewayProcess, name: str) -> None:
-    """ActiveMQ refuses it until the broker finds out that the first one has gone."""
-    topic, named = f"/topic/{name}", {"activemq.subscriptionName": "clerk"}
-    with client(gateway, name) as ghost:
-        ghost.subscribe(topic, ack="client", headers={**named, "activemq.prefetchSize": "2"})
-        send(gateway, topic, "1", "2", "3")
-        assert ghost.bodies(2) == ["1", "2"]
-        with client(gateway, name) as worker:
-            assert ghost.errors.get(timeout=PATIENCE).headers["message"] == "client-id taken over"
-            ghost.losses.get(timeout=PATIENCE)
-            worker.subscribe(topic, ack="client", headers=named)
-            frames = [worker.message() for _ in range(3)]
-            assert [frame.body for frame in frames] == [b"1", b"2", b"3"]
-            assert [frame.headers.get("redelivered") for frame in frames] == ["true", "true", None]
-            worker.confirmed(worker.ack, frames[-1])
-            leave_for_good(worker, named)
 
 
 def test_apollo(gateway: GatewayProcess, name: str) -> None:

@@ -1,7 +1,11 @@
-"""The examples, run as written, each on a gateway with the settings that its first lines name."""
+"""The examples, run as written, each on a gateway with the settings that its first lines name.
+
+README.md shows two of them word for word; one of these is for browsers, and names the default port.
+"""
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import signal
@@ -14,21 +18,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.driver import ROOT
-from tests.clients.test_readme import broker_of
-from tests.gateway_process import GatewayProcess, start_gateway
+from tests.clients.driver import ROOT, Driver
+from tests.clients.worker import work
+from tests.gateway_process import HOST, GatewayProcess, start_gateway
 from tests.shared import write_users
 
 EXAMPLES = ROOT / "examples"
 PATIENCE = 20.0
 
 
-class Program:
-    """A running example, and the lines that it prints."""
+def broker_of(gateway: GatewayProcess) -> dict[str, str]:
+    """The environment of an example that is to find this gateway."""
+    return {**os.environ, "STOMP_HOST": HOST, "STOMP_PORT": str(gateway.tcp_port)}
 
-    def __init__(self, file: str, gateway: GatewayProcess, *arguments: str, **variables: str) -> None:
+
+class Program:
+    """A running example, and the lines that it prints; `before` is Python that runs ahead of it."""
+
+    def __init__(
+        self, file: str, gateway: GatewayProcess, *arguments: str, before: str = "", **variables: str
+    ) -> None:
+        path = str(EXAMPLES / file)
+        command = ["-c", f"{before}\nimport runpy\nrunpy.run_path({path!r})"] if before else [path]
         self.process = subprocess.Popen(
-            [sys.executable, str(EXAMPLES / file), *arguments],
+            [sys.executable, *command, *arguments],
             env={**broker_of(gateway), **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -59,9 +72,9 @@ class Program:
         assert self.process.wait(PATIENCE) == 0
         assert self._lines.empty(), self._lines.get()
 
-    def failed(self) -> str:
-        """What it still says on both streams until it ends by itself."""
-        assert self.process.wait(PATIENCE) == 1
+    def said(self, status: int = 1) -> str:
+        """What it still says on both streams until it ends, with that status."""
+        assert self.process.wait(PATIENCE) == status
         self._reader.join(PATIENCE)
         assert self.process.stderr is not None
         return "\n".join([*self._lines.queue, self.process.stderr.read()])
@@ -75,8 +88,10 @@ class Program:
 
 
 @contextmanager
-def started(file: str, gateway: GatewayProcess, *arguments: str, **variables: str) -> Iterator[Program]:
-    program = Program(file, gateway, *arguments, **variables)
+def started(
+    file: str, gateway: GatewayProcess, *arguments: str, before: str = "", **variables: str
+) -> Iterator[Program]:
+    program = Program(file, gateway, *arguments, before=before, **variables)
     try:
         yield program
     finally:
@@ -105,13 +120,14 @@ def test_rpc(gateway: GatewayProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "arguments", "last"), [("rpc.py", ["server"], "The connection is lost."), ("chat.py", ["ada"], "ERROR: ")]
+    ("file", "arguments", "last"),
+    [("rpc.py", ["server"], "The connection is lost."), ("chat.py", ["ada"], "ERROR: "), ("worker.py", [], "ERROR: ")],
 )
 def test_a_lost_connection_ends_the_program(file: str, arguments: list[str], last: str) -> None:
     with start_gateway() as gateway, started(file, gateway, *arguments, PASSCODE="engine") as program:
         program.line()
         gateway.stop()
-        said = program.failed()
+        said = program.said()
     assert said.splitlines()[-1].startswith(last)
     assert "ERROR: " in said, "it says why"
 
@@ -173,3 +189,65 @@ def test_chat(tmp_path: Path) -> None:
         assert [ada.line(), phone.line()] == ["bob: good bye", "bob: good bye"]
         for each in (ada, bob, phone):
             each.end()
+
+
+def test_the_readme_shows_the_examples() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for language, file in (("python", "worker.py"), ("js", "browser.js")):
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+        assert (EXAMPLES / file).read_text() in blocks, f"README.md does not show examples/{file} as it is"
+
+
+WORKING = "Working; press Ctrl-C to stop."
+
+
+def test_the_worker_answers_the_browser(gateway: GatewayProcess, chromium: Driver) -> None:
+    page = (EXAMPLES / "browser.js").read_text().replace("15674", str(gateway.ws_port))
+    with started("worker.py", gateway) as worker:
+        assert worker.line() == WORKING
+        said = chromium.run("example", origin=f"{gateway.http_url}/", source=page, context={"bypassCSP": True})
+        worker.process.send_signal(signal.SIGINT)
+        assert worker.said(0) == ""
+    assert said == "tea for two: done"
+
+
+FAILING_ONCE = """
+import stomp
+send, left = stomp.Connection12.send, ["tea: done"]
+def fail(connection, destination, body):
+    if body in left:
+        left.remove(body)
+        raise ValueError("no tea")
+    send(connection, destination, body)
+stomp.Connection12.send = fail
+"""
+
+
+def test_a_job_that_fails_comes_again_and_does_not_stop_the_worker() -> None:
+    """What the worker does with its jobs is to send, so this is what fails here, for one job and once."""
+    with start_gateway() as gateway, work("1.2", gateway.tcp_port) as client:
+        client.subscribe("/topic/done")
+        with started("worker.py", gateway, before=FAILING_ONCE) as worker:
+            assert worker.line() == WORKING
+            for job in ("tea", "coffee"):
+                client.send("/queue/work", job)
+            assert sorted(client.bodies(2)) == ["coffee: done", "tea: done"]
+            worker.process.terminate()
+            errors = worker.said(0)
+    assert errors.count("Traceback") == 1
+    assert "ERROR:root:'tea' failed" in errors
+    assert errors.endswith("ValueError: no tea\n")
+
+
+def test_a_refused_login_ends_the_worker(tmp_path: Path) -> None:
+    users = write_users(tmp_path / "users.txt", {"alice": "tea"})
+    with (
+        start_gateway(users_file=users) as gateway,
+        started("worker.py", gateway, STOMP_LOGIN="alice", STOMP_PASSCODE="no") as worker,
+    ):
+        (told,) = worker.said().splitlines()
+    assert told.startswith("ERROR: login refused: ")
+    with started("worker.py", gateway) as worker:
+        said = worker.said()
+    assert "Connection refused" in said
+    assert "Traceback" not in said

@@ -22,9 +22,24 @@ Run = Callable[[str], tuple[Any, int]]
 """Runs a scenario: what came, and how many messages were sent."""
 
 
-@pytest.fixture
-def gateway(logging_gateway: GatewayProcess) -> GatewayProcess:
-    return logging_gateway
+LOGS = """
+[[policy]]
+match = "/topic/#"
+log_messages = 1_000_000
+
+[[policy]]
+match = "/topic/memory/#"
+durable = false
+"""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with a store, whose topics have logs."""
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "gateway.toml").write_text(LOGS)
+    with GatewayProcess(folder, {"store": "sqlite:store.db"}).running() as process:
+        yield process
 
 
 class Publisher:

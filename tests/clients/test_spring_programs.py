@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients.driver import Driver
 from tests.clients.nginx import start_nginx
-from tests.clients.worker import PATIENCE, work
+from tests.clients.worker import work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 from tests.shared import write_users
 
@@ -53,15 +53,3 @@ def test_a_server_in_stomp_py_writes_to_a_user(version: str, members: GatewayPro
         again = user.message()
         assert (again.body, again.headers["redelivered"]) == (b"for bob", "true")
         user.confirmed(user.ack, again)
-
-
-def test_user_id_is_verified(members: GatewayProcess, name: str) -> None:
-    ada, bob = USERS
-    with work("1.2", members.tcp_port, login=ada) as worker:
-        worker.subscribe(f"/topic/{name}")
-        worker.send(f"/topic/{name}", "mine", headers={"user-id": "ada"})
-        assert worker.message().headers["user-id"] == "ada"
-        worker.connection.send(f"/topic/{name}", "forged", headers={"user-id": bob[0]})
-        assert worker.errors.get(timeout=PATIENCE).headers["message"] == "user-id of another user"
-        worker.losses.get(timeout=PATIENCE)
-        assert worker.messages.empty()

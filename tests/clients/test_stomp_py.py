@@ -14,7 +14,6 @@ from tests.clients.worker import CONNECTIONS, PATIENCE, Worker, work
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
 VERSIONS = list(CONNECTIONS)
-BEATING = ["1.1", "1.2"]  # STOMP 1.0 has no heart-beating
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -91,92 +90,6 @@ def test_redelivery_of_what_a_lost_connection_held(
             other.ack(again)
         other.send(line, "end")
         assert other.body() == "end"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_transaction(version: str, gateway: GatewayProcess, name: str) -> None:
-    line = f"/queue/{name}"
-    with work(version, gateway.tcp_port) as worker:
-        worker.subscribe(line, ack="client")
-        aborted = worker.connection.begin()
-        worker.send(line, "never", transaction=aborted)
-        worker.connection.abort(aborted)
-
-        committed = worker.connection.begin()
-        worker.send(line, "first", transaction=committed)
-        worker.send(line, "second", transaction=committed)
-        worker.send(line, "outside")
-        outside = worker.message()
-        assert outside.body == b"outside"
-        worker.ack(outside, transaction=committed)
-        worker.connection.commit(committed)
-        frames = [worker.message(), worker.message()]
-        assert [frame.body for frame in frames] == [b"first", b"second"]
-
-        undone = worker.connection.begin()
-        worker.ack(frames[1], transaction=undone)
-        worker.connection.abort(undone)
-    with work(version, gateway.tcp_port) as later:
-        later.subscribe(line)
-        later.send(line, "end")
-        assert [later.body() for _ in range(3)] == ["first", "second", "end"]
-
-
-@pytest.mark.parametrize("version", BEATING)
-def test_beats_keep_an_idle_session(version: str, gateway: GatewayProcess, name: str) -> None:
-    with work(version, gateway.tcp_port, heartbeats=(400, 400)) as worker:
-        worker.subscribe(f"/topic/{name}")
-        with pytest.raises(queue.Empty):
-            worker.losses.get(timeout=6 * 0.4)
-        worker.send(f"/topic/{name}", "still here")
-        assert worker.body() == "still here"
-
-
-@pytest.mark.parametrize("version", BEATING)
-def test_a_silent_client_is_found(version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str) -> None:
-    with work(version, gateway.tcp_port) as other, work(version, tcp_relay.port, heartbeats=(400, 400)) as idle:
-        idle.subscribe(f"/queue/{name}", ack="client")
-        idle.send(f"/queue/{name}", "held")
-        assert idle.body() == "held"
-        tcp_relay.freeze()  # its socket stays open, so that only missing beats tell
-        other.subscribe(f"/queue/{name}")
-        again = other.message()
-        assert again.body == b"held"
-        assert again.headers["redelivered"] == "true"
-        idle.losses.get(timeout=PATIENCE)  # stomp.py misses the gateway's beats as well
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_reconnect(version: str, gateway: GatewayProcess, tcp_relay: Forwarder, name: str) -> None:
-    line = f"/queue/{name}"
-
-    class Persistent(Worker):
-        """Comes back as stomp.py's documentation has it: from on_disconnected."""
-
-        def on_disconnected(self) -> None:
-            if wanted:
-                self.connection.connect(wait=False)
-            super().on_disconnected()
-
-        def on_connected(self, frame: Frame) -> None:
-            self.connection.subscribe(line, id="1", receipt="subscribed")
-
-    wanted = True
-    worker = Persistent(version, tcp_relay.port)
-    worker.connection.connect(wait=True)
-    assert worker.receipts.get(timeout=PATIENCE) == "subscribed"
-    worker.send(line, "before")
-    assert worker.body() == "before"
-
-    tcp_relay.cut()
-    worker.losses.get(timeout=PATIENCE)
-    assert worker.receipts.get(timeout=PATIENCE) == "subscribed"
-    with work(version, gateway.tcp_port) as other:
-        other.send(line, "after")
-    assert worker.body() == "after"
-    wanted = False
-    worker.connection.disconnect(receipt="farewell")
-    worker.losses.get(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -20,8 +20,6 @@ _receipts = itertools.count(1)
 
 
 class Worker(stomp.ConnectionListener):
-    """One stomp.py connection, and what came to it."""
-
     def __init__(self, version: str, port: int, **options: Any) -> None:
         self.version = version
         self.messages: queue.Queue[Frame] = queue.Queue()
@@ -56,7 +54,6 @@ class Worker(stomp.ConnectionListener):
         assert self.receipts.get(timeout=PATIENCE) == receipt
 
     def bodies(self, count: int) -> list[str]:
-        """The bodies of the next messages as text."""
         return [self.body() for _ in range(count)]
 
     def subscribe(
@@ -72,17 +69,6 @@ class Worker(stomp.ConnectionListener):
 
     def nack(self, frame: Frame, **more: Any) -> None:
         self.connection.nack(*self._handle(frame), **more)
-
-    def let_pass(self, milliseconds: int) -> None:
-        """Return when so much time has passed at the gateway: a delayed message is the clock.
-
-        To be called while nothing else comes to this connection.
-        """
-        topic = f"/topic/clock-{next(_receipts)}"
-        self.subscribe(topic, id="clock")
-        self.send(topic, "", headers={"x-delay": str(milliseconds)})
-        assert self.message().headers["destination"] == topic
-        self.confirmed(self.connection.unsubscribe, id="clock")
 
     def _handle(self, frame: Frame) -> list[str]:
         """What ACK names: each version has its own way."""

@@ -7,7 +7,7 @@ import pytest
 from gateway.codec import V10, V11, V12, Decoder, Frame, LimitExceeded, Limits, MalformedFrame
 
 from .cases import CASES, SMALL, Case
-from .reading import cut, decoder_for, held, octet_by_octet, read, read_on
+from .reading import cut, decoder_for, held, octet_by_octet, read
 
 requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 
@@ -104,13 +104,6 @@ class TestCache:
             first, second = read([frame * 2], V12).frames
             assert first.head is not second.head
             assert first.headers == second.headers
-
-    def test_bounded(self) -> None:
-        decoder = decoder_for(V12, Limits())
-        blocks = [b"SEND\nk:%d\n\nx\0" % number for number in range(1000)]
-        outcome = read_on(decoder, blocks, Limits())
-        assert [frame.headers["k"] for frame in outcome.frames] == [str(number) for number in range(1000)]
-        assert len(decoder._cache) <= 64
 
 
 RECEIPTS = [

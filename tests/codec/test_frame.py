@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.codec import V10, V11, V12, Frame, Head, LimitExceeded, MalformedFrame, ProtocolError, negotiate
+from gateway.codec import V10, V11, V12, Frame, Head, negotiate
 
 
 def test_a_frame_shows_its_head() -> None:
@@ -17,14 +17,6 @@ def test_a_frame_shows_its_head() -> None:
     assert repr(Frame(Head("SEND", {"a": "b"}), b"secret")) == "<SEND {'a': 'b'} 6 bytes>", "bodies are the users' data"
     for each in (head, frame):
         assert not hasattr(each, "__dict__"), "millions of them wait in queues"
-
-
-def test_errors_carry_message_and_detail() -> None:
-    for kind in (ProtocolError, MalformedFrame, LimitExceeded):
-        error = kind("short", "long")
-        assert isinstance(error, ProtocolError)
-        assert (str(error), error.detail) == ("short", "long")
-    assert ProtocolError("short").detail == ""
 
 
 def test_the_highest_common_version() -> None:

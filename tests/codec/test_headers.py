@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.codec import V10, V11, V12, MalformedFrame
-from gateway.codec.headers import bad_line, escape, format_lines, parse_lines, parse_opening, unescape
+from gateway.codec.headers import bad_line, format_lines, parse_lines, parse_opening
 
 
 class TestLenient:
@@ -25,28 +25,6 @@ class TestLenient:
             assert parse_lines(f"{command}\nk:v", V10)[0] not in ("SEND", "DISCONNECT", "STOMP")
         assert parse_opening("ſtomp")[0] != "STOMP"
         assert parse_lines("SUBSCRIBE\nac\u212a:client", V10)[1] == {"ac\u212a": "client"}
-
-
-def test_of_the_opening_lines_are_cut_and_nothing_else_is_done() -> None:
-    text = "stomp\r\naccept-version:1.2\r\npath:C:\\temp\\q \r\npath:other\nHost:h"
-    expected = {"accept-version": "1.2", "path": "C:\\temp\\q ", "Host": "h"}
-    assert parse_opening(text) == ("STOMP", expected)
-    assert parse_opening("CONNECT  ") == ("CONNECT", {})
-
-
-def test_escapes_go_both_ways_and_others_are_refused() -> None:
-    for version, text, expected in [
-        (V11, "a\\nb\\cc\\\\d", "a\nb:c\\d"),
-        (V12, "a\\nb\\cc\\\\d\\re", "a\nb:c\\d\re"),
-        (V12, "\\\\\\n", "\\\n"),
-    ]:
-        assert unescape(text, version) == expected
-        assert escape(expected, version) == text
-    for version, texts in ((V11, ["\\r", "\\t", "a\\"]), (V12, ["\\t", "\\", "a\\\\\\", "\\\n", "\\é"])):
-        for text in texts:
-            with pytest.raises(MalformedFrame, match="undefined escape in a header") as caught:
-                unescape(text, version)
-            assert f"STOMP {version.name} does not define" in caught.value.detail
 
 
 class TestFormatLines:

@@ -110,11 +110,6 @@ def test_a_body_in_many_chunks_is_joined_once(length: int, size: int, header: st
     assert work(V12, pieces(octets, size)).octets < 5 * len(octets)
 
 
-def test_many_bodies_each_cut() -> None:
-    octets = b"".join([b"SEND\nreceipt:%d\n\n" % number + b"x" * 3000 + b"\0" for number in range(500)])
-    assert work(V12, pieces(octets, 4096)).octets < 5 * len(octets)
-
-
 def test_each_chunk_of_an_incomplete_block_looks_at_that_block_at_most() -> None:
     """It is looked at again with each chunk, so it must be small."""
     limits = Limits(headers=10_000, header_line=256)

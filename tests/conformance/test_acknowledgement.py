@@ -148,19 +148,6 @@ def test_nack_is_cumulative_in_client_mode(stomp: Scene) -> None:
     assert stomp.left_in(queue) == [b"1", b"2"]
 
 
-@requirement("NAK-03", "NAK-01")
-def test_a_nacked_message_is_given_back_and_marked(stomp: Scene) -> None:
-    queue = stomp.queue()
-    peer, (message,) = stomp.holder(queue, b"x", ack="client-individual")
-    peer.nack(message)
-    again = peer.message()
-    assert (again.body, again["redelivered"], again["delivery-count"]) == (b"x", "true", "2")
-    assert again["message-id"] == message["message-id"]
-    peer.ack(again)
-    stomp.end(peer, "reset")
-    assert stomp.left_in(queue) == []
-
-
 @requirement("NAK-04")
 def test_nack_of_10_means_what_later_versions_say(stomp: Scene) -> None:
     """The specification of 1.0 has none; RabbitMQ and ActiveMQ take it, and so does the gateway."""

@@ -41,19 +41,6 @@ def test_versions_mix(stomp: Scene) -> None:
                 assert message.raw(name.encode()) == escaped(value, to).encode()
 
 
-@requirement("XTR-03")
-def test_a_queue_gives_each_message_to_one_consumer(stomp: Scene) -> None:
-    """Three consumers over both transports; all is there once, and each has its share."""
-    queue, bodies = stomp.queue(), [b"%d" % number for number in range(30)]
-    consumers = [stomp.watch(queue, transport=over) for over in ("tcp", "ws", "tcp")]
-    stomp.connect().put(queue, *bodies)
-    for consumer in consumers:
-        consumer.barrier()
-    shares = [[frame.body for frame in consumer.inbox] for consumer in consumers]
-    assert sorted((body for share in shares for body in share), key=int) == bodies
-    assert all(len(share) >= 5 for share in shares), "fair"
-
-
 @requirement("XTR-05", "FRM-09")
 def test_messages_of_one_producer_stay_in_order(stomp: Scene) -> None:
     for over in SOCKETS:

@@ -42,17 +42,6 @@ def test_the_largest_body_is_carried(stomp: Scene) -> None:
         assert watcher.message().body == body
 
 
-@requirement("SES-04", "LNG-01")
-def test_rapid_connects_and_disconnects(stomp: Scene) -> None:
-    opening = stomp.opening_octets()
-    ways = [b"", opening[:20], opening, opening + b"DISCONNECT\n\n\0", opening + b"SEND\ndestination:/topic/x"]
-    for turn in range(60):
-        peer = stomp.open()
-        peer.flood(ways[turn % 5])
-        (peer.link.close if turn % 2 else peer.link.reset)()
-    stomp.is_well()
-
-
 @requirement("ERR-01", "LNG-02")
 def test_the_error_is_readable_with_more_data_in_flight(stomp: Scene) -> None:
     for more in [200_000, 3_000_000]:

@@ -131,22 +131,3 @@ def test_unknown_commands_are_refused(stomp: Scene) -> None:
         assert watcher.seen(queue) == []
 
 
-BAD = {
-    "no-destination": b"SEND\n\nx\0",
-    "half-a-body": b"SEND\ndestination:/queue/x\ncontent-length:999999\n\nabc",
-    "octets": bytes(range(256)) * 10,
-    "nothing": b"",
-}
-
-
-@requirement("SES-04")
-def test_broken_clients_do_not_disturb_others(stomp: Scene) -> None:
-    for how in ["close", "reset", "half_close"]:
-        queue = stomp.queue()
-        good = stomp.watch(queue)
-        for bad in BAD.values():
-            peer = stomp.connect()
-            if bad:
-                peer.raw(bad)
-            getattr(peer.link, how)()
-            assert good.seen(queue) == []

@@ -53,16 +53,6 @@ def test_frames_received_before_the_end_are_processed(stomp: Scene) -> None:
         assert [message.body for message in watcher.messages(50)] == bodies
 
 
-@requirement("DSC-04", "RCP-05")
-def test_a_client_that_only_stops_writing_gets_what_it_is_owed(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    peer.raw(octets("SEND", {"destination": queue, "receipt": "r"}, b"x"))
-    peer.link.half_close()
-    peer.receipt("r")
-    peer.ends()
-    assert stomp.left_in(queue) == [b"x"]
-
-
 @requirement("RCP-06", "TXN-01")
 def test_a_frame_in_a_transaction_gets_its_receipt_before_commit(stomp: Scene) -> None:
     queue = stomp.queue()

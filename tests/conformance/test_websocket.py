@@ -61,14 +61,6 @@ def test_frames_come_in_text_and_in_binary_messages(stomp: Scene) -> None:
         assert (message.body.decode(), message["k"]) == ("dobrý den", "漢")
 
 
-@requirement("WST-04", "FRM-09")
-def test_several_frames_in_one_message(stomp: Scene) -> None:
-    peer, queue = stomp.connect(), stomp.queue()
-    one, two = (octets("SEND", {"destination": queue}, body) for body in (b"1", b"2"))
-    peer.raw(octets("SUBSCRIBE", {"destination": queue, "id": "1"}) + b"\n" + one + two + b"\n\n")
-    assert [message.body for message in peer.messages(2)] == [b"1", b"2"]
-
-
 @requirement("WST-04")
 def test_a_fragmented_message(stomp: Scene) -> None:
     """Cut in the middle of a character too, and with a ping in between, as RFC 6455 allows."""
@@ -180,15 +172,3 @@ def test_a_vanished_client_is_a_lost_connection(stomp: Scene) -> None:
         successor = stomp.watch(queue, transport="tcp")
         assert [message.body for message in successor.messages(2)] == [b"1", b"2"]
         assert watcher.seen(target) == []
-
-
-@requirement("WST-12", "XTR-05")
-def test_one_frame_per_message(stomp: Scene) -> None:
-    """The peer notes every message that is not one whole frame; here many are written at once, and one is large."""
-    peer, queue = stomp.connect(), stomp.queue()
-    stomp.connect(transport="tcp").put(queue, *[b"x" * 100] * 100, b"y" * 300_000)
-    peer.subscribe(queue)
-    peer.messages(101)
-    frames = [message for _, message in websocket(peer).messages if message.startswith(b"MESSAGE")]
-    assert len(frames) == 101
-    assert all(frame.endswith(b"\0") for frame in frames)

@@ -55,24 +55,6 @@ def expect_heads(page: Page, *names: str) -> None:
     expect(table(page).get_by_role("columnheader")).to_have_text(heads)
 
 
-def test_when_a_message_arrived(visiting: Callable[..., Visit], starting: Callable[..., Front], tmp_path: Path) -> None:
-    front = starting(journal=tmp_path / "journal")
-    kill_letters(front.gateway.tcp_port, "old", 1)
-    page = visiting(front).open("destination?name=/queue/dlq.old")
-    expect_heads(page, "From", "First failed", "Arrived")
-    cells = rows(page).first.get_by_role("cell")
-    failed, arrived = cells.nth(2).inner_text(), cells.nth(3).get_attribute("title")
-    assert arrived is not None
-    assert failed <= arrived, "in the queue of dead letters, and not when it was sent"
-    rows(page).first.get_by_role("button").click()
-    expect(page.get_by_role("dialog").get_by_role("term").get_by_text("Arrived")).to_be_visible()
-    with Client(front.gateway.tcp_port) as client:
-        client.send("/queue/sent")
-    page = visiting(front).open("destination?name=/queue/sent")
-    expect_heads(page, "Arrived")
-    expect(rows(page).first.get_by_role("cell").nth(1)).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
-
-
 def test_the_policy_in_words(visit: Visit, client: Client) -> None:
     client.send("/queue/policy")
     client.subscribe("/topic/policy")
@@ -177,25 +159,6 @@ def test_a_message_of_a_page_that_was_left(visit: Visit, client: Client) -> None
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_delete_what_was_chosen(visit: Visit, client: Client) -> None:
-    for number in range(3):
-        client.send("/queue/delete", f"body {number}")
-    page = visit.open("destination?name=/queue/delete")
-    expect(rows(page)).to_have_count(3)
-    rows(page).nth(1).get_by_role("checkbox").check()
-    delete = page.get_by_role("group", name="Chosen messages").get_by_role("button", name="Delete")
-    delete.click()
-    cancel = page.get_by_role("dialog").get_by_role("button", name="Cancel")
-    expect(cancel).to_be_focused()
-    cancel.click()
-    expect(rows(page)).to_have_count(3)
-    delete.click()
-    confirm(page, "Delete")
-    expect(page.get_by_text("1 message deleted")).to_be_visible()
-    expect(rows(page)).to_have_count(2)
-    expect(rows(page).get_by_text("body 1")).to_have_count(0)
-
-
 def test_move_and_purge(visit: Visit, client: Client) -> None:
     for number in range(4):
         client.send("/queue/from", f"body {number}", half=str(number % 2))
@@ -213,23 +176,6 @@ def test_move_and_purge(visit: Visit, client: Client) -> None:
     expect(page.get_by_text("This destination does not exist now")).to_be_visible()
     visit.open("destination?name=/queue/to")
     expect(rows(page)).to_have_count(2)
-
-
-def test_pages_of_messages(visit: Visit, client: Client) -> None:
-    for number in range(60):
-        client.send("/queue/long", f"body {number}")
-        client.send("/queue/large", "x" * 5_000, number=str(number), one="y" * 4_000, two="z" * 4_000)
-    page = visit.open("destination?name=/queue/long")
-    expect(page.get_by_text("1–50 of 60 messages")).to_be_visible()
-    page.get_by_role("button", name="Next").click()
-    expect(page.get_by_text("51–60 of 60 messages")).to_be_visible()
-    expect(rows(page)).to_have_count(10)
-    expect(page.get_by_role("button", name="Next")).to_be_disabled()
-    page.go_back()
-    expect(page.get_by_text("1–50 of 60 messages")).to_be_visible()
-    page = visit.open("destination?name=/queue/large")  # rows are large, so a page has fewer of them
-    expect(rows(page).first).to_contain_text("xxx")
-    assert rows(page).count() < 50
 
 
 def test_selectors(visit: Visit, client: Client) -> None:

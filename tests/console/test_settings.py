@@ -24,19 +24,6 @@ def test_settings_in_force(visit: Visit) -> None:
     expect(table.get_by_role("row")).to_have_count(2)
 
 
-def test_values_on_a_desktop_and_on_a_phone(visiting: Callable[..., Visit], front: Front) -> None:
-    where = f"127.0.0.1:{front.gateway.tcp_port}"
-    page = visiting(front).open("settings")
-    row = page.get_by_role("row").filter(has=page.get_by_text("tcp", exact=True))
-    value = row.get_by_role("cell").first.locator("span")
-    expect(value).to_have_text(where)
-    assert value.evaluate("(span) => span.getClientRects().length") == 1, "values are not cut within words"
-    page = visiting(front, width=360, height=740).open("settings")
-    row = page.get_by_role("row").filter(has=page.get_by_text("tcp", exact=True))
-    expect(row.get_by_text(f"= {where}")).to_be_visible()
-    expect(row.get_by_role("cell")).to_have_count(0)
-
-
 def test_drain(visiting: Callable[..., Visit], starting: Callable[..., Front]) -> None:
     front = starting(close_linger=30, drain_timeout=60)  # whoever does not hang up is still there
     visit = visiting(front)

@@ -59,19 +59,6 @@ def test_a_scheduled_message(visit: Visit, client: Client) -> None:
     expect(rows(page)).to_have_count(1)
 
 
-def test_all_for_a_destination(visit: Visit, client: Client) -> None:
-    for name in ("/queue/some", "/queue/some", "/queue/others"):
-        client.send(name, **HOUR)
-    page = visit.open("scheduled?destination=/queue/some")
-    expect(rows(page)).to_have_count(2)
-    rows(page).first.get_by_role("button").click()
-    delete(page, "Delete all for this destination", "Delete them")
-    expect(page.get_by_text("2 scheduled messages deleted")).to_be_visible()
-    expect(page.get_by_text("Nothing matches")).to_be_visible()
-    page = visit.open("scheduled?destination=/queue/others")
-    expect(rows(page)).to_have_count(1)
-
-
 def test_a_cancelled_message_does_not_come(visit: Visit, client: Client) -> None:
     client.send("/queue/soon", "never", x_delay="20000")
     client.subscribe("/queue/soon")

@@ -52,16 +52,13 @@ class Client:
         return found[0].headers, bytes(found[0].body).decode()
 
     def send(self, destination: str, body: str = "a message", **headers: str) -> None:
-        """Send, and wait until it has been taken."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         self.ask("SEND", {"destination": destination} | named, body)
 
     def subscribe(self, destination: str, **headers: str) -> None:
-        """Subscribe, and wait until it holds."""
         self.ask("SUBSCRIBE", {"destination": destination, "id": f"sub-{next(self._numbers)}"} | headers)
 
     def close(self) -> None:
-        """Cut the connection."""
         self._socket.close()
 
     def __enter__(self) -> Self:

@@ -5,7 +5,6 @@ until the process is killed with SIGKILL: at a random moment, or by itself at a 
 more life gives out all that is left, and what was sent, receipted and seen is compared.
 
     books      what was sent, what was promised, what came: complaints at once where that contradicts
-    audit      what can be said only at the end: lost messages, half transactions
     wire       a small STOMP client
     logs       the same of topics with logs: their numbers, and what readers got
     load       producers, consumers, readers

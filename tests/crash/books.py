@@ -113,7 +113,6 @@ class Unit:
     loose: bool = False
 
     def undo(self) -> None:
-        """It does not happen."""
         self.state = State.NEVER
         for letter in self.settled:
             if letter.settling is self:
@@ -121,7 +120,6 @@ class Unit:
                 letter.rejecting = False
 
     def confirm(self) -> None:
-        """A receipt says that it has happened."""
         self.state = State.SURE
         for letter in self.settled:
             if letter.settling is self:
@@ -157,30 +155,25 @@ class Books:
         self._newest: dict[tuple[object, ...], int] = {}
 
     def complain(self, kind: str, text: str) -> None:
-        """A promise was broken."""
         self.complaints.append(Complaint(kind, f"life {self.life}: {text}"))
 
     # clients
 
     def begin(self) -> Unit:
-        """A new unit."""
         unit = Unit(self.life)
         self.units.append(unit)
         return unit
 
     def number(self, producer: str) -> int:
-        """The next one of that producer."""
         self._numbers[producer] += 1
         return self._numbers[producer]
 
     def add(self, letter: Letter) -> None:
-        """A letter is to be sent."""
         self.counts["messages"] += 1
         letter.unit.letters.append(letter)
         self.letters[letter.queue, letter.producer, letter.number] = letter
 
     def settle(self, unit: Unit, letters: Iterable[Letter], *, rejecting: bool = False) -> None:
-        """A unit settles letters."""
         for letter in letters:
             letter.settling, letter.rejecting, letter.touched = unit, rejecting, self.life
             unit.settled.append(letter)
@@ -275,3 +268,57 @@ class Books:
         letter.dead = True
         if crc32(frame.body) != letter.check:
             self.complain("body", f"the dead letter of {letter} has another body")
+
+
+# the end of a round
+
+
+def audit(books: Books) -> None:
+    """Complain at the end of a round of what is missing, or there twice, or half.
+
+    Of each letter that must outlive a process exactly one holds: it came, it is a dead letter, or it is settled.  Only
+    where nothing was told may it be either way; and then all of its unit must have gone the same way.
+    """
+    for letter in books.letters.values():
+        if letter.kept:
+            _look_at(books, letter)
+    for unit in books.units:
+        if unit.state is State.SENT and not unit.loose:
+            _look_at_unit(books, unit)
+
+
+def _look_at(books: Books, letter: Letter) -> None:
+    here, dead = letter.seen == books.life, letter.dead
+    exists = letter.is_certain
+    if here and dead:
+        books.complain("doubled", f"{letter} is a dead letter, and in its queue, too")
+    elif letter.settling is None:
+        if dead:
+            books.complain("ghost", f"{letter} is a dead letter, and nobody rejected it")
+        elif exists and not here:
+            books.complain("lost", f"{letter}, last seen in life {letter.seen}")
+    elif letter.rejecting:
+        if not here and not dead and (exists or letter.done):
+            books.complain("lost", f"{letter} was rejected in life {letter.touched}, and is no dead letter")
+    elif dead:
+        books.complain("ghost", f"{letter} is a dead letter, and was acknowledged")
+
+
+def _look_at_unit(books: Books, unit: Unit) -> None:
+    signs = {letter: _came(letter) for letter in unit.letters if letter.kept and letter.touched != unit.life}
+    for letter in unit.settled:
+        if letter.kept and letter.unit is not unit and _existed(letter, unit.life):
+            signs[letter] = letter.seen <= unit.life
+    if len(set(signs.values())) > 1:
+        done = ", ".join(str(letter) for letter, sign in signs.items() if sign)
+        undone = ", ".join(str(letter) for letter, sign in signs.items() if not sign)
+        books.complain("half", f"of a unit of life {unit.life} are done: {done}; not done: {undone}")
+
+
+def _came(letter: Letter) -> bool:
+    return letter.seen > letter.unit.life or letter.dead
+
+
+def _existed(letter: Letter, life: int) -> bool:
+    """Whether it was certainly in the store when that life ended."""
+    return letter.unit.state is State.SURE or letter.unit.life < life

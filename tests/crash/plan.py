@@ -108,8 +108,6 @@ class Life:
 
 @dataclass(frozen=True)
 class Plan:
-    """A round."""
-
     seed: int
     producers: int  # how many
     lives: list[Life]

@@ -12,15 +12,13 @@ import trio
 
 from gateway.stores.file import LOG_PAGES
 
-from .audit import audit
-from .books import Books, Complaint
+from .books import Books, Complaint, audit
 from .consumers import Consumer
 from .drain import look_into, take_all
-from .load import Worker
+from .load import Producer, Worker
 from .logs import Logs
 from .plan import POLICIES, QUEUES, TOPICS, Life, Plan, Topic
 from .process import Process, gateway, wait_until_it_listens
-from .producers import Producer
 from .readers import Reader
 from .torn import tear
 

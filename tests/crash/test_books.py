@@ -1,4 +1,4 @@
-"""The books themselves: every kind of complaint, and none without a reason."""
+"""The books themselves: every kind of complaint.  That there is none without a reason, the rounds show."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from .audit import audit
-from .books import Books, Letter, State, Unit
+from .books import Books, Letter, State, Unit, audit
 from .wire import Frame
 
 _QUEUE = "/queue/a"
@@ -22,7 +21,6 @@ class Scene:
         self.books.consumed.add(_QUEUE)
 
     def send(self, unit: Unit | None = None, *, state: State = State.SURE, durable: bool = True) -> Letter:
-        """A letter is sent, alone or within a unit."""
         unit = unit or self.books.begin()
         number = self.books.number("p")
         letter = Letter(_QUEUE, "p", number, 4, durable, durable, crc32(_BODY), unit)
@@ -38,7 +36,6 @@ class Scene:
         self.books.delivered(Frame("MESSAGE", headers, body), "s")
 
     def die(self, letter: Letter, body: bytes = _BODY) -> None:
-        """It is found among the dead letters."""
         headers = {"original-destination": letter.queue, "producer": "p", "number": str(letter.number)}
         self.books.dead_letter(Frame("MESSAGE", headers, body))
 
@@ -49,7 +46,6 @@ class Scene:
         return unit
 
     def crash(self) -> None:
-        """The next life begins."""
         self.books.end_of_life()
 
     def kinds(self) -> list[str]:
@@ -95,22 +91,15 @@ def play(scene: Scene, steps: str) -> None:
 @pytest.mark.parametrize(
     ("steps", "kinds"),
     [
-        ("send a; send b; send c sent; come a; come b; ack a known; crash; come b marked", ""),
         ("send a; crash", "lost"),
         ("send a sent; crash; come a; crash", "lost"),  # it was there after a crash
-        (
-            "send a unit sent; send b unit sent; come a; ack a known; crash",
-            "lost",
-        ),  # its receipt told that it was stored
-        ("send a memory; come a; crash", ""),
+        ("send a unit sent; send b unit sent; come a; ack a known; crash", "lost"),  # it was stored
         ("send a memory; come a; crash; come a marked", "ghost"),
         ("send a; come a; ack a known; crash; come a marked", "doubled"),
         ("send a; come a; ack a open; come a marked", "doubled"),  # its consumer has it
-        ("send a; send b; come a; ack a; come b; ack b; crash; come a marked", ""),  # no receipt told either way
         ("send a; come a; crash; come a", "unmarked order"),  # it would be new
         ("send a open; come a", "ghost"),
         ("send a never; come a", "ghost"),
-        ("send a; send b open; come a; ack a open; crash; come a marked", ""),
         ("send a; send b open; come a; ack a open; crash; come a marked; come b", "ghost"),
         ("send a unit sent; send b unit sent; crash; come b", "half"),
         ("send a; send b; come b; come a", "order order"),  # in its subscription, and of all that was new
@@ -119,7 +108,6 @@ def play(scene: Scene, steps: str) -> None:
         ("send a; send b; come a; come b @id-1", "id"),
         ("send a; send b; come a body; nack b known; die b body", "body body"),
         ("stranger a; come a; die a", "ghost ghost"),
-        ("send a; come a; nack a known; crash; die a", ""),
         ("send a; come a; nack a; crash", "lost"),
         ("send a; come a; nack a; crash; come a marked; die a", "doubled"),
         ("send a; come a; nack a known; crash; die a; die a", "doubled"),

@@ -11,8 +11,7 @@ import httpx
 import pytest
 import trio
 
-from .audit import audit
-from .books import Books, Letter
+from .books import Books, Letter, audit
 from .client import Client
 from .disk import Disk, Limit, file_system
 from .drain import look_into, take_all

@@ -8,7 +8,6 @@ import pytest
 
 from .__main__ import run_rounds, summary
 from .plan import PLACES, Life, Plan
-from .points import POINTS, set_point
 from .round import Round
 
 
@@ -37,9 +36,3 @@ async def test_a_lie_is_found(lie: str, point: str, kind: str, tmp_path: Path) -
     outcome = await Round(Plan(1, 12, [life]), tmp_path, lie=lie).run()
     assert kind in {complaint.kind for complaint in outcome.complaints}, str(outcome)
     assert outcome.ends[point.partition(":")[0]] == 1, "the process did not come by that point"
-
-
-def test_a_point_has_a_name() -> None:
-    with pytest.raises(KeyError):
-        set_point("nowhere", 1, Path("store"))
-    assert len(set(POINTS)) == len(POINTS)

@@ -37,7 +37,6 @@ class Link:
 
     @classmethod
     async def open(cls, port: int) -> Link:
-        """Connect and log in."""
         try:
             stream = await trio.open_tcp_stream("127.0.0.1", port)
         except OSError:

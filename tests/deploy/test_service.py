@@ -36,15 +36,6 @@ def hearing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
 
 
 class TestWords:
-    def test_what_is_said(self, hearing: Manager) -> None:
-        systemd.ready("serving")
-        assert hearing.heard() == {"READY": "1", "STATUS": "serving"}
-        systemd.stopping()
-        assert hearing.heard() == {"STOPPING": "1", "STATUS": "draining"}
-        systemd.reloading()
-        words = hearing.heard()
-        assert words.keys() == {"RELOADING", "MONOTONIC_USEC"}
-        assert int(words["MONOTONIC_USEC"]) > 0, "systemd ignores what is older than its own signal"
 
     def test_to_an_abstract_socket(self, monkeypatch: pytest.MonkeyPatch) -> None:
         name = f"gateway-test-{os.getpid()}"
@@ -88,11 +79,6 @@ class TestSockets:
             with sock:
                 assert sock.fileno() == place
                 assert not sock.get_inheritable(), "programs that the gateway starts have no business with it"
-
-    @pytest.mark.parametrize("variables", [{}, {"LISTEN_PID": "78", "LISTEN_FDS": "2"}, {"LISTEN_PID": "77"}])
-    def test_none(self, variables: dict[str, str]) -> None:
-        """Those of a parent process, which its child knows of by the variables alone."""
-        assert listed(variables, 77) == []
 
     def test_a_name_is_taken_once_and_known_to_be_local(self) -> None:
         with (
@@ -149,15 +135,6 @@ def test_a_start_that_fails_is_never_ready(tmp_path: Path, hearing: Manager, com
         assert "Traceback" not in running.log
     systemd.alive()
     assert hearing.next() == {"WATCHDOG": "1"}, "that is our own word, and nothing came before it"
-
-
-def test_hypercorn_without_a_socket_for_http(tmp_path: Path) -> None:
-    """It would listen at its own default."""
-    with server(HANDED, tmp_path, http="systemd:http") as running:
-        assert running.wait() == 1
-        assert running.log == (
-            "gateway: cannot listen on systemd:http: systemd passed no socket of that name; change the setting http\n"
-        )
 
 
 @pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS)

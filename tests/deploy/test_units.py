@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 import subprocess
 import sys
-import tomllib
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -16,7 +13,7 @@ import pytest
 
 from gateway.cli.main import main
 from gateway.cli.serve import SHUTDOWN_MARGIN
-from gateway.config.settings import Settings, load
+from gateway.config.settings import Settings
 from gateway.runtime.gateway import _LONGEST_WRITE
 from tests.app.process import SERVE, connect, server
 from tests.clients.driver import ROOT, tool
@@ -46,36 +43,6 @@ def unit(path: Path = UNIT) -> dict[str, str]:
     keys = dict(pair for pair in pairs if pair[0] != "SystemCallFilter")
     assert len(keys) == len([key for key, _ in pairs if key != "SystemCallFilter"]), "a key stands there twice"
     return keys
-
-
-def test_the_command_is_there() -> None:
-    path, *arguments = unit()["ExecStart"].split()
-    (command,) = entry_points(group="console_scripts", name=Path(path).name)
-    assert command.load() is main
-    assert [each in main.commands for each in arguments] == [True]
-    assert f"python3 -m venv {Path(path).parent.parent}\n" in INSTALL, "the page makes that environment"
-
-
-def test_every_variable_is_a_setting() -> None:
-    file = unit()["Environment"].removeprefix("GATEWAY_CONFIG=")
-    assert f" gateway.toml {file}\n" in INSTALL
-    assert unit()["WorkingDirectory"] == str(Path(file).parent)
-    names = re.findall(r"GATEWAY_(\w+)=", UNIT.read_text() + INSTALL)
-    assert {name.lower() for name in names} <= {"config", *Settings.model_fields}
-
-
-def test_the_settings_of_the_page_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (shown,) = re.findall(r"^```toml\n(.*?)^```$", INSTALL, re.DOTALL | re.MULTILINE)
-    for name in [each for each in os.environ if each.startswith("GATEWAY_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    Path("gateway.toml").write_text(shown)
-    settings = load()
-    assert settings.model_fields_set == tomllib.loads(shown).keys()
-    assert settings.users_file is not None
-    assert settings.users_file.parent == Path("/var/lib", unit()["StateDirectory"])
-    assert Path(settings.store.removeprefix("sqlite:")).parent == settings.users_file.parent
-    assert f"cd {settings.users_file.parent}\n" in INSTALL, "`gateway passwd` writes it there"
 
 
 def test_the_life_of_the_service() -> None:
@@ -152,13 +119,3 @@ def test_what_becomes_of_the_journal_is_the_same_service(name: str) -> None:
     assert not isinstance(command, click.Group)
     same = "User Environment WorkingDirectory StateDirectory StateDirectoryMode ProtectSystem UMask".split()
     assert {key: keys[key] for key in same} == {key: unit()[key] for key in same}
-
-
-def test_the_page_installs_what_is_beside() -> None:
-    installed = re.findall(r"^    install -m 644 (.*) /etc/systemd/system/$", INSTALL, re.MULTILINE)
-    units = {f"deploy/{path.name}" for path in (ROOT / "deploy").glob("stomp-gateway*")}
-    assert set(" ".join(installed).split()) == units
-    assert "systemctl enable --now stomp-gateway-archive stomp-gateway-compact.timer\n" in INSTALL
-    for name in ("journal", "archive", "tables"):
-        assert f'    {name} = "/var/lib/{unit()["StateDirectory"]}/{name}"\n' in INSTALL
-        assert name in Settings.model_fields

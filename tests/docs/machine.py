@@ -98,7 +98,6 @@ class Machine:
         return shown
 
     def write(self, name: str, text: str) -> None:
-        """Make a file in the reader's folder."""
         self.run(f"cat > {name} << 'end of the file'\n{text}end of the file")
 
     def serve(self, command: str = "gateway serve") -> None:

@@ -1,21 +1,17 @@
-"""What `docs/generate` writes is up to date, the page of headers has all of the table, and links lead to the site."""
+"""What `docs/generate` writes is up to date, and the page of headers has all of the table."""
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from docs.generate import headers, journal, metrics
-from gateway.broker.headers.row import OTHER_WORDS, Treatment
+from gateway.broker.headers.row import Treatment
 from gateway.broker.headers.table import TABLE
-from tests.docs.machine import ROOT
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -56,41 +52,3 @@ def test_every_row_is_there_with_all_it_says() -> None:
                 if row.treatment is not Treatment.REFUSED:
                     assert spelling.values.allowed in line
                 assert all(f"`{word}`" in line for word in spelling.passes if word)
-
-
-def test_whether_subscribers_see_it_and_other_words() -> None:
-    seen = {line.split("`")[1]: line.split(" | ")[4] for line in lines_of("SEND")}
-    words = [seen[name] for name in ("priority", "x-delay", "JMSXGroupID")]
-    assert words == ["yes", "no", "yes; an alias as `JMSXGroupID` as well"]
-    section = headers.page().split("\n## SUBSCRIBE\n")[1].split("\n## ")[0]
-    assert all(f"`{word}`" in section for word in OTHER_WORDS)
-
-
-HOOKS = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
-
-
-def moved(uri: str, text: str) -> tuple[str, dict[str, Any]]:
-    page = SimpleNamespace(file=SimpleNamespace(src_uri=uri), meta={})
-    return HOOKS["on_page_markdown"](text, page=page, config=None, files=None), page.meta
-
-
-@pytest.mark.parametrize(
-    ("uri", "link", "place"),
-    [
-        ("index.md", "docs/rules.md#keys", "rules.md#keys"),
-        ("rules.md", "../README.md", "index.md"),
-        ("rules.md", "policies.md", "policies.md"),
-        ("moving.md", "../tests/clients/spring.mjs", "repository/tests/clients/spring.mjs"),
-        ("repository/examples/README.md", "worker.py", "worker.py"),
-        ("repository/examples/README.md", "../docs/rules.md", "../../rules.md"),
-    ],
-)
-def test_links_lead_to_the_site(uri: str, link: str, place: str) -> None:
-    assert moved(uri, f"see [that]({link})") == (f"see [that]({place})", {"hide": ["toc"]})
-
-
-def test_what_is_no_file_is_no_link() -> None:
-    assert moved("index.md", "[more](examples), [there](https://example.org), [below](#more)\n## More\n") == (
-        "more, [there](https://example.org), [below](#more)\n## More\n",
-        {},
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.docs.machine import ADDRESS, Machine
-from tests.docs.page import blocks, listed, matches, perform
+from tests.docs.page import blocks, listed, perform
 
 PAGES = ["first-steps.md", "howto-nginx.md", "howto-tls.md", "howto-jwt.md", "moving.md"]
 
@@ -45,11 +45,3 @@ def test_what_waits_is_carried_over(machine: Machine) -> None:
     machine.run("gateway send /queue/work milk --url stomp://user@old-broker:61613; kill -TERM $new; wait $new")
     assert machine.type(pipe)[0] != 0, "nobody is there who could take it"
     assert '"body": "milk"' in machine.run("cat backup.json")
-
-
-def test_what_matches() -> None:
-    assert matches("one two\n", "one two\n")
-    assert matches("one  two three\n", "one ... three")
-    assert not matches("one two", "one")
-    assert not matches("", "one")
-    assert matches("", "")

@@ -6,7 +6,6 @@ What surrounds them is made here: messages that there are, and a `pip` that inst
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
@@ -119,14 +118,3 @@ def test_tables_of_the_pipeline(machine: Machine) -> None:
     machine.run("mkdir tables")
     machine.write("read.py", f"{program}print(metrics.num_rows)\n")
     assert machine.run("python read.py") == "0\n"
-
-
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md", "docs/benchmarks.md"])
-def test_targets_of_make(page: str) -> None:
-    """Make knows how; other tests do it."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    lines = re.findall(r"^    (make [a-z-]+)", text, re.MULTILINE)
-    assert lines
-    for line in lines:
-        done = subprocess.run([*line.split(), "--dry-run"], cwd=ROOT, capture_output=True, text=True, timeout=30)
-        assert done.returncode == 0, done.stderr

@@ -24,7 +24,6 @@ def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="package")
 def gateway() -> Iterator[GatewayProcess]:
-    """A gateway with default settings."""
     with start_gateway() as process:
         yield process
 

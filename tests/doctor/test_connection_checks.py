@@ -224,12 +224,6 @@ class TestProxyHeader:
             found = await look(tcp=(tcp(port),), settings=settings_of(waiting))
             assert only(found, "large message", Level.OK)
 
-    async def test_a_proxy_that_is_not_trusted_is_a_fault(self) -> None:
-        with start_gateway(tcp_proxy_protocol=True, trusted_proxies="192.0.2.1") as waiting:
-            fault = only(await look(tcp=(tcp(waiting.tcp_port),)), "session")
-        assert "closed at CONNECT without an answer" in fault.detail
-        assert "trusted_proxies" in fault.remedy
-
 
 async def test_a_listener_that_says_nothing_is_a_fault(nursery: trio.Nursery) -> None:
     async def wait(stream: trio.SocketStream) -> None:

@@ -80,16 +80,6 @@ class TestPorts:
         found = await look(settings=Settings(http=["unix:/run/none"]))
         assert only(found, "ports", Level.OK).detail.startswith("not checked")
 
-    async def test_without_root_only_the_user_is_known(
-        self, gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuse(path: Path) -> str:
-            raise PermissionError
-
-        monkeypatch.setattr(machine_checks.os, "readlink", refuse)
-        detail = only(await look(settings=settings_of(gateway)), str(gateway.tcp_port), Level.OK).detail
-        assert detail.endswith(f"a program of {US}, which {' or '.join(sorted({'root', US}))} can name")
-
 
 class TestOpenFiles:
     async def test_too_few_for_max_connections(self) -> None:

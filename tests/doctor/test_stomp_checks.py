@@ -12,7 +12,6 @@ import pytest
 import trio
 import trio_websocket
 
-from gateway.doctor import stomp_checks
 from gateway.doctor.model import Level, Target
 from tests.doctor.scene import (
     ADA,
@@ -162,11 +161,6 @@ class TestSession:
         found = await look(websocket=(websocket(gateway.ws_port, host="0.0.0.0"),))
         assert "can come from other machines" in only(found, "anonymous").detail
 
-    async def test_a_slow_message_is_a_warning(self, gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stomp_checks, "_SLOW", 0.0)
-        found = await look(tcp=(tcp(gateway.tcp_port),))
-        assert "proxy_buffering off" in only(found, f"{gateway.tcp_port} message", Level.WARN).remedy
-
     async def test_a_server_that_refuses_messages_and_heart_beats_or_sessions(self, nursery: trio.Nursery) -> None:
         async def serve(stream: trio.SocketStream) -> None:
             async for chunk in stream:
@@ -199,17 +193,6 @@ class TestSilence:
             assert "though websocket_ping is 0.2 s" in only(found, "silence").detail
             found = await look(websocket=(target,), idle=0.6)
             assert "--idle SECONDS" in only(found, "silence", Level.WARN).remedy
-
-    async def test_a_server_that_ends_a_silent_session(self, nursery: trio.Nursery) -> None:
-        async def serve(stream: trio.SocketStream) -> None:
-            async for chunk in stream:
-                if chunk.startswith(b"CONNECT"):
-                    ending = b"ERROR\nmessage:heart-beat timed out\n\nnothing came\0" if b"heart-beat" in chunk else b""
-                    await stream.send_all(b"CONNECTED\nheart-beat:100,100\n\n\0" + ending)
-
-        found = await look(tcp=(tcp(await served(nursery, serve)),), idle=1.0, patience=0.3)
-        fault = only(found, "heart-beats")
-        assert "the gateway ended it after 0 s: ERROR heart-beat timed out: nothing came" in fault.detail
 
     async def test_a_server_that_ends_a_silent_websocket(self, nursery: trio.Nursery) -> None:
         async def serve(request: trio_websocket.WebSocketRequest) -> None:

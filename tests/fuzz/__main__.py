@@ -32,7 +32,6 @@ GRACE = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; the exit status."""
     chosen = _parser().parse_args(arguments)
     if chosen.again is not None:
         (name,) = chosen.targets

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker import selectors
 from gateway.codec import Decoder
-from gateway.transports.wire.websocket_framing import Deframer
 from tests.fuzz import CORPUS, TARGETS, __main__, seeds, target
 
 
@@ -31,17 +29,6 @@ class TestTargetsFind:
         monkeypatch.setattr(Decoder, "feed", lambda self, data: feed(self, data[:-1] if len(data) == 3 else data))
         with pytest.raises(AssertionError):
             target("decoder")(b"\x03\x02" + b"SEND\ndestination:/queue/a\n\nbody\0")
-
-    def test_a_deframer_that_forgets_the_rest(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        feed = Deframer.feed
-        monkeypatch.setattr(Deframer, "feed", lambda self, data: feed(self, data)[:2])
-        with pytest.raises(AssertionError):
-            target("websocket")(b"\x07" + b"\x82\x85\0\0\0\0hello")
-
-    def test_a_selector_that_answers_nonsense(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(selectors, "parse", lambda text: lambda headers: "")
-        with pytest.raises(AssertionError):
-            target("selector")(b"a = 1")
 
 
 class TestCommand:

@@ -102,16 +102,3 @@ class TestShown:
         for _ in range(2):
             shown = [name for name in found(survey) if name.startswith("destination_subscriptions")]
             assert [name.rpartition("/")[2] for name in shown] == ["late", "a", "b"]
-
-    def test_whoever_is_shown_stays_until_it_goes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_SHOWN", 2)
-        monkeypatch.setattr(module, "NAMES_PER_SCRAPE", 2)
-        broker = Broker()
-        deposit(broker, "/queue/a", "/queue/b", "/queue/c", "/queue/d")
-        survey = DestinationMetrics(broker, (), ["/queue/*"])
-        for _ in range(4):
-            assert {name[-1] for name in found(survey) if name.startswith("destination")} == {"a", "b"}
-        del broker.destinations["/queue/a"]
-        for _ in range(3):
-            shown = {name[-1] for name in found(survey) if name.startswith("destination")}
-        assert shown == {"b", "c"}

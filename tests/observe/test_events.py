@@ -23,15 +23,3 @@ def test_the_page_has_them_all() -> None:
 def test_what_is_about_a_client_names_its_session(event: Event) -> None:
     about_a_client = {"login", "peer"} & event.fields.keys()
     assert not about_a_client or "session" in event.fields or event.text in _BEFORE
-
-
-def test_names_of_fields() -> None:
-    """One spelling for all: snake_case, and what is reserved is nobody's."""
-    for event in events().values():
-        for name in event.fields:
-            assert name == "..." or (name.isidentifier() and name == name.lower()), (event.text, name)
-            assert name not in {"timestamp", "level", "logger", "event", "exception"}
-
-
-def test_every_logger_is_ours() -> None:
-    assert {event.logger.partition(".")[0] for event in events().values()} <= {"gateway"}

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
-from trio.testing import wait_all_tasks_blocked
 
 from gateway.auth.authenticator import Anonymous
 from gateway.broker import Broker, Quotas
@@ -28,7 +27,6 @@ from gateway.journal import Journal
 from gateway.observe.metrics import CAUSES, COUNTERS, TURN, Metrics, buckets, of_overload, of_timings
 from gateway.stores.writer import Committer
 from gateway.transports import Server, TransportOptions
-from gateway.transports.flow.back_pressure import REASONS
 from gateway.transports.flow.connection_limits import Capacity
 from tests.observe.everything import Carrier
 from tests.transports.peers import until
@@ -68,17 +66,6 @@ def samples(metrics: Metrics) -> dict[str, float]:
         for family in text_string_to_metric_families(content.decode())
         for sample in family.samples
     }
-
-
-def test_every_metric_has_a_help_and_no_name_is_used_twice() -> None:
-    content, _ = with_store(Store()).render("")
-    helps = [line.split(maxsplit=3) for line in content.decode().splitlines() if line.startswith("# HELP")]
-    names = [words[2] for words in helps]
-    assert len(names) == len(set(names))
-    assert all(len(words) == 4 for words in helps)
-    content, _ = with_store(Store()).render("application/openmetrics-text; version=1.0.0")
-    names = [line.split()[2] for line in content.decode().splitlines() if line.startswith("# TYPE")]
-    assert len(names) == len(set(names)), "in OpenMetrics a counter has its name without _total"
 
 
 def test_every_counter_is_shown_as_it_is_when_asked() -> None:
@@ -226,19 +213,6 @@ def overload(server: Server) -> Metrics:
     )
 
 
-async def test_all_limits_are_there_from_the_start(server: Server) -> None:
-    found = samples(overload(server))
-    for reason in REASONS:
-        assert found[f"gateway_sessions_held{{reason={reason}}}"] == 0
-        assert found[f"gateway_holds_total{{reason={reason}}}"] == 0
-    for limit in ("max_connections", "max_connections_per_address", "max_connections_per_user", "max_handshakes"):
-        assert found[f"gateway_connections_over_limit_total{{limit={limit}}}"] == 0
-    for line in ("strangers", "bulk"):
-        assert found[f"gateway_turnstile_waiting{{line={line}}}"] == 0
-    for limit in ("max_outbound", "slow_messages", "browser"):
-        assert found[f"gateway_slow_consumers_over_limit_total{{limit={limit}}}"] == 0
-
-
 async def test_connections_by_limit_and_memory(server: Server) -> None:
     guests = [server.connection_limits.enter("10.0.0.1", lambda error: None) for _ in range(3)]
     guests[0].logs_in("ann")
@@ -256,21 +230,3 @@ async def test_connections_by_limit_and_memory(server: Server) -> None:
     assert found["gateway_memory_full"] == 1
     assert found["gateway_memory_closed_total"] == 7
     assert found["gateway_incomplete_bytes"] == 3_500_000
-
-
-async def test_who_waits_for_a_turn(server: Server) -> None:
-    """The first that comes passes at once; each other one finds those before it in the line."""
-    found: list[float] = []
-
-    async def come() -> None:
-        found.append(samples(overload(server))["gateway_turnstile_waiting{line=bulk}"])
-        await server.fair_gates.bulk.enter()
-
-    async with trio.open_nursery() as keepers:
-        keepers.start_soon(server.fair_gates.run)
-        await wait_all_tasks_blocked()
-        async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(come)
-        keepers.cancel_scope.cancel()
-    assert found == [0, 0, 1, 2]

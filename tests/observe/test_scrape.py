@@ -13,7 +13,6 @@ from docs.generate.metrics import exposed
 from gateway.broker.broker import Broker
 from gateway.broker.model.options import PLAIN
 from gateway.codec import Head
-from gateway.observe.destination_metrics import MOST_SHOWN
 
 from .everything import everything, scraped
 
@@ -68,19 +67,3 @@ async def test_what_clients_choose_makes_no_time_series(tmp_path: Path, monkeypa
         for name in HOSTILE:
             deposit(gateway.broker, name)
         assert series(await scraped(metrics)) == before
-
-
-async def test_no_more_destinations_are_shown_than_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with everything(tmp_path, monkeypatch, shown=("/queue/#",)) as (gateway, metrics):
-        before = series(await scraped(metrics))
-        for name in HOSTILE:
-            deposit(gateway.broker, name)
-        for number in range(1_000):
-            deposit(gateway.broker, f"/queue/{number}")
-        shown = set()
-        for _ in range(3):
-            after = series(await scraped(metrics))
-            shown = {labels[0][1] for _, labels in after - before}
-            assert len(shown) == MOST_SHOWN
-            assert len(after - before) == 5 * MOST_SHOWN
-    assert set(HOSTILE) & shown == {name for name in HOSTILE if len(name) < 100}

@@ -126,27 +126,6 @@ class TestFailure:
         exporter.let_go.set()
         spans._thread.join(20)
 
-    @pytest.mark.parametrize(("mended", "rest"), [(True, 0.01), (False, 1.0)])
-    def test_the_thread_rests_between_two_batches(self, mended: bool, rest: float) -> None:
-        """Whatever makes marks, and though a collector refuses them faster than they are made."""
-        exporter = Failing()
-        exporter.mended = mended
-        spans = sending(exporter)
-        rests: list[float | None] = []
-
-        class Ends(threading.Event):
-            def wait(self, timeout: float | None = None) -> bool:
-                rests.append(timeout)
-                return self.is_set()
-
-        spans._ends = Ends()
-        for _ in range(64 * 10):
-            spans.tell(mark())
-        spans.start()
-        spans.close(20.0)
-        assert (spans.sent, spans.dropped) == ((640, 0) if mended else (0, 640))
-        assert rests == [rest] * 9, "and none behind the last"
-
     def test_so_many_messages_a_second(self) -> None:
         spans = sending(Failing())
         second = 1_000_000_000

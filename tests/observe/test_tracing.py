@@ -181,18 +181,6 @@ class TestWhatIsTold:
         scene.wait(60.0)
         assert scene.told[3:] == ["expire"]
 
-    def test_untraced_messages_are_not_told(self) -> None:
-        scene = Scene(Policies([(Pattern("/queue/a"), {"max_attempts": 1})]))
-        session = scene.session()
-        handle(session, "SUBSCRIBE", id=1, destination="/queue/a", ack="client")
-        handle(session, "SEND", destination="/queue/a")
-        (ack,) = [line[4:] for line in received(session).splitlines() if line.startswith("ack:")]
-        handle(session, "NACK", id=ack)
-        handle(session, "SEND", destination="/queue/b", expires=1_000)
-        scene.wait(60.0)
-        assert (scene.broker.counters.expired, scene.broker.counters.dead_lettered) == (1, 1)
-        assert scene.marks == []
-
     def test_long_texts_of_clients_are_not_kept(self) -> None:
         scene = Scene()
         session = scene.session()
@@ -201,11 +189,3 @@ class TestWhatIsTold:
         assert scene.marks[0].state == ""
         assert "a" * 513 in received(session)
         assert len(shown("/queue/" + "x" * 60_000)) == 256
-
-    def test_a_reply_does_not_show_where_it_goes(self) -> None:
-        scene = Scene()
-        session = scene.session()
-        handle(session, "SUBSCRIBE", id=1, destination="/temp-queue/x")
-        handle(session, "SEND", destination="/temp-queue/x", traceparent=SAMPLED)
-        assert scene.told == ["send", "deliver"]
-        assert {mark.destination for mark in scene.marks} == {"/reply-queue/(temporary)"}

@@ -1,4 +1,5 @@
-"""@stomp/stompjs in headless Chromium, in the demo page, through a real nginx that runs deploy/nginx.conf."""
+"""@stomp/stompjs: in node, straight to the WebSocket listener, in every version that it speaks (scenarios.mjs); in the
+demo page, in headless Chromium, through a real nginx that runs deploy/nginx.conf."""
 
 from __future__ import annotations
 
@@ -9,14 +10,26 @@ import pytest
 from tests.clients.driver import Driver
 from tests.clients.forwarder import Forwarder
 from tests.clients.nginx import start_nginx
-from tests.clients.test_stompjs_node import SCENARIOS
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
-WRONG = {"destination": "/queue/", "message": "destination without a name"}
+SCENARIOS = ["pubsub", "binary", "utf8", "receipts", "redelivery", "transaction", "large", "reconnect"]
+CASES = [(scenario, version) for version in (None, "1.2", "1.1", "1.0") for scenario in SCENARIOS]
+CASES += [("heartbeat", None), ("heartbeat", "1.1")]
+
+
+@pytest.mark.parametrize(("scenario", "version"), CASES, ids=lambda value: value or "default")
+def test_in_node(scenario: str, version: str | None, node: Driver, ws_relay: Forwarder, name: str) -> None:
+    node.run(
+        scenario,
+        {"cut": ws_relay.cut, "freeze": ws_relay.freeze},
+        url=f"ws://{HOST}:{ws_relay.port}/ws",
+        version=version,
+        name=name,
+    )
 
 
 @pytest.mark.parametrize("scenario", [*SCENARIOS, "heartbeat"])
-def test_stompjs_in_chromium(scenario: str, chromium: Driver, nginx: int, ws_relay: Forwarder, name: str) -> None:
+def test_in_chromium(scenario: str, chromium: Driver, nginx: int, ws_relay: Forwarder, name: str) -> None:
     chromium.run(
         scenario,
         {"cut": ws_relay.cut, "freeze": ws_relay.freeze},
@@ -34,7 +47,7 @@ def test_the_demo_page_behind_nginx(chromium: Driver) -> None:
             {"stop": gateway.stop, "start": gateway.start},
             origin=f"http://{HOST}:{port}/",
             address=f"ws://{HOST}:{port}/ws",
-            wrong=WRONG,
+            wrong={"destination": "/queue/", "message": "destination without a name"},
         )
 
 
