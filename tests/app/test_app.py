@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ import structlog
 import trio
 from structlog.typing import EventDict
 
-from gateway.app import CRASHED, HINT, NO_LIFESPAN, App, calm_collector
+from gateway.app import CRASHED, NO_LIFESPAN, App, calm_collector
 from gateway.config.settings import load
 from gateway.observe import logs
 from gateway.process import hypercorn_worker
 from gateway.runtime import gateway
 from tests.app.asgi import Lifespan, request
-from tests.app.process import connect, read_to_end
 
 FREE = {"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"]}
 
@@ -35,34 +33,6 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
 
 def events(logged: list[EventDict]) -> list[str]:
     return [line["event"] for line in logged]
-
-
-def port_of(app: App) -> int:
-    assert app.gateway is not None
-    return int(app.gateway.addresses["tcp"][0].rpartition(":")[2])
-
-
-@pytest.mark.parametrize("loop", ["trio", "asyncio"])
-def test_stomp_and_http_until_the_drain(logged: list[EventDict], loop: str) -> None:
-    app = App(load(**FREE))
-    clients: list[socket.socket] = []
-
-    async def during() -> None:
-        in_thread = trio.to_thread.run_sync if loop == "trio" else asyncio.to_thread
-        clients.append(await in_thread(connect, port_of(app)))
-        assert (await request(app, "/readyz")).status == 200
-        answer = await request(app, "/api/v1/sessions")
-        assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
-
-    lifespan = Lifespan(app, during)
-    if loop == "trio":
-        trio.run(lifespan.run)
-    else:
-        asyncio.run(asyncio.wait_for(lifespan.run(), 20))
-    assert lifespan.types == ["startup.complete", "shutdown.complete"]
-    assert b"ERROR\n" in read_to_end(clients[0])
-    assert events(logged).count(HINT) == (loop == "asyncio")
-    assert (app.gateway, app.refusal, app.crashed) == (None, None, False)
 
 
 def test_without_a_lifespan() -> None:
