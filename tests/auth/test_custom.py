@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import threading
-from pathlib import Path
 
 import pytest
 import trio
@@ -148,12 +147,3 @@ class TestLoading:
         with pytest.raises(SettingsError) as error:
             load(text)
         assert str(error.value).startswith(f"authenticator (GATEWAY_AUTHENTICATOR) is wrong: {sentence}")
-
-    def test_a_file_in_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "doorkeeper.py").write_text("def ask(credentials):\n    return 'x'\n")
-        (tmp_path / "broken_keeper.py").write_text("\n\n1 / 0\n")
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.path", ["/nowhere"])
-        assert load("doorkeeper:ask")(Credentials()) == "x"
-        with pytest.raises(SettingsError, match=r"ZeroDivisionError: .* \(.*broken_keeper.py line 3\)$"):
-            load("broken_keeper:ask")
