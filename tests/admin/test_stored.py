@@ -111,20 +111,6 @@ class TestScheduled:
             assert (await site.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 3}
         assert len(waits) == 2  # once it was behind, and at the end all must be written
 
-    async def test_the_next_process_does_not_have_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        async with running(store="sqlite:store.db") as first:
-            for body in ("one", "two", "three"):
-                await later(first, "/queue/a", body)
-            one, two, three = [row["id"] for row in await scheduled(first, sort="id")]
-            await first.ask("DELETE", f"scheduled/{two}")
-        async with running(store="sqlite:store.db") as second:
-            assert {row["id"] for row in await scheduled(second)} == {one, three}
-            assert (await second.get(f"scheduled/{one}"))["body"] == "one"
-            assert (await second.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 2}
-        async with running(store="sqlite:store.db") as third:
-            assert await scheduled(third) == []
-
 
 async def test_a_retained_message_is_shown_and_deleted(either: Running) -> None:
     await publish(either, "/topic/a", "one", retain="set")

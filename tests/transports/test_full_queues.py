@@ -162,22 +162,6 @@ class TestSeen:
         assert (len(harness.server.back_pressure.blocked), harness.server.back_pressure.blocked.by_session()) == (0, {})
         assert harness.counters.held_publishers == 1
 
-    async def test_one_line_a_minute_for_each_queue(self, harness: Harness, autojump_clock: MockClock) -> None:
-        with structlog.testing.capture_logs() as logs:
-            for _ in range(5):
-                await filled(harness, "/queue/a")
-            await filled(harness, "/queue/b")
-            await trio.sleep(50)
-            assert [line["destination"] for line in log_of(logs)] == ["/queue/a", "/queue/b"]
-            assert log_of(logs)[0]["held"] == 6
-            await filled(harness, "/queue/a")
-            await trio.sleep(5)
-            assert len(log_of(logs)) == 2, "it is no news yet"
-            await trio.sleep(20)
-            await filled(harness, "/queue/b")
-            await trio.sleep(5)
-            assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
-
 
 class TestSlowSubscriberSeen:
     async def test_the_session_that_does_not_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
@@ -194,18 +178,3 @@ class TestSlowSubscriberSeen:
         (line,) = log_of(logs)
         assert (line["session"], line["receiver"], line["reason"]) == (sender.id, reader.id, "slow subscriber")
         assert not len(harness.server.back_pressure.blocked)
-
-
-class TestShortMemory:
-    async def test_it_is_listed_and_logged_once_for_all(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(quotas=Quotas(memory_limit=1_000_000, max_outbound=10_000_000))
-        publishers = [await harness.session("tcp") for _ in range(3)]
-        with structlog.testing.capture_logs() as logs:
-            for number in range(90):
-                await publishers[number % 3].publish("/queue/a", b"x" * 10_000)
-            await trio.sleep(100)
-        holds = harness.server.back_pressure.blocked.by_session().values()
-        assert [(hold.reason, hold.destination, hold.receiver) for hold in holds] == [("memory short", None, None)] * 3
-        assert [line["event"] for line in logs] == ["memory is short, publishers are held back"]
