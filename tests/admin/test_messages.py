@@ -87,19 +87,6 @@ class TestChanges:
             assert (answer.status, bool(answer.error)) == (status, True), change
         assert len(await fill(site, "/queue/a")) == 1
 
-    async def test_it_ends_where_there_is_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/b"\nmax_messages = 1\n')
-        async with running() as site:
-            await fill(site, "/queue/a", "one", "two")
-            with capture_logs() as logs:
-                answer = await site.post("queues/move", {"source": "/queue/a", "target": "/queue/b"})
-            assert (answer["moved"], "/queue/b" in answer["stopped"]) == (1, True)
-            (line,) = [each for each in logs if each["event"] == "admin"]
-            assert (line["action"], line["target"], line["outcome"]) == ("move", "/queue/a -> /queue/b", "done")
-            assert (line["done"], line["missing"], line["refused"]) == (1, 0, 0)
-            assert line["stopped"] == answer["stopped"]
-
 
 class Never:
     """Work that does not come to an end."""

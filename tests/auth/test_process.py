@@ -6,7 +6,6 @@ import base64
 import http.client
 import json
 import socket
-import ssl
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,9 +15,8 @@ from typing import Any
 import pytest
 
 from gateway.auth import passwords
-from tests.demanding import demanding
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
-from tests.transports.peers import CONNECT, ws
+from tests.transports.peers import ws
 
 from .issuer import LONG_SECRET, SECRET, token
 from .test_cookies import KEY, flask
@@ -109,21 +107,3 @@ def test_a_ticket(gateway: GatewayProcess) -> None:
         query, connect = (f"?ticket={ticket}", "") if by_query else ("", f"passcode:{ticket}\n")
         assert "user-name:alice" in upgrade(gateway, query, connect, Origin=PAGE)
         assert "the ticket is unknown, was used before" in upgrade(gateway, query, connect, Origin=PAGE)
-
-
-def test_a_certificate(tmp_path: Path) -> None:
-    with demanding(tmp_path) as there:
-        context = ssl.create_default_context(cafile=str(there.ca))
-        context.load_cert_chain(there.cert, there.key)
-        with (
-            socket.create_connection((HOST, there.port), timeout=PATIENCE) as plain,
-            context.wrap_socket(plain, server_hostname=HOST) as client,
-        ):
-            client.sendall(CONNECT)
-            answer = client.recv(65_536).decode()
-            assert answer.startswith("CONNECTED\n"), answer
-            assert "user-name:worker\n" in answer
-        with socket.create_connection((HOST, there.process.tcp_port), timeout=PATIENCE) as stranger:
-            stranger.sendall(CONNECT)
-            refused = stranger.recv(65_536).decode()
-    assert "the client sent no credentials that this server knows; send a client certificate" in refused

@@ -120,13 +120,6 @@ class TestImport:
         assert refused(run("import", FILE, stdin="")) == f"{FILE} is there already: an import makes a new store"
         assert Path(FILE).read_bytes() == before
 
-    @pytest.mark.usefixtures("damaged")
-    def test_what_was_left_out(self) -> None:
-        made = run("import", "new.db", stdin=run("export", FILE).stdout)
-        assert (made.exit_code, made.stdout) == (1, "made new.db\n")
-        assert made.stderr == "1 messages were left out: their content is missing\n"
-        assert run("check", "new.db").exit_code == 0
-
     @pytest.mark.parametrize(
         ("stdin", "sentence"),
         [("tea for two\n", "line 1 is not a line of an export"), (b"\xff\n", "standard input is not an export")],
