@@ -61,23 +61,6 @@ class TestScheduled:
         assert (await either.ask("DELETE", "scheduled")).status == 400, "a destination must be named"
         assert len(await scheduled(either)) == 1
 
-    async def test_which_and_in_what_order(self, site: Running) -> None:
-        await later(site, "/queue/a", "", 20_000_000)
-        await later(site, "/queue/a,/topic/b", "x", 30_000_000)
-        await later(site, "/topic/b", "xx", 10_000_000)
-        expected: list[tuple[dict[str, object], list[int]]] = [
-            ({"sort": "due"}, [2, 0, 1]),
-            ({"sort": "-due"}, [1, 0, 2]),
-            ({"sort": "size", "limit": 1, "offset": 1}, [1]),
-            ({"destination": "/queue/a"}, [0, 1]),
-            ({"destination": "a"}, [0, 1]),
-            ({"destination": "/topic/b", "sort": "-size"}, [2, 1]),
-            ({"q": "TOPIC"}, [1, 2]),
-            ({"q": "nothing"}, []),
-        ]
-        for query, sizes in expected:
-            assert [row["size"] for row in await scheduled(site, **query)] == sizes, query
-
     async def test_one_is_cancelled_and_all_of_a_destination(self, either: Running) -> None:
         for name in ("/queue/a", "/queue/b", "/queue/a,/queue/c", "/queue/a", "/queue/b"):
             await later(either, name)

@@ -14,10 +14,9 @@ import structlog
 import trio
 from structlog.typing import EventDict
 
-from gateway.app import CRASHED, NO_LIFESPAN, App, calm_collector
+from gateway.app import NO_LIFESPAN, App, calm_collector
 from gateway.config.settings import load
 from gateway.observe import logs
-from gateway.process import hypercorn_worker
 from gateway.runtime import gateway
 from tests.app.asgi import Lifespan, request
 
@@ -40,38 +39,7 @@ def test_without_a_lifespan() -> None:
         asyncio.run(request(App(), "/healthz"))
 
 
-class TestRefusals:
-    async def refusal(self, app: App) -> str:
-        lifespan = Lifespan(app, trio.sleep_forever)
-        with trio.fail_after(20):
-            await lifespan.run()
-        assert lifespan.types == ["startup.failed"]
-        sentence = lifespan.sent[0]["message"]
-        assert isinstance(sentence, str)
-        assert sentence == app.refusal
-        assert "\n" not in sentence
-        return sentence
-
-    async def test_wrong_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_TCP", "foo")
-        assert (await self.refusal(App())).startswith("tcp (GATEWAY_TCP) is wrong: 'foo' is not an address")
-
-
 class TestCrashes:
-    async def test_while_running(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
-        async def parent_ends() -> None:
-            raise hypercorn_worker.ParentGone("gone")
-
-        monkeypatch.setattr(hypercorn_worker, "watch_parent", parent_ends)
-        app = App(load(**FREE))
-        lifespan = Lifespan(app, trio.sleep_forever)
-        with trio.fail_after(20):
-            await lifespan.run()
-        assert lifespan.types == ["startup.complete", "shutdown.failed"]
-        assert lifespan.sent[-1]["message"] == CRASHED
-        assert (app.crashed, app.refusal, app.gateway) == (True, None, None)
-        assert "the gateway failed" in events(logged)
-
     async def test_while_starting(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
         def fail(*_: object, **__: object) -> None:
             raise ZeroDivisionError

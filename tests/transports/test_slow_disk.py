@@ -109,22 +109,6 @@ class TestSlow:
         assert len(reasons(harness)) == 1
         assert harness.counters.held_publishers == 1
 
-    async def test_a_consumer_that_acknowledges_is_not_blocked(
-        self, harness: StoredHarness, nursery: trio.Nursery
-    ) -> None:
-        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
-        await publisher.send_frame("SEND", b"m", destination="/queue/b", receipt=1, **P)
-        await receipt(publisher)
-        await consumer.subscribe("/queue/b", ack="client-individual")
-        message = await consumer.frame("MESSAGE")
-        harness.disk.hold()
-        nursery.start_soon(publish, harness, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(harness) == ["disk slow"])
-        await consumer.send_frame("ACK", id=message["ack"])
-        await consumer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
-        await until(lambda: frames(harness, 1) == 3)
-        assert harness.counters.held_publishers == 1
-
 
 async def fill(harness: StoredHarness) -> None:
     """Leave little room on the disk."""
