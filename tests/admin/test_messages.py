@@ -121,11 +121,6 @@ class TestPublish:
         await peer.send_frame("SUBSCRIBE", destination="/topic/a", id=1)
         message = await peer.frame("MESSAGE")
         assert (message.body, message["color"], "x-delay" in message.headers) == ("k\u00e9pt".encode(), "red", False)
-        for priority in ("1", "9"):
-            body = {"destination": "/queue/a", "body": priority, "headers": {"priority": priority}}
-            await site.post("publish", body)
-        rows = (await site.get("messages", destination="/queue/a"))["messages"]
-        assert [row["body"] for row in rows] == ["9", "1"]
         await peer.aclose()
 
     async def test_requests_that_are_refused(self, site: Running) -> None:

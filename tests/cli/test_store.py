@@ -71,11 +71,6 @@ class TestAll:
     def test_while_a_gateway_has_it(self, command: str) -> None:
         assert refused(run(command, FILE)) == f"{FILE} is in use: another gateway, or another program, has it open"
 
-    @pytest.mark.parametrize("command", ["check", "export"])
-    def test_no_store(self, command: str, tmp_path: Path) -> None:
-        assert refused(run(command, FILE)) == f"{FILE} cannot be used: No such file or directory"
-        assert list(tmp_path.iterdir()) == []
-
     @pytest.mark.usefixtures("closed")
     def test_the_file_of_the_setting(self, tmp_path: Path) -> None:
         config = tmp_path / "conf" / "gateway.toml"
