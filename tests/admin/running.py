@@ -65,7 +65,7 @@ class Running:
         answer = await request(
             self.app, full + text, method=method, headers=fields, client=client, scheme=scheme, body=data
         )
-        self.check(method, full.partition("?")[0], answer)
+        check(self.document, method, full.partition("?")[0], answer)
         return answer
 
     async def get(self, path: str, **query: object) -> Any:
@@ -80,30 +80,31 @@ class Running:
         assert answer.status == status, answer.body
         return answer.json if answer.body else None
 
-    def check(self, method: str, path: str, answer: Answer) -> None:
-        """Hold an answer against the document."""
-        found = [each for each in self.document["paths"] if re.fullmatch(re.sub("{[^}]*}", "[^/]+", each), path)]
-        operations = self.document["paths"][found[0]] if found else {}
-        operation = operations.get(method.lower())
-        if operation is None:
-            assert answer.status in {404, 405}
-            return
-        response = operation["responses"].get(str(answer.status))
-        assert response is not None, f"{method} {path} ends with {answer.status}, which is not documented"
-        if "content" not in response:
-            assert answer.body == b""
-            return
-        ((media_type, content),) = response["content"].items()
-        assert answer.headers["content-type"].partition(";")[0] == media_type
-        if media_type == "application/json":
-            schema = {**content["schema"], "components": self.document["components"]}
-            jsonschema.validate(answer.json, schema, cls=jsonschema.Draft202012Validator)
-
     async def peer(self, kind: str = "tcp", **headers: str) -> Peer:
         """A client that has connected."""
         peer = await dial(kind, self.gateway.addresses[kind][0])
         await peer.connect(**headers)
         return peer
+
+
+def check(document: dict[str, Any], method: str, path: str, answer: Answer) -> None:
+    """Hold an answer against the document."""
+    found = [each for each in document["paths"] if re.fullmatch(re.sub("{[^}]*}", "[^/]+", each), path)]
+    operations = document["paths"][found[0]] if found else {}
+    operation = operations.get(method.lower())
+    if operation is None:
+        assert answer.status in {404, 405}
+        return
+    response = operation["responses"].get(str(answer.status))
+    assert response is not None, f"{method} {path} ends with {answer.status}, which is not documented"
+    if "content" not in response:
+        assert answer.body == b""
+        return
+    ((media_type, content),) = response["content"].items()
+    assert answer.headers["content-type"].partition(";")[0] == media_type
+    if media_type == "application/json":
+        schema = {**content["schema"], "components": document["components"]}
+        jsonschema.validate(answer.json, schema, cls=jsonschema.Draft202012Validator)
 
 
 def settings_of(**values: object) -> Settings:

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-import trio
-from trio.testing import MockClock
-
-from gateway.broker.admin.messages import MessageAdmin
-
 from .running import Running
 
 
@@ -68,11 +62,3 @@ class TestDurable:
         assert (answer.status, answer.body) == (204, b"")
         answer = await site.ask("DELETE", "destination", name=name)
         assert answer.status == 404
-
-    async def test_the_store_does_not_answer(
-        self, site: Running, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(MessageAdmin, "delete_durable", lambda self, name, then: None)
-        started = trio.current_time()
-        answer = await site.ask("DELETE", "destination", name="/dsub/x")
-        assert (answer.status, trio.current_time() - started) == (503, pytest.approx(30))

@@ -87,19 +87,6 @@ class TestChanges:
             assert (answer.status, bool(answer.error)) == (status, True), change
         assert len(await fill(site, "/queue/a")) == 1
 
-    async def test_it_ends_where_there_is_no_room(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/b"\nmax_messages = 1\n')
-        async with running() as site:
-            await fill(site, "/queue/a", "one", "two")
-            with capture_logs() as logs:
-                answer = await site.post("queues/move", {"source": "/queue/a", "target": "/queue/b"})
-            assert (answer["moved"], "/queue/b" in answer["stopped"]) == (1, True)
-            (line,) = [each for each in logs if each["event"] == "admin"]
-            assert (line["action"], line["target"], line["outcome"]) == ("move", "/queue/a -> /queue/b", "done")
-            assert (line["done"], line["missing"], line["refused"]) == (1, 0, 0)
-            assert line["stopped"] == answer["stopped"]
-
 
 class Never:
     """Work that does not come to an end."""
@@ -126,20 +113,6 @@ async def test_work_without_an_end_is_cancelled(
     assert work.cancelled
 
 
-APP = """
-from gateway.handlers import Handlers
-
-handlers = Handlers()
-seen = []
-
-
-@handlers.send("/app/greet")
-async def greet(request):
-    seen.append((request.user, request.text))
-    request.reply("hello")
-"""
-
-
 class TestPublish:
     async def test_headers_mean_what_they_mean_in_a_send(self, site: Running) -> None:
         headers = {"x-delay": "0", "expires": "0", "retain": "set", "color": "red"}
@@ -148,26 +121,7 @@ class TestPublish:
         await peer.send_frame("SUBSCRIBE", destination="/topic/a", id=1)
         message = await peer.frame("MESSAGE")
         assert (message.body, message["color"], "x-delay" in message.headers) == ("k\u00e9pt".encode(), "red", False)
-        for priority in ("1", "9"):
-            body = {"destination": "/queue/a", "body": priority, "headers": {"priority": priority}}
-            await site.post("publish", body)
-        rows = (await site.get("messages", destination="/queue/a"))["messages"]
-        assert [row["body"] for row in rows] == ["9", "1"]
         await peer.aclose()
-
-    async def test_an_answer_to_a_client(self, site: Running) -> None:
-        """At its temporary destination, as long as it is connected."""
-        peer = await site.peer()
-        await peer.subscribe("/temp-queue/answers")
-        await peer.subscribe("/topic/questions", id=2)
-        await peer.publish("/topic/questions", b"?", reply_to="/temp-queue/answers")
-        reply_to = (await peer.frame("MESSAGE"))["reply-to"]
-        assert await site.post("publish", {"destination": reply_to, "body": "!"}) == {"published": True}
-        assert (await peer.frame("MESSAGE")).body == b"!"
-        await peer.aclose()
-        await until(lambda: not site.gateway.broker.sessions)
-        answer = await site.ask("POST", "publish", {"destination": reply_to, "body": "!"})
-        assert (answer.status, answer.error.partition(":")[0]) == (400, "no such temporary destination")
 
     async def test_requests_that_are_refused(self, site: Running) -> None:
         wrong: list[tuple[dict[str, object], str]] = [
@@ -205,20 +159,6 @@ class TestPublish:
             answer = await site.ask("POST", "publish", {"destination": "/queue/a", "body": "x" * 2049})
             assert (answer.status, answer.error) == (400, "body: the message has 2049 bytes, max_body is 2048")
             await site.post("publish", {"destination": "/queue/a", "body": "x" * 2048})
-
-    async def test_functions_see_the_operator(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        (tmp_path / "publish_app.py").write_text(APP)
-        async with running(handlers="publish_app:handlers") as site:
-            peer = await site.peer()
-            await peer.subscribe("/topic/answers")
-            headers = {"reply-to": "/topic/answers"}
-            await site.post("publish", {"destination": "/app/greet", "body": "x", "headers": headers})
-            assert (await peer.frame("MESSAGE")).body == b"hello"
-            await peer.aclose()
-            import publish_app  # type: ignore[import-not-found]
-
-            assert publish_app.seen == [("local", "x")]
 
 
 STORED = {"destination": "/queue/a", "body": "x", "headers": {"persistent": "true"}}

@@ -1,22 +1,15 @@
 """The OpenAPI document: it is one, it says all, and requests made up from it are answered as it says.
 
-`running.Running.check` holds every answer of the other tests against it, too.
+`running.check` holds every answer of the other tests against it, too.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-import requests
 import schemathesis
-import trio
 from hypothesis import HealthCheck, given, settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from schemathesis import Case, GenerationMode
@@ -25,8 +18,9 @@ from schemathesis.core import NotSet
 from docs.generate import api
 from gateway.admin.openapi import document
 from tests.app.asgi import Answer
+from tests.gateway_process import GatewayProcess, start_gateway
 
-from .running import Running, running
+from .running import check
 
 DOCUMENT = document(api.table())
 # After a drain nothing could be asked that needs a listener; a tap does not end.
@@ -57,77 +51,25 @@ def test_it_is_one() -> None:
     assert "get_sessions_id" in names
 
 
-class Elsewhere:
-    """A gateway on a thread of its own, for tests that are no trio."""
-
-    def __init__(self, site: Running, token: trio.lowlevel.TrioToken) -> None:
-        self._site = site
-        self._token = token
-
-    def ask(self, case: Case) -> Answer:
-        made = case.as_transport_kwargs(base_url="http://localhost")
-        prepared = requests.Request(
-            made["method"],
-            made["url"],
-            params=made.get("params"),
-            json=made.get("json"),
-            data=made.get("data"),
-            headers={name: value for name, value in (made.get("headers") or {}).items() if name != "User-Agent"},
-        ).prepare()
-        address = urlsplit(prepared.url or "")
-        body = prepared.body.encode() if isinstance(prepared.body, str) else prepared.body
-        call = partial(
-            self._site.ask,
-            made["method"],
-            f"{address.path}?{address.query}" if address.query else address.path,
-            body,
-            headers={name.lower(): str(value) for name, value in prepared.headers.items()},
-        )
-        return trio.from_thread.run(call, trio_token=self._token)
-
-
-@contextmanager
-def elsewhere(folder: Path) -> Iterator[Elsewhere]:
-    opened = threading.Event()
-    found: list[Elsewhere] = []
-    ends: list[trio.Event] = []
-
-    async def main() -> None:
-        async with running() as site:
-            ends.append(trio.Event())
-            found.append(Elsewhere(site, trio.lowlevel.current_trio_token()))
-            opened.set()
-            await ends[0].wait()
-
-    thread = threading.Thread(target=trio.run, args=(main,))
-    thread.start()
-    assert opened.wait(20)
-    try:
-        yield found[0]
-    finally:
-        trio.from_thread.run_sync(ends[0].set, trio_token=found[0]._token)
-        thread.join()
-
-
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("openapi")
-        patch.chdir(folder)
-        with elsewhere(folder) as found:
-            yield found
+def gateway() -> Iterator[GatewayProcess]:
+    with start_gateway() as running:
+        yield running
 
 
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"])
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_requests_that_are_made_up(gateway: Elsewhere, method: str, path: str, mode: GenerationMode) -> None:
+def test_requests_that_are_made_up(gateway: GatewayProcess, method: str, path: str, mode: GenerationMode) -> None:
     if mode is GenerationMode.NEGATIVE and (method, path) not in WITH_CHOICE:
         return
 
     def look(case: Case) -> None:
-        answer = gateway.ask(case)
+        response = case.call(base_url=gateway.http_url)
+        headers = {name.lower(): value for name, (value, *_) in response.headers.items()}
+        answer = Answer(response.status_code, headers, response.content)
+        check(DOCUMENT, method, path, answer)
         assert answer.status not in FAULTS
         if mode is GenerationMode.NEGATIVE and not isinstance(case.body, NotSet) and not case.query:
             assert 400 <= answer.status < 500

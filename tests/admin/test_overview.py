@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 from trio.testing import MockClock
 
@@ -15,7 +13,7 @@ from gateway.admin.overview import OverviewApi, OverviewNow
 from gateway.broker.core.counters import Counters
 from gateway.observe.sampler import Sampler
 
-from .running import Running, running
+from .running import Running
 
 
 class TestNow:
@@ -59,21 +57,6 @@ class TestNow:
         assert found["counters"]["published"] == 5
         for each in peers:
             await each.aclose()
-
-    async def test_with_a_store_and_a_journal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        async with running(store="sqlite:store.db", journal="journal") as site:
-            peer = await site.peer()
-            await peer.publish("/queue/a", b"", persistent="true", receipt="r")
-            await peer.frame("RECEIPT")
-            found = await site.get("overview")
-            assert found["store"]["failing"] is None
-            assert found["store"]["commits"] >= 1
-            assert found["store"]["commit_seconds"] >= 0
-            assert found["journal"]["failing"] is None
-            assert found["journal"]["rows"] + found["journal"]["pending_octets"] > 0
-            assert found["journal"]["dropped"] == 0
-            await peer.aclose()
 
 
 async def test_samples_that_are_newer_and_latencies_of_the_last_seconds(

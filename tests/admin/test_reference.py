@@ -26,14 +26,6 @@ def test_committed_page_is_up_to_date() -> None:
     assert PAGE.read_text() == api.page(), "run `make docs`"
 
 
-def test_every_endpoint_stands_there_once() -> None:
-    page = api.page()
-    table = api.table()
-    for each in table:
-        assert page.count(f"### `{each.method} {each.path}`\n") == 1
-    assert len({(each.method, each.path) for each in table}) == len(table)
-
-
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     (tmp_path / "users").write_text(f"alice:{hash_passcode('right')}\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from gateway.admin import site
 from gateway.broker.admin import rows
 from gateway.runtime.gateway import Gateway
 from tests.app.asgi import Answer, request
-from tests.transports.peers import until
 
 from .running import STRANGER, Running, running
 
@@ -25,7 +23,6 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     (tmp_path / "static").mkdir()
     (tmp_path / "static" / "index.html").write_text("<!doctype html><title>demo</title>")
     (tmp_path / "static" / "demo.js").write_text("'use strict'")
-    (tmp_path / "gateway.toml").write_text('[[policy]]\nmatch = "/queue/a"\nmax_messages = 1\n')
     async with running(tmp_path / "static", tables=tmp_path / "tables") as found:
         yield found
 
@@ -80,23 +77,6 @@ async def test_metrics_in_the_text_of_prometheus_or_openmetrics(here: Running) -
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.body.endswith(b"# EOF\n")
     await alice.aclose()
-
-
-async def test_a_publisher_that_is_blocked_is_in_the_list_and_the_metrics(here: Running) -> None:
-    alice, bob = await here.peer(login="alice"), await here.peer(login="bob")
-    before = time.time()
-    await bob.publish("/queue/a")
-    await until(lambda: here.gateway.blocked_publishers)
-    first, second = [row["held"] for row in (await here.get("sessions"))["sessions"]]
-    assert first is None
-    assert before <= second.pop("since") <= time.time()
-    assert second == {"reason": "queue full", "destination": "/queue/a", "receiver": None}
-    assert b"\ngateway_publishers_held 1.0\n" in (await here.ask("GET", "/metrics")).body
-    await here.post("queues/purge", {"destination": "/queue/a"})
-    await until(lambda: not here.gateway.blocked_publishers)
-    assert [row["held"] for row in (await here.get("sessions"))["sessions"]] == [None, None]
-    for peer in (alice, bob):
-        await peer.aclose()
 
 
 class TestPipeline:

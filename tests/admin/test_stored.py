@@ -61,23 +61,6 @@ class TestScheduled:
         assert (await either.ask("DELETE", "scheduled")).status == 400, "a destination must be named"
         assert len(await scheduled(either)) == 1
 
-    async def test_which_and_in_what_order(self, site: Running) -> None:
-        await later(site, "/queue/a", "", 20_000_000)
-        await later(site, "/queue/a,/topic/b", "x", 30_000_000)
-        await later(site, "/topic/b", "xx", 10_000_000)
-        expected: list[tuple[dict[str, object], list[int]]] = [
-            ({"sort": "due"}, [2, 0, 1]),
-            ({"sort": "-due"}, [1, 0, 2]),
-            ({"sort": "size", "limit": 1, "offset": 1}, [1]),
-            ({"destination": "/queue/a"}, [0, 1]),
-            ({"destination": "a"}, [0, 1]),
-            ({"destination": "/topic/b", "sort": "-size"}, [2, 1]),
-            ({"q": "TOPIC"}, [1, 2]),
-            ({"q": "nothing"}, []),
-        ]
-        for query, sizes in expected:
-            assert [row["size"] for row in await scheduled(site, **query)] == sizes, query
-
     async def test_one_is_cancelled_and_all_of_a_destination(self, either: Running) -> None:
         for name in ("/queue/a", "/queue/b", "/queue/a,/queue/c", "/queue/a", "/queue/b"):
             await later(either, name)
@@ -110,20 +93,6 @@ class TestScheduled:
             monkeypatch.setattr(MessageAdmin, "when_stored", note)
             assert (await site.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 3}
         assert len(waits) == 2  # once it was behind, and at the end all must be written
-
-    async def test_the_next_process_does_not_have_them(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        async with running(store="sqlite:store.db") as first:
-            for body in ("one", "two", "three"):
-                await later(first, "/queue/a", body)
-            one, two, three = [row["id"] for row in await scheduled(first, sort="id")]
-            await first.ask("DELETE", f"scheduled/{two}")
-        async with running(store="sqlite:store.db") as second:
-            assert {row["id"] for row in await scheduled(second)} == {one, three}
-            assert (await second.get(f"scheduled/{one}"))["body"] == "one"
-            assert (await second.ask("DELETE", "scheduled", destination="/queue/a")).json == {"cancelled": 2}
-        async with running(store="sqlite:store.db") as third:
-            assert await scheduled(third) == []
 
 
 async def test_a_retained_message_is_shown_and_deleted(either: Running) -> None:

@@ -80,26 +80,6 @@ async def traced(harness: Harness, nursery: trio.Nursery, login: ConsoleSession 
 
 
 class TestEvents:
-    async def test_frames(self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
-        peer, reader = await traced(harness, nursery)
-        assert reader.started["status"] == 200
-        headers = dict(reader.started["headers"])
-        assert headers[b"content-type"].startswith(b"text/event-stream")
-        assert headers[b"cache-control"] == b"no-store"
-        assert b"content-length" not in headers
-        assert reader.text == ":\n\n"
-        await peer.settled()
-        await wait_all_tasks_blocked()
-        (_, sent), (_, receipt) = reader.events
-        assert {key: sent[key] for key in ("direction", "command", "body", "size", "truncated")} == {
-            "direction": "in",
-            "command": "SEND",
-            "body": "",
-            "size": 0,
-            "truncated": False,
-        }
-        assert receipt["headers"] == [["receipt-id", "settled"]]
-
     async def test_frames_of_a_pause_are_written_together_and_lost_ones_stand_where_they_were(
         self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -129,19 +109,15 @@ class TestEvents:
         await trio.sleep(3.5 * trace_stream.SILENCE)
         assert (reader.text, reader.events) == (":\n\n" * 4, [])
 
-    @pytest.mark.parametrize("draining", [False, True])
-    async def test_the_end(
-        self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock, draining: bool
-    ) -> None:
+    async def test_the_end(self, harness: Harness, nursery: trio.Nursery, autojump_clock: MockClock) -> None:
         peer, reader = await traced(harness, nursery)
-        harness.server.draining = draining
         await peer.send_frame("DISCONNECT", receipt="bye")
         await peer.frame("RECEIPT")
         await peer.aclose()
         await trio.sleep(1)
         *frames, last = reader.events
         assert [data["command"] for _, data in frames] == ["DISCONNECT", "RECEIPT"]
-        assert last == ("end", {"reason": "the gateway is shutting down" if draining else "the session has ended"})
+        assert last == ("end", {"reason": "the session has ended"})
         assert reader.complete
 
 

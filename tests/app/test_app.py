@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +14,11 @@ import structlog
 import trio
 from structlog.typing import EventDict
 
-from gateway.app import CRASHED, HINT, NO_LIFESPAN, App, calm_collector
+from gateway.app import NO_LIFESPAN, App, calm_collector
 from gateway.config.settings import load
 from gateway.observe import logs
-from gateway.process import hypercorn_worker
 from gateway.runtime import gateway
 from tests.app.asgi import Lifespan, request
-from tests.app.process import connect, read_to_end
 
 FREE = {"tcp": ["127.0.0.1:0"], "websocket": ["127.0.0.1:0"]}
 
@@ -37,71 +34,12 @@ def events(logged: list[EventDict]) -> list[str]:
     return [line["event"] for line in logged]
 
 
-def port_of(app: App) -> int:
-    assert app.gateway is not None
-    return int(app.gateway.addresses["tcp"][0].rpartition(":")[2])
-
-
-@pytest.mark.parametrize("loop", ["trio", "asyncio"])
-def test_stomp_and_http_until_the_drain(logged: list[EventDict], loop: str) -> None:
-    app = App(load(**FREE))
-    clients: list[socket.socket] = []
-
-    async def during() -> None:
-        in_thread = trio.to_thread.run_sync if loop == "trio" else asyncio.to_thread
-        clients.append(await in_thread(connect, port_of(app)))
-        assert (await request(app, "/readyz")).status == 200
-        answer = await request(app, "/api/v1/sessions")
-        assert [row["transport"] for row in answer.json["sessions"]] == ["tcp"]
-
-    lifespan = Lifespan(app, during)
-    if loop == "trio":
-        trio.run(lifespan.run)
-    else:
-        asyncio.run(asyncio.wait_for(lifespan.run(), 20))
-    assert lifespan.types == ["startup.complete", "shutdown.complete"]
-    assert b"ERROR\n" in read_to_end(clients[0])
-    assert events(logged).count(HINT) == (loop == "asyncio")
-    assert (app.gateway, app.refusal, app.crashed) == (None, None, False)
-
-
 def test_without_a_lifespan() -> None:
     with pytest.raises(RuntimeError, match=NO_LIFESPAN):
         asyncio.run(request(App(), "/healthz"))
 
 
-class TestRefusals:
-    async def refusal(self, app: App) -> str:
-        lifespan = Lifespan(app, trio.sleep_forever)
-        with trio.fail_after(20):
-            await lifespan.run()
-        assert lifespan.types == ["startup.failed"]
-        sentence = lifespan.sent[0]["message"]
-        assert isinstance(sentence, str)
-        assert sentence == app.refusal
-        assert "\n" not in sentence
-        return sentence
-
-    async def test_wrong_setting(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("GATEWAY_TCP", "foo")
-        assert (await self.refusal(App())).startswith("tcp (GATEWAY_TCP) is wrong: 'foo' is not an address")
-
-
 class TestCrashes:
-    async def test_while_running(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
-        async def parent_ends() -> None:
-            raise hypercorn_worker.ParentGone("gone")
-
-        monkeypatch.setattr(hypercorn_worker, "watch_parent", parent_ends)
-        app = App(load(**FREE))
-        lifespan = Lifespan(app, trio.sleep_forever)
-        with trio.fail_after(20):
-            await lifespan.run()
-        assert lifespan.types == ["startup.complete", "shutdown.failed"]
-        assert lifespan.sent[-1]["message"] == CRASHED
-        assert (app.crashed, app.refusal, app.gateway) == (True, None, None)
-        assert "the gateway failed" in events(logged)
-
     async def test_while_starting(self, monkeypatch: pytest.MonkeyPatch, logged: list[EventDict]) -> None:
         def fail(*_: object, **__: object) -> None:
             raise ZeroDivisionError

@@ -43,7 +43,7 @@ def test_serves_and_drains(tmp_path: Path, way: str) -> None:
         assert running.get("/readyz") == (200, {"status": "ready"})
         status, listed = running.get("/api/v1/sessions")
         assert (status, [row["version"] for row in listed["sessions"]]) == (200, ["1.2"])
-        running.process.send_signal(signal.SIGTERM)
+        running.process.send_signal(signal.SIGINT if way.startswith("python") else signal.SIGTERM)
         assert_farewell(client)
         assert running.wait() == 0
         assert "Traceback" not in running.log

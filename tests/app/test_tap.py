@@ -12,7 +12,6 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -80,34 +79,8 @@ def wait_for_a_place(running: Server, session_id: str) -> Stream:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_frames_are_shown_while_they_come_and_go(tmp_path: Path, way: str) -> None:
-    with server(WAYS[way], tmp_path) as running:
-        client = connect(running.tcp_port())
-        stream = Stream(running, session_of(running))
-        assert stream.status == 200
-        assert stream.headers["content-type"].startswith("text/event-stream")
-        assert stream.headers["x-accel-buffering"] == "no"
-        client.sendall(b"SEND\ndestination:/topic/a\npasscode:planted\nreceipt:r\n\nhello\0")
-        events = stream.events()
-        (first, sent), (second, receipt) = next(events), next(events)
-        assert (first, second) == ("frame", "frame")
-        assert (sent["direction"], sent["command"], sent["body"]) == ("in", "SEND", "hello")
-        assert ["passcode", "(hidden)"] in sent["headers"]
-        assert (receipt["direction"], receipt["command"], receipt["headers"]) == (
-            "out",
-            "RECEIPT",
-            [["receipt-id", "r"]],
-        )
-        client.close()
-        assert list(events) == [("end", {"reason": "the session has ended"})]
-        stream.close()
-        assert "planted" not in running.log
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_reader_that_goes_away_leaves_its_place(tmp_path: Path, way: str) -> None:
-    with server(WAYS[way], tmp_path) as running, ExitStack() as stack:
-        stack.enter_context(connect(running.tcp_port()))
+def test_readers_see_frames_leave_their_places_and_keep_no_gateway_from_stopping(tmp_path: Path, way: str) -> None:
+    with server(WAYS[way], tmp_path) as running, connect(running.tcp_port()) as client:
         name = session_of(running)
         streams = [Stream(running, name) for _ in range(MOST_VIEWS)]
         assert {each.status for each in streams} == {200}
@@ -117,25 +90,27 @@ def test_a_reader_that_goes_away_leaves_its_place(tmp_path: Path, way: str) -> N
         for leave in (Stream.close, Stream.vanish):
             leave(streams.pop())
             streams.append(wait_for_a_place(running, name))
-        for each in streams:
-            each.close()
-        assert "Traceback" not in running.log
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_it_does_not_keep_the_gateway_from_stopping(tmp_path: Path, way: str) -> None:
-    with server(WAYS[way], tmp_path) as running, connect(running.tcp_port()):
-        stream = Stream(running, session_of(running))
-        events = stream.events()
+        assert streams[0].headers["content-type"].startswith("text/event-stream")
+        assert streams[0].headers["x-accel-buffering"] == "no"
+        client.sendall(b"SEND\ndestination:/topic/a\npasscode:planted\nreceipt:r\n\nhello\0")
+        events = streams[0].events()
+        (first, sent), (second, receipt) = next(events), next(events)
+        assert (first, second) == ("frame", "frame")
+        assert (sent["direction"], sent["command"], sent["body"]) == ("in", "SEND", "hello")
+        assert ["passcode", "(hidden)"] in sent["headers"]
+        shown = (receipt["direction"], receipt["command"], receipt["headers"])
+        assert shown == ("out", "RECEIPT", [["receipt-id", "r"]])
         running.process.send_signal(signal.SIGTERM)
         assert running.wait() == 0
         # asyncio's streams print one of their own for each connection that hypercorn cuts.
         assert "Traceback" not in running.log or way == "hypercorn"
+        assert "planted" not in running.log
         if way == "gateway serve":  # which drains while HTTP still answers
             *frames, last = events
             assert [data["command"] for _, data in frames] == ["ERROR"]
             assert last == ("end", {"reason": "the gateway is shutting down"})
-        stream.close()
+        for each in streams:
+            each.close()
 
 
 IMPATIENT = "import sys; from gateway.cli import main, serve; serve.LONGEST_STUCK = 500; sys.exit(main.main(['serve']))"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import threading
-from pathlib import Path
 
 import pytest
 import trio
 from structlog.typing import EventDict
 
-from gateway.auth import custom
 from gateway.auth.custom import CustomAuthenticator, load
 from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.broker.errors import LoginRefused
@@ -84,30 +82,13 @@ class TestErrors:
         assert "secret" not in str(logged)
 
 
-async def test_guesses_of_an_address_that_failed_too_often_are_not_checked() -> None:
-    asked, refused, failures = 0, 0, FailedLogins(10)
-
-    async def call(credentials: Credentials) -> None:
-        nonlocal asked
-        asked += 1
-        await trio.lowlevel.checkpoint()
-        failures.count(credentials.address)
-
-    found = CustomAuthenticator(call, failures)
-
-    async def guess(address: str) -> None:
-        nonlocal refused
-        try:
-            await found.identify(Credentials("alice", "x", address=address))
-        except TooManyFailedLogins:
-            refused += 1
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(200):
-            nursery.start_soon(guess, "192.0.2.1")
-        nursery.start_soon(guess, "192.0.2.2")
-    assert asked <= 10 + custom.THREADS + 1
-    assert refused == 201 - asked
+async def test_an_address_that_failed_too_often_is_not_asked_about() -> None:
+    failures = FailedLogins(1)
+    failures.count("192.0.2.1")
+    found = CustomAuthenticator(lambda credentials: "alice", failures)
+    with pytest.raises(TooManyFailedLogins):
+        await found.identify(Credentials("alice", "x", address="192.0.2.1"))
+    assert await found.identify(Credentials("alice", "x", address="192.0.2.2")) == Identity("alice", method="custom")
 
 
 async def test_plain_functions_run_in_a_few_threads_and_can_be_cancelled() -> None:
@@ -148,12 +129,3 @@ class TestLoading:
         with pytest.raises(SettingsError) as error:
             load(text)
         assert str(error.value).startswith(f"authenticator (GATEWAY_AUTHENTICATOR) is wrong: {sentence}")
-
-    def test_a_file_in_the_working_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "doorkeeper.py").write_text("def ask(credentials):\n    return 'x'\n")
-        (tmp_path / "broken_keeper.py").write_text("\n\n1 / 0\n")
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.path", ["/nowhere"])
-        assert load("doorkeeper:ask")(Credentials()) == "x"
-        with pytest.raises(SettingsError, match=r"ZeroDivisionError: .* \(.*broken_keeper.py line 3\)$"):
-            load("broken_keeper:ask")

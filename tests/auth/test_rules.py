@@ -19,7 +19,6 @@ from gateway.broker.model.identity import Identity
 from gateway.broker.model.patterns import Pattern
 from gateway.config.rules import RuleTable, read_tables
 from gateway.config.settings import SettingsError
-from tests.broker.client import Client, Scene
 
 SEND, SUBSCRIBE, ADMIN = Action.SEND, Action.SUBSCRIBE, Action.ADMIN
 
@@ -76,34 +75,6 @@ def test_reach_of_patterns() -> None:
     for _ in range(2):  # the second answer is remembered
         for reach, patterns in expected.items():
             assert [found.reach(pattern) for pattern in patterns] == [reach] * len(patterns)
-
-
-WAYS: dict[str, dict[str, str]] = {
-    "auto": {},
-    "durable": {"durable": "true"},
-    "shared": {"x-queue-name": "shared"},
-    "resume": {"from-seq": "0", "resume": "me", "ack": "client"},
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_pattern_that_is_allowed_in_part_is_refused_as_a_whole(way: str) -> None:
-    found = rules(rule("/topic/a.secret", deny=["subscribe"]), rule(["/topic/a.**", "/queue/**"], "subscribe"))
-    scene = Scene({"/topic/#": {"log_messages": 50}} if "from-seq" in WAYS[way] else None)
-
-    def subscribed(pattern: str) -> Client:
-        client = scene.connect_by(b"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\nclient-id:me\n\n\0")
-        client.session.access = found.access_of(Identity("alice"), "tcp", "")
-        client.subscribe(pattern, **WAYS[way])
-        return client
-
-    refused = subscribed("/topic/a.*")
-    assert (refused.closed, refused.error().headers["message"]) == (True, "access refused")
-    allowed = subscribed("/topic/a.open.*")
-    for name in ("/topic/a.secret", "/topic/a.open.x", "/topic/a.open"):
-        scene.connect().publish(name, name.encode())
-    assert [*allowed.bodies()] == [b"/topic/a.open.x"]
-    scene.audit()
 
 
 WORD = st.sampled_from(["a", "b", "{user}", "*", "**"])

@@ -13,9 +13,9 @@ from structlog.typing import EventDict
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gateway import auth
-from gateway.auth import passwords, users
+from gateway.auth import passwords
 from gateway.auth.authenticator import Anonymous
-from gateway.auth.failed_logins import PLACES, FailedLogins, TooManyFailedLogins
+from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.auth.users import NICENESS, SlowThreads, UsersFile
 from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.identity import Certificate, Credentials, Identity
@@ -99,19 +99,6 @@ class TestFlood:
         failed.count("192.0.2.1")
         with pytest.raises(TooManyFailedLogins):
             await found.authenticate(credentials)
-
-    async def test_other_addresses_wait_behind_a_few_guesses_only(
-        self, path: Path, asked: list[tuple[str, str]]
-    ) -> None:
-        found = UsersFile(path)
-        async with trio.open_nursery() as nursery:
-            for number in range(100):
-                nursery.start_soon(found.authenticate, Credentials("alice", f"guess {number}", address="192.0.2.1"))
-            while sum(each.length for each in found._queue._queues.values()) < 50:
-                await trio.lowlevel.checkpoint()
-            assert await found.authenticate(Credentials("alice", "secret", address="192.0.2.2")) == Identity("alice")
-        assert asked.index((SECRET, "secret")) <= 2 * PLACES + users.THREADS
-        assert len(asked) == 101
 
 
 async def test_an_identity_is_reviewed_when_the_file_is_read_again(path: Path) -> None:

@@ -113,9 +113,6 @@ class TestCheckConfig:
         sentence = refused(run("check-config", users_file="users.txt"))
         assert sentence.startswith("users_file (GATEWAY_USERS_FILE) is wrong: line 1 of users.txt")
         assert "secret" not in sentence
-        (tmp_path / "keys").write_text("short")
-        sentence = refused(run("check-config", jwt_keys="keys"))
-        assert sentence.startswith("jwt_keys (GATEWAY_JWT_KEYS) is wrong: keys holds a secret of 5 bytes")
         assert refused(run("check-config", cookie_keys="nowhere")).startswith("cookie_keys (GATEWAY_COOKIE_KEYS) is")
         sentence = refused(run("check-config", authenticator="nowhere:ask"))
         assert sentence.startswith("authenticator (GATEWAY_AUTHENTICATOR) is wrong: cannot import nowhere")
@@ -167,21 +164,6 @@ class TestPasswd:
         assert passwords.verify(users["alice"].hashed, " ot her ")
         assert stat.S_IMODE((tmp_path / "users.txt").stat().st_mode) == 0o600
 
-    def test_groups(self, tmp_path: Path) -> None:
-        def groups() -> frozenset[str]:
-            return passwords.read_users(tmp_path / "users.txt")["alice"].groups
-
-        run("passwd", "users.txt", "alice", "--group", "ops", "--group", "traders", stdin="secret\n")
-        assert groups() == frozenset({"ops", "traders"})
-        run("passwd", "users.txt", "alice", stdin="other\n")
-        assert groups() == frozenset({"ops", "traders"}), "they stay"
-        run("passwd", "users.txt", "alice", "--no-groups", stdin="other\n")
-        assert groups() == frozenset()
-        sentence = refused(run("passwd", "users.txt", "alice", "--group", "a,b", stdin="x\n"))
-        assert sentence.startswith("a group's name ")
-        sentence = refused(run("passwd", "users.txt", "alice", "--group", "a", "--no-groups", stdin="x\n"))
-        assert sentence == "--group and --no-groups contradict each other"
-
     def test_refusals(self, tmp_path: Path) -> None:
         for user, stdin, sentence in (
             ("a:b", "secret\n", "a user's name must not have a colon"),
@@ -192,6 +174,7 @@ class TestPasswd:
         for arguments, sentence in (
             (("--list", "--remove"), "--list and --remove contradict each other"),
             (("alice", "--remove", "--group", "ops"), "--remove and --group contradict each other"),
+            (("alice", "--group", "a", "--no-groups"), "--group and --no-groups contradict each other"),
             (("alice", "--list"), "--list names all users: leave USER out"),
             (("--remove",), "name USER, or ask for all with --list"),
             (("alice", "--remove"), "users.txt cannot be read: No such file or directory"),
@@ -203,13 +186,17 @@ class TestPasswd:
         (tmp_path / "users.txt").write_text("nonsense\n")
         assert refused(run("passwd", "users.txt", "alice", stdin="x\n")).startswith("line 1 of ")
 
-    def test_users_are_listed_and_removed(self, tmp_path: Path) -> None:
+    def test_users_are_listed_and_removed_and_groups_stay(self, tmp_path: Path) -> None:
         run("passwd", "users.txt", "bob", "--group", "traders", "--group", "ops", stdin="secret\n")
         run("passwd", "users.txt", "alice", stdin="secret\n")
         before = (tmp_path / "users.txt").read_bytes()
         result = run("passwd", "users.txt", "--list")
         assert (result.exit_code, result.stdout) == (0, "alice\nbob\tops,traders\n")
         assert (tmp_path / "users.txt").read_bytes() == before
+        run("passwd", "users.txt", "bob", stdin="other\n")
+        assert run("passwd", "users.txt", "--list").stdout == "alice\nbob\tops,traders\n"
+        run("passwd", "users.txt", "bob", "--no-groups", stdin="other\n")
+        assert run("passwd", "users.txt", "--list").stdout == "alice\nbob\n"
         result = run("passwd", "users.txt", "alice", "--remove")
         assert (result.exit_code, result.stdout) == (0, "removed user alice from users.txt\n")
         assert list(passwords.read_users(tmp_path / "users.txt")) == ["bob"]

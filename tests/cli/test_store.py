@@ -71,11 +71,6 @@ class TestAll:
     def test_while_a_gateway_has_it(self, command: str) -> None:
         assert refused(run(command, FILE)) == f"{FILE} is in use: another gateway, or another program, has it open"
 
-    @pytest.mark.parametrize("command", ["check", "export"])
-    def test_no_store(self, command: str, tmp_path: Path) -> None:
-        assert refused(run(command, FILE)) == f"{FILE} cannot be used: No such file or directory"
-        assert list(tmp_path.iterdir()) == []
-
     @pytest.mark.usefixtures("closed")
     def test_the_file_of_the_setting(self, tmp_path: Path) -> None:
         config = tmp_path / "conf" / "gateway.toml"
@@ -119,13 +114,6 @@ class TestImport:
         assert run("export", "new.db").stdout == lines
         assert refused(run("import", FILE, stdin="")) == f"{FILE} is there already: an import makes a new store"
         assert Path(FILE).read_bytes() == before
-
-    @pytest.mark.usefixtures("damaged")
-    def test_what_was_left_out(self) -> None:
-        made = run("import", "new.db", stdin=run("export", FILE).stdout)
-        assert (made.exit_code, made.stdout) == (1, "made new.db\n")
-        assert made.stderr == "1 messages were left out: their content is missing\n"
-        assert run("check", "new.db").exit_code == 0
 
     @pytest.mark.parametrize(
         ("stdin", "sentence"),

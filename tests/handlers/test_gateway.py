@@ -1,4 +1,4 @@
-"""Functions in a whole gateway, over TCP: the setting, the defaults, the start that fails, and the end."""
+"""Functions in a whole gateway: defaults, the start that fails, and the drain; `test_example` has a process."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ from gateway.handlers import Handlers, Request, Reject
 app = Handlers()
 begun = trio.Event()
 go_on = trio.Event()
-
-@app.send("/app/greet/{name}")
-async def greet(request: Request, name: str) -> str:
-    request.send("/topic/greetings", f"hello {name}", {"kind": "greeting"})
-    return "done"
-
-@app.subscribe("/app/prices")
-async def prices(request: Request) -> str:
-    return "[1, 2]"
 
 @app.send("/app/reject/{reason}")
 async def reject(request: Request, reason: str) -> None:
@@ -69,21 +60,6 @@ async def connected(gateway: Gateway, kind: str = "tcp") -> Peer:
     return peer
 
 
-@pytest.mark.parametrize("kind", ["tcp", "websocket"])
-async def test_send_and_subscribe(opening: Opening, kind: str) -> None:
-    async with opening() as gateway:
-        peer = await connected(gateway, kind)
-        await peer.subscribe("/topic/greetings")
-        await peer.publish("/app/greet/bob", reply_to="/temp-queue/r", correlation_id="7")
-        greeting, done = await peer.frame("MESSAGE"), await peer.frame("MESSAGE")
-        assert (greeting.body, greeting["kind"]) == (b"hello bob", "greeting")
-        assert (done.body, done["correlation-id"]) == (b"done", "7")
-        await peer.send_frame("SUBSCRIBE", destination="/app/prices", id=2)
-        message = await peer.frame("MESSAGE")
-        assert (message.body, message["destination"]) == (b"[1, 2]", "/app/prices")
-        await peer.aclose()
-
-
 async def test_dead_letters_have_a_queue_unless_a_policy_says_otherwise(opening: Opening, tmp_path: Path) -> None:
     policy = '[[policy]]\nmatch = "/handlers/send/reject/*"\ndead_letter = "/queue/of-mine"\n'
     for text, queue in (("", "/queue/dlq.app"), (policy, "/queue/of-mine")):
@@ -101,8 +77,8 @@ async def test_dead_letters_have_a_queue_unless_a_policy_says_otherwise(opening:
     ("values", "sentence"),
     [
         ({"handlers": "functions:nobody"}, "is wrong: there is no nobody in functions, and it should be a "),
-        ({"max_subscriptions": 2}, "is wrong: it has too many functions: a session may have 2 (max_subscriptions)"),
-        ({"max_destinations": 2}, "is wrong: it has too many functions: the server may have 2 (max_destinations)"),
+        ({"max_subscriptions": 1}, "is wrong: it has too many functions: a session may have 1 (max_subscriptions)"),
+        ({"max_destinations": 1}, "is wrong: it has too many functions: the server may have 1 (max_destinations)"),
     ],
 )
 async def test_a_start_that_is_refused(opening: Opening, values: dict[str, object], sentence: str) -> None:

@@ -100,20 +100,6 @@ class TestSending:
         assert not scene.broker.memory.used
         assert "/queue/b" not in scene.broker.destinations
 
-    async def test_headers_for_the_broker(self, scene: Scene, reader: Client) -> None:
-        request = request_of(scene)
-        request.send("/topic/a", b"later", {"x-delay": "1000"})
-        request.send("/topic/a", b"kept", {"retain": "set"})
-        carry_out(scene, request)
-        assert reader.bodies() == [b"kept"]
-        scene.wait(1.1)
-        message = reader.message()
-        assert message.body == b"later"
-        assert "x-delay" not in message.headers
-        late = scene.connect()
-        late.subscribe("/topic/a")
-        assert late.bodies() == [b"kept"]
-
     async def test_another_function_gets_the_user_of_the_request(self, scene: Scene, reader: Client) -> None:
         """Whatever the function sets; other destinations get the headers of the function."""
         request = request_of(scene)

@@ -340,31 +340,6 @@ class TestFinish:
         assert gate.running == 1
         return client
 
-    async def test_running_functions_finish(self, handlers: Handlers, make_hall: MakeHall) -> None:
-        gate = Gate()
-
-        @handlers.send("/app/a", concurrency=1)
-        async def function(request: Request) -> None:
-            await gate.pass_through(request)
-            request.send("/topic/a", request.body)
-
-        hall = make_hall()
-        client = await self.begun(hall, gate)
-        await client.subscribe("/topic/a")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(hall.runner.finish)
-            nursery.start_soon(hall.runner.finish)
-            await wait_all_tasks_blocked()
-            await client.publish("/app/a", b"3")
-            await client.settled()
-            await gate.open()
-        assert (await client.frame("MESSAGE")).body == b"1"
-        await hall.runner.finish()
-        hall.scope.cancel()
-        await wait_all_tasks_blocked()
-        assert gate.begun == [b"1"]
-        assert hall.harness.broker.context.waiting == 2
-
     async def test_unfinished_functions_are_cancelled(
         self, handlers: Handlers, make_hall: MakeHall, autojump_clock: MockClock
     ) -> None:

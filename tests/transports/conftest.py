@@ -1,9 +1,8 @@
-"""Fixtures: both transports, and a harness or a shared_gateway for the clients of a test."""
+"""Fixtures: both transports, and a harness for the clients of a test."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import trio
@@ -12,7 +11,6 @@ from gateway.transports.connection import connection
 from gateway.transports.flow import back_pressure
 
 from .harness import Harness, MakeHarness
-from .shared_gateway import OpenGateway, open_shared_gateway
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +45,3 @@ async def make_harness(nursery: trio.Nursery) -> AsyncIterator[MakeHarness]:
 async def harness(make_harness: MakeHarness) -> Harness:
     """The usual harness."""
     return make_harness()
-
-
-@pytest.fixture
-def shared_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenGateway:
-    """Opens a shared gateway; settings in the working directory do not count."""
-    monkeypatch.chdir(tmp_path)
-    return open_shared_gateway

@@ -1,14 +1,12 @@
 """A harness for the clients of a test: a running server, and connections without listener or HTTP.
 
 They run over memory streams, over a pair of sockets of the operating system, or through a `ControlledPipe`, which takes
-as many bytes as the test lets it, so that a test can stop and examine every state of a slow client.  Each may carry
-TLS.
+as many bytes as the test lets it, so that a test can stop and examine every state of a slow client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,9 +25,7 @@ from gateway.transports import Server, TransportOptions
 from gateway.transports.accept.websocket import WebSocketLink
 from gateway.transports.connection.connection import Connection
 from gateway.transports.wire.link import Pipe, Remote, SocketPipe, TcpLink
-from gateway.transports.wire.tls import HandshakeError, TlsPipe
 
-from . import tls_files
 from .peers import Peer, TcpWire, WebSocketWire, socket_streams
 from .pipes import ControlledPipe, StreamPipe
 
@@ -56,7 +52,6 @@ class Harness:
     quotas: Quotas = field(default_factory=Quotas)
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # pattern -> keys of `Policy`
     work_limits: WorkLimits = WORK_LIMITS
-    secured: bool = False  # all connections carry TLS
     address: str = ""  # of the clients that connect from now on; empty: a unix socket
     connections: list[Connection] = field(default_factory=list)
     _sockets: list[trio.SocketStream] = field(default_factory=list)
@@ -107,13 +102,9 @@ class Harness:
         return peer, pipe
 
     def _peer(self, kind: str, stream: trio.abc.Stream) -> Peer:
-        if self.secured:
-            stream = trio.SSLStream(stream, tls_files.of_clients(), server_hostname=tls_files.HOST)
         return Peer(WebSocketWire(stream) if kind == "websocket" else TcpWire(stream))
 
     def serve(self, kind: str, pipe: Pipe) -> Connection:
-        secured = TlsPipe(pipe, tls_files.of_server()) if self.secured else None
-        pipe = secured or pipe
         remote = Remote(self.address)
         link = WebSocketLink(pipe, "test", b"", remote) if kind == "websocket" else TcpLink(pipe, "test", remote)
         slot = self.server.connection_limits.enter(self.address, lambda error: None)
@@ -122,9 +113,6 @@ class Harness:
         self.connections.append(connection)
 
         async def serve() -> None:
-            if secured is not None:
-                with suppress(HandshakeError):
-                    await secured.handshake()
             await connection.serve()
             slot.leave()
 

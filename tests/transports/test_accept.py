@@ -211,12 +211,6 @@ class TestForwarded:
         link = (await visit.connect("websocket", *fields))._link
         assert (link.peer, link.remote.address, link.remote.secure) == (peer, address, secure)
 
-    async def test_a_proxy_that_changes_the_host(self, harness: Harness) -> None:
-        """Apache does, unless it is told not to."""
-        visit = Visit(harness, ConnectionHandler(harness.server, "websocket", trusted=UNIX))
-        fields = origin("https://gateway.example"), "X-Forwarded-Host: gateway.example", "X-Forwarded-Proto: https"
-        await visit.connect("websocket", *fields)
-
     @parametrize(
         ("trusted", "fields", "status"),
         [

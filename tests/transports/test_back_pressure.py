@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -38,21 +37,6 @@ class TestBackPressure:
 
         harness.nursery.start_soon(trickle)
         assert [len((await peer.frame("MESSAGE")).body) for _ in sizes] == sizes
-
-    async def test_slow_consumer_is_cut_at_once(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
-        """Its buffer is full; an ERROR behind megabytes that it does not read would not arrive either."""
-        harness = make_harness(quotas=Quotas(max_outbound=64_000))
-        _, pipe = await harness.stalled("tcp", "/topic/a")
-        publisher = await harness.session("tcp")
-        with structlog.testing.capture_logs() as logs:
-            for _ in range(20):
-                await publisher.publish("/topic/a", b"x" * 8000)
-                await publisher.settled()
-        await wait_all_tasks_blocked()
-        assert pipe.closed
-        assert len(harness.broker.sessions) == 1
-        assert any(entry.get("reason") == "slow consumer" for entry in logs)
-        assert trio.current_time() == pytest.approx(2.0, abs=0.1)
 
     async def test_a_long_turn_lets_others_have_theirs(self, harness: Harness) -> None:
         """A chunk of very many deliveries is settled in between, not at its end alone."""
@@ -139,10 +123,10 @@ SLOW = frame("SEND", b"slow", destination="/queue/a") * 100
 
 @pytest.fixture
 def frames_per_turn(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Each frame takes a third of the longest turn, by the clock that the reader looks at."""
+    """Each frame takes a third of the longest turn (3 ms), by the clock that the reader looks at."""
     moments = itertools.count()
     for module in (connection, back_pressure):
-        monkeypatch.setattr(module, "perf_counter", lambda: next(moments) * connection._LONGEST_TURN / 3)
+        monkeypatch.setattr(module, "perf_counter", lambda: next(moments) * 0.001)
     return 4
 
 

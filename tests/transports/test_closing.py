@@ -21,16 +21,6 @@ requirement, parametrize = pytest.mark.requirement, pytest.mark.parametrize
 
 
 class TestEnd:
-    @requirement("DSC-01", "DSC-03", "LNG-03", "LEN-13")
-    async def test_disconnect(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        await peer.send_frame("DISCONNECT", receipt="bye")
-        assert (await peer.frame("RECEIPT"))["receipt-id"] == "bye"
-        await peer.at_end()
-        if kind == "websocket":
-            assert peer.websocket.closed == (1000, "")
-        assert not harness.broker.sessions
-
     @requirement("ACK-08", "DSC-01")
     async def test_an_orderly_end_behind_a_full_socket_gives_nothing_twice(self, harness: Harness, kind: str) -> None:
         """Mode auto: what is still written behind DISCONNECT is the client's, and nobody else gets it."""
@@ -123,17 +113,6 @@ class TestEnd:
         assert trio.current_time() == pytest.approx(10.0, abs=0.01)
         assert pipe.closed
 
-    async def test_ended_from_outside(self, harness: Harness, kind: str) -> None:
-        peer = await harness.session(kind)
-        (session,) = harness.broker.sessions
-        assert harness.broker.end_session(session, "go home")
-        error = await peer.frame("ERROR")
-        assert (error["message"], error.body) == ("session ended", b"go home")
-        assert "retry-after" not in error.headers
-        await peer.at_end()
-        if kind == "websocket":
-            assert peer.websocket.closed == (1008, "session ended")
-
     async def test_ended_when_it_has_ended_itself(self, harness: Harness, kind: str) -> None:
         """DISCONNECT comes in the moment of the shutdown: its RECEIPT is the last frame, and no ERROR."""
         pipe = ControlledPipe()
@@ -182,8 +161,6 @@ class TestEnd:
 
 End = Callable[[Harness, Peer, ControlledPipe], Awaitable[None]]
 
-ONE_ATTEMPT = {"#": {"max_attempts": 1}}
-
 
 def waiting(harness: Harness, name: str) -> list[bytes]:
     queue = harness.broker.destinations.get(name)
@@ -231,42 +208,23 @@ async def is_drained(harness: Harness, peer: Peer, pipe: ControlledPipe) -> None
     pipe.hang_up()  # before it has read its ERROR
 
 
-LOST = [closes, breaks, falls_silent, sends_nonsense]
-KEPT = [disconnects, unsubscribes, is_sent_away, is_drained]
+@parametrize("end", [closes, breaks, falls_silent, sends_nonsense, disconnects, unsubscribes, is_sent_away, is_drained])
+async def test_a_consumer_ends_at_work(make_harness: MakeHarness, end: End, autojump_clock: MockClock) -> None:
+    """It has acknowledged the first of four messages, and one attempt is allowed.
 
-
-class TestLostConsumer:
-    """It has acknowledged the first of four messages when it ends, and one attempt is allowed.
-
-    The message that it was probably at work on is the oldest that it did not acknowledge.  If that has failed, it is a
-    dead letter.
+    Of a lost consumer the oldest message that it had is a dead letter, for it was probably at work on it.  Those that
+    take their leave, or are sent away, say nothing of their messages.
     """
-
-    async def at_work(self, harness: Harness, pipe: ControlledPipe, ack: str = "client") -> Peer:
-        peer = harness.connect_through("tcp", pipe)
-        await peer.connect(heart_beat="1000,0")
-        await peer.subscribe("/queue/a", ack=ack)
-        await peer.send(b"".join(frame("SEND", b"%d" % number, destination="/queue/a") for number in range(4)))
-        messages = [await peer.frame("MESSAGE") for _ in range(4)]
-        await peer.send_frame("ACK", id=messages[0]["ack"])
-        await peer.settled()
-        return peer
-
-    @parametrize("end", LOST)
-    @parametrize("ack", ["client", "client-individual"])
-    async def test_lost(self, make_harness: MakeHarness, ack: str, end: End, autojump_clock: MockClock) -> None:
-        """The oldest has failed, the others come back as they are."""
-        harness, pipe = make_harness(policies=ONE_ATTEMPT), ControlledPipe()
-        await end(harness, await self.at_work(harness, pipe, ack), pipe)
-        await wait_all_tasks_blocked()
-        assert waiting(harness, "/queue/dlq.a") == [b"1"]
-        assert waiting(harness, "/queue/a") == [b"2", b"3"]
-
-    @parametrize("end", KEPT)
-    async def test_it_took_its_leave(self, make_harness: MakeHarness, end: End, autojump_clock: MockClock) -> None:
-        """DISCONNECT, UNSUBSCRIBE, an operator and a drain say nothing of the messages."""
-        harness, pipe = make_harness(policies=ONE_ATTEMPT), ControlledPipe()
-        await end(harness, await self.at_work(harness, pipe), pipe)
-        await wait_all_tasks_blocked()
-        assert waiting(harness, "/queue/dlq.a") == []
-        assert waiting(harness, "/queue/a") == [b"1", b"2", b"3"]
+    harness, pipe = make_harness(policies={"#": {"max_attempts": 1}}), ControlledPipe()
+    peer = harness.connect_through("tcp", pipe)
+    await peer.connect(heart_beat="1000,0")
+    await peer.subscribe("/queue/a", ack="client")
+    await peer.send(b"".join(frame("SEND", b"%d" % number, destination="/queue/a") for number in range(4)))
+    messages = [await peer.frame("MESSAGE") for _ in range(4)]
+    await peer.send_frame("ACK", id=messages[0]["ack"])
+    await peer.settled()
+    await end(harness, peer, pipe)
+    await wait_all_tasks_blocked()
+    is_lost = end in (closes, breaks, falls_silent, sends_nonsense)
+    assert waiting(harness, "/queue/dlq.a") == ([b"1"] if is_lost else [])
+    assert waiting(harness, "/queue/a") == ([b"2", b"3"] if is_lost else [b"1", b"2", b"3"])

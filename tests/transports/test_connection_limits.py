@@ -9,18 +9,19 @@ from collections import Counter
 
 import pytest
 import structlog
-import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from gateway.auth.authenticator import Anonymous
 from gateway.broker.core.ports import ANONYMOUS
 from gateway.broker.errors import NotAllowed
 from gateway.codec import ProtocolError
+from gateway.config.settings import load
+from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions
 from gateway.transports.flow.connection_limits import Capacity, ConnectionLimits, Slot, room_for, within_files
 
 from .harness import MakeHarness, Slow
-from .peers import UPGRADE, read_all, until
-from .shared_gateway import OpenGateway, SharedGateway
+from .peers import UPGRADE, dial, dial_stream, read_all, until
 
 
 class Door:
@@ -52,19 +53,6 @@ class TestConnections:
         refused[0].leave()
         assert not refused[1].closes_at_once
         assert door.admission.refusals["max_connections"] == len(refused) + 1
-
-    async def test_one_line_for_a_flood(self, autojump_clock: MockClock) -> None:
-        door = Door(max_connections=1)
-        with structlog.testing.capture_logs() as logs:
-            for _ in range(3):
-                for _ in range(50):
-                    door.enter("10.0.0.9")
-                await trio.sleep(6)
-        assert [(line["event"], line["limit"], line["times"]) for line in logs] == [
-            ("connections are refused", "max_connections", 1),
-            ("connections are refused", "max_connections", 99),
-        ]
-        assert {line["address"] for line in logs} == {"10.0.0.9"}
 
 
 class TestAddresses:
@@ -193,37 +181,25 @@ class TestConnection:
         assert harness.server.connection_limits.handshakes == 0
 
 
-class TestListeners:
-    """Through real listeners, whose clients come from one address."""
-
-    async def refused(self, shared_gateway: SharedGateway, kind: str) -> bytes:
-        """What a client reads that there is no room for."""
-        stream = await shared_gateway.dial_stream(kind)
+@pytest.mark.parametrize(("limit", "status"), [("max_connections", b"503"), ("max_connections_per_address", b"429")])
+async def test_a_listener_refuses_with_a_reason(kind: str, limit: str, status: bytes) -> None:
+    settings = load(**{"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "close_linger": 0.1, limit: 1})
+    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
+        address = gateway.addresses[kind][0]
+        peer, stream = await dial(kind, address), await dial_stream(address)
+        await peer.connect()
         if kind == "websocket":
             await stream.send_all(UPGRADE)
-        nbytes = await read_all(stream)
+        answer = await read_all(stream)
+        assert answer.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
+        assert f" may ({limit})".encode() in answer
+        assert gateway.connection_limits.refusals[limit] == 1
         await stream.aclose()
-        return nbytes
-
-    @pytest.mark.parametrize(
-        ("limit", "status"), [("max_connections", b"503"), ("max_connections_per_address", b"429")]
-    )
-    async def test_refused_with_a_reason(
-        self, shared_gateway: OpenGateway, kind: str, limit: str, status: bytes
-    ) -> None:
-        async with shared_gateway(**{limit: 3}) as here:
-            peer = await here.session(kind)
-            nbytes = await self.refused(here, kind)
-            assert nbytes.startswith(b"ERROR\n" if kind == "tcp" else b"HTTP/1.1 " + status)
-            assert f"as many as it may ({limit})".encode() in nbytes or f"one address may ({limit})".encode() in nbytes
-            assert b" 3 connections" in nbytes
-            assert here.gateway.connection_limits.refusals[limit] == 1
-            await until(lambda: here.gateway.broker.counters.refusals["too-many"] == 1)
-            await here.bystanders_talk()
-            await peer.aclose()
-            await here.gone()
-            peer = await here.session(kind)
-            await peer.aclose()
+        await peer.aclose()
+        await until(lambda: not gateway.connection_limits.connections)
+        peer = await dial(kind, address)
+        await peer.connect()
+        await peer.aclose()
 
 
 class TestCollector:

@@ -14,15 +14,13 @@ import structlog.testing
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.authenticator import Anonymous
 from gateway.broker import Quotas
+from gateway.broker.errors import SessionEnded
 from gateway.broker.queue.queue import Queue
-from gateway.config.settings import Settings
-from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions
 
 from .harness import Harness, MakeHarness
-from .peers import Peer, dial, frame
+from .peers import Peer, frame
 from .pipes import ControlledPipe
 
 parametrize = pytest.mark.parametrize
@@ -82,29 +80,8 @@ class TestHeld:
         assert (await publisher.frame("ERROR"))["message"] == "heart-beat missing"
         assert trio.current_time() - began == pytest.approx(2.0, abs=0.05)
 
-    async def test_several_publishers(self, harness: Harness, autojump_clock: MockClock) -> None:
-        """Each that comes to the full queue adds one message before it is held; each keeps its order."""
-        publishers = [await harness.session("tcp") for _ in range(3)]
-        for place, publisher in enumerate(publishers):
-            await publisher.send(sends("/queue/a", 50, start=place * 100))
-        await trio.sleep(10)
-        assert MOST <= waiting(harness) <= MOST + len(publishers) - 1
-        consumer = await harness.session("tcp")
-        await consumer.send_frame("SUBSCRIBE", destination="/queue/a", id=1, ack="client", prefetch_count=1)
-        received = []
-        for _ in range(150):
-            message = await consumer.frame("MESSAGE")
-            await wait_all_tasks_blocked()
-            assert waiting(harness) <= MOST + len(publishers) - 1
-            received.append(int(message.body))
-            await consumer.send_frame("ACK", id=message["ack"])
-        for place in range(3):
-            assert [each for each in received if each // 100 == place] == list(range(place * 100, place * 100 + 50))
-
-
-class TestLetGo:
     @parametrize("sockets", [True, False])
-    async def test_when_it_leaves(self, harness: Harness, sockets: bool, autojump_clock: MockClock) -> None:
+    async def test_it_leaves(self, harness: Harness, sockets: bool, autojump_clock: MockClock) -> None:
         """Nobody reads it, so it is looked for; what it had sent before counts."""
         pipe = ControlledPipe()
         publisher = harness.connect("tcp", sockets=True) if sockets else harness.connect_through("tcp", pipe)
@@ -117,22 +94,11 @@ class TestLetGo:
             await harness.server.wait_empty()
         assert waiting(harness) == 30
 
-    async def test_at_the_drain(self, tmp_path: object) -> None:
-        """Of a whole gateway, over its own sockets: no longer than for anybody else."""
-        values = {"tcp": "127.0.0.1:0", "websocket": "127.0.0.1:0", "close_linger": 0.0, "drain_timeout": 30.0}
-        settings = Settings(**values, policy=[{"match": "/queue/a", "max_messages": MOST}])  # type: ignore[arg-type]
-        async with open_gateway(settings, authenticator=Anonymous()) as gateway:
-            publisher = await dial("tcp", gateway.addresses["tcp"][0])
-            await publisher.connect()
-            await publisher.send(sends("/queue/a", 30, receipt="r"))
-            for _ in range(MOST):
-                await publisher.frame("RECEIPT")
-            with trio.fail_after(5):
-                await gateway.drain()
-        assert (await publisher.frame("ERROR"))["message"] == "server is shutting down"
-        await publisher.at_end()
-        await publisher.aclose()
-        assert gateway.broker.context.waiting == MOST
+    async def test_the_gateway_drains(self, harness: Harness) -> None:
+        publisher = await filled(harness)
+        harness.connections[0].end(SessionEnded("server is shutting down"))
+        await publisher.at_end_after_error()
+        assert waiting(harness) == MOST
 
 
 class TestConsumers:
@@ -196,22 +162,6 @@ class TestSeen:
         assert (len(harness.server.back_pressure.blocked), harness.server.back_pressure.blocked.by_session()) == (0, {})
         assert harness.counters.held_publishers == 1
 
-    async def test_one_line_a_minute_for_each_queue(self, harness: Harness, autojump_clock: MockClock) -> None:
-        with structlog.testing.capture_logs() as logs:
-            for _ in range(5):
-                await filled(harness, "/queue/a")
-            await filled(harness, "/queue/b")
-            await trio.sleep(50)
-            assert [line["destination"] for line in log_of(logs)] == ["/queue/a", "/queue/b"]
-            assert log_of(logs)[0]["held"] == 6
-            await filled(harness, "/queue/a")
-            await trio.sleep(5)
-            assert len(log_of(logs)) == 2, "it is no news yet"
-            await trio.sleep(20)
-            await filled(harness, "/queue/b")
-            await trio.sleep(5)
-            assert [line["destination"] for line in log_of(logs)[2:]] == ["/queue/b"]
-
 
 class TestSlowSubscriberSeen:
     async def test_the_session_that_does_not_read(self, make_harness: MakeHarness, autojump_clock: MockClock) -> None:
@@ -228,18 +178,3 @@ class TestSlowSubscriberSeen:
         (line,) = log_of(logs)
         assert (line["session"], line["receiver"], line["reason"]) == (sender.id, reader.id, "slow subscriber")
         assert not len(harness.server.back_pressure.blocked)
-
-
-class TestShortMemory:
-    async def test_it_is_listed_and_logged_once_for_all(
-        self, make_harness: MakeHarness, autojump_clock: MockClock
-    ) -> None:
-        harness = make_harness(quotas=Quotas(memory_limit=1_000_000, max_outbound=10_000_000))
-        publishers = [await harness.session("tcp") for _ in range(3)]
-        with structlog.testing.capture_logs() as logs:
-            for number in range(90):
-                await publishers[number % 3].publish("/queue/a", b"x" * 10_000)
-            await trio.sleep(100)
-        holds = harness.server.back_pressure.blocked.by_session().values()
-        assert [(hold.reason, hold.destination, hold.receiver) for hold in holds] == [("memory short", None, None)] * 3
-        assert [line["event"] for line in logs] == ["memory is short, publishers are held back"]

@@ -88,27 +88,6 @@ class TestUnix:
         await close(following)
         assert not path.exists()
 
-    async def test_a_file_in_use(self, tmp_path: Path) -> None:
-        path = tmp_path / "stomp.sock"
-        async with opened(path=str(path)) as listening:
-            with pytest.raises(AddressError) as caught:
-                await open_listeners("", 0, str(path))
-            assert str(caught.value) == f"unix:{path}: the address is in use by another program"
-            client = await dial_stream(f"unix:{path}")
-            await client.aclose()
-            for _ in range(2):  # the question whether somebody listens is the other
-                await (await listening.listeners[0].accept()).aclose()
-            await meet(listening)
-
-    async def test_a_new_file_is_removed_at_the_end(self, tmp_path: Path) -> None:
-        path = tmp_path / "stomp.sock"
-        listening = await open_listeners("", 0, str(path))
-        assert listening.addresses == [f"unix:{path}"]
-        assert stat.S_ISSOCK(path.stat().st_mode)
-        await meet(listening)
-        await close(listening)
-        assert not path.exists()
-
     @parametrize(("name", "words"), [("none/stomp.sock", "the folder does not exist$"), ("x" * 200, "path too long")])
     async def test_a_file_that_cannot_be(self, tmp_path: Path, name: str, words: str) -> None:
         with pytest.raises(AddressError, match=words):
@@ -123,14 +102,22 @@ class TestUnix:
             raise RuntimeError
         assert not any(path.exists() for path in paths)
 
-    async def test_a_file_left_behind(self, tmp_path: Path) -> None:
-        """By a gateway that was killed: nobody listens on it, so it is replaced."""
+    async def test_a_file_is_made_kept_from_others_and_removed(self, tmp_path: Path) -> None:
+        """One that a killed gateway left behind is replaced, for nobody listens on it."""
         path = tmp_path / "stomp.sock"
         async with opened(path=str(path)):
             pass
         assert path.exists()
-        async with opened(path=str(path)) as listening:
-            await meet(listening)
+        listening = await open_listeners("", 0, str(path))
+        assert listening.addresses == [f"unix:{path}"]
+        assert stat.S_ISSOCK(path.stat().st_mode)
+        with pytest.raises(AddressError) as caught:
+            await open_listeners("", 0, str(path))
+        assert str(caught.value) == f"unix:{path}: the address is in use by another program"
+        await (await listening.listeners[0].accept()).aclose()  # the question whether somebody listens
+        await meet(listening)
+        await close(listening)
+        assert not path.exists()
 
 
 class TestServe:

@@ -274,18 +274,3 @@ class TestIncomplete:
                 await peer.send(data)
             except trio.BrokenResourceError:
                 return
-
-    @pytest.mark.parametrize("end", ["the rest", "the client goes"])
-    async def test_it_is_counted_until_its_end(
-        self, home: Harness, kind: str, end: str, autojump_clock: MockClock
-    ) -> None:
-        peer = await home.session(kind)
-        rest = await begins(peer, 400_000, 300_000, receipt="r")
-        assert 299_000 < home.broker.memory.used == home.broker.memory.partial <= 300_000
-        if end == "the rest":
-            await peer.send(rest)
-            await peer.frame("RECEIPT")
-        else:
-            await peer.aclose()
-            await wait_all_tasks_blocked()
-        assert home.broker.memory.used == home.broker.memory.partial == 0

@@ -8,15 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gateway.auth.authenticator import Anonymous
-from gateway.config.settings import load
-from gateway.runtime.gateway import open_gateway
 from gateway.transports import TransportOptions
 from gateway.transports.flow.rate_limits import BYTES, FRAMES, LIMITS, RateLimit, RateLimits
 from gateway.transports.wire.forwarded import Trusted
 
 from .harness import MakeHarness
-from .peers import PING, TEXT, UPGRADE, Peer, WebSocketWire, dial_stream, frame, response_of, until, ws
+from .peers import PING, TEXT, frame, ws
 
 
 def limit_of(frames: int, nbytes: int, now: float) -> RateLimit:
@@ -179,28 +176,6 @@ class TestSharedAtWork:
         assert harness.counters.frames_in == before
         await trio.sleep(0.2)
         assert harness.counters.frames_in == before + 100
-
-
-async def test_behind_proxies() -> None:
-    """In a whole gateway: whom the proxy names is held, and the proxy is not, though it speaks for many."""
-    settings = load(
-        tcp=[], websocket=["127.0.0.1:0"], trusted_proxies=["127.0.0.1"], max_frames_per_second_per_address=1
-    )
-    async with open_gateway(settings, authenticator=Anonymous()) as gateway:
-        for said in (b"", b"X-Forwarded-For: 192.0.2.7\r\n"):
-            stream = await dial_stream(gateway.addresses["websocket"][0])
-            await stream.send_all(UPGRADE.replace(b"\r\n\r\n", b"\r\n" + said + b"\r\n"))
-            peer = Peer(WebSocketWire(stream, await response_of(stream)))
-            await peer.connect()
-            for _ in range(2):
-                await peer.send(frame("SEND", destination="/topic/a") * 100)
-                if not said:
-                    await peer.settled()
-            if said:
-                await until(lambda: gateway.blocked_publishers.by_reason()["max_frames_per_second_per_address"] == 1)
-            else:
-                assert not any(gateway.blocked_publishers.totals.values())
-            await peer.aclose()
 
 
 @pytest.mark.parametrize(

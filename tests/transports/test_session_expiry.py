@@ -1,8 +1,11 @@
-"""Sessions that last as long as their token does: the warning, the renewal, the end."""
+"""Sessions that last as long as their token does, and sessions that follow the users file when it is read again."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import structlog
@@ -10,15 +13,21 @@ import trio
 from structlog.typing import EventDict
 from trio.testing import MockClock
 
-from gateway.broker.errors import LoginRefused
+from gateway import auth
+from gateway.auth import passwords
+from gateway.broker.core.scheduler import Scheduler
+from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.access import Access
 from gateway.broker.model.destinations import EVENTS, RENEW
 from gateway.broker.model.identity import Credentials, Identity
+from gateway.config import settings
+from gateway.runtime.gateway import Gateway, open_gateway
 from gateway.transports import TransportOptions
+from gateway.transports.connection.session_expiry import SessionReviewer
 
 from ..broker.granted import Granted
 from .harness import Harness, MakeHarness
-from .peers import Peer, Received
+from .peers import Peer, dial
 
 SECRET = "planted-secret"
 POLICY_VIOLATION = 1008
@@ -81,38 +90,24 @@ async def tokens(make_harness: MakeHarness) -> AsyncIterator[Tokens]:
     assert SECRET not in str(lines)
 
 
-class TestWarning:
-    async def test_it_comes_before_the_end(self, tokens: Tokens, autojump_clock: MockClock) -> None:
-        peer = await tokens.connect("tcp", alice(100), EVENTS)
-        began = trio.current_time()
-        message = await house_message(peer, 200)
-        assert 40 <= trio.current_time() - began < 41
-        assert (message["destination"], message["event"], message["expires-in"]) == (EVENTS, "token-expiring", "60")
-        assert message["content-type"] == "text/plain;charset=utf-8"
-        assert tokens.events == ["connected", "token expires soon"]
-        await peer.listen(50)
-        await peer.aclose()
-
-
-async def house_message(peer: Peer, seconds: float) -> Received:
-    """The next MESSAGE, which may take longer than tests usually wait."""
-    with trio.fail_after(seconds):
-        received = await peer._receive()
-    assert received is not None
-    assert received.command == "MESSAGE"
-    return received
+async def test_a_warning_comes_before_the_end(tokens: Tokens, autojump_clock: MockClock) -> None:
+    peer = await tokens.connect("tcp", alice(100), EVENTS)
+    began = trio.current_time()
+    with trio.fail_after(200):  # longer than `Peer.receive` waits
+        message = await peer._receive()
+    assert 40 <= trio.current_time() - began < 41
+    assert message is not None
+    assert (message["destination"], message["event"], message["expires-in"]) == (EVENTS, "token-expiring", "60")
+    assert message["content-type"] == "text/plain;charset=utf-8"
+    assert tokens.events == ["connected", "token expires soon"]
+    await peer.listen(50)
+    await peer.aclose()
 
 
 class TestEnd:
     @pytest.mark.parametrize(
         ("method", "what"),
-        [
-            ("token", "token"),
-            ("ticket", "token"),
-            ("cookie", "cookie"),
-            ("certificate", "certificate"),
-            ("ldap", "token"),
-        ],
+        [("token", "token"), ("cookie", "cookie"), ("certificate", "certificate"), ("ldap", "token")],
     )
     async def test_error_and_close(
         self, tokens: Tokens, kind: str, method: str, what: str, autojump_clock: MockClock
@@ -251,3 +246,118 @@ async def test_new_groups_count_from_a_renewal_on(tokens: Tokens, autojump_clock
     error = await peer.at_end_after_error()
     assert error["message"] == "access refused", "what it is subscribed to is no longer allowed"
     await peer.aclose()
+
+
+HASH, OTHER = passwords.hash_passcode("right"), passwords.hash_passcode("other")
+SETTINGS = 'users_file = "users"\nlogin_delay = 0\nclose_linger = 0.1\n' + "".join(
+    f'{name} = "127.0.0.1:0"\n' for name in ("tcp", "websocket", "http")
+)
+RULES = '[[rule]]\ndestination = "/topic/**"\ngroups = ["ops"]\nallow = ["send", "subscribe"]\n'
+
+
+def write(name: str, text: str) -> None:
+    """For tests that are `async`."""
+    Path(name).write_text(text)
+
+
+@asynccontextmanager
+async def opened(users: str) -> AsyncIterator[Gateway]:
+    """A gateway whose users and rules stand in files of the working directory."""
+    write("users", users)
+    write("gateway.toml", f"{SETTINGS}{RULES}")
+    found = settings.load()
+    async with open_gateway(found, authenticator=auth.for_settings(found), read=settings.load) as gateway:
+        yield gateway
+
+
+async def come(gateway: Gateway, kind: str, login: str) -> Peer:
+    peer = await dial(kind, gateway.addresses[kind][0])
+    await peer.connect(login=login, passcode="right")
+    return peer
+
+
+def read_again(gateway: Gateway, users: str) -> None:
+    write("users", users)
+    gateway.reload()
+
+
+async def test_sessions_follow_the_users_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Ada is gone, bob has another passcode, cid a new group; dan and eve have lost theirs, and dan used it."""
+    monkeypatch.chdir(tmp_path)
+    before = f"ada:{HASH}\nbob:{HASH}\ncid:{HASH}\ndan:{HASH}:ops\neve:{HASH}:ops\n"
+    with structlog.testing.capture_logs() as logs:
+        async with opened(before) as gateway:
+            ada, bob, cid, dan, eve = [await come(gateway, kind, name) for name in ("ada", "bob", "cid", "dan", "eve")]
+            await dan.subscribe("/topic/a")
+            read_again(gateway, f"bob:{OTHER}\ncid:{HASH}:ops,traders\ndan:{HASH}\neve:{HASH}\n")
+            for peer, message, words in (
+                (ada, "user removed", "no longer has the user 'ada'; ask its operator"),
+                (bob, "passcode changed", "the passcode of 'bob' has been changed; log in with the new one"),
+                (dan, "access refused", "groups have changed: dan may no longer subscribe to '/topic/a'"),
+            ):
+                error = await peer.at_end_after_error()
+                assert error["message"] == message
+                assert words in error.body.decode()
+            await cid.subscribe("/topic/a")
+            await eve.send_frame("BEGIN", transaction="t", receipt="r")
+            await eve.frame("RECEIPT")
+            await eve.send_frame("SEND", b"", destination="/topic/a")
+            assert (await eve.at_end_after_error())["message"] == "access refused"
+            for peer in (ada, bob, cid, dan, eve):
+                await peer.aclose()
+    revoked = [(line["login"], line["reason"]) for line in logs if line["event"] == "login revoked"]
+    assert revoked == [("ada", "user removed"), ("bob", "passcode changed")]
+    assert {"login": "cid", "groups": ["ops", "traders"]}.items() <= next(
+        line for line in logs if line["event"] == "groups changed"
+    ).items()
+    assert "argon2" not in str(logs)
+
+
+async def test_groups_and_rules_of_one_reload_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With his old groups he may do nothing by the new rules, and with the new ones nothing by the old rules."""
+    monkeypatch.chdir(tmp_path)
+    async with opened(f"ada:{HASH}:ops\n") as gateway:
+        ada = await come(gateway, "tcp", "ada")
+        await ada.subscribe("/topic/a")
+        write("gateway.toml", f"{SETTINGS}{RULES}".replace('"ops"', '"operators"'))
+        read_again(gateway, f"ada:{HASH}:operators\n")
+        await ada.settled()
+        await ada.publish("/topic/a", b"m")
+        assert (await ada.frame("MESSAGE")).body == b"m"
+        await ada.aclose()
+
+
+async def test_many_follow_in_turns(
+    make_harness: MakeHarness, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """All lose their rights at once, and no turn ends more than some."""
+    gone: list[str] = []
+
+    def review(identity: Identity) -> Identity:
+        if identity.user in gone:
+            raise SessionEnded("user removed", "for a test")
+        return identity
+
+    class Directory:
+        async def authenticate(self, credentials: Credentials) -> Identity:
+            return Identity(credentials.login or "", review=review)
+
+    harness = make_harness(authenticator=Directory())
+    peers = [await harness.session("tcp", login="ada") for _ in range(7)]
+    other = await harness.session("tcp", login="bob")
+    gone.append("ada")
+    proceed, left = Scheduler.proceed, [len(peers)]
+
+    def counted(scheduler: Scheduler) -> bool:
+        more = proceed(scheduler)
+        left.append(sum(each._ending is None for each in harness.server.connections.values()) - 1)
+        return more
+
+    monkeypatch.setattr(Scheduler, "proceed", counted)
+    SessionReviewer("directory", lambda: None, harness.server, per_turn=2).reload()
+    for peer in peers:
+        assert (await peer.at_end_after_error())["message"] == "user removed"
+        await peer.aclose()
+    await other.settled()
+    assert max(before - after for before, after in itertools.pairwise(left)) == 2
+    await other.aclose()

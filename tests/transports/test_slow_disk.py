@@ -84,31 +84,8 @@ def frames(harness: StoredHarness, number: int = 0) -> int:
     return harness.session_at(number).frames_in
 
 
-async def quiet(peer: Peer) -> None:
-    """Nothing comes."""
-    with trio.move_on_after(0):
-        found = await peer.receive()
-        raise AssertionError(found)
-
-
 async def receipt(peer: Peer) -> str:
     return (await peer.frame("RECEIPT"))["receipt-id"]
-
-
-class TestClients:
-    """The whole way, from socket to store."""
-
-    async def test_a_receipt_comes_when_it_is_written(self, harness: StoredHarness, kind: str) -> None:
-        peer = await harness.session(kind)
-        harness.disk.hold()
-        await peer.send_frame("SEND", b"m", destination="/queue/a", receipt=1, **P)
-        await peer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
-        await until(lambda: harness.disk.busy)
-        await trio.testing.wait_all_tasks_blocked()
-        await quiet(peer)
-        harness.disk.let_go()
-        assert [await receipt(peer) for _ in range(2)] == ["1", "2"]
-        assert len(harness.disk.rows) == 1
 
 
 class TestSlow:
@@ -140,22 +117,6 @@ class TestSlow:
         await publish(harness, other, destination, PLAIN)
         assert await receipt(other) == "last"
         assert len(reasons(harness)) == 1
-        assert harness.counters.held_publishers == 1
-
-    async def test_a_consumer_that_acknowledges_is_not_blocked(
-        self, harness: StoredHarness, nursery: trio.Nursery
-    ) -> None:
-        publisher, consumer = await harness.session("tcp"), await harness.session("tcp")
-        await publisher.send_frame("SEND", b"m", destination="/queue/b", receipt=1, **P)
-        await receipt(publisher)
-        await consumer.subscribe("/queue/b", ack="client-individual")
-        message = await consumer.frame("MESSAGE")
-        harness.disk.hold()
-        nursery.start_soon(publish, harness, publisher, "/queue/a", DURABLE)
-        await until(lambda: reasons(harness) == ["disk slow"])
-        await consumer.send_frame("ACK", id=message["ack"])
-        await consumer.send_frame("SEND", b"m", destination="/topic/a", receipt=2)
-        await until(lambda: frames(harness, 1) == 3)
         assert harness.counters.held_publishers == 1
 
 

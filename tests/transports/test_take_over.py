@@ -98,13 +98,6 @@ async def test_the_log_tells_of_both(harness: Harness) -> None:
         await harness.session("tcp", **ADA)
         await taken_over(ghost)
     (line,) = [line for line in lines if line["event"] == "client-id taken over"]
-    assert line == {
-        "event": "client-id taken over",
-        "log_level": "info",
-        "session": session,
-        "login": "ada",
-        "client_id": "one",
-        "peer": "test",
-        "by": "test",
-    }
+    assert (line["session"], line["login"], line["client_id"]) == (session, "ada", "one")
+    assert (line["log_level"], line["peer"], line["by"]) == ("info", "test", "test")
     assert not [line for line in lines if line["event"] == "session failed"]

@@ -18,9 +18,8 @@ from gateway.transports.accept.websocket import (
     check_request,
     choose_subprotocol,
 )
-from gateway.transports.wire.websocket_framing import CloseCode, close_frame
 
-from .peers import BINARY, CLOSE, PING, TEXT, ws
+from .peers import BINARY, TEXT, ws
 from .pipes import ControlledPipe, StreamPipe
 
 
@@ -257,13 +256,6 @@ class TestRefuse:
         assert sent < 20_000
 
 
-def linked(
-    behind: bytes = b"",
-) -> tuple[trio.StapledStream[trio.abc.SendStream, trio.abc.ReceiveStream], WebSocketLink]:
-    theirs, ours = memory_stream_pair()
-    return theirs, WebSocketLink(StreamPipe(ours), "peer", behind)
-
-
 class TestLink:
     async def test_small_frames_come_in_smaller_reads(self) -> None:
         """A large read of them would be unmasked in one go."""
@@ -284,26 +276,6 @@ class TestLink:
         small = 32 * 1024
         assert sizes == [small, 65_536, 65_536, small, small]
         assert len(data) - small - 2 * 65_536 > small
-
-
-@requirement("WST-07", "WST-08", "WST-09")
-@parametrize(
-    ("data", "received", "answer", "ending"),
-    [
-        (ws(PING, b"?"), [b""], b"\x8a\x01?", close_frame(1012, "bye")),
-        (ws(TEXT, b"last") + ws(CLOSE, b"\x03\xe9"), [b"last", None], b"", close_frame(1001)),
-        (ws(TEXT, b"x", mask=None), [None], b"", close_frame(1002, "frames of a client must be masked")),
-    ],
-    ids=["a Ping", "a Close", "a violation"],
-)
-async def test_control_frames(data: bytes, received: list[bytes | None], answer: bytes, ending: bytes) -> None:
-    """A Ping is a sign of life and due an answer; a Close and a violation are the end."""
-    theirs, link = linked()
-    assert link.pong() == b""
-    await theirs.send_all(data)
-    assert [await link.receive(100) for _ in received] == received
-    assert (link.pong(), link.pong()) == (answer, b"")
-    assert link.close_bytes(CloseCode.SERVICE_RESTART, "bye") == ending
 
 
 def test_the_path_is_looked_at_before_the_origin() -> None:

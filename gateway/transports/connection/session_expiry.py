@@ -215,23 +215,26 @@ class SessionReviewer:
     the other way round.
     """
 
-    def __init__(self, name: str, reload: Callable[[], str | None], server: Server) -> None:
+    def __init__(
+        self, name: str, reload: Callable[[], str | None], server: Server, *, per_turn: int = _FOLLOWS_PER_TURN
+    ) -> None:
         self.name = name
         self._reload = reload
         self._server = server
+        self._per_turn = per_turn
 
     def reload(self) -> str | None:
         """Read the files again.  All sessions are reviewed at once, a microsecond each; they follow in slices."""
         fault = self._reload()
         logins = [each.session_expiry for each in self._server.connections.values() if each.session_expiry is not None]
         changed = [each for each in logins if each.review()]
-        self._server.broker.scheduler.run(_follow(changed))
+        self._server.broker.scheduler.run(_follow(changed, self._per_turn))
         return fault
 
 
-def _follow(changed: Sequence[Reviewable]) -> Iterator[None]:
+def _follow(changed: Sequence[Reviewable], per_turn: int) -> Iterator[None]:
     for count, each in enumerate(changed):
         # Before the first one, too: no session follows before the rules are read.
-        if count % _FOLLOWS_PER_TURN == 0:
+        if count % per_turn == 0:
             yield
         each.follow()
