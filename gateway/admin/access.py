@@ -29,8 +29,8 @@ from gateway.admin.endpoint import ApiError
 from gateway.auth.failed_logins import FailedLogins, TooManyFailedLogins
 from gateway.broker.errors import LoginRefused
 from gateway.broker.model.identity import Credentials, Identity
-from gateway.config.address import Address
 from gateway.config.settings import Settings
+from gateway.config.values import Address
 from gateway.net.origins import is_of
 from gateway.runtime.gateway import Gateway
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError

@@ -26,11 +26,9 @@ from gateway.files import HIDDEN, make_folder
 from gateway.journal.segments import reason_of
 
 from . import history, layout
-from .errors import ArchiveError
 from .history import MANIFEST, PENDING, Manifest
-from .locks import lock_in
-from .parquet_files import ParquetWriter
-from .schema import aligned
+from .layout import ArchiveError, lock_in
+from .parquet_files import ParquetWriter, aligned
 from .sorting import ordered
 
 FILE_BYTES = 128 * 1024 * 1024

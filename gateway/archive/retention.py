@@ -19,8 +19,8 @@ from pathlib import Path
 
 from . import history, layout
 from .compact import lock_of
-from .errors import ArchiveError
 from .history import MANIFEST, PENDING
+from .layout import ArchiveError
 
 RAW_RETENTION = 48 * 3600.0  # seconds that a raw file stays after it is in the history, by default
 _EXPIRE_EVERY = 60.0  # seconds between two looks for old files

@@ -19,8 +19,7 @@ from gateway.broker.errors import NotAllowed
 from gateway.broker.model.destinations import FANOUT, canonical
 from gateway.broker.model.patterns import check_pattern, has_wildcard
 from gateway.config import toml_file
-from gateway.config.address import Address
-from gateway.config.units import parse_size
+from gateway.config.values import Address, parse_size
 from gateway.journal import ALL, NONE
 from gateway.net import origins
 

@@ -6,6 +6,9 @@ Of a value inside an array only the line of the array is known.
 
 A file is read once, and later sentences are about the text that was read.  Relative paths in it are relative to its
 folder, so that they mean the same wherever the gateway is started.
+
+Settings and policy keys that count bytes, like `max_bytes`, had other names in the release before.  For one release
+more, such a name in the file or the environment means the new one, and a warning names both.
 """
 
 from __future__ import annotations
@@ -17,8 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from gateway.config import renamed
 
 
 class SettingsError(ValueError):
@@ -89,7 +90,7 @@ def read() -> SettingsFile:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: it is not UTF-8 (byte {error.start + 1})") from None
-    text = renamed.with_new_names(written)
+    text = with_new_names(written)
     try:
         return SettingsFile(path, text, tomllib.loads(text), written)
     except tomllib.TOMLDecodeError as error:
@@ -149,3 +150,37 @@ def statements(text: str) -> Iterator[tuple[int, bool, dict[str, Any]]]:
             yield begun, text[start] == "[", tomllib.loads(text[start : token.start()])
             start = -1
         line += token[0].count("\n")
+
+
+_OLD = r"(log|max|max_transaction|max_unacknowledged)_octets((?:_per_second(?:_per_user|_per_address)?)?)"
+_KEY = re.compile(rf"\b{_OLD}(?=[\"']?\s*=)")
+_VARIABLE = re.compile(rf"GATEWAY_{_OLD}", re.IGNORECASE)
+_NEW = r"\1_bytes\2"
+
+
+def with_new_names(text: str) -> str:
+    """The text of a settings file with the new names; no line moves."""
+    return _KEY.sub(_NEW, text)
+
+
+def old_variables() -> dict[str, str]:
+    """Variables with old names that are set, and the settings that they mean."""
+    return {name: _VARIABLE.sub(_NEW, name).lower() for name in os.environ if _VARIABLE.fullmatch(name)}
+
+
+def old_names(file: str, text: str) -> Iterator[str]:
+    """A sentence for each old name in force.
+
+    Args:
+        file: the name of the settings file.
+        text: the file as it is written.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        for old in _KEY.finditer(line):
+            yield _sentence(f"{file} line {number}", old[0], old.expand(_NEW))
+    for name, setting in old_variables().items():
+        yield _sentence("the environment", name, f"GATEWAY_{setting.upper()}")
+
+
+def _sentence(place: str, old: str, new: str) -> str:
+    return f"{place}: {old} is called {new} now, and the next release does not read the old name: rename it"

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 
 from .errors import EnvironmentFailure, JobFailure, PipelineFailure
 

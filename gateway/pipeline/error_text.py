@@ -14,7 +14,7 @@ from .errors import PipelineFailure
 
 _MOST = 500
 # An exception of our data source inside Spark's text.
-_OURS = re.compile(r"(?:pyspark_stomp|gateway\.client)\.errors\.\w+: ([^\n]+)")
+_OURS = re.compile(r"(?:pyspark_stomp\.errors|gateway\.client\.blocking)\.\w+: ([^\n]+)")
 # Exceptions of Java through py4j, their causes, and those of Python: the last one happened first.
 _CAUSE = re.compile(
     r"^(?:(?:Caused by)?: [\w.$]+|(?:[A-Za-z_][\w.]*)?(?:Error|Exception)\w*): (?!Traceback )([^\n]+)", re.MULTILINE

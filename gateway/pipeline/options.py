@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import click
 
-from gateway.config.units import SHORTEST_INTERVAL, duration_like
+from gateway.config.values import SHORTEST_INTERVAL, duration_like
 
 from .jobs import JOBS
 

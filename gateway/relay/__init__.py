@@ -1,9 +1,8 @@
 """`gateway relay`: takes messages from one STOMP server and sends them to another, in a process of its own.
 
     settings    servers and routes, from the command line or a file
-    headers     headers of a message on its way
     link        a connection that reconnects
-    pump        one link to each server, and the messages between them
+    pump        one link to each server, the messages between them, and their headers
     status      counts and state; http: pages for monitoring
     command     the process: threads and signals
 

@@ -24,7 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from gateway.config.address import Address
+from gateway.config.values import Address
 
 from .status import RelayStatus, not_alive, not_ready
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gateway.config.address import Address
 from gateway.config.errors import StartError, unusable, wrong
 from gateway.config.settings import Settings
+from gateway.config.values import Address
 from gateway.process import systemd
 from gateway.runtime import file_permissions
 from gateway.transports import (

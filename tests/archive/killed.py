@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.archive import sorting
-from gateway.archive.archiver import Archiver
+from gateway.archive.archiver import Archiver, ArchiverOptions
 from gateway.archive.compact import compact
-from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from tests.archive.desk import Writer
 

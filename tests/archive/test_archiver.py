@@ -14,7 +14,7 @@ import pytest
 
 from gateway.archive import layout
 from gateway.archive.archiver import Archiver
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.journal import found
 from tests.archive.desk import HOUR, Desk, Writer, archive_rows, by_seq, desk, journal_rows
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.archive.columns import table_of
-from gateway.archive.schema import SCHEMA
+from gateway.archive.parquet_files import SCHEMA
 from gateway.journal import RecordError, schema
 from gateway.journal.record import (
     LAYOUTS,

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from gateway.archive import command, layout, retention
 from gateway.archive.compact import compact
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.cli.main import main
 from gateway.journal import found
 from tests.archive.desk import HOUR, Writer, archive_rows, by_seq, journal_rows, raw_files

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.archive import history, layout
-from gateway.archive.errors import ArchiveError
 from gateway.archive.history import MANIFEST, Manifest
+from gateway.archive.layout import ArchiveError
 
 NOON = layout.hour_at(datetime(2026, 11, 21, 12, tzinfo=UTC))
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.archive.archiver import Archiver
+from gateway.archive.archiver import Archiver, ArchiverOptions
 from gateway.archive.compact import compact
-from gateway.archive.gateway_archiver import ArchiverOptions
 from gateway.archive.retention import expire_history, expire_raw
 from gateway.journal import found
 from tests.archive.desk import LATER, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.archive.errors import ArchiveError
-from gateway.archive.locks import lock
+from gateway.archive.layout import ArchiveError, lock
 
 
 def full(*_: object) -> None:

@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive import parquet_files
-from gateway.archive.parquet_files import ParquetWriter
-from gateway.archive.schema import SCHEMA
+from gateway.archive.parquet_files import SCHEMA, ParquetWriter
 from gateway.archive.segments import Tables
 from gateway.files import hidden
 from tests.archive.desk import BEGIN, Writer, journal_rows, rows_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from gateway.archive.schema import SCHEMA, aligned
+from gateway.archive.parquet_files import SCHEMA, aligned
 from gateway.journal import schema
 
 SPARK = {

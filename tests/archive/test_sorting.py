@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.archive import sorting
-from gateway.archive.schema import SCHEMA, aligned
+from gateway.archive.parquet_files import SCHEMA, aligned
 from gateway.archive.sorting import ordered
 
 Key = tuple[str | None, int, int]

@@ -22,7 +22,7 @@ import pyarrow
 import pyarrow.parquet
 
 from gateway.archive import layout
-from gateway.archive.schema import SCHEMA
+from gateway.archive.parquet_files import SCHEMA
 from gateway.journal import schema
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
 from gateway.archive.archiver import Archiver
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.pipeline import command, status
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS, consumers, deadletters

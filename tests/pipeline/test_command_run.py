@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gateway.archive.archiver import Archiver
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.journal import found
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS, AlarmLimits

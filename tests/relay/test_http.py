@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.client import StompServer
-from gateway.config.address import Address
+from gateway.config.values import Address
 from gateway.relay import http as module
 from gateway.relay import status as states
 from gateway.relay.http import serving

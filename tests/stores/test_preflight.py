@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.core.ports import StoreError
-from gateway.stores import SQLiteStore, file, preflight, schema
+from gateway.stores import SQLiteStore, file, preflight
 from tests.stores.batches import new
 from tests.stores.test_sqlite_failure import disk_of
 
@@ -69,7 +69,7 @@ class TestLook:
         ("pragma", "sentence"),
         [
             ("application_id = 1", "not a store of the gateway"),
-            (f"user_version = {schema.VERSION + 1}", "newer gateway"),
+            (f"user_version = {file.VERSION + 1}", "newer gateway"),
         ],
     )
     def test_of_what_is_none_for_this_gateway(self, store: SQLiteStore, path: Path, pragma: str, sentence: str) -> None:

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from gateway.archive.schema import SCHEMA
+from gateway.archive.parquet_files import SCHEMA
 from gateway.broker.model.destinations import REPLY_QUEUE as _REPLY_QUEUE
 from gateway.broker.model.destinations import REPLY_TOPIC as _REPLY_TOPIC
 

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from gateway.archive import history
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.journal import schema
 
 from .. import corrupt_files

@@ -70,8 +70,7 @@ def compact(archive: Path, before: datetime, say: Say, stopping: threading.Event
 
 
 def _archiver(journal: Path, archive: str, say: Say, *, roll: float, stopping: Callable[[], bool]) -> Archiver:
-    from gateway.archive.archiver import Archiver
-    from gateway.archive.gateway_archiver import ArchiverOptions
+    from gateway.archive.archiver import Archiver, ArchiverOptions
 
     paths.existing("--journal", str(journal), "a gateway with the setting `journal`")
     target = paths.make("--archive", paths.folder("--archive", archive))

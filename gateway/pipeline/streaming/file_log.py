@@ -25,7 +25,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from gateway.archive import history, layout
-from gateway.archive.errors import ArchiveError
+from gateway.archive.layout import ArchiveError
 from gateway.files import synchronize_folder
 
 from .. import corrupt_files

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.address import Address
-from gateway.config.units import parse_size
+from gateway.config.values import Address, parse_size
 
 
 class TestAddress:
