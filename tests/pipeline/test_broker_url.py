@@ -9,8 +9,8 @@ import pytest
 
 from gateway.auth.passwords import hash_passcode
 from gateway.client import StompServer
-from gateway.pipeline.broker_url import PASSCODE, BrokerUrl
 from gateway.pipeline.errors import JobFailure, UsageFailure
+from gateway.pipeline.options import PASSCODE, BrokerUrl
 from tests.gateway_process import HOST, GatewayProcess, start_gateway
 
 

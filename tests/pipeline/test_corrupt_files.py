@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive.compact import compact
-from gateway.pipeline import corrupt_files, tables
+from gateway.pipeline import errors, tables
 from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.jobs import JOBS
 from gateway.pipeline.report import time_steps
@@ -70,7 +70,7 @@ def test_errors_of_the_system_stay(tmp_path: Path) -> None:
     path.mkdir()
     with pytest.raises(OSError, match="directory") as caught:
         path.read_bytes()
-    with pytest.raises(IsADirectoryError), corrupt_files.named(path, ANEW):
+    with pytest.raises(IsADirectoryError), errors.named(path, ANEW):
         raise caught.value
     with pytest.raises(FileNotFoundError):
         tables.TableFile(0, 0, tmp_path / "gone").summary()
@@ -138,7 +138,7 @@ def checkpoint(into: Path) -> Path:
 @pytest.mark.parametrize("name", ["metadata", "offsets/0", "offsets/1", "commits/0", "commits/1"])
 def test_files_of_a_checkpoint(tmp_path: Path, name: str, damaged: Damage) -> None:
     path = checkpoint(tmp_path) / name
-    corrupt_files.check_checkpoint(checkpoints.folder(tmp_path, JOB.name))
+    checkpoints.check_readable(checkpoints.folder(tmp_path, JOB.name))
     data = path.read_bytes()
     path.write_bytes(damaged(data) if damaged is not torn else b"v1\n\xff")
     (tmp_path / JOB.name).mkdir()

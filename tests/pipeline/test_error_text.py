@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.pipeline.corrupt_files import of_archive
-from gateway.pipeline.error_text import reason
-from gateway.pipeline.errors import JobFailure
+from gateway.pipeline.errors import JobFailure, of_archive, reason
 
 HISTORY = Path("/a/history/d/h/b.parquet")
 

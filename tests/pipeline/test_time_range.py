@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from gateway.pipeline.errors import UsageFailure
-from gateway.pipeline.time_range import is_fixed, moment, span
+from gateway.pipeline.options import is_fixed, moment, span
 
 NOW = datetime(2026, 11, 21, 14, 30, 15, 250_000, tzinfo=UTC)
 

@@ -56,15 +56,15 @@ def test_kills(path: Path, rounds: int) -> None:
     assert total > rounds
 
 
-@pytest.mark.parametrize("moment", ["schema.create", "os.link", "os.fsync", "schema.check"])
+@pytest.mark.parametrize("moment", ["file.create", "os.link", "os.fsync", "file.check"])
 def test_a_kill_before_the_first_batch(path: Path, moment: str) -> None:
     """A store that was never made whole is none, and is simply made."""
     script = (
-        "import os, sys; from pathlib import Path; from gateway.stores import schema; from tests.stores import batches"
+        "import os, sys; from pathlib import Path; from gateway.stores import file; from tests.stores import batches"
     )
     script += f"\n{moment} = lambda *_: os.kill(os.getpid(), 9)\nbatches.opened(Path(sys.argv[1]))"
     assert subprocess.run([sys.executable, "-c", script, path], check=False).returncode == -signal.SIGKILL
-    assert path.exists() is (moment == "schema.check")
+    assert path.exists() is (moment == "file.check")
     assert written(path) == 0
 
 

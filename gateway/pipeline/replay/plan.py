@@ -8,9 +8,8 @@ from datetime import datetime
 
 from gateway.text import visible
 
-from ..broker_url import BrokerUrl
 from ..errors import UsageFailure
-from ..time_range import shown
+from ..options import BrokerUrl, shown
 from .messages import TEMPLATE
 from .record import ReplayPart, ReplayRecord, ReplayRecords
 
@@ -23,8 +22,8 @@ _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 class ReplayOptions:
     """The options of a replay, as the command line has them."""
 
-    since: str  # see `time_range`
-    until: str  # see `time_range`
+    since: str  # see `options`
+    until: str  # see `options`
     destination: str  # a name or pattern, as the gateway reads them
     to: str  # a destination, in which `{destination}` is the original one
     broker: str  # a URL, see `BrokerUrl`

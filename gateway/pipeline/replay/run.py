@@ -28,11 +28,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from ..broker_url import BrokerUrl
-from ..error_text import reason
-from ..errors import JobFailure, PipelineFailure, UsageFailure
+from ..errors import JobFailure, PipelineFailure, UsageFailure, reason
+from ..options import BrokerUrl, span
 from ..spark.dataframe import rows as read
-from ..time_range import span
 from . import messages
 from .plan import ReplayOptions, ReplayPlan
 from .record import ReplayPart, ReplayRecord, ReplayRecords

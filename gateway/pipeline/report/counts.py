@@ -94,7 +94,7 @@ def _read(path: str, wanted: pc.Expression) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError) as error:
         said = str(error).partition("\n")[0]
-        raise ValueError(f"{said}\nwhile reading file {path}\n") from None  # as Spark words it; `error_text` knows
+        raise ValueError(f"{said}\nwhile reading file {path}\n") from None  # as Spark words it; `errors` knows
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.archive import history
 
-from .. import corrupt_files
+from .. import errors
 
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,7 +46,7 @@ def fitted(archive: Path, since: datetime, until: datetime) -> tuple[datetime, d
 
     first, last = until, since
     for path in history.files(archive, since, until):
-        with corrupt_files.named(path, corrupt_files.of_archive(path)):
+        with errors.named(path, errors.of_archive(path)):
             metadata = pq.read_metadata(path)
         place = metadata.schema.names.index("ts")
         for number in range(metadata.num_row_groups):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gateway.archive import layout
 
-from .. import corrupt_files
+from .. import errors
 from . import checkpoints, file_log
 from .progress import Progress
 
@@ -58,7 +58,7 @@ class MissingData:
             return []
         gone = file_log.deleted(self._archive, planned)
         for name in planned.difference(gone):
-            corrupt_files.refuse_empty(self._archive / layout.RAW / name)
+            errors.refuse_empty(self._archive / layout.RAW / name)
         if gone and not (raw := self._archive / layout.RAW).is_dir():
             raise FileNotFoundError(ENOENT, "the archive has gone", str(raw))
         return gone

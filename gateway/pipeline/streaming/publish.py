@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from ..broker_url import BrokerUrl
-from ..error_text import reason
-from ..errors import PipelineFailure, UsageFailure
+from ..errors import PipelineFailure, UsageFailure, reason
+from ..options import BrokerUrl
 from .progress import Progress
 
 if TYPE_CHECKING:

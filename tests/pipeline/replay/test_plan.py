@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.client import StompServer
-from gateway.pipeline.broker_url import BrokerUrl
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
+from gateway.pipeline.options import BrokerUrl
 from gateway.pipeline.replay.messages import regular_expression
 from gateway.pipeline.replay.plan import ReplayOptions, ReplayPlan
 from gateway.pipeline.replay.record import ReplayPart, ReplayRecord, ReplayRecords

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gateway.client import Client, StompServer
-from gateway.pipeline.broker_url import BrokerUrl
 from gateway.pipeline.errors import JobFailure, UsageFailure
+from gateway.pipeline.options import BrokerUrl
 from gateway.pipeline.streaming import publish
 from gateway.pipeline.streaming.progress import Progress
 from gateway.pipeline.streaming.publish import SnapshotPublisher
