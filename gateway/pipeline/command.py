@@ -135,14 +135,14 @@ def report(
         paths.writable("--csv", next(each for each in (place, *place.parents) if each.exists()))
     _check()
     from .jobs import AlarmLimits
-    from .report import build, csv_files, page, time_steps
+    from .report import build, csv_files, page
     from .spark.dataframe import files_of
     from .streaming import archiving
 
     archiving.now(segments, source, _say)
     paths.existing("--archive", source, "`gateway archive`")
     if not since and not paths.is_uri(source):
-        begin, end = time_steps.fitted(Path(source), begin, end)
+        begin, end = build.fitted(Path(source), begin, end)
     _watched("Spark starts")
     spark = _spark("report", spark_options)
     files = "" if paths.is_uri(source) else f"{len(files_of(source, begin, end)):,} files of "

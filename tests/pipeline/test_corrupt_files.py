@@ -16,7 +16,7 @@ from gateway.archive.compact import compact
 from gateway.pipeline import errors, tables
 from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.jobs import JOBS
-from gateway.pipeline.report import time_steps
+from gateway.pipeline.report import build
 from gateway.pipeline.streaming import checkpoints, file_log
 from gateway.pipeline.streaming.missing_data import MissingData
 from gateway.pipeline.streaming.progress import Progress
@@ -88,7 +88,7 @@ def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     raw.write_bytes(damaged(data))
     until = rows.START + timedelta(days=1)
     with pytest.raises(JobFailure, match=rf"^{raw} is damaged \(.*\); {WITHOUT}$"):
-        time_steps.fitted(folders / "archive", rows.START, until)
+        build.fitted(folders / "archive", rows.START, until)
     result = invoke("compact", "--archive", "archive", "--before", "2026-03-02")
     assert result.exit_code == 1
     assert f"{raw.parent} cannot be compacted: {raw.name} cannot be read: " in result.stderr
@@ -99,12 +99,12 @@ def test_files_of_the_archive(folders: Path, damaged: Damage) -> None:
     history.write_bytes(damaged(history.read_bytes()))
     sentence = "restore it, or move it away, take its name out of the _manifest.json beside it and run again, without"
     with pytest.raises(JobFailure, match=rf"^{history} is damaged \(.*\); {sentence} its rows$"):
-        time_steps.fitted(folders / "archive", rows.START, until)
+        build.fitted(folders / "archive", rows.START, until)
     # Then the rest is read.
     manifest = history.with_name("_manifest.json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"history": []}))
     history.unlink()
-    assert time_steps.fitted(folders / "archive", rows.START, until) == (rows.START, until)
+    assert build.fitted(folders / "archive", rows.START, until) == (rows.START, until)
 
 
 def test_a_manifest(folders: Path) -> None:

@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.journal import schema
 
-from . import bounded
 from .alarms import CLEARED, HELD, SLOW, STUCK, Look, Suspect, Watch
-from .job import AlarmLimits, Job, State
+from .job import SIZE, AlarmLimits, Job, State, cut, fitting, iso, last_day
 
 if TYPE_CHECKING:
     import pyarrow
@@ -164,7 +163,7 @@ def _table(rows: list[dict[str, Any]]) -> pyarrow.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(list(fields.items()))).sort_by("ts")
 
 
-def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> dict[str, Any]:
+def snapshot(table: pyarrow.Table, now: datetime, size: int = SIZE) -> dict[str, Any]:
     """What the console shows.
 
     stuck, slow                      number of present alarms
@@ -173,16 +172,16 @@ def snapshot(table: pyarrow.Table, now: datetime, size: int = bounded.SIZE) -> d
     """
     import pyarrow.compute as pc
 
-    recent = bounded.recent(table, JOB.time, now)
+    recent = last_day(table, JOB.time, now)
     if not recent.num_rows:
         empty: dict[str, Any] = {"raised": [], "raised_left_out": 0, "changes": [], "changes_left_out": 0}
         return {STUCK: 0, SLOW: 0, **empty}
     raised = _raised(recent)
     first = raised.sort_by([("oldest_us", "descending"), ("ts", "ascending")]).slice(0, _MOST_RAISED)
-    shown, left = bounded.fitting(map(_shown, first.to_pylist()), raised.num_rows, size // 4)
+    shown, left = fitting(map(_shown, first.to_pylist()), raised.num_rows, size // 4)
     changes = recent.filter(pc.not_equal(recent["state"], HELD))
     last = changes.sort_by([("ts", "descending")]).slice(0, _MOST_CHANGES)
-    listed, more = bounded.fitting(map(_shown, last.to_pylist()), changes.num_rows, size // 4)
+    listed, more = fitting(map(_shown, last.to_pylist()), changes.num_rows, size // 4)
     kinds = {kind: pc.sum(pc.equal(raised["kind"], kind), min_count=0).as_py() for kind in (STUCK, SLOW)}
     return {**kinds, "raised": shown, "raised_left_out": left, "changes": listed, "changes_left_out": more}
 
@@ -202,8 +201,8 @@ def _raised(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: bounded.text(row[name]) for name in (*_NAMES, "destination")}
-    return {**row, **texts, "ts": bounded.iso(row["ts"]), "since": bounded.iso(row["since"])}
+    texts = {name: cut(row[name]) for name in (*_NAMES, "destination")}
+    return {**row, **texts, "ts": iso(row["ts"]), "since": iso(row["since"])}
 
 
 JOB = Job("consumers", 1, EVENTS, COLUMNS, transform, time="ts", snapshot=snapshot, fold=fold)

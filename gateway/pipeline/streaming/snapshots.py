@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from gateway.files import make_folder, store
 
 from .. import tables
-from ..jobs.bounded import iso
+from ..jobs.job import iso
 from . import checkpoints
 
 if TYPE_CHECKING:

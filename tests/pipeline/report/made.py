@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from gateway.pipeline.jobs.figures import EVENTS, Figures, Histogram, add
-from gateway.pipeline.report import time_steps
+from gateway.pipeline.report import figures as time_steps
 from gateway.pipeline.report.figures import ConsumerAlarm, DestinationFigures, Gap, LastDeadLetter, Reason, Report, Step
 from tests.pipeline.jobs.reference import bucket_of
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pipeline.report import time_steps
-from gateway.pipeline.report.time_steps import DAY, HOUR, MINUTE, SECOND, fitted
+from gateway.pipeline.report import figures
+from gateway.pipeline.report.build import fitted
+from gateway.pipeline.report.figures import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline import rows
 from tests.pipeline.rows import START
 
@@ -26,17 +27,17 @@ def test_steps_are_as_coarse_as_needed() -> None:
         7 * DAY: HOUR,
         3650 * DAY: 28 * DAY,
     }
-    assert {span: time_steps.step_of(span) for span in expected} == expected
+    assert {span: figures.step_of(span) for span in expected} == expected
 
 
 @given(st.timedeltas(SECOND, 4000 * DAY), st.timedeltas(timedelta(0), 30 * DAY))
 def test_steps_cover_the_span_without_holes(span: timedelta, later: timedelta) -> None:
-    since, step = START + later, time_steps.step_of(span)
-    found = list(time_steps.steps(since, since + span, step))
+    since, step = START + later, figures.step_of(span)
+    found = list(figures.steps(since, since + span, step))
     assert (found[0][0], found[-1][1]) == (since, since + span)
     assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
-    assert all(time_steps.floor(start, step) == start for start, _ in found[1:])
-    assert len(found) <= time_steps.MOST_STEPS + 1
+    assert all(figures.floor(start, step) == start for start, _ in found[1:])
+    assert len(found) <= figures.MOST_STEPS + 1
 
 
 def extent(folder: Path, *at: float) -> tuple[datetime, datetime]:
