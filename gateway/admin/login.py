@@ -14,9 +14,18 @@ from pydantic import ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from gateway.admin.access import ADMIN, CHALLENGE, LOOPBACK_ONLY, AccessControl, Caller, check_site, is_local
+from gateway.admin.access import (
+    ADMIN,
+    CHALLENGE,
+    COOKIE,
+    LIFETIME,
+    LOOPBACK_ONLY,
+    AccessControl,
+    Caller,
+    check_site,
+    is_local,
+)
 from gateway.admin.audit import AuditEntry
-from gateway.admin.console_sessions import COOKIE, LIFETIME
 from gateway.admin.endpoint import Api, ApiError, ApiModel, Endpoint
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.config.settings import Settings

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from gateway.config import policies, rules, tables, toml_file
+from gateway.config import policies, rules, toml_file
 from gateway.config.toml_file import SettingsError, SettingsFile
 
 _KEYS = {"policy": frozenset({"match", *policies.KEY_RULES}), "rule": frozenset(rules.KEYS)}
@@ -129,8 +129,8 @@ def sentence(error: ValidationError, sources: Sources) -> str:
     """The first error, with the setting's place, its value, and the values allowed."""
     first = error.errors()[0]
     fault = first.get("ctx", {}).get("error")
-    if isinstance(fault, tables.TableError):
-        return tables.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
+    if isinstance(fault, toml_file.TableError):
+        return toml_file.sentence(fault, sources.file if sources.is_in_file(fault.kind) else None)
     reason = first["msg"].removeprefix("Value error, ")
     reason = reason[:1].lower() + reason[1:]
     if isinstance(fault, SettingsConflict):

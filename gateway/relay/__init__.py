@@ -3,7 +3,7 @@
     settings    servers and routes, from the command line or a file
     link        a connection that reconnects
     pump        one link to each server, the messages between them, and their headers
-    status      counts and state; http: pages for monitoring
+    monitoring  counts and state, and pages that show them
     command     the process: threads and signals
 
 It uses nothing but STOMP, and so works with every server that speaks 1.1 or 1.2.

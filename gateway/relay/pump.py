@@ -35,8 +35,8 @@ from gateway.client.protocol import handle_of
 from gateway.codec import V10, Frame
 
 from .link import LinkLost, ServerLink
+from .monitoring import RelayStatus
 from .settings import RelayPlan, Route, address
-from .status import RelayStatus
 
 log = structlog.get_logger("gateway.relay")
 

@@ -16,7 +16,7 @@ from gateway.pipeline import command
 from gateway.pipeline.errors import UsageFailure
 from gateway.pipeline.jobs import AlarmLimits
 from gateway.pipeline.replay import run
-from gateway.pipeline.replay.record import ReplayRecord
+from gateway.pipeline.replay.plan import ReplayRecord
 from gateway.pipeline.report import build, csv_files, page
 
 from .commands import Calls, Spark, folders, invoke, spark

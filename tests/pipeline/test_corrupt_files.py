@@ -18,8 +18,7 @@ from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.jobs import JOBS
 from gateway.pipeline.report import build
 from gateway.pipeline.streaming import checkpoints, file_log
-from gateway.pipeline.streaming.missing_data import MissingData
-from gateway.pipeline.streaming.progress import Progress
+from gateway.pipeline.streaming.progress import MissingData, Progress
 from gateway.pipeline.tables import JobTable
 
 from . import rows

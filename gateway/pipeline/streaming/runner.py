@@ -39,8 +39,7 @@ from gateway.journal import schema
 from .. import paths, tables
 from ..errors import JobFailure, UsageFailure, reason
 from . import checkpoints, file_log
-from .missing_data import MissingData
-from .progress import BatchReport, Progress
+from .progress import BatchReport, MissingData, Progress
 from .publish import SnapshotPublisher
 from .snapshots import Snapshots
 

@@ -15,8 +15,7 @@ from gateway.client import StompServer
 from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
 from gateway.pipeline.options import BrokerUrl
 from gateway.pipeline.replay.messages import regular_expression
-from gateway.pipeline.replay.plan import ReplayOptions, ReplayPlan
-from gateway.pipeline.replay.record import ReplayPart, ReplayRecord, ReplayRecords
+from gateway.pipeline.replay.plan import ReplayOptions, ReplayPart, ReplayPlan, ReplayRecord, ReplayRecords
 
 OPTIONS = ReplayOptions("2h", "now", "/queue/#", "/queue/again", "stomp://there")
 PART = ReplayPart("g1", 7, 1, 10, 1000, 2000, 8, 800)

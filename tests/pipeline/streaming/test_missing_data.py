@@ -12,8 +12,7 @@ import pytest
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.streaming import checkpoints
-from gateway.pipeline.streaming.missing_data import MissingData
-from gateway.pipeline.streaming.progress import Progress
+from gateway.pipeline.streaming.progress import MissingData, Progress
 
 from .test_runner import METRICS, Place, Watched, place
 

@@ -1,8 +1,13 @@
-"""Pages of a relay for monitoring: /healthz (its threads turn), /readyz (both servers are connected), /metrics.
+"""Monitoring of a relay: its state, counted by its threads, and pages that another one serves.
 
-They have no login, and show no secret.  They are off by default, and belong on an address that only the monitoring
-reaches.  A request has a thread, and a few seconds in all, even if the client keeps sending.  Beyond a few requests at
-once, connections are closed.
+Each number has one thread that writes it, so no lock is needed; numbers read together need not agree to the message.
+A thread that waits for a server still turns, twice a second.  The longest call to a server takes some ten seconds, so a
+thread that has not turned for `STILL` is stuck for good.
+
+The pages are /healthz (its threads turn), /readyz (both servers are connected) and /metrics.  They have no login, and
+show no secret.  They are off by default, and belong on an address that only the monitoring reaches.  A request has a
+thread, and a few seconds in all, even if the client keeps sending.  Beyond a few requests at once, connections are
+closed.
 """
 
 from __future__ import annotations
@@ -12,8 +17,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from typing import Any
@@ -26,7 +32,8 @@ from prometheus_client.registry import Collector
 
 from gateway.config.values import Address
 
-from .status import RelayStatus, not_alive, not_ready
+from .link import ServerLink
+from .settings import RelayPlan, address
 
 log = structlog.get_logger("gateway.relay")
 
@@ -34,6 +41,91 @@ _MOST = 16
 # Seconds for a request, from the accept to the last byte of its answer; and between two checks of that.
 _PATIENCE = 5.0
 _LOOK = 0.1
+
+STILL = 60.0  # seconds without a turn after which a thread counts as stuck: a silent name server takes half of them
+
+
+@dataclass
+class Counts:
+    """Numbers of messages, and the bytes of the relayed ones."""
+
+    messages: int = 0
+    nbytes: int = 0
+    refused: int = 0
+    loops: int = 0
+
+    def __sub__(self, before: Counts) -> Counts:
+        return Counts(*[each - other for each, other in zip(astuple(self), astuple(before), strict=True)])
+
+
+class RelayStatus:
+    """One direction.
+
+    `held`: returns the number of messages in flight.  `routes`: source of a route -> its counts since the start.
+    """
+
+    def __init__(self, plan: RelayPlan, source: ServerLink, target: ServerLink, held: Callable[[], int]) -> None:
+        self.plan = plan
+        self.links = (source, target)  # to both servers, the source first
+        self.routes = {route.source: Counts() for route in plan.routes}
+        self._held = held
+        self._told = Counts()
+        self._last: float | None = None
+        self._turned = time.monotonic()
+
+    # In the relay's own thread.
+
+    def turns(self) -> None:
+        self._turned = time.monotonic()
+
+    def passed(self, route: str, nbytes: int) -> None:
+        """The target confirmed a message."""
+        counts = self.routes[route]
+        counts.messages += 1
+        counts.nbytes += nbytes
+        self._last = time.monotonic()
+
+    def news(self) -> Counts:
+        """Counts of all routes since the last call."""
+        total = Counts(*[sum(column) for column in zip(*map(astuple, self.routes.values()), strict=True)])
+        fresh, self._told = total - self._told, total
+        return fresh
+
+    # In any thread.
+
+    @property
+    def held(self) -> int:
+        return self._held()
+
+    @property
+    def ends(self) -> dict[str, str]:
+        return {"source": address(self.plan.source), "target": address(self.plan.target)}
+
+    def idle(self) -> float | None:
+        """Seconds since the last message was confirmed; None: there was none."""
+        return None if self._last is None else time.monotonic() - self._last
+
+    def stuck(self) -> float:
+        """Seconds since the last turn if the thread is stuck; else 0."""
+        still = time.monotonic() - self._turned
+        return still if still > STILL else 0.0
+
+
+def not_alive(every: Iterable[RelayStatus]) -> str:
+    """The reason to restart the process; "": none."""
+    stuck = {each: each.stuck() for each in every}
+    words = [f"{_between(each)} has stood still for {seconds:.0f} s" for each, seconds in stuck.items() if seconds]
+    return "; ".join(words)
+
+
+def not_ready(every: Iterable[RelayStatus]) -> str:
+    """The servers that are away, with reasons; "": all are connected."""
+    away = {str(link): link.fault for each in every for link in each.links if link.client is None}
+    return "; ".join([f"{name} is away: {fault}" for name, fault in away.items()])
+
+
+def _between(status: RelayStatus) -> str:
+    return f"the relay from {status.ends['source']} to {status.ends['target']}"
 
 
 class HttpError(OSError):

@@ -16,10 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.client import StompServer
 from gateway.config.values import Address
-from gateway.relay import http as module
-from gateway.relay import status as states
-from gateway.relay.http import serving
+from gateway.relay import monitoring as module
 from gateway.relay.link import ServerLink
+from gateway.relay.monitoring import serving
 from gateway.relay.pump import Pump
 from gateway.relay.settings import make
 from tests.deploy.manager import manager
@@ -128,7 +127,7 @@ def test_the_unit_listens_to_that() -> None:
     unit = (PAGE.parents[1] / "deploy" / "stomp-gateway-relay.service").read_text().splitlines()
     assert "Type=notify" in unit
     (seconds,) = [float(line.partition("=")[2]) for line in unit if line.startswith("WatchdogSec=")]
-    assert seconds > states.STILL, "one call to a server that takes long is no reason to end it"
+    assert seconds > module.STILL, "one call to a server that takes long is no reason to end it"
 
 
 @pytest.fixture
@@ -147,7 +146,7 @@ def port(pump: Pump) -> Iterator[int]:
 class TestPages:
     def test_a_thread_that_stands_still(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert ask(port, "/healthz")[0] == 200
-        monkeypatch.setattr(states, "STILL", -1.0)
+        monkeypatch.setattr(module, "STILL", -1.0)
         status, said = ask(port, "/healthz?verbose")
         assert status == 503
         assert json.loads(said)["error"].startswith("the relay from one:61613 to two:61613 has stood still for 0 s")
@@ -162,7 +161,7 @@ class TestPages:
             now += 40.0
             stuck.append(pump.status.stuck())
 
-        monkeypatch.setattr(states, "time", SimpleNamespace(monotonic=lambda: now))
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
         monkeypatch.setattr(ServerLink, "open", open_slowly)
         pump.status.turns()
         pump._step()
