@@ -38,7 +38,7 @@ from gateway.broker.errors import LoginRefused, SessionEnded
 from gateway.broker.model.identity import Credentials, Identity
 from gateway.config.settings import Settings
 from gateway.config.values import Address
-from gateway.net.origins import is_of
+from gateway.net import is_of
 from gateway.runtime.gateway import Gateway
 from gateway.transports.wire.forwarded import ForwardedClient, ForwardedError
 

@@ -89,7 +89,7 @@ def archive(
         raise click.UsageError(f"--archive {place} is no folder")
     try:
         from .archiver import Archiver, ArchiverOptions
-        from .retention import Expiry
+        from .compact import Expiry
     except ImportError as error:
         click.echo(f"Error: {error.name} cannot be imported: {NEEDED}", err=True)
         sys.exit(3)

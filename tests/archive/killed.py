@@ -18,8 +18,7 @@ from pathlib import Path
 
 from gateway.archive import sorting
 from gateway.archive.archiver import Archiver, ArchiverOptions
-from gateway.archive.compact import compact
-from gateway.archive.retention import expire_history, expire_raw
+from gateway.archive.compact import compact, expire_history, expire_raw
 from tests.archive.desk import Writer
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.archive import command, layout, retention
-from gateway.archive.compact import compact
+from gateway.archive import command, layout
+from gateway.archive.compact import Expiry, compact
 from gateway.archive.layout import ArchiveError
 from gateway.cli.main import main
 from gateway.journal import found
@@ -170,9 +170,9 @@ def test_expiry_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise ArchiveError("why")
 
     monkeypatch.setattr("time.time", lambda: now[0])
-    monkeypatch.setattr(retention, "expire_raw", fail)
+    monkeypatch.setattr("gateway.archive.compact.expire_raw", fail)
     said: list[str] = []
-    expire = retention.Expiry(tmp_path, 10, None, said.append)
+    expire = Expiry(tmp_path, 10, None, said.append)
     assert not expire()
     assert expire()
     now[0] += 60

@@ -11,9 +11,8 @@ import pytest
 from gateway.archive import compact as module
 from gateway.archive import history, layout, parquet_files, sorting
 from gateway.archive.archiver import Archiver, ArchiverOptions
-from gateway.archive.compact import Compacted, compact
+from gateway.archive.compact import Compacted, compact, expire_raw
 from gateway.archive.layout import ArchiveError
-from gateway.archive.retention import expire_raw
 from tests.archive.desk import (
     HOUR,
     LATER,

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway.archive.archiver import Archiver, ArchiverOptions
-from gateway.archive.compact import compact
-from gateway.archive.retention import expire_history, expire_raw
+from gateway.archive.compact import compact, expire_history, expire_raw
 from gateway.journal import found
 from tests.archive.desk import LATER, Writer, archive_rows, by_seq, hidden_files, journal_rows, raw_files
 from tests.journal.reading import Row

@@ -150,7 +150,7 @@ class TestJournal:
         def work(*places: Any, **names: Any) -> None:
             assert tried.acquire(timeout=20)
 
-        monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
+        monkeypatch.setattr("gateway.archive.compact.expire_raw", fail)
         monkeypatch.setattr(runner, "run", work)
         result = run("--journal", "journal", "--interval", "0.1")
         assert (result.exit_code, result.stderr) == (0, "old files cannot be deleted: a manifest makes no sense\n")

@@ -31,7 +31,7 @@ from gateway.archive import history
 from ..errors import named, of_archive
 from ..jobs import JOBS, AlarmLimits
 from ..jobs import figures as sums
-from ..jobs.alarms import CLEARED
+from ..jobs.consumers import CLEARED
 from ..spark import dataframe
 from . import counts
 from .counts import DESTINATIONS, EVENTS, REASONED, STEPS

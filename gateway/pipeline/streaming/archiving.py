@@ -43,7 +43,7 @@ def beside(
         now(journal, archive, say, stopping.is_set)
         yield
         return
-    from gateway.archive.retention import RAW_RETENTION, Expiry
+    from gateway.archive.compact import RAW_RETENTION, Expiry
 
     over = threading.Event()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.pipeline.jobs.alarms import Look, Suspect, Watch
+from gateway.pipeline.jobs.consumers import Look, Suspect, Watch
 
 LIMIT = 60
 AGES = {"+": LIMIT + 1, "-": LIMIT - 1, "=": LIMIT, "o": 0}

@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.archive.compact import compact
-from gateway.archive.retention import expire_raw
+from gateway.archive.compact import compact, expire_raw
 from gateway.pipeline import tables
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.jobs import JOBS, AlarmLimits, Job

@@ -1,4 +1,8 @@
-"""Origins of web pages, and lists of allowed origins, in the form of RFC 6454, section 6.2.
+"""Net: addresses of clients, as limits count them (logins, refusals, connections, rates), and origins of pages.
+
+An IPv6 client owns a network of 64 bits and can use each of its addresses, so the network counts as one client.
+
+Origins, and lists of allowed ones, have the form of RFC 6454, section 6.2:
 
     https://app.example.org           pages of that scheme, host and port (the default port of https is 443)
     https://*.example.org:8443        pages of every host below example.org, at any depth, but not of example.org
@@ -16,6 +20,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+
+
+def network_of(address: str) -> str:
+    """The address, or the network of an IPv6 address, that counts as one client; empty: the unix sockets."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped
+    return str(mapped) if mapped is not None else str(IPv6Address(int(parsed) >> 64 << 64)) + "/64"
+
 
 ANY = "*"
 
