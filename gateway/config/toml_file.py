@@ -95,7 +95,7 @@ def read() -> SettingsFile:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: it is not UTF-8 (byte {error.start + 1})") from None
-    text = with_new_names(written)
+    text = _KEY.sub(_NEW, written)  # no line moves
     try:
         return SettingsFile(path, text, tomllib.loads(text), written)
     except tomllib.TOMLDecodeError as error:
@@ -161,11 +161,6 @@ _OLD = r"(log|max|max_transaction|max_unacknowledged)_octets((?:_per_second(?:_p
 _KEY = re.compile(rf"\b{_OLD}(?=[\"']?\s*=)")
 _VARIABLE = re.compile(rf"GATEWAY_{_OLD}", re.IGNORECASE)
 _NEW = r"\1_bytes\2"
-
-
-def with_new_names(text: str) -> str:
-    """The text of a settings file with the new names; no line moves."""
-    return _KEY.sub(_NEW, text)
 
 
 def old_variables() -> dict[str, str]:

@@ -110,7 +110,7 @@ class Server:
             clock=trio.current_time,
             epoch=time.time,
             wake=self._wake_scheduler,
-            busy=self._on_unfinished,
+            busy=lambda: self._unfinished.set(),
             on_pressure=self._on_pressure,
             on_relief=self._on_relief,
             on_room=lambda: self.back_pressure.room_came(),
@@ -222,9 +222,6 @@ class Server:
                     self.broker.context.take_full()  # no publisher has caused it, so none is blocked
                     await self.flush()
                     await trio.lowlevel.checkpoint()
-
-    def _on_unfinished(self) -> None:
-        self._unfinished.set()
 
     def _wake_scheduler(self, due: float) -> None:
         self._alarm = alarm = _Alarm(self._on_alarm)  # an earlier one counts no more

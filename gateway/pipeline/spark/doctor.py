@@ -167,7 +167,8 @@ def _spark(patience: float) -> Iterator[Finding]:
             timeout=patience,
             check=False,
         )
-        output, reason = told.stdout, "it ended without a result: " + _last_line(told.stderr)
+        last = (told.stderr.decode(errors="replace").strip().splitlines() or ["nothing"])[-1]
+        output, reason = told.stdout, f"it ended without a result: {last[:300]}"
     except subprocess.TimeoutExpired as expired:
         output = expired.stdout or b""
     for line in output.decode(errors="replace").splitlines():
@@ -180,7 +181,3 @@ def _spark(patience: float) -> Iterator[Finding]:
     if left:
         yield Finding(left[0], "failed", reason)
         yield from [Finding(step, "not tried", "Repair the above first") for step in left[1:]]
-
-
-def _last_line(output: bytes) -> str:
-    return (output.decode(errors="replace").strip().splitlines() or ["nothing"])[-1][:300]
