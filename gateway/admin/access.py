@@ -87,15 +87,14 @@ class ConsoleSessions:
 
     name = "logins at the console"
 
-    def __init__(self, groups: Collection[str] = (), max_sessions: int = MAX_SESSIONS) -> None:
+    def __init__(self, groups: Collection[str] = ()) -> None:
         self._groups = groups
-        self._max_sessions = max_sessions
         self._signer = Signer(secrets.token_bytes(32), salt=COOKIE)
         self._known: dict[str, ConsoleSession] = {}
 
     def begin(self, user: str, seconds: float = LIFETIME, identity: Identity | None = None) -> ConsoleSession:
         """Begin a session of so many seconds, at most `LIFETIME`; `identity` is that of a user."""
-        while len(self._known) >= self._max_sessions:
+        while len(self._known) >= MAX_SESSIONS:
             self.end(next(iter(self._known.values())))
         until = trio.current_time() + min(seconds, LIFETIME)
         session = ConsoleSession(secrets.token_urlsafe(24), user, secrets.token_urlsafe(24), until, identity=identity)
