@@ -21,9 +21,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from .buffer import RowBuffer, joined
 from .record import RecordFacts
-from .rows import ALL, Rows
+from .rows import ALL, RowBuffer, Rows, joined
 from .segments import Mended, Segments, Sync, lock, reason_of
 
 _MIB = 1024 * 1024

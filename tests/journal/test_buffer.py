@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gateway.journal.buffer import Piece, RowBuffer, bytes_of, joined
+from gateway.journal.rows import Piece, RowBuffer, bytes_of, joined
 
 LIMIT = 80_000
 STEP = LIMIT // 8
