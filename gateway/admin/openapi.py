@@ -88,6 +88,10 @@ def errors_of(endpoint: Endpoint) -> list[int]:
     return sorted(found)
 
 
+def path_parameters(path: str) -> list[str]:
+    return re.findall(r"{(\w+)}", path)
+
+
 def _schemas(endpoints: Iterable[Endpoint]) -> Document:
     # A model is listed once, as a body or as an answer: none is both.
     bodies = {each.body for each in endpoints if each.body is not None}
@@ -119,7 +123,7 @@ def _operation(endpoint: Endpoint) -> Document:
     }
     in_path = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in re.findall(r"{(\w+)}", endpoint.path)
+        for name in path_parameters(endpoint.path)
     ]
     parameters = [*in_path, *parameters_of(endpoint.query)]
     if parameters:
