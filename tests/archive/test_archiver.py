@@ -206,14 +206,6 @@ class TestLock:
             assert archiver.step(everything=True)
         desk.archiver().close()
 
-    def test_a_gateway_that_comes_later(self, desk: Desk) -> None:
-        with desk.archiver() as one, desk.archiver() as other:
-            Writer(desk.journal).segments(1)
-            assert one.step(everything=True)
-            assert not other.step(everything=True)
-            assert not other.step(everything=True)
-            assert len(desk.said) == 1
-
 
 class Full(io.BufferedWriter):
     def write(self, data: object) -> int:

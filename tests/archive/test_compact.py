@@ -194,26 +194,6 @@ def test_raw_files_are_there(desk: Desk) -> None:
     assert by_seq(rows_of(desk.history())) == desk.rows
 
 
-@pytest.mark.parametrize("step", ["file visible", "manifest written"])
-def test_a_compaction_that_ended_early(desk: Desk, step: str) -> None:
-    """What it left is known, and goes."""
-
-    def at(name: str) -> None:
-        if name == step:
-            raise KeyboardInterrupt
-
-    desk.fill(50)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            desk.compact(at=at)
-        assert by_seq(archive_rows(desk.archive)) == by_seq(desk.rows)
-        desk.fill(20)
-    assert desk.compact()
-    assert by_seq(rows_of(desk.history())) == by_seq(desk.rows)
-    assert hidden_files(desk.archive / "history") == []
-    assert desk.said == []
-
-
 def test_a_raw_file_that_is_damaged(desk: Desk) -> None:
     desk.fill(100, 100, apart=60)
     path = desk.archive / "raw" / raw_files(desk.archive)[0]

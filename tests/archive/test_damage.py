@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gateway.journal import found
-from gateway.journal.record import BY_CODE
 from tests.archive.desk import (
     Desk,
     Row,
@@ -34,17 +33,6 @@ def second(desk: Desk) -> Path:
 @pytest.fixture
 def rows(second: Path) -> list[Row]:
     return journal_rows(second.parents[1])
-
-
-@pytest.fixture
-def damaged(desk: Desk) -> tuple[Path, list[Row]]:
-    """Behind a segment of 2 rows, one of two records with 2 rows each, the first of them damaged; and all 6 rows."""
-    writer = Writer(desk.journal)
-    writer.segments(2)
-    path = writer.records(2, 2)
-    rows = journal_rows(desk.journal)
-    flip(path, 20)
-    return path, rows
 
 
 def test_a_torn_end(desk: Desk, second: Path, rows: list[Row]) -> None:
@@ -94,31 +82,6 @@ def test_a_segment_without_sense(desk: Desk, second: Path, rows: list[Row]) -> N
     second.write_bytes(data)
     assert desk.all()
     assert by_seq(archive_rows(desk.archive)) == rows
-
-
-def test_a_segment_without_permission(desk: Desk, second: Path, rows: list[Row]) -> None:
-    data = second.read_bytes()
-    second.unlink()
-    second.mkdir()
-    with desk.archiver() as archiver:
-        assert not archiver.step(everything=True)
-        assert not archiver.step(everything=True)
-        assert desk.said == [f"{second} cannot be read: Is a directory; it is tried again"]
-        assert archive_rows(desk.archive) == [*rows[:2], *rows[5:]]
-        second.rmdir()
-        second.write_bytes(data)
-        assert archiver.step(everything=True)
-    assert by_seq(archive_rows(desk.archive)) == rows
-
-
-def test_events_of_a_newer_gateway(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    Writer(desk.journal).segments(8)
-    rows = journal_rows(desk.journal)
-    known = {code: layout for code, layout in BY_CODE.items() if code != 2}
-    monkeypatch.setattr("gateway.archive.columns.BY_CODE", known)
-    assert desk.all()
-    assert archive_rows(desk.archive) == [row for row in rows if row[4] != "delivered"]
-    assert "has 2 rows of events that this program does not know" in desk.said[0]
 
 
 def test_a_segment_that_is_damaged_meanwhile(desk: Desk) -> None:

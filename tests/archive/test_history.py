@@ -85,14 +85,6 @@ def test_a_file_that_goes_between(archive: Path, monkeypatch: pytest.MonkeyPatch
     assert names(history.files_of(archive, NOON)) == ["12/0001-0001.parquet", "12/0002-0001.parquet"]
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    manifest = Manifest(frozenset({"b", "a"}), ("2", "1"), 7)
-    assert history.read(tmp_path) == Manifest()
-    history.write(tmp_path, manifest)
-    assert history.read(tmp_path) == manifest
-    assert [path.name for path in tmp_path.iterdir()] == [MANIFEST]
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "raw": 3, "history": [], "rows": 0}'])
 def test_a_damaged_manifest(tmp_path: Path, text: str) -> None:
     (tmp_path / MANIFEST).write_text(text)

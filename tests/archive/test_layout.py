@@ -28,11 +28,6 @@ def test_each_range_has_a_visible_name_of_its_own(one: Range, other: Range) -> N
     assert layout.range_of(HIDDEN + one.name) is None
 
 
-@given(st.text(max_size=60) | st.sampled_from(["g-1-2-3.parquet", "--g-0000000000000001-00000002-00000003.parquet"]))
-def test_other_names(name: str) -> None:
-    assert layout.range_of(name) is None
-
-
 def test_the_order_of_names_is_that_of_rows() -> None:
     epoch = 1_700_000_000_000_000
     ranges = [Range("g", epoch, 9, 9), Range("g", epoch, 10, 100), Range("g", epoch + 1, 1, 1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,7 +11,6 @@ from gateway.archive import parquet_files
 from gateway.archive.parquet_files import ParquetWriter
 from gateway.archive.schema import SCHEMA
 from gateway.archive.segments import Tables
-from gateway.files import hidden
 from tests.archive.desk import BEGIN, Writer, journal_rows, rows_of
 
 HOUR = int(BEGIN // 3600)
@@ -56,14 +54,3 @@ def test_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, 
     with part.path.open("rb") as file:
         assert pq.ParquetFile(file).metadata.num_row_groups == groups
     assert len(rows_of([part.path])) == 20
-
-
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_discard(tmp_path: Path, is_finished: bool) -> None:
-    part = ParquetWriter(tmp_path / "raw" / NAME)
-    if is_finished:
-        part.finish()
-    assert hidden(part.path).exists()
-    part.discard()
-    part.discard()
-    assert os.listdir(tmp_path / "raw") == []

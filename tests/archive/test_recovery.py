@@ -23,21 +23,6 @@ from tests.archive.desk import (
 __all__ = ["desk"]
 
 
-def test_a_range_that_is_there(desk: Desk) -> None:
-    """Its hour that is missing is written, and nothing joins it."""
-    writer = Writer(desk.journal, apart=1800)
-    writer.segments(2, 2, 2)
-    rows = journal_rows(desk.journal)
-    with pytest.raises(KeyboardInterrupt):
-        desk.all(at=interrupting("file visible"))
-    assert [hour for hour, _, _ in desk.ranges()] == ["hour=22"]
-    writer.segments(2)
-    rows += journal_rows(desk.journal)[-2:]
-    assert desk.all()
-    assert {(first, last) for _, first, last in desk.ranges()} == {(1, 3), (4, 4)}
-    assert by_seq(archive_rows(desk.archive)) == rows
-
-
 def test_a_range_in_the_history(desk: Desk) -> None:
     """Its raw file is compacted and gone, and its segments are still there."""
     Writer(desk.journal).segments(2, 2)
@@ -82,13 +67,3 @@ def test_hidden_files_of_others(desk: Desk) -> None:
         (folder / f"_{layout.Range(gateway, 1, 1, 1).name}").touch()
     assert desk.all()
     assert desk.hidden() == [f"_{layout.Range('g2', 1, 1, 1).name}"]
-
-
-def test_an_invalid_manifest(desk: Desk) -> None:
-    Writer(desk.journal).segments(1)
-    folder = desk.archive / "history" / layout.folder_of(HOUR)
-    files.make_folder(folder)
-    (folder / history.MANIFEST).write_text("{")
-    assert not desk.all()
-    assert "_manifest.json is damaged" in desk.said[0]
-    assert desk.segments() == [1]

@@ -68,13 +68,6 @@ def test_any_rows(
     assert sorted(map(repr, found)) == sorted(map(repr, everything))
 
 
-def test_one_run_is_not_spilled(tmp_path: Path) -> None:
-    steps: list[str] = []
-    keys: list[Key] = [("/b", 1, 1), ("/a", 2, 2), (None, 3, 3)]
-    assert keys_of(sort_all(tmp_path, [table(keys)], steps)) == keys[::-1]
-    assert steps == ["runs removed"]
-
-
 def test_large_rows_that_stand_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A destination with large bodies beside one with many small rows: chunks are as large as any others."""
     monkeypatch.setattr(sorting, "RUN", 200_000)
