@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gateway.journal.buffer import Piece, RowBuffer, bytes_of, joined
+from gateway.journal.buffer import Piece, RowBuffer, bytes_of
 
 LIMIT = 80_000
 STEP = LIMIT // 8
@@ -54,23 +54,6 @@ class TestTheAlarm:
         assert not queue.is_empty()
         fill(queue, 1000)
         assert not queue.wake.is_set()
-
-    def test_a_row_that_comes_meanwhile(self) -> None:
-        """The thread finds nothing, and before it has set the alarm a row comes."""
-        queue = intake()
-        fill(queue, 1000)
-        drain(queue)
-        queue.wake.clear()
-
-        class Rows(list[Piece]):
-            def __bool__(self) -> bool:
-                if not len(self):
-                    self.append(b"late")
-                    return False
-                return True
-
-        queue._rows = Rows()
-        assert not queue.is_empty()
 
 
 class TestFull:
@@ -153,20 +136,6 @@ def test_takes_about_a_step() -> None:
         sizes.append(nbytes)
     assert sum(sizes) == LIMIT
     assert max(sizes) <= 2 * STEP
-
-
-def test_takes_one_row_at_least() -> None:
-    queue = intake()
-    queue._enter((b"front", b"x" * LIMIT, b""))
-    queue._enter(b"x")
-    assert len(queue.take()) == 1
-
-
-def test_joined() -> None:
-    assert joined([b"a", b"b"]) == [b"ab"]
-    assert joined([b"a", b"b", (b"c", b"d", b"e"), (b"f", b"g", b""), b"h", b"i"]) == [
-        b"ab", b"c", b"d", b"e", b"", b"f", b"g", b"", b"hi",
-    ]  # fmt: skip
 
 
 def test_two_threads() -> None:

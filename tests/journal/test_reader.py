@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 
 import pytest
 
-from gateway.journal import RecordError, Segment, found
+from gateway.journal import Segment, found
 from tests.journal.desk import GATEWAY, opened
 
 
@@ -31,16 +30,6 @@ def test_rows(path: Path) -> None:
     assert (segment.size, segment.torn, segment.unknown) == (path.stat().st_size, 0, 0)
 
 
-def test_torn_at_every_octet(path: Path) -> None:
-    data = path.read_bytes()
-    each = len(data) // 3
-    for cut in range(len(data)):
-        path.write_bytes(data[:cut])
-        segment = Segment(path)
-        assert [row[2] for row in segment] == [1, 2, 3][: cut // each]
-        assert segment.torn == cut % each
-
-
 def test_damaged(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -48,16 +37,3 @@ def test_damaged(path: Path) -> None:
     segment = Segment(path)
     assert [row[2] for row in segment] == [1, 3]
     assert (segment.torn, segment.damaged) == (0, len(data) // 3)
-
-
-def test_another_version(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    each = len(data) // 3
-    data[each + 8] = 9
-    data[each + 4 : each + 8] = zlib.crc32(data[each + 8 : 2 * each]).to_bytes(4, "little")
-    path.write_bytes(data)
-    segment = Segment(path)
-    rows = iter(segment)
-    assert next(rows)[2] == 1
-    with pytest.raises(RecordError, match=rf"000001\.seg, byte {each}: the record has version 9"):
-        next(rows)

@@ -52,10 +52,6 @@ class TestHeaders:
         wanted = {name: value for name, value in headers.items() if name.lower() != "passcode"}
         assert headers_in(headers_of(headers)) == wanted
 
-    @given(st.dictionaries(st.text("\0\x01ab01", max_size=4), st.text("\0\x01ab01", max_size=4)))
-    def test_with_what_separates_them(self, headers: dict[str, str]) -> None:
-        assert headers_in(headers_of(headers)) == headers
-
     @pytest.mark.parametrize("name", ["passcode", "PassCode", "PASSCODE"])
     def test_never_a_passcode(self, name: str) -> None:
         assert headers_in(headers_of({"a": "b", name: "secret", "c": "the passcode"})) == {
@@ -91,13 +87,6 @@ class TestRows:
         rows = decoder.rows(body_of(connected(), connected(), first_seq=7))
         assert [row[:5] for row in rows] == [("g1", 1_700_000_000_000_000, seq, 1, "connected") for seq in (7, 8)]
         assert decoder.unknown == 0
-
-    def test_names_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A reader does not keep all names that it ever saw."""
-        monkeypatch.setattr("gateway.journal.record._MOST_NAMES", 2)
-        names = [strings("tcp", "here", "me", str(number)) for number in (1, 2, 3, 1)]
-        rows = RowDecoder().rows(body_of(*[connected(each) for each in names]))
-        assert [row[schema.INDEX["session"]] for row in rows] == ["1", "2", "3", "1"]
 
 
 class TestOthers:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.broker.core.ports import Recorder
 from gateway.journal import ALL, NONE, schema
-from tests.journal.desk import GATEWAY, START, Clock, as_dict, opened, rows_of
+from tests.journal.desk import GATEWAY, START, Clock, opened, rows_of
 
 TEXTS = st.text(max_size=12)
 TOLD = [event for event in schema.EVENTS if event.name != "journal_dropped"]
@@ -143,44 +143,3 @@ class TestRemembering:
         assert [row["headers"] for row in rows_of(tmp_path)] == [
             headers for number in range(100) for headers in ({"number": str(number)}, shared, {"number": "x" * 2000})
         ]
-
-    def test_destinations(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gateway.journal.rows._MOST_DESTINATIONS", 2)
-        asked: list[str] = []
-
-        def bodies(destination: str) -> int:
-            asked.append(destination)
-            return ALL
-
-        journal = opened(tmp_path, bodies=bodies)
-        for name in "aabaca":
-            journal.accepted(0, b"", name, 1, {}, b"")
-        assert asked == ["a", "b", "c", "a"]
-        assert len(journal._destinations) <= 2
-
-
-def test_what_is_no_unicode(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    journal.record("error", 0, journal.names_of_session("tcp", "x", "\ud800"), reason="\udfff")
-    journal.close()
-    (row,) = rows_of(tmp_path)
-    assert (row["principal"], row["reason"]) == ("?", "?")
-
-
-def test_before_connected(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    journal.record("error", journal.clock(), journal.names_of_session("tcp", "here"), reason="no")
-    journal.close()
-    assert [set(row) - set(schema.OF_EVERY_ROW) for row in rows_of(tmp_path)] == [{"transport", "peer", "reason"}]
-
-
-def test_a_column_that_is_left_out_is_not_known(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
-    journal.record("dropped", journal.clock(), journal.names_of_destination("/queue/a"), message_id=7)
-    journal.close()
-    (row,) = rows_of(tmp_path)
-    assert set(row) - set(schema.OF_EVERY_ROW) == {"destination", "message_id"}
-
-
-def test_row_is_what_the_schema_has() -> None:
-    assert as_dict(tuple([None] * len(schema.COLUMNS))) == {}

@@ -43,8 +43,3 @@ def test_every_column_is_used() -> None:
     used = {name for event in schema.EVENTS for name in event.columns}
     assert used | set(schema.OF_EVERY_ROW) == set(schema.INDEX)
     assert {column.name for column in schema.COLUMNS if not column.nullable} == set(schema.OF_EVERY_ROW)
-
-
-def test_ddl() -> None:
-    assert schema.ddl().startswith("gateway string NOT NULL, epoch bigint NOT NULL, seq bigint NOT NULL, ts timestamp")
-    assert schema.ddl().endswith("headers map<string,string>, body binary")

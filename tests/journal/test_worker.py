@@ -81,18 +81,6 @@ class TestGathering:
         assert len(rows_of(tmp_path)) == 1
         desk.journal.close()
 
-    def test_and_without_rows(self, tmp_path: Path) -> None:
-        desk = Desk(tmp_path, sync=Sync.INTERVAL)
-        desk.tell()
-        desk.step()
-        assert desk.step() == pytest.approx(1)
-        desk.clock.go(1)
-        assert desk.step() == pytest.approx(9)
-        desk.clock.go(9)
-        assert desk.step() is None
-        assert len(rows_of(tmp_path)) == 1
-        desk.journal.close()
-
 
 class TestFailing:
     def test_nothing_is_lost_by_a_short_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,23 +139,6 @@ class TestFailing:
         desk.step()
         assert desk.calls[-1] == "works"
         assert desk.step() is None
-        desk.journal.close()
-
-    def test_what_cannot_be_completed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        desk = Desk(tmp_path)
-        desk.tell()
-        desk.step()
-        fault = Fault(monkeypatch, "rename", errno.EROFS)
-        desk.clock.go(10)
-        assert desk.step() == pytest.approx(1)
-        desk.clock.go(1)
-        assert desk.step() == pytest.approx(1)
-        assert desk.calls == ["the journal cannot be written: Read-only file system"]
-        fault.broken = False
-        desk.clock.go(1)
-        assert desk.step() is None
-        assert desk.calls[1:] == ["works"]
-        assert len(rows_of(tmp_path)) == 1
         desk.journal.close()
 
     def test_completing_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.journal import Journal, JournalError, Segment, found
+from gateway.journal import Journal, JournalError, found
 from tests.journal.desk import EARLIER, START, Clock, opened, rows_of
 
 
@@ -170,16 +170,6 @@ def test_a_thread_that_dies(tmp_path: Path, told: list[object]) -> None:
     assert said.is_set()
     assert not journal.is_behind
     assert [type(each) for each in told] == [ZeroDivisionError]
-
-
-def test_while_it_grows(tmp_path: Path) -> None:
-    """A reader sees what has been written so far."""
-    journal = opened(tmp_path)
-    tell(journal, 2)
-    journal.worker.step()
-    assert len(rows_of(tmp_path, ".open")) == 2
-    journal.close()
-    assert [len(list(Segment(path))) for path in found(tmp_path / "g1")] == [2]
 
 
 def test_each_segment_follows_the_wall_clock(tmp_path: Path) -> None:
