@@ -70,10 +70,6 @@ class TestMaking:
         opened(path).close(clean=True)
         assert list(path.parent.iterdir()) == [path]
 
-    def test_without_a_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match=r"no/a\.db cannot be made: there is no folder .*/no$"):
-            SQLiteStore.open(tmp_path / "no" / "a.db")
-
     @pytest.mark.parametrize("mode", [0o555, 0])
     def test_without_rights(self, home: Path, mode: int) -> None:
         home.chmod(mode)
@@ -93,13 +89,6 @@ class TestOpening:
         with pytest.raises(StoreError, match="is an SQLite file, but not a store of the gateway: name another file"):
             SQLiteStore.open(path)
         assert path.read_bytes() == before
-
-    def test_a_file_that_may_only_be_read(self, home: Path) -> None:
-        with without_rights():
-            opened(home / "a.db").close(clean=True)
-            (home / "a.db").chmod(0o444)
-            with pytest.raises(StoreError, match=r"a\.db cannot be used: Permission denied$"):
-                SQLiteStore.open(home / "a.db")
 
     def test_what_is_relied_on(self, store: SQLiteStore) -> None:
         """Some of it is another by default, and in some distributions of SQLite."""
@@ -186,10 +175,3 @@ def test_a_newer_one(old: Path) -> None:
     ):
         SQLiteStore.open(old)
     assert version_of(old) == 7
-
-
-def test_one_that_never_was(old: Path) -> None:
-    with closing(sqlite3.connect(old)) as connection:
-        connection.execute("PRAGMA user_version = 0")
-    with pytest.raises(StoreDamaged, match="there never was a schema 0"):
-        SQLiteStore.open(old)

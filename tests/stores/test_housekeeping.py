@@ -130,15 +130,6 @@ class TestRoom:
             await harness.committer.finish()
         await until(lambda: harness.storage.is_short)
 
-    async def test_a_disk_that_does_not_say(self, harness: Harness) -> None:
-        harness.disk.trouble = {"shortage": StoreError("store.db cannot be used: No such file or directory")}
-        await harness.look()
-        assert harness.refusal() == "durable messages are refused for now: the log of the server says why"
-        assert "No such file" in harness.storage.failure
-        harness.disk.trouble = {}
-        await harness.look()
-        assert not harness.refusal()
-
     async def test_a_store_that_fails_as_well(self, harness: Harness) -> None:
         """Which is told first."""
         harness.disk.little = LITTLE

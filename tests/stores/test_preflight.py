@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.core.ports import StoreError
-from gateway.stores import SQLiteStore, file, preflight, schema
+from gateway.stores import SQLiteStore, file, preflight
 from tests.stores.batches import new
 from tests.stores.test_sqlite_failure import disk_of
 
@@ -64,27 +64,6 @@ class TestLook:
             look(closed)
         Path(f"{closed}-wal").write_bytes(b"the rest may be here")
         look(closed)
-
-    @pytest.mark.parametrize(
-        ("pragma", "sentence"),
-        [
-            ("application_id = 1", "not a store of the gateway"),
-            (f"user_version = {schema.VERSION + 1}", "newer gateway"),
-        ],
-    )
-    def test_of_what_is_none_for_this_gateway(self, store: SQLiteStore, path: Path, pragma: str, sentence: str) -> None:
-        store._sql(f"PRAGMA {pragma}")
-        store.close(clean=True)
-        with pytest.raises(StoreError, match=sentence):
-            look(path)
-
-    @pytest.mark.parametrize("there", [False, True])
-    def test_without_the_right(self, closed: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool) -> None:
-        if not there:
-            closed.unlink()
-        monkeypatch.setattr(os, "access", lambda *_, **__: False)
-        with pytest.raises(StoreError, match="cannot be used: Permission denied"):
-            look(closed)
 
     def test_of_a_small_disk(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         disk_of(monkeypatch, free=4096, size=6144)

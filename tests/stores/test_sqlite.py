@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +12,6 @@ from tests.stores.batches import content_of, contents_of, new, opened, place, ro
 
 
 class TestMessages:
-    def test_come_back_with_their_contents(self, store: SQLiteStore) -> None:
-        store.write(new([1, 2, 3]))
-        assert store.read([1, 2, 3]) == [stored(1), stored(2), stored(3)]
-
     def test_in_the_order_asked_without_those_that_are_not_there(self, store: SQLiteStore) -> None:
         store.write(new([1, 2, 3]))
         assert store.read([9, 3, 1, 8]) == [stored(3), stored(1)]
@@ -70,32 +64,6 @@ class TestMessages:
         store.write(batch)
         assert contents_of(store) == [2, 3]
         assert store.read([1])[0].content == content_of(3)
-
-
-class TestSharedContents:
-    @pytest.fixture(autouse=True)
-    def three_rows(self, store: SQLiteStore) -> None:
-        batch = Batch(1, places={1: place(1), 2: place(2)}, contents={10: content_of(10)})
-        batch.rows = {row: StoredRow(row, into, 10, 5, 320) for row, into in ((11, 1), (12, 2), (13, 2))}
-        store.write(batch)
-
-    def test_goes_with_the_last_row(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, gone=[11, 13]))
-        assert contents_of(store) == [10]
-        store.write(Batch(3, gone=[12]))
-        assert contents_of(store) == []
-
-    def test_passes_on_within_a_batch(self, store: SQLiteStore) -> None:
-        store.write(Batch(2, gone=[11, 12, 13], rows={14: StoredRow(14, 1, 10, 5, 320)}))
-        assert store.read([14])[0].content == content_of(10)
-
-    def test_passes_from_its_own_row(self, store: SQLiteStore) -> None:
-        """As when a delayed message comes to its queue."""
-        store.write(new([20]))
-        store.write(Batch(3, gone=[20], rows={21: StoredRow(21, 2, 20, 5, 320)}))
-        assert store.read([21])[0].content == content_of(20)
-        store.write(Batch(4, gone=[21]))
-        assert contents_of(store) == [10]
 
 
 class TestPlaces:
@@ -187,12 +155,6 @@ class TestStart:
             store.write(new([row]))
         assert len([each for each in asked if each.startswith("UPDATE store")]) == 1
 
-    def test_rows_come_one_after_the_other(self, store: SQLiteStore) -> None:
-        store.write(new(range(1, 2501)))
-        rows = store.load().rows
-        assert next(iter(rows)) == stored(1).row
-        assert [row.row for row in rows] == list(range(2, 2501))
-
     def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
         store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))
         with pytest.raises(StoreDamaged, match="message 5 stands in place 3, which is missing"):
@@ -226,24 +188,3 @@ class TestTransientRows:
             pass
         assert contents_of(store) == [10]
         store.close(clean=True)
-
-    def test_in_a_place_that_is_gone(self, store: SQLiteStore, path: Path) -> None:
-        store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300, transient=True)}, contents={5: content_of(5)}))
-        assert rows_of(store) == []
-
-
-class TestUse:
-    def test_few_statements(self, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each costs the worker thread Python's lock, twice at least."""
-        store.write(new(range(1, 101)))
-        asked: list[str] = []
-
-        def ask(sql: str, *values: Any) -> sqlite3.Cursor:
-            asked.append(sql)
-            return store._connection.execute(sql, *values)
-
-        monkeypatch.setattr(store, "_sql", ask)
-        batch = new(range(101, 201))
-        batch.gone = list(range(1, 101))
-        store.write(batch)
-        assert len(asked) == 10  # begin, commit, one of places, one of rows that go, and 64 + 32 + 4 twice

@@ -44,16 +44,6 @@ def readable(store: SQLiteStore) -> list[int]:
 
 
 class TestMessagesWithoutContent:
-    def test_are_damaged(self, store: SQLiteStore, path: Path) -> None:
-        store.write(new([1, 2, 3]))
-        store._sql("DELETE FROM contents WHERE content = 2")
-        with pytest.raises(StoreDamaged, match="message 2 has no content") as damage:
-            store.read([2])
-        assert damage.value.place == "/queue/1"
-        with pytest.raises(StoreDamaged):
-            store.read([1, 2, 3])
-        assert store.read([1, 3, 4]) == [stored(1), stored(3)]
-
     @pytest.mark.parametrize("seed", range(3))
     def test_half_a_page(self, closed: Path, tmp_path: Path, seed: int) -> None:
         """Some sectors of a page: SQLite then finds nothing wrong, most of the time, and just not the messages."""

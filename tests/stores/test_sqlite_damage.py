@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import random
-import re
 from pathlib import Path
 
 import pytest
 
 from gateway.broker.model.changes import Batch, StoredRow
 from gateway.stores import SQLiteStore, StoreDamaged, file, tools
-from tests.stores.batches import body_of, content_of, new, opened, place, stored
+from tests.stores.batches import content_of, new, opened, place, stored
 
 ROWS = list(range(1, 1201))
 
@@ -49,16 +48,6 @@ def test_every_page_is_reported(sound: bytes, path: Path) -> None:
     for page in range(len(sound) // file.PAGE):
         path.write_bytes(damaged(sound, page))
         assert tools.check(path)
-
-
-def test_a_page_is_reported_by_what_it_held(sound: bytes, path: Path) -> None:
-    page = sound.index(body_of(600, 100)) // file.PAGE
-    path.write_bytes(damaged(sound, page))
-    finding, total = tools.check(path)[-2:]
-    assert total.endswith(" messages have no content")
-    found = re.fullmatch(r"contents: numbers (\d+) to (\d+) are damaged", finding)
-    assert found
-    assert int(found[1]) <= 600 <= int(found[2]) < int(found[1]) + 60
 
 
 def test_an_index_that_is_wrong_is_reported(store: SQLiteStore, path: Path) -> None:
@@ -107,14 +96,6 @@ def test_ids_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
     assert tools.import_(tmp_path / "other.db", lines.getvalue().splitlines()) == []
 
 
-@pytest.mark.parametrize("headers", ["'{\"a'", "x'ff'"])
-def test_headers_that_are_none(store: SQLiteStore, headers: str) -> None:
-    store.write(new([1, 2]))
-    store._sql(f"UPDATE contents SET headers = {headers} WHERE content = 1")
-    with pytest.raises(StoreDamaged, match="headers cannot be read"):
-        store.read([2, 1])
-
-
 class TestPlace:
     """Of one message that was asked for alone."""
 
@@ -130,11 +111,3 @@ class TestPlace:
             store.read([1, 2])
         assert together.value.place == ""
         assert store.read([2]) == [stored(2)]
-
-    def test_unless_that_is_damaged_too(self, store: SQLiteStore) -> None:
-        store.write(new([1]))
-        store._sql("UPDATE contents SET headers = x'ff' WHERE content = 1")
-        store._sql("ALTER TABLE places RENAME TO lost")
-        with pytest.raises(StoreDamaged) as damage:
-            store.read([1])
-        assert damage.value.place == ""

@@ -20,7 +20,6 @@ from gateway.stores import (
     StoreError,
     StoreFull,
     StoreLocked,
-    StoreReadOnly,
     errors,
     file,
     sqlite,
@@ -254,17 +253,6 @@ def failing(store: SQLiteStore, name: str) -> Iterator[None]:
         yield
     finally:
         store._sql = sql
-
-
-class TestReadOnly:
-    """As a system makes a disk that has errors."""
-
-    def test_by_sqlite_itself(self, store: SQLiteStore) -> None:
-        with (
-            pytest.raises(StoreReadOnly, match=r"store\.db: disk I/O error \(SQLITE_READONLY\)"),
-            failing(store, "SQLITE_READONLY"),
-        ):
-            store.write(new([1]))
 
 
 class TestFailingDisk:
