@@ -70,15 +70,6 @@ def test_redelivered_messages_of_several_blocks() -> None:
     assert memory.due() == [("/queue/a", f"new {number}") for number in range(1, 6)]
 
 
-def test_what_was_due_is_void_with_the_connection() -> None:
-    memory = Memory(0, 10)
-    memory.keep(block(range(2)))
-    memory.release(2)
-    memory.disconnected()
-    assert memory.due() == []
-    assert memory.knows("/queue/a\nm1")
-
-
 def test_no_more_is_remembered_than_asked_for() -> None:
     memory = Memory(0, 2)
     memory.keep(block(range(5)))

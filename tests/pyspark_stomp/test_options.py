@@ -8,12 +8,6 @@ from pyspark_stomp.errors import OptionError
 from pyspark_stomp.options import Options
 
 
-def test_defaults() -> None:
-    options = Options.of({})
-    assert (options.host, options.port, options.mode, options.max_rows) == ("localhost", 61613, "spool", 100_000)
-    assert (options.max_bytes, options.idle_timeout, options.heartbeat) == (64 * 1024**2, 2_000, 10_000)
-
-
 def test_names_in_any_case_and_values_of_all_kinds() -> None:
     options = Options.of(
         {

@@ -66,14 +66,6 @@ def test_batch_there_and_back(spark: SparkSession, broker: Broker, name: str) ->
     assert broker.waiting(queue) == []
 
 
-def test_sql(spark: SparkSession, broker: Broker, name: str) -> None:
-    broker.send(f"/queue/{name}", bodies(5), colour="red")
-    where = f"host '{broker.where['host']}', port '{broker.where['port']}', destination '/queue/{name}'"
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW waiting USING stomp OPTIONS ({where})")
-    row = spark.sql("SELECT count(*) AS n, max(headers['colour']) AS colour FROM waiting").collect()[0]
-    assert (row.n, row.colour) == (5, "red")
-
-
 def test_a_log_as_a_table(spark: SparkSession, broker: Broker, name: str) -> None:
     topic = f"/topic/log.{name}"
     broker.send(topic, bodies(5000))
