@@ -5,7 +5,6 @@ Spark is a stand-in here, but for one run in a process of its own.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,19 +16,15 @@ from typing import Any
 
 import pytest
 
-from gateway.archive.archiver import Archiver
 from gateway.archive.errors import ArchiveError
 from gateway.journal import found
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS, AlarmLimits
-from gateway.pipeline.report import build, page
-from gateway.pipeline.spark import session
 from gateway.pipeline.streaming import checkpoints, runner
-from gateway.pipeline.streaming.progress import BatchReport
 from tests.archive.desk import Writer, archive_rows
 from tests.pipeline.rows import accepted, write
 
-from .commands import Calls, Spark, folders, invoke, ran, run, spark
+from .commands import Calls, Spark, folders, ran, run, spark
 
 __all__ = ["folders", "ran", "spark"]
 
@@ -50,13 +45,6 @@ def test_options_are_passed_on(folders: Path, spark: Spark, ran: Calls) -> None:
     assert spark.stopped
 
 
-def test_all(spark: Spark, ran: Calls) -> None:
-    assert invoke("run", "all", "--archive", "s3a://b/a", "--tables", "t").exit_code == 0
-    assert spark.asked[:2] == (None, None)
-    assert ran.places[1:3] == (list(JOBS.values()), "s3a://b/a")
-    assert ran.names["files"] == runner.FILES
-
-
 def test_reset(folders: Path, spark: Spark, ran: Calls) -> None:
     kept, gone = folders / "tables" / "sessions" / "x.parquet", folders / "tables" / "metrics" / "x.parquet"
     for path in (kept, gone):
@@ -65,17 +53,6 @@ def test_reset(folders: Path, spark: Spark, ran: Calls) -> None:
     assert run("--reset-checkpoint").exit_code == 0
     assert kept.exists()
     assert not gone.exists()
-
-
-def test_a_signal_while_spark_starts(monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
-    def start(*asked: Any) -> Spark:
-        os.kill(os.getpid(), signal.SIGTERM)
-        return spark
-
-    monkeypatch.setattr(session, "session", start)
-    result = run()
-    assert (result.exit_code, ran.count) == (0, 0)
-    assert result.stderr == "Ends at once: nothing has begun.\n"
 
 
 def test_a_signal_while_it_archives(folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
@@ -91,17 +68,6 @@ def test_a_signal_while_it_archives(folders: Path, monkeypatch: pytest.MonkeyPat
     assert (result.exit_code, ran.count, spark.asked) == (0, 0, ())
     told = "Ends when the segments in work are in the archive; another Ctrl-C or SIGTERM ends it at once.\n"
     assert result.stderr == told
-
-
-def test_standard_output_is_json_alone(monkeypatch: pytest.MonkeyPatch, spark: Spark) -> None:
-    def work(*places: Any, progress: Any, **names: Any) -> None:
-        progress.batch(BatchReport("metrics", 3, 10, 0.5, None, 0))
-        progress.say("a sentence")
-
-    monkeypatch.setattr(runner, "run", work)
-    result = run("--json")
-    assert json.loads(result.stdout)["batch"] == 3
-    assert result.stderr == "a sentence\n"
 
 
 class TestJournal:
@@ -154,20 +120,6 @@ class TestJournal:
         monkeypatch.setattr(runner, "run", work)
         result = run("--journal", "journal", "--interval", "0.1")
         assert (result.exit_code, result.stderr) == (0, "old files cannot be deleted: a manifest makes no sense\n")
-
-    def test_before_a_report(
-        self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(build, "report", Calls("figures"))
-        monkeypatch.setattr(page, "page_of", Calls("page"))
-        assert invoke("report", "--archive", "archive", "--journal", "journal").exit_code == 0
-        assert self.raw(folders) == 1
-
-    def test_another_archiver(self, journal: Writer, spark: Spark, ran: Calls) -> None:
-        with Archiver(Path("journal"), Path("archive")):
-            result = run("--journal", "journal")
-        assert (result.exit_code, ran.count) == (1, 0)
-        assert len(result.stderr.splitlines()) == 1
 
     def test_archiving_fails(self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", lambda archiver, everything: False)

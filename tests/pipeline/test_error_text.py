@@ -8,7 +8,6 @@ import pytest
 
 from gateway.pipeline.corrupt_files import of_archive
 from gateway.pipeline.error_text import reason
-from gateway.pipeline.errors import JobFailure
 
 HISTORY = Path("/a/history/d/h/b.parquet")
 
@@ -16,7 +15,6 @@ HISTORY = Path("/a/history/d/h/b.parquet")
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (JobFailure("One sentence."), "One sentence."),
         (OSError(28, "No space left on device"), "No space left on device"),
         (OSError(2, "No such file", "/a"), "/a: No such file"),
         (ValueError("one\ntwo"), "one"),
@@ -25,7 +23,6 @@ HISTORY = Path("/a/history/d/h/b.parquet")
             RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: oops SQLSTATE: XXKST\n=== Plan"),
             "oops",
         ),
-        (RuntimeError("[NO_SUCH.THING] there is none SQLSTATE: 42703;\n'Project"), "there is none"),
         (
             RuntimeError(
                 "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] "
@@ -51,13 +48,6 @@ HISTORY = Path("/a/history/d/h/b.parquet")
             "/a/history/d/h/b.parquet is damaged (Couldn't deserialize thrift: TProtocolException: Invalid data); "
             + of_archive(HISTORY),
         ),
-        (
-            RuntimeError(
-                "Encountered error while reading file file:///a/b.parquet.  SQLSTATE: KD001\n\tat x.y(Z.java:1)\n"
-                "Caused by: java.lang.RuntimeException: file:/a/b.parquet is not a Parquet file\n\t... 3 more\n"
-            ),
-            f"/a/b.parquet is damaged (is not a Parquet file); {of_archive(Path('/a/b.parquet'))}",
-        ),
     ],
 )
 def test_a_reason_is_one_sentence(error: Exception, sentence: str) -> None:
@@ -67,23 +57,13 @@ def test_a_reason_is_one_sentence(error: Exception, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (
-            "[PYTHON_DATA_SOURCE_ERROR] Failed\nTraceback:\n  at\npyspark_stomp.errors.ServerError: it says: no\n\nx",
-            "it says: no",
-        ),
         ("[X.Y] Traceback (most recent call last):\nValueError: too small\n", "too small"),
         ("[TABLE_NOT_FOUND] There is no t. SQLSTATE: 42P01; line 1\nplan", "There is no t."),
         (
             "An error.\n: a.b.X: In awaitResult: \n\tat x\nCaused by: a.b.X: Job aborted: too large\n\tat y",
             "Job aborted: too large",
         ),
-        (
-            ": a.b.X: no\n\tat x\nCaused by: a.b.Y: Traceback (most recent call last):\nValueError: too small\n",
-            "too small",
-        ),
         ("a.b.XException: outer\n\tat x\nCaused by: a.b.Y: inner\n\tat y", "inner"),
-        ("An error occurred while calling o1.x.\n: java.lang.X: it is so\n\tat y", "it is so"),
-        ("plain", "plain"),
     ],
 )
 def test_the_sentence_in_an_exception(text: str, sentence: str) -> None:

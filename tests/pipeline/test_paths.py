@@ -83,9 +83,3 @@ def test_places_that_cannot_be_used(
     with pytest.raises(kind) as caught:
         attempt(tmp_path)
     assert str(caught.value).startswith(sentence.format(here=tmp_path))
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    with pytest.raises(EnvironmentFailure, match="cannot be written"):
-        paths.make("--tables", tmp_path)

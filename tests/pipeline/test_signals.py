@@ -78,10 +78,3 @@ def test_a_signal_before_the_block() -> None:
             reached = True
     assert not reached
     assert len(said) == 1
-
-
-def test_exceptions_are_not_hidden() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyError), StopOnSignal(print, UNTIL) as stopping, stopping.at_once():
-        raise KeyError
-    assert signal.getsignal(signal.SIGINT) is before

@@ -16,7 +16,6 @@ from gateway.pipeline.streaming import checkpoints
 from gateway.pipeline.tables import BatchSummary
 
 from . import rows
-from .commands import python
 
 NOW = datetime(2026, 3, 1, 14, tzinfo=UTC)
 JOB = JOBS["metrics"]
@@ -120,12 +119,6 @@ def test_files_of_an_unfinished_batch_wait(tmp_path: Path) -> None:
     assert found.failed
 
 
-def test_unknown_tables(tmp_path: Path) -> None:
-    found = status(None, str(tmp_path), None, NOW)
-    assert found.lines()[2:] == ["tables       not known here; --tables or the setting `tables` names their folder"]
-    assert (found.json()["jobs"], found.failed) == (None, False)
-
-
 def test_nothing_is_there(tmp_path: Path) -> None:
     found = status(tmp_path / "journal", str(tmp_path / "archive"), tmp_path / "tables", NOW)
     assert found.journal == ()
@@ -169,8 +162,3 @@ def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:
     found = status(folder, "hdfs://a", tmp_path, NOW + timedelta(days=-1))
     assert found.journal is not None
     assert found.journal[0] == JournalStatus("g1", 2, 2048, 0.0, 1)
-
-
-def test_it_needs_no_spark() -> None:
-    code = "import sys; import gateway.pipeline.status; print('pyspark' in sys.modules)"
-    assert python(code).stdout == "False\n"

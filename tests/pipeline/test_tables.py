@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,16 +89,6 @@ def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) ->
     assert names(tmp_path) == ["0000000000-0000000000.parquet", "0000000001-0000000001.parquet"]
 
 
-def test_a_list_is_not_merged(tmp_path: Path) -> None:
-    letters = JobTable(tmp_path, time="ts")
-    rows = [pa.table({"ts": pa.array([START], pa.timestamp("us", "UTC")), "headers": [[("a", "1")]]})] * 2
-    letters.write(0, pa.concat_tables(rows))
-    letters.write(1, rows[0])
-    assert letters.read().num_rows == 3
-    assert letters.read(START).num_rows == 3
-    assert letters.read(START + timedelta(seconds=1)).num_rows == 0
-
-
 def test_a_batch_that_is_not_next_is_refused(tmp_path: Path) -> None:
     written = table(tmp_path)
     with pytest.raises(JobFailure, match="is empty, but its checkpoint continues with batch 7"):
@@ -140,12 +129,6 @@ def test_merged_files_are_merged_again_up_to_a_size(tmp_path: Path, monkeypatch:
         written.write(batch, partial(batch))
     spans = [piece.span for piece in written.files()]
     assert spans == [9, 9, 9, 9, 3, 1]  # 27 would be a third level
-    monkeypatch.setattr(tables, "_MOST_ROWS", 2)
-    for batch in range(40, 46):
-        written.merge(before=batch)
-        written.write(batch, partial(batch))
-    assert [piece.span for piece in written.files()] == [9, 9, 9, 9, 3, *[1] * 7]
-    assert counts(written.read()) == {"a": 46}
 
 
 def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
@@ -168,21 +151,6 @@ def test_a_kill_during_a_merge_changes_nothing(tmp_path: Path) -> None:
     for name, data in before.items():
         (tmp_path / name).write_bytes(data)
     assert counts(written.read()) == {"a": FAN + 2}
-
-
-def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = table(tmp_path)
-    written.write(0, partial(0))
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(OSError, match="No space left"):
-        written.write(1, partial(0))
-    monkeypatch.undo()
-    assert names(tmp_path) == ["0000000000-0000000000.parquet"]
-    assert counts(written.read()) == {"a": 1}
 
 
 def test_since_brings_all_recent_rows(tmp_path: Path) -> None:

@@ -95,26 +95,6 @@ def test_alarms_of_looks(script: str, told: str) -> None:
     assert not last or last == max([row["ts"] for row in scene.rows if row["state"] == "raised"])
 
 
-def test_row_of_an_alarm() -> None:
-    assert Scene("0+ 10+").rows == [
-        {
-            "ts": seconds(10),
-            "state": "raised",
-            "kind": "stuck",
-            "since": seconds(10),
-            "gateway": "g",
-            "epoch": 1,
-            "session": "s",
-            "principal": "anna",
-            "peer": "peer",
-            "subscription": None,
-            "destination": "/queue/a",
-            "pending": 3,
-            "oldest_us": seconds(AGES["+"]),
-        }
-    ]
-
-
 def test_messages_settled_after_a_look_count_for_the_next() -> None:
     scene = Scene("0+")
     suspect = Suspect(**scene.watch.state()[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.pipeline.jobs import JOBS, AlarmLimits
 from gateway.pipeline.jobs.consumers import fold
 from tests.pipeline import rows
-from tests.pipeline.jobs.reference import LOOKS, in_order, looks_of
+from tests.pipeline.jobs.reference import in_order, looks_of
 from tests.pipeline.jobs.story import CHANCES, OVER, UNDER, cut, life, numbered
 
 JOB = JOBS["consumers"]
@@ -53,25 +52,6 @@ def test_it_makes_no_difference_how_rows_are_split(random: Random, parts: int) -
     state, pieces = folded([[*second, *first] for first, second in zip(one, other, strict=True)])
     assert in_order(pieces) == in_order(table)
     assert state == whole
-
-
-def test_alarms_are_raised_and_cleared_in_turns() -> None:
-    states: Counter[str] = Counter()
-    for number in range(20):
-        found = folded([life(Random(number))])[1].to_pylist()
-        states.update([row["state"] for row in found])
-        raised: dict[tuple[Any, ...], Any] = {}
-        for row in sorted(found, key=lambda row: (row["ts"], row["state"] != "cleared")):
-            key = tuple([row[name] for name in ("gateway", "epoch", "session", "subscription", "destination")])
-            if row["state"] == "raised":
-                assert key not in raised
-                raised[key] = row["kind"], row["ts"]
-            else:
-                assert raised[key] == (row["kind"], row["since"])
-            if row["state"] == "cleared":
-                del raised[key]
-    assert states["raised"] > states["cleared"] > 40
-    assert states["held"]
 
 
 def test_consumer_that_is_stuck_among_some_that_are_not() -> None:
@@ -119,13 +99,6 @@ def test_a_restarted_gateway_clears_the_alarms_of_its_last_process() -> None:
     assert folded([[fresh], late])[1]["state"].to_pylist() == ["raised", "cleared"]
 
 
-def test_batch_without_rows() -> None:
-    state, table = folded([looks(0, 10)])
-    same, nothing = fold(state, LOOKS.empty_table(), LIMITS)
-    assert same == state
-    assert (nothing.num_rows, nothing.schema) == (0, table.schema)
-
-
 def test_snapshot_has_what_is_raised_now_and_what_changed() -> None:
     several = [*looks(0, 10, session="a"), rows.disconnected(11, session="a")]
     several += looks(20, 30, session="b", oldest_us=80_000_000)
@@ -143,12 +116,6 @@ def test_snapshot_has_what_is_raised_now_and_what_changed() -> None:
     before = [("c", "raised"), ("b", "raised"), ("a", "cleared"), ("a", "raised")]
     assert changes[2:] == [(*each, "stuck") for each in before]
     assert (shown["raised_left_out"], shown["changes_left_out"]) == (0, 0)
-
-
-def test_snapshot_of_nothing() -> None:
-    for table in (pyarrow.table({}), folded([[]])[1]):
-        shown = JOB.snapshot(table, NOW)
-        assert (shown["stuck"], shown["slow"], shown["raised"], shown["changes"]) == (0, 0, [], [])
 
 
 def test_snapshot_of_very_many_alarms_is_small() -> None:

@@ -44,11 +44,6 @@ def test_snapshot_has_the_newest_and_the_most_frequent() -> None:
     assert (shown["places_left_out"], shown["newest_left_out"]) == (0, 0)
 
 
-def test_snapshot_of_nothing() -> None:
-    assert JOB.snapshot(pyarrow.table({}), NOW)["total"] == 0
-    assert JOB.snapshot(table_of([]), NOW)["newest"] == []
-
-
 def test_snapshot_of_very_many_is_small() -> None:
     headers: dict[str, Any] = {f"{number}-{'ä' * 5000}": "\0" * 5000 for number in range(40)}
     told = [

@@ -8,7 +8,7 @@ from random import Random
 import pyarrow
 from hypothesis import given, settings
 
-from gateway.pipeline.jobs import figures
+from gateway.pipeline.jobs import JOBS, figures
 from gateway.pipeline.jobs.figures import EVENTS, KINDS
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import METRICS, folded, is_browsed, metrics_of
@@ -52,3 +52,6 @@ def test_no_rows() -> None:
         assert figures.by_destination(table).top == []
         assert figures.by_time(table) == []
         assert figures.heat(table) == {}
+    for job in JOBS.values():
+        shown = job.snapshot(pyarrow.table({}), rows.START)
+        assert not any(each for each in shown.values() if isinstance(each, list))

@@ -35,15 +35,6 @@ def test_buckets_leave_nothing_out() -> None:
     assert bounds[latency.LAST][0] == 2**63 - 1
 
 
-def test_bucket_is_wide_in_proportion() -> None:
-    for bucket in range(latency.LAST):
-        low, high = latency.bounds(bucket)
-        if high > low:
-            least, greatest, middle = low, high - 1, latency.middle(bucket)
-            assert abs(middle - least) <= latency.ERROR * least
-            assert abs(middle - greatest) <= latency.ERROR * greatest
-
-
 @given(
     st.lists(st.one_of(st.integers(0, 200), st.integers(0, 10**7)), min_size=1, max_size=300),
     st.integers(1, 1000).map(lambda permille: Fraction(permille, 1000)),
@@ -54,16 +45,6 @@ def test_percentile_is_near_the_true_one(times: list[int], quantile: Fraction) -
     found = latency.percentile(counts, float(quantile))
     assert found is not None
     assert abs(found - true) <= latency.ERROR * true
-
-
-def test_no_times_have_no_percentile() -> None:
-    assert latency.percentile({}, 0.5) is None
-    assert latency.percentiles({}) is None
-
-
-def test_the_usual_percentiles() -> None:
-    counts = Counter([latency.bucket(us) for us in range(1, 100_001)])
-    assert latency.percentiles(counts) == pytest.approx((50_000, 95_000, 99_000), rel=latency.ERROR)
 
 
 @pytest.mark.spark

@@ -64,13 +64,6 @@ def test_snapshot_of_what_there_was() -> None:
     assert shown["heat"] == {"queue": [("2026-03-01T12:00:00Z", 9, 3)], "ack": [("2026-03-01T12:00:00Z", 11, 2)]}
 
 
-def test_snapshot_of_nothing() -> None:
-    for table in (pyarrow.table({}), METRICS.empty_table()):
-        shown = JOB.snapshot(table, NOW)
-        assert (shown["totals"]["accepted"], shown["totals"]["queue"]) == (0, None)
-        assert (shown["destinations"], shown["minutes"]["at"], shown["heat"]["ack"]) == ([], [], [])
-
-
 def test_snapshot_of_very_many_destinations_is_small() -> None:
     names = [f"/queue/{number:05}.{'x' * 60}" for number in range(10_000)]
     told = metrics_of([rows.row("delivered", at, queue_us=7**at, destination="/queue/0") for at in range(20)])

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow
 from hypothesis import given, settings
 
-from gateway.pipeline.jobs import JOBS, sessions
+from gateway.pipeline.jobs import JOBS
 from tests.pipeline import rows
 from tests.pipeline.jobs.reference import TIME, in_order, merged, session_of, sessions_of
 from tests.pipeline.jobs.story import CHANCES, split, story
@@ -95,12 +95,6 @@ def test_connected_sessions_come_first_then_the_newest() -> None:
     assert states == [*running, ("d", "ended"), ("c", "lost")]
     assert shown["states"] == {"connected": 3, "ended": 1, "lost": 1}
     assert shown["totals"]["accepted"] == 5  # also that of no session
-
-
-def test_snapshot_of_nothing() -> None:
-    shown = JOB.snapshot(pyarrow.table({}), NOW)
-    assert shown["totals"] == dict.fromkeys([*sessions.COUNTS, "octets", "octets_delivered"], 0)
-    assert (shown["sessions"], shown["left_out"]) == ([], 0)
 
 
 def test_snapshot_of_very_many_sessions_is_small() -> None:

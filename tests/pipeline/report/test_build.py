@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.pipeline.jobs import AlarmLimits
-from gateway.pipeline.report import Report, build, page_of, report
+from gateway.pipeline.report import Report, build, report
 from gateway.pipeline.report.build import alarms
 from gateway.pipeline.spark import dataframe
 from tests.pipeline import rows as synthetic
-from tests.pipeline.report.conftest import Look
 from tests.pipeline.rows import START
 
 if TYPE_CHECKING:
@@ -115,25 +114,6 @@ def test_destinations_reasons_letters_and_consumers(spark: SparkSession, archive
     assert (found.pending, found.oldest_us) == (5, 530_000_000)
     empty = report(spark, str(archive), START + timedelta(days=1), START + timedelta(days=2))
     assert (empty.rows, empty.steps, empty.first) == (0, (), None)
-
-
-@pytest.mark.spark
-def test_the_page_has_the_same_figures(built: Report, look: Look) -> None:
-    seen = look(page_of(built), viewport={"width": 390, "height": 844})
-    expected = Counter([row["event"] for row in inside()])
-    for event in ("accepted", "delivered", "acked", "nacked", "redelivered", "dead_lettered", "expired", "dropped"):
-        assert seen["figures"][event] == str(expected[event])
-    assert seen["figures"]["journal_rows"] == str(len(inside()))
-    assert seen["figures"]["missing"] == "41"
-    assert seen["figures"]["stuck"] == "1"
-    by_destination = Counter([row["destination"] for row in inside() if row["event"] == "accepted"])
-    shown = {
-        each["destination"]: int(each["value"])
-        for each in seen["rows"]
-        if each["in"] == "destinations" and each["figure"] == "accepted"
-    }
-    assert shown == by_destination
-    assert seen["scroll"] == 0
 
 
 def told(state: str, at: int, **columns: Any) -> dict[str, Any]:

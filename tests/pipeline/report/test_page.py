@@ -62,13 +62,6 @@ def test_it_can_be_read(make: Callable[[], Report], scheme: str, size: str, look
         assert chart["height"] > 200
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("width", [500, 700, 760, 1000, 1010])
-def test_no_width_cuts_anything_off(width: int, look: Look) -> None:
-    seen = look(page_of(made.day()), viewport={"width": width, "height": 900})
-    assert (seen["scroll"], seen["wide"]) == (0, [])
-
-
 def test_on_paper_it_is_light_and_whole(look: Look) -> None:
     """As wide as A4 between its margins."""
     seen = look(page_of(made.day()), media="print", colorScheme="dark", viewport={"width": 718, "height": 1047})

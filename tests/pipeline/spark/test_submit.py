@@ -83,9 +83,3 @@ def test_the_same_packages_make_the_same_bytes(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a" / NAME) as file:
         assert file.testzip() is None
         assert not [name for name in file.namelist() if "__pycache__" in name]
-
-
-def test_the_driver_runs_our_commands(tmp_path: Path) -> None:
-    made(tmp_path)
-    told = python((tmp_path / "driver.py").read_text(), "--help", check=True)
-    assert told.stdout.startswith("Usage: gateway pipeline ")

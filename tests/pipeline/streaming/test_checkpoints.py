@@ -193,12 +193,3 @@ def test_a_state_is_there_for_the_batch_that_may_run_again(tmp_path: Path) -> No
     (tmp_path / "_state" / "consumers" / "2.json").write_text('{"a":')
     with pytest.raises(UsageFailure, match=rf"the state before batch 3, .*/2\.json, is damaged: {again}"):
         state.before(3)
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints.write_json(tmp_path / "a.json", {"a": 1})
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        checkpoints.write_json(tmp_path / "a.json", {"a": 2})
-    assert checkpoints.read_json(tmp_path / "a.json") == {"a": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]

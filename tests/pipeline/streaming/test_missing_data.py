@@ -94,18 +94,3 @@ def test_a_job_that_was_away_too_long_reports_missed_files(spark: SparkSession, 
     place.run(spark, progress=progress)
     assert sentence not in progress.told.getvalue()
     assert sum(checkpoints.missed(place.tables, "metrics").values()) == 3
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_a_new_job_reports_unreadable_files(spark: SparkSession, place: Place) -> None:
-    place.add(3)
-    place.expire()
-    place.add(1)
-    progress = Watched()
-    place.run(spark, progress=progress)
-    assert place.counted == 5
-    assert (
-        "metrics: in history/ alone, which no job reads: 3 files of 3 hours, whose rows are not in the table"
-        in progress.told.getvalue()
-    )

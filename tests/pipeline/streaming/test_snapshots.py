@@ -15,7 +15,6 @@ import pytest
 
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS
-from gateway.pipeline.streaming import snapshots
 from gateway.pipeline.streaming.snapshots import Snapshots
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -99,16 +98,6 @@ def test_merged_files_are_not_counted_twice(
         if batch % 7 in (0, 1, 4):  # before, across and after each merge
             snapshot.make(NOW)
             assert shown(tmp_path)["count"] == batch + 1
-
-
-def test_it_is_read_anew_now_and_then(tmp_path: Path, table: tables.JobTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "_AGAIN", 0.0)
-    snapshot = Snapshots(JOB, tmp_path)
-    table.write(0, partial((1, 1)))
-    snapshot.make(NOW)
-    table.write(0, partial((1, 5)))  # nothing does that; it shows that the file was read again
-    snapshot.make(NOW)
-    assert shown(tmp_path)["count"] == 5
 
 
 def test_a_day_of_too_many_rows_is_shorter(tmp_path: Path, table: tables.JobTable) -> None:
