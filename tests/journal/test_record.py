@@ -1,15 +1,16 @@
-"""Bytes of records and back."""
+"""Bytes of records and back, in memory and in segments, and the table of the schema."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.journal import RecordError, schema
+from gateway.journal import RecordError, Segment, found, schema
 from gateway.journal.record import (
     LAYOUTS,
     RecordFacts,
@@ -22,6 +23,7 @@ from gateway.journal.record import (
     string,
     strings,
 )
+from tests.journal.desk import GATEWAY, opened
 
 FACTS = RecordFacts("g1", "r", 1_700_000_000_000_000, 999)
 TEXTS = st.text(max_size=20)
@@ -146,3 +148,70 @@ class TestNonsense:
                 other = body[:place] + bytes([octet]) + body[place + 1 :]
                 with contextlib.suppress(RecordError):
                     RowDecoder().rows(other)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A segment of three records, with one row each."""
+    journal = opened(tmp_path)
+    for number in range(3):
+        journal.record("error", journal.clock(), journal.names_of_session("tcp", "here"), reason=str(number))
+        journal.worker.step()
+        journal.clock.go(1)  # type: ignore[attr-defined]
+    journal.close()
+    (path,) = found(tmp_path / GATEWAY)
+    return path
+
+
+def test_rows(path: Path) -> None:
+    segment = Segment(path)
+    assert [row[2] for row in segment] == [1, 2, 3]
+    assert [len(rows) for rows in segment.records()] == [1, 1, 1]
+    assert (segment.size, segment.torn, segment.unknown) == (path.stat().st_size, 0, 0)
+
+
+def test_damaged(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    segment = Segment(path)
+    assert [row[2] for row in segment] == [1, 3]
+    assert (segment.torn, segment.damaged) == (0, len(data) // 3)
+
+
+def test_codes_never_change() -> None:
+    """They are in files."""
+    assert {event.code: event.name for event in schema.EVENTS} == {
+        1: "accepted",
+        2: "delivered",
+        3: "redelivered",
+        4: "acked",
+        5: "nacked",
+        6: "expired",
+        7: "dead_lettered",
+        8: "dropped",
+        9: "tx_begun",
+        10: "tx_committed",
+        11: "tx_aborted",
+        12: "subscribed",
+        13: "unsubscribed",
+        14: "connected",
+        15: "disconnected",
+        16: "error",
+        17: "heartbeat_missed",
+        18: "gauge_subscription",
+        19: "gauge_destination",
+        20: "journal_dropped",
+    }
+
+
+@pytest.mark.parametrize("event", schema.EVENTS, ids=lambda event: event.name)
+def test_events_have_columns(event: schema.Event) -> None:
+    assert set(event.columns) <= set(schema.INDEX) - set(schema.OF_EVERY_ROW)
+    assert len(set(event.columns)) == len(event.columns)
+
+
+def test_every_column_is_used() -> None:
+    used = {name for event in schema.EVENTS for name in event.columns}
+    assert used | set(schema.OF_EVERY_ROW) == set(schema.INDEX)
+    assert {column.name for column in schema.COLUMNS if not column.nullable} == set(schema.OF_EVERY_ROW)

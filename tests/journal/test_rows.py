@@ -1,4 +1,4 @@
-"""What the broker tells, and what is read of it."""
+"""What the broker asks for and tells, and what is read of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.broker.core.ports import Recorder
-from gateway.journal import ALL, NONE, schema
+from gateway.journal import ALL, NONE, Journal, schema
 from tests.journal.desk import GATEWAY, START, Clock, opened, rows_of
 
 TEXTS = st.text(max_size=12)
@@ -143,3 +143,17 @@ class TestRemembering:
         assert [row["headers"] for row in rows_of(tmp_path)] == [
             headers for number in range(100) for headers in ({"number": str(number)}, shared, {"number": "x" * 2000})
         ]
+
+
+def test_a_journal_is_a_recorder(tmp_path: Path) -> None:
+    recorder: Recorder = opened(tmp_path)
+    assert recorder.clock() > 0
+    assert recorder.is_behind is False
+    assert isinstance(recorder, Journal)
+    recorder.close()
+
+
+def test_parameters_have_the_same_names() -> None:
+    for name, method in inspect.getmembers(Recorder, inspect.isfunction):
+        if not name.startswith("_"):
+            assert inspect.signature(method) == inspect.signature(getattr(Journal, name)), name
