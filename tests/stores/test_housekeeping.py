@@ -105,12 +105,7 @@ class TestRoom:
         assert harness.storage.failure == LITTLE
         assert not harness.storage.is_failing
         assert [(line["log_level"], line["reason"]) for line in logs] == [("error", LITTLE)]
-
-    async def test_it_returns_without_any_send(self, harness: Harness) -> None:
-        harness.disk.little = LITTLE
-        await harness.look()
-        assert harness.refusal()
-        harness.disk.little = ""
+        harness.disk.little = ""  # it returns without any send
         with structlog.testing.capture_logs() as logs:
             await until(lambda: not harness.storage.failure)
         assert not harness.refusal()
@@ -129,17 +124,6 @@ class TestRoom:
             harness.change(str(number))
             await harness.committer.finish()
         await until(lambda: harness.storage.is_short)
-
-    async def test_a_store_that_fails_as_well(self, harness: Harness) -> None:
-        """Which is told first."""
-        harness.disk.little = LITTLE
-        await harness.look()
-        harness.disk.errors = [FULL] * 3
-        harness.change()
-        await until(lambda: harness.storage.is_failing)
-        assert harness.refusal() == "durable messages are refused for now: the disk is full"
-        await harness.committer.finish()
-        assert harness.refusal() == "durable messages are refused for now: the disk is nearly full"
 
 
 GONE = StoreError("store.db is gone")

@@ -58,11 +58,7 @@ class TestCheck:
     @pytest.mark.parametrize(
         ("harm", "finding"),
         [
-            (
-                "UPDATE contents SET headers = '{' WHERE content = 7",
-                "contents: number 7 is damaged: Expecting property",
-            ),
-            ("UPDATE contents SET headers = x'00' WHERE content = 7", "contents: number 7 is damaged"),
+            ("UPDATE contents SET headers = '{' WHERE content = 7", "contents: number 7 is damaged: Expecting"),
             ("UPDATE contents SET body = 5 WHERE content = 7", "contents: number 7 is damaged"),
             ("UPDATE rows SET facts = x'ff' WHERE row = 7", "rows: number 7 is damaged"),
             ("UPDATE seen SET digest = 5", "seen: de-duplication ids are damaged: "),
@@ -166,14 +162,10 @@ class TestImport:
     @pytest.mark.parametrize(
         "line",
         [
-            "",
             "nonsense",
-            "{}",
             "[]",
             '{"row": 1}',
-            '{"content": 1, "headers": {}}',
             '{"content": 1, "headers": {}, "base64": "/"}',
-            '{"place": 1}',
             '{"place": 1, "row": 2, "colour": 3}',
             '{"seen": "x", "until": 1}',
         ],

@@ -173,17 +173,6 @@ class TestReading:
         await desk.committer.finish()
         assert desk.disk.calls == [1, (7,), 2]
 
-    async def test_what_it_asks_for_in_turn(self, desk: Desk) -> None:
-        answer = Answer()
-
-        def first(some: list[Stored]) -> None:
-            desk.change("written")
-            desk.storage.read([8], answer)
-
-        desk.storage.read([7], first)
-        await answer.wait()
-        assert desk.disk.calls == [(7,), 2, (8,)]
-
     async def test_until_it_works(self, desk: Desk, autojump_clock: MockClock) -> None:
         """However long that takes; the log says so once a minute."""
         rows, answer = desk.disk.keep(3), Answer()
