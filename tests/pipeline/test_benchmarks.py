@@ -21,10 +21,3 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert all(figure["value"] > 0 and figure["name"] in done.stdout for figure in figures)
     assert "pyspark" in done.stdout
     assert "load average" in done.stdout
-
-
-def test_a_missing_part() -> None:
-    command = [sys.executable, "-m", "benchmarks.pipeline", "lop"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 2
-    assert "no part lop; there are loop, gateway" in done.stderr

@@ -1,4 +1,4 @@
-"""Files that make no sense: the error names it and what to do, without a traceback."""
+"""Files that make no sense, and other errors: one sentence names the file and what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.archive.compact import compact
-from gateway.pipeline import corrupt_files, tables
+from gateway.pipeline import corrupt_files
+from gateway.pipeline.corrupt_files import of_archive
+from gateway.pipeline.error_text import reason
 from gateway.pipeline.errors import JobFailure
 from gateway.pipeline.jobs import JOBS
 from gateway.pipeline.report import time_steps
@@ -26,6 +28,7 @@ from . import rows
 from .commands import folders, invoke
 
 __all__ = ["folders"]
+
 
 JOB = JOBS["metrics"]
 ANEW = "restore it, or compute the table anew with --reset-checkpoint"
@@ -63,22 +66,6 @@ def test_a_file_of_a_table(folders: Path, damaged: Damage) -> None:
     result = invoke("status", "--archive", "archive", "--tables", str(folders))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"Error: {path} is damaged (")
-
-
-def test_errors_of_the_system_stay(tmp_path: Path) -> None:
-    path = tmp_path / "0000000000-0000000000.parquet"
-    path.mkdir()
-    with pytest.raises(OSError, match="directory") as caught:
-        path.read_bytes()
-    with pytest.raises(IsADirectoryError), corrupt_files.named(path, ANEW):
-        raise caught.value
-    with pytest.raises(FileNotFoundError):
-        tables.TableFile(0, 0, tmp_path / "gone").summary()
-    path = tmp_path / "0000000001-0000000001.parquet"
-    told = pa.table({"x": [1]}).replace_schema_metadata({b"gateway": b'{"rows": 1, "unknown": 2}'})
-    pq.write_table(told, path)
-    with pytest.raises(JobFailure, match=rf"^{path} is damaged \(.*keyword argument 'unknown'\); restore it"):
-        tables.TableFile(1, 1, path).summary()
 
 
 @DAMAGES
@@ -174,3 +161,64 @@ def test_an_empty_file_of_a_batch(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(JobFailure, match=f"^{path} is damaged: it is empty; {WITHOUT}$"):
         missing.deleted(frozenset({name}))
+
+
+HISTORY = Path("/a/history/d/h/b.parquet")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError(2, "No such file", "/a"), "/a: No such file"),
+        (ValueError("one\ntwo"), "one"),
+        (ValueError(), "ValueError"),
+        (
+            RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: oops SQLSTATE: XXKST\n=== Plan"),
+            "oops",
+        ),
+        (
+            RuntimeError(
+                "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] "
+                "Encountered error while reading file file:///a/b.parquet.  SQLSTATE: KD001\n\tat x.y(Z.java:1)\n"
+                "Caused by: java.lang.RuntimeException: it is short\n\t... 3 more\n"
+            ),
+            f"/a/b.parquet cannot be read: it is short; if it is damaged {of_archive(Path('/a/b.parquet'))}",
+        ),
+        (
+            RuntimeError(
+                "Traceback (most recent call last):\n"
+                '  File "counts.py"\n    raise ValueError(f"{said}\\nwhile reading file {path}\\n") from None\n'
+                "ValueError: Could not open Parquet input source '/a/history/d/h/b.parquet': it is short.\n"
+                "while reading file /a/history/d/h/b.parquet"
+            ),
+            f"/a/history/d/h/b.parquet cannot be read: it is short; if it is damaged {of_archive(HISTORY)}",
+        ),
+        (
+            RuntimeError(
+                "ValueError: Couldn't deserialize thrift: TProtocolException: Invalid data\n"
+                "while reading file /a/history/d/h/b.parquet\n"
+            ),
+            "/a/history/d/h/b.parquet is damaged (Couldn't deserialize thrift: TProtocolException: Invalid data); "
+            + of_archive(HISTORY),
+        ),
+    ],
+)
+def test_a_reason_is_one_sentence(error: Exception, sentence: str) -> None:
+    assert reason(error) == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[X.Y] Traceback (most recent call last):\nValueError: too small\n", "too small"),
+        ("[TABLE_NOT_FOUND] There is no t. SQLSTATE: 42P01; line 1\nplan", "There is no t."),
+        (
+            "An error.\n: a.b.X: In awaitResult: \n\tat x\nCaused by: a.b.X: Job aborted: too large\n\tat y",
+            "Job aborted: too large",
+        ),
+        ("a.b.XException: outer\n\tat x\nCaused by: a.b.Y: inner\n\tat y", "inner"),
+    ],
+)
+def test_the_sentence_in_an_exception(text: str, sentence: str) -> None:
+    assert reason(RuntimeError(text)) == sentence

@@ -65,16 +65,3 @@ def test_a_block_that_may_be_left(number: signal.Signals) -> None:
     assert reached == ["what is cleaned up"]
     assert stopping.event.is_set()
     assert said == ["Ends at once: nothing has begun."]
-
-
-def test_a_signal_before_the_block() -> None:
-    said: list[str] = []
-    reached = False
-    with StopOnSignal(said.append, UNTIL) as stopping:
-        with stopping.at_once():
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-        with stopping.at_once():
-            reached = True
-    assert not reached
-    assert len(said) == 1

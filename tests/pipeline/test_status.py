@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -154,11 +154,3 @@ def test_unread_files_are_shown(tmp_path: Path) -> None:
     assert jobs_of(found)[0].missing == 1002
     assert found.lines()[2].endswith(", without the rows of 1,002 files, which were deleted before the job read them")
     assert tables.of(tmp_path, JOB).summary().digest == ""
-
-
-def test_segments_deleted_meanwhile_are_left_out(tmp_path: Path) -> None:
-    folder = journal(tmp_path / "journal")
-    (folder / "g1" / "17-000009.seg").symlink_to(tmp_path / "gone")
-    found = status(folder, "hdfs://a", tmp_path, NOW + timedelta(days=-1))
-    assert found.journal is not None
-    assert found.journal[0] == JournalStatus("g1", 2, 2048, 0.0, 1)

@@ -61,22 +61,6 @@ def names(folder: Path) -> list[str]:
     return sorted([path.name for path in folder.iterdir()])
 
 
-def test_batches_make_one_table(tmp_path: Path) -> None:
-    written = table(tmp_path / "t")
-    assert written.read().num_rows == 0
-    assert written.files() == []
-    assert written.summary() == BatchSummary()
-    written.write(0, partial(0, 3))
-    written.write(1, pa.concat_tables([partial(0, 4), partial(0, 5, "b"), partial(1, 6)]))
-    rows = sorted(written.read().to_pylist(), key=lambda row: (row["minute"], row["name"]))
-    assert [(row["name"], row["count"], row["least"], row["most"]) for row in rows] == [
-        ("a", 7, 3, "a"),
-        ("b", 5, 5, "b"),
-        ("a", 6, 6, "a"),
-    ]
-    assert written.read().schema == SCHEMA
-
-
 def test_a_batch_that_is_repeated_takes_the_place_of_its_file(tmp_path: Path) -> None:
     written = table(tmp_path)
     written.write(0, partial(0, 3))

