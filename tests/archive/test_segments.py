@@ -38,38 +38,6 @@ def path(tmp_path: Path) -> Path:
     return Writer(tmp_path).records(5, 5)
 
 
-def test_torn_at_every_byte(path: Path) -> None:
-    data = path.read_bytes()
-    with path.open("rb") as file:
-        size = size_of(next(bodies(file, len(data))))
-    for cut in range(1, len(data), 7):
-        path.write_bytes(data[:cut])
-        tables = Tables(path)
-        if cut < size:
-            with pytest.raises(SegmentError, match="it has no whole record") as caught:
-                list(tables)
-            assert caught.value.is_unusable
-        else:
-            assert [len(table) for table in tables] == [5]
-            assert tables.torn == cut - size
-
-
-def test_damaged_at_every_byte(path: Path) -> None:
-    """Of what follows nothing is lost, and what is left out is counted."""
-    data = path.read_bytes()
-    with path.open("rb") as file:
-        size = size_of(next(bodies(file, len(data))))
-    for place in range(0, len(data), 5):
-        damaged = bytearray(data)
-        damaged[place] ^= 1
-        path.write_bytes(damaged)
-        tables = Tables(path)
-        assert [len(table) for table in tables] == [5]
-        assert tables.damaged + tables.torn == (size if place < size else len(data) - size)
-        if place < size or place >= size + 8:
-            assert tables.damaged
-
-
 def test_unknown_version(path: Path) -> None:
     data = bytearray(path.read_bytes())
     with path.open("rb") as file:
