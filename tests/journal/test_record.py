@@ -170,15 +170,6 @@ def test_rows(path: Path) -> None:
     assert (segment.size, segment.torn, segment.unknown) == (path.stat().st_size, 0, 0)
 
 
-def test_damaged(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    segment = Segment(path)
-    assert [row[2] for row in segment] == [1, 3]
-    assert (segment.torn, segment.damaged) == (0, len(data) // 3)
-
-
 def test_codes_never_change() -> None:
     """They are in files."""
     assert {event.code: event.name for event in schema.EVENTS} == {

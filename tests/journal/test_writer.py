@@ -48,27 +48,6 @@ def test_writes_what_it_is_told(tmp_path: Path) -> None:
     assert journal.worker.nbytes == sum([path.stat().st_size for path in found(tmp_path / "g1")])
 
 
-def test_the_thread_wakes(tmp_path: Path) -> None:
-    """Also when it had nothing to do, and nothing rings but the one row."""
-    journal = Journal(tmp_path, "g1", run="r")
-    written = threading.Event()
-    write = journal.segments.write
-
-    def told(*arguments: object) -> int:
-        size = write(*arguments)  # type: ignore[arg-type]
-        written.set()
-        return size
-
-    journal.segments.write = told  # type: ignore[method-assign, assignment]
-    journal.start()
-    for _ in range(3):
-        written.clear()
-        tell(journal, 1)
-        assert written.wait(10)
-    journal.close()
-    assert len(rows_of(tmp_path)) == 3
-
-
 def test_time_never_goes_back(tmp_path: Path) -> None:
     """Whatever the wall clock does."""
     clock = Clock()
