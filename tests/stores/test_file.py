@@ -123,16 +123,6 @@ class TestNeverSilentlyEmpty:
             SQLiteStore.open(path)
         assert left.stat().st_size
 
-    def test_a_file_that_was_cut(self, path: Path) -> None:
-        store = opened(path)
-        store.write(new(range(1, 1001)))
-        store.close(clean=True)
-        os.truncate(path, path.stat().st_size // 2)
-        with pytest.raises(
-            StoreDamaged, match=r"gateway store check .*store\.db`; .* `gateway store export .*store\.db`"
-        ):
-            SQLiteStore.open(path)
-
     @pytest.fixture
     def left(self, path: Path) -> Path:
         """The log of a store that was left by `kill -9`."""

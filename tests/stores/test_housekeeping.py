@@ -144,19 +144,6 @@ class TestStoreThatIsMissed:
         assert harness.storage.failure == ""
         assert [line["event"] for line in logs] == ["the store has failed", "the store works again"]
 
-    async def test_does_not_hide_what_else_fails(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "_RETRY", 1_000.0)
-        harness.disk.trouble = {"shortage": GONE}
-        await harness.look()
-        harness.disk.errors = [FULL] * 2
-        harness.change()
-        await until(lambda: not harness.disk.errors[1:])
-        harness.disk.trouble = {}
-        await until(lambda: not harness.disk.errors)
-        await harness.look()
-        assert harness.storage.is_failing
-        assert "cannot grow" in harness.storage.failure
-
 
 class TestNotice:
     async def test_is_logged_once(self, harness: Harness) -> None:

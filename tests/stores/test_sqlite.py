@@ -77,20 +77,6 @@ class TestPlaces:
         assert rows_of(store) == contents_of(store) == [2]
         store.close(clean=True)
 
-    def test_that_have_no_rows_cost_no_search(self, store: SQLiteStore) -> None:
-        """Queues come and go all the time."""
-        store.write(new([1], into=1))
-        asked: list[str] = []
-        store._connection.set_trace_callback(asked.append)
-        store.write(Batch(2, places={2: place(2)}))
-        store.write(Batch(3, dropped=[2]))
-        assert not [each for each in asked if "rows" in each]
-        store.write(Batch(4, emptied=[1]))
-        assert [each for each in asked if "rows" in each]
-        asked.clear()
-        store.write(Batch(5, emptied=[1]))
-        assert not [each for each in asked if "rows" in each]
-
 
 class TestDeduplication:
     def test_ids_count_until_their_time(self, path: Path) -> None:
@@ -141,20 +127,6 @@ class TestStart:
             assert highest + 5 <= found <= highest + 5 + sqlite.AHEAD
             highest = found
         store.close(clean=True)
-
-    def test_numbers_of_contents_count_too(self, store: SQLiteStore) -> None:
-        batch = Batch(
-            1, places={1: place(1)}, contents={700_000: content_of(1)}, rows={2: StoredRow(2, 1, 700_000, 5, 300)}
-        )
-        store.write(batch)
-        assert store.load().highest >= 700_000
-
-    def test_the_number_is_written_seldom(self, store: SQLiteStore) -> None:
-        asked: list[str] = []
-        store._connection.set_trace_callback(asked.append)
-        for row in range(1, 100):
-            store.write(new([row]))
-        assert len([each for each in asked if each.startswith("UPDATE store")]) == 1
 
     def test_a_row_that_stands_nowhere(self, store: SQLiteStore) -> None:
         store.write(Batch(1, rows={5: StoredRow(5, 3, 5, 5, 300)}, contents={5: content_of(5)}))

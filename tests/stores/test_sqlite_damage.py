@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gateway.broker.model.changes import Batch, StoredRow
-from gateway.stores import SQLiteStore, StoreDamaged, file, tools
-from tests.stores.batches import content_of, new, opened, place, stored
+from gateway.stores import SQLiteStore, StoreDamaged, StoreError, file, tools
+from tests.stores.batches import body_of, content_of, new, opened, place, rows_of, stored
 
-ROWS = list(range(1, 1201))
+MANY = list(range(1, 1201))
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A store with some pages of everything."""
     path = tmp_path_factory.mktemp("sound") / "store.db"
     store = opened(path)
-    for start in range(0, len(ROWS), 400):
-        store.write(new(ROWS[start : start + 400], size=100))
+    for start in range(0, len(MANY), 400):
+        store.write(new(MANY[start : start + 400], size=100))
     store.close(clean=True)
     return path.read_bytes()
 
@@ -75,25 +75,11 @@ def test_what_can_be_read_is_saved(sound: bytes, path: Path, tmp_path: Path) -> 
             rows, missing = saved(path, tmp_path / f"{page}.db")
         except StoreDamaged:  # one of those that SQLite needs for anything at all
             rows, missing = [], ["all"]
-        assert set(rows) <= set(ROWS)
-        assert missing or rows == ROWS
+        assert set(rows) <= set(MANY)
+        assert missing or rows == MANY
         counts.append(len(rows))
     # A page is a few dozen messages; only those at the root of a table take many with them.
     assert sorted(counts)[len(counts) // 2] > 1000
-
-
-def test_ids_that_cannot_be_read(path: Path, tmp_path: Path) -> None:
-    store = opened(path)
-    batch = new([1])
-    batch.seen = {b"a": 1e12}
-    store.write(batch)
-    (page,) = store._sql("SELECT rootpage FROM sqlite_master WHERE name = 'seen'").fetchone()
-    store.close(clean=True)
-    path.write_bytes(damaged(path.read_bytes(), page - 1))
-    lines = io.StringIO()
-    (missing,) = tools.export(path, lines)
-    assert missing.startswith("seen: de-duplication ids are damaged: ")
-    assert tools.import_(tmp_path / "other.db", lines.getvalue().splitlines()) == []
 
 
 class TestPlace:
@@ -111,3 +97,144 @@ class TestPlace:
             store.read([1, 2])
         assert together.value.place == ""
         assert store.read([2]) == [stored(2)]
+
+
+ROWS = list(range(1, 401))
+WHOLE = range(file.PAGE)
+SECOND_HALF = range(file.PAGE // 2, file.PAGE)
+
+
+def harm(path: Path, row: int, part: range = WHOLE, seed: int = 1) -> None:
+    """Overwrite the page, or a part of it, in which the body of that message begins."""
+    data = bytearray(path.read_bytes())
+    start = data.index(body_of(row, 1000)) // file.PAGE * file.PAGE
+    data[start + part.start : start + part.stop] = random.Random(seed).randbytes(len(part))
+    path.write_bytes(data)
+
+
+@pytest.fixture
+def closed(store: SQLiteStore, path: Path) -> Path:
+    """Messages of 1,000 bytes, seven to a page."""
+    store.write(new(ROWS, size=1000))
+    store.close(clean=True)
+    return path
+
+
+def readable(store: SQLiteStore) -> list[int]:
+    found = []
+    for row in ROWS:
+        try:
+            found += [each.row.row for each in store.read([row])]
+        except StoreDamaged:
+            continue
+    return found
+
+
+class TestMessagesWithoutContent:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_half_a_page(self, closed: Path, tmp_path: Path, seed: int) -> None:
+        """Some sectors of a page: SQLite then finds nothing wrong, most of the time, and just not the messages."""
+        harm(closed, 200, SECOND_HALF, seed)
+        lines = io.StringIO()
+        missing = tools.export(closed, lines)
+        store = opened(closed)
+        assert rows_of(store) == ROWS
+        there = readable(store)
+        store.close(clean=False)
+        assert len(ROWS) - 8 < len(there) < len(ROWS)
+        assert missing[-1].endswith("messages have no content")
+        assert tools.check(closed)
+        tools.import_(tmp_path / "new.db", lines.getvalue().splitlines())
+        saved = opened(tmp_path / "new.db")
+        assert set(there) <= set(rows_of(saved)) < set(ROWS)
+        saved.close(clean=True)
+
+
+class TestWritingAroundDamage:
+    @pytest.mark.parametrize("part", [WHOLE, SECOND_HALF])
+    def test_what_is_consumed_leaves(self, closed: Path, part: range) -> None:
+        harm(closed, 200, part)
+        store = opened(closed)
+        store.load()
+        there = readable(store)
+        for start in range(0, len(there), 30):
+            store.write(Batch(start, gone=there[start : start + 30]))
+        store.write(new([1001, 1002], size=1000))
+        store.close(clean=False)
+        again = opened(closed)
+        left = rows_of(again)
+        assert set(left) == {*ROWS, 1001, 1002} - set(there)
+        if part == WHOLE:  # else SQLite does not see it, and takes up garbage in what it writes
+            assert again.read([1001, 1002]) == [stored(row, size=1000) for row in (1001, 1002)]
+        again.close(clean=True)
+
+    @pytest.mark.parametrize("end", ["emptied", "dropped"])
+    def test_places_end(self, closed: Path, end: str) -> None:
+        harm(closed, 200)
+        store = opened(closed)
+        store.load()
+        batch = new([1001], into=2)
+        getattr(batch, end).append(1)
+        store.write(batch)
+        assert rows_of(store) == [1001]
+        assert len(store.load().places) == (2 if end == "emptied" else 1)
+        store.close(clean=True)
+
+    def test_tidying_passes_over_it_and_the_operator_is_told(self, closed: Path) -> None:
+        harm(closed, 200)
+        store = opened(closed)
+        assert store.notice() == ""
+        store.write(Batch(1, gone=ROWS))
+        assert store.notice().startswith(f"{closed} is damaged")
+        assert store.notice() == ""
+        store.close(clean=True)
+        store = opened(closed)
+        assert rows_of(store) == []
+        while store.tidy():
+            pass
+        store.write(new([1001]))
+        assert rows_of(store) == [1001]
+        store.close(clean=True)
+
+    def test_what_touches_rows_fails(self, store: SQLiteStore, path: Path) -> None:
+        """Of the rows nothing can be left out: they are all that is known of messages."""
+        store.write(new(range(1, 3001)))
+        (page,) = store._sql("SELECT rootpage FROM sqlite_master WHERE name = 'rows'").fetchone()
+        store.close(clean=True)
+        data = bytearray(path.read_bytes())
+        data[(page - 1) * file.PAGE : page * file.PAGE] = random.Random(1).randbytes(file.PAGE)
+        path.write_bytes(data)
+        store = opened(path)
+        with pytest.raises(StoreDamaged):
+            store.write(Batch(1, gone=[1, 2]))
+        store.close(clean=False)
+
+
+class TestPlaceOfTheFile:
+    """Somebody deletes it, or moves it away, while the gateway has it."""
+
+    @pytest.mark.parametrize("end", ["", "-wal"])
+    def test_that_is_deleted(self, store: SQLiteStore, path: Path, end: str) -> None:
+        store.write(new([1]))
+        Path(f"{path}{end}").unlink()
+        with pytest.raises(StoreError, match=rf"store\.db{end} is gone"):
+            store.write(new([2]))
+        with pytest.raises(StoreError, match=rf"store\.db{end} is gone"):
+            store.shortage()
+
+    def test_that_is_another_now(self, store: SQLiteStore, path: Path) -> None:
+        store.write(new([1]))
+        path.rename(f"{path}.old")
+        path.write_bytes(b"")
+        with pytest.raises(StoreError, match=r"store\.db is another file now"):
+            store.write(new([2]))
+
+    def test_that_comes_back(self, store: SQLiteStore, path: Path) -> None:
+        path.rename(f"{path}.old")
+        batch = new([1])
+        with pytest.raises(StoreError):
+            store.write(batch)
+        Path(f"{path}.old").rename(path)
+        store.write(batch)
+        assert store.shortage() == ""
+        assert rows_of(store) == [1]
