@@ -87,3 +87,13 @@ def test_a_segment_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(StompError, match=r"must run as the driver's user.*Permission denied") as caught:
         list(read_pieces([Piece(str(tmp_path / "a"), 0, 1)], ["body"]))
     assert not isinstance(caught.value, DataLost)
+
+
+def test_a_spool_and_a_checkpoint_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "Receiver", NoReceiver)
+    told = {"destination": "/queue/a"}
+    one, other = [StoreStreamReader(Options.of(told | {"spoolDir": str(tmp_path / name)}), ["body"]) for name in "ab"]
+    begun = one.latestOffset(one.initialOffset(), ReadAllAvailable())
+    assert one.partitions(begun, begun) == []
+    with pytest.raises(DataLost, match="the checkpoint belongs to another spool"):
+        other.partitions(begun, begun)
