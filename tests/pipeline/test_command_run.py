@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from gateway.archive.errors import ArchiveError
 from gateway.journal import found
 from gateway.pipeline import tables
 from gateway.pipeline.jobs import JOBS, AlarmLimits
@@ -43,16 +42,6 @@ def test_options_are_passed_on(folders: Path, spark: Spark, ran: Calls) -> None:
     assert (names["files"], names["limits"]) == (7, AlarmLimits(stuck_after=120))
     assert isinstance(names["stopping"], threading.Event)
     assert spark.stopped
-
-
-def test_reset(folders: Path, spark: Spark, ran: Calls) -> None:
-    kept, gone = folders / "tables" / "sessions" / "x.parquet", folders / "tables" / "metrics" / "x.parquet"
-    for path in (kept, gone):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    assert run("--reset-checkpoint").exit_code == 0
-    assert kept.exists()
-    assert not gone.exists()
 
 
 def test_a_signal_while_it_archives(folders: Path, monkeypatch: pytest.MonkeyPatch, spark: Spark, ran: Calls) -> None:
@@ -103,23 +92,6 @@ class TestJournal:
         assert not found(journal.folder)
         assert len(archive_rows(folders / "archive")) == 20
         assert "archiver" not in {thread.name for thread in threading.enumerate()}
-
-    def test_a_failure_is_reported_once(
-        self, folders: Path, journal: Writer, spark: Spark, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tried = threading.Semaphore(0)
-
-        def fail(*places: Any) -> int:
-            tried.release()
-            raise ArchiveError("a manifest makes no sense")
-
-        def work(*places: Any, **names: Any) -> None:
-            assert tried.acquire(timeout=20)
-
-        monkeypatch.setattr("gateway.archive.retention.expire_raw", fail)
-        monkeypatch.setattr(runner, "run", work)
-        result = run("--journal", "journal", "--interval", "0.1")
-        assert (result.exit_code, result.stderr) == (0, "old files cannot be deleted: a manifest makes no sense\n")
 
     def test_archiving_fails(self, journal: Writer, spark: Spark, ran: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("gateway.archive.archiver.Archiver.step", lambda archiver, everything: False)

@@ -194,14 +194,6 @@ HISTORY = Path("/a/history/d/h/b.parquet")
             ),
             f"/a/history/d/h/b.parquet cannot be read: it is short; if it is damaged {of_archive(HISTORY)}",
         ),
-        (
-            RuntimeError(
-                "ValueError: Couldn't deserialize thrift: TProtocolException: Invalid data\n"
-                "while reading file /a/history/d/h/b.parquet\n"
-            ),
-            "/a/history/d/h/b.parquet is damaged (Couldn't deserialize thrift: TProtocolException: Invalid data); "
-            + of_archive(HISTORY),
-        ),
     ],
 )
 def test_a_reason_is_one_sentence(error: Exception, sentence: str) -> None:

