@@ -1,4 +1,4 @@
-"""Segments that are torn, damaged or nonsense: what is whole is archived, and nothing goes without a word."""
+"""Segments that are torn, damaged or left by a kill: what is whole is archived, and nothing goes without a word."""
 
 from __future__ import annotations
 

@@ -30,30 +30,18 @@ def drain(queue: RowBuffer) -> list[Piece]:
     return rows
 
 
-class TestTheAlarm:
-    def test_the_first_row_rings(self) -> None:
-        queue = intake()
-        assert queue.is_empty()
-        queue._enter(b"x")
-        assert queue.wake.is_set()
-
-    def test_then_a_step_does(self) -> None:
-        queue = intake()
-        queue._enter(b"x" * 1000)
-        queue.wake.clear()
-        fill(queue, STEP - 1000)
-        assert not queue.wake.is_set()
-        fill(queue, 2000)
-        assert queue.wake.is_set()
-
-    def test_not_while_rows_wait(self) -> None:
-        """Else every row would ring while the thread lets some gather."""
-        queue = intake()
-        fill(queue, 1000)
-        queue.wake.clear()
-        assert not queue.is_empty()
-        fill(queue, 1000)
-        assert not queue.wake.is_set()
+def test_the_first_row_rings_and_then_a_step_does() -> None:
+    """Else every row would ring while the thread lets some gather."""
+    queue = intake()
+    assert queue.is_empty()
+    queue._enter(b"x" * 1000)
+    assert queue.wake.is_set()
+    queue.wake.clear()
+    assert not queue.is_empty()
+    fill(queue, STEP - 1000)
+    assert not queue.wake.is_set()
+    fill(queue, 2000)
+    assert queue.wake.is_set()
 
 
 class TestFull:

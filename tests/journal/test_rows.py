@@ -102,19 +102,16 @@ def bodies_of(folder: Path, **options: Any) -> list[dict[str, object]]:
 
 
 class TestBodies:
-    def test_all(self, tmp_path: Path) -> None:
-        bodies = [row["body"] for row in bodies_of(tmp_path, bodies=lambda _: ALL)]
-        assert bodies == [b"0123456789", b"0123456789", b"x" * 100_000]
-
-    def test_none(self, tmp_path: Path) -> None:
-        assert not any("body" in row for row in bodies_of(tmp_path, bodies=lambda _: NONE))
-
-    def test_some_octets_of_some(self, tmp_path: Path) -> None:
-        bodies = [row.get("body") for row in bodies_of(tmp_path, bodies={"/queue/a": 4, "/queue/b": NONE}.__getitem__)]
-        assert bodies == [b"0123", None, b"xxxx"]
-
-    def test_no_octets(self, tmp_path: Path) -> None:
-        assert [row["body"] for row in bodies_of(tmp_path, bodies=lambda _: 0)] == [b"", b"", b""]
+    @pytest.mark.parametrize(
+        ("kept", "bodies"),
+        [
+            ({"/queue/a": ALL, "/queue/b": ALL}, [b"0123456789", b"0123456789", b"x" * 100_000]),
+            ({"/queue/a": 4, "/queue/b": NONE}, [b"0123", None, b"xxxx"]),
+            ({"/queue/a": 0, "/queue/b": 0}, [b"", b"", b""]),
+        ],
+    )
+    def test_all_or_some_bytes_of_some(self, tmp_path: Path, kept: dict[str, int], bodies: list[bytes | None]) -> None:
+        assert [row.get("body") for row in bodies_of(tmp_path, bodies=kept.__getitem__)] == bodies
 
     def test_larger_than_the_queue(self, tmp_path: Path) -> None:
         journal = opened(tmp_path, limit=64 * 1024)

@@ -155,17 +155,6 @@ class TestFailing:
 
 
 class TestHolding:
-    def test_relief(self, tmp_path: Path) -> None:
-        desk = Desk(tmp_path, limit=80_000, holds=True)
-        while not desk.journal.is_behind:
-            desk.tell()
-        assert desk.journal.rows_dropped == 0
-        while desk.step() == 0:
-            assert desk.journal.is_behind is not bool(desk.calls)
-            desk.clock.go(0.05)
-        assert desk.calls == ["relief"]
-        assert desk.journal.close() == 0
-
     def test_relief_when_it_fails(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = Desk(tmp_path, limit=80_000, holds=True)
         while not desk.journal.is_behind:

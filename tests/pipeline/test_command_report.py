@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from gateway.pipeline.jobs import AlarmLimits
 from gateway.pipeline.replay import run
 from gateway.pipeline.replay.record import ReplayRecord
 from gateway.pipeline.report import build, csv_files, page
@@ -26,21 +24,6 @@ pytestmark = pytest.mark.usefixtures("folders")
 
 def report(*arguments: str) -> Result:
     return invoke("report", "--archive", "archive", *arguments)
-
-
-def test_options_are_passed_on(folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    built, csv = Calls("figures"), Calls()
-    monkeypatch.setattr(build, "report", built)
-    monkeypatch.setattr(page, "page_of", lambda figures: f"<p>{figures}")
-    monkeypatch.setattr(csv_files, "write", csv)
-    result = report("--since", "2026-03-01", "--until", "2026-03-02", "--out", "r.html", "--csv", "c")
-    assert (result.exit_code, result.output) == (0, "wrote r.html\n")
-    days = [datetime(2026, 3, day, tzinfo=UTC) for day in (1, 2)]
-    assert built.places == (spark, str(folders / "archive"), *days)
-    assert built.names == {"limits": AlarmLimits()}
-    assert csv.places == ("figures", Path("c"))
-    assert (folders / "r.html").read_text() == "<p>figures"
-    assert spark.stopped
 
 
 def test_ctrl_c_leaves_no_report(folders: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,13 +42,6 @@ def test_an_archive_may_be_elsewhere() -> None:
         assert paths.archive(text) == "/data/a"
 
 
-def test_folders_that_can_be_used(tmp_path: Path) -> None:
-    assert paths.make("--tables", tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-    assert paths.existing("--archive", str(tmp_path), "a job") == str(tmp_path)
-    paths.writable("--out", tmp_path)
-    assert sorted([path.name for path in tmp_path.iterdir()]) == ["a", "file"]
-
-
 @pytest.mark.parametrize(
     ("attempt", "kind", "sentence"),
     [

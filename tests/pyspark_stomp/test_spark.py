@@ -139,16 +139,6 @@ def test_ids_of_rows(spark: SparkSession, broker: Broker, name: str) -> None:
     assert len(broker.waiting(f"/queue/{name}")) == 5
 
 
-def test_selected_columns(spark: SparkSession, broker: Broker, name: str) -> None:
-    broker.send(f"/queue/{name}", bodies(2))
-    reading = spark.read.format("stomp").options(**broker.where, destination=f"/queue/{name}")
-    assert reading.schema("message_id string, body binary").load().columns == ["message_id", "body"]
-    assert reading.schema("message_id string, body binary").load().count() == 2
-    plain = spark.read.format("stomp").options(**broker.where, destination=f"/queue/{name}", includeBody="false")
-    assert "body" not in plain.load().columns
-    assert plain.load().count() == 2
-
-
 def test_errors_of_a_reader(spark: SparkSession, broker: Broker) -> None:
     cases: list[tuple[dict[str, str], str]] = [
         ({"destinatoin": "/queue/a"}, "is destination meant?"),

@@ -242,7 +242,6 @@ class TestLook:
             ("a.db-wal", b"x", "only its log"),
             ("a.db", b"", "it is empty"),
             ("a.db", b"nonsense" * 100, "it is no file of SQLite"),
-            ("a.db", b"SQLite format 3\0", "it is no file of SQLite"),
         ],
     )
     def test_of_what_is_no_store(self, tmp_path: Path, name: str, data: bytes | None, sentence: str) -> None:

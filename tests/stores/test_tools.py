@@ -77,10 +77,6 @@ class TestCheck:
         path.write_text("nonsense" * 1000)
         assert tools.check(path) == [f"{path} is damaged: file is not a database.  {HOPELESS}"]
 
-    def test_of_no_file(self, path: Path) -> None:
-        with pytest.raises(StoreError, match="No such file or directory"):
-            tools.check(path)
-
 
 class TestExport:
     def test_is_lines_of_json(self, closed: Path) -> None:

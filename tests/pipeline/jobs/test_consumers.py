@@ -1,4 +1,4 @@
-"""From partial rows to alarms: the fold over batches, and the snapshot."""
+"""From partial rows to alarms, look by look: the fold over batches, and the snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session is one row, however its rows are split, and the sums are those of all rows."""
+"""A session is one row, however its rows are split; dead letters are a list, of which nothing is lost."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.broker.model.patterns import Pattern, has_wildcard
 from gateway.pipeline.broker_url import BrokerUrl
-from gateway.pipeline.errors import EnvironmentFailure, JobFailure, UsageFailure
+from gateway.pipeline.errors import JobFailure, UsageFailure
 from gateway.pipeline.replay.messages import regular_expression
 from gateway.pipeline.replay.plan import ReplayOptions, ReplayPlan
 from gateway.pipeline.replay.record import ReplayPart, ReplayRecord, ReplayRecords
@@ -90,23 +90,6 @@ def test_a_record(tmp_path: Path) -> None:
     with pytest.raises(UsageFailure, match=r"begun with --to /queue/again, not /queue/b: choose another --id"):
         record.check({"to": "/queue/b"})
     assert '"octets": 800' in (tmp_path / "_replays" / "r1.json").read_text()  # as older versions have it
-
-
-def test_records_that_cannot_be_read_or_written(tmp_path: Path) -> None:
-    records = ReplayRecords(tmp_path)
-    with records.held("r1"):
-        (tmp_path / "_replays" / "r1.json").write_text('{"id": "r1"')
-        with pytest.raises(JobFailure, match=r"the record of the replay, .*r1\.json, cannot be read"):
-            records.read("r1")
-        (tmp_path / "_replays" / "_r1.json").mkdir()
-        with pytest.raises(JobFailure, match=r"the record of the replay, .*r1\.json, cannot be written"):
-            records.write(RECORD)
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(EnvironmentFailure, match=r"a\.lock cannot be locked: Not a directory"),
-        ReplayRecords(tmp_path / "file").held("a"),
-    ):
-        pass
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
